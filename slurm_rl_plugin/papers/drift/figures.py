@@ -88,12 +88,11 @@ def _warnings(logs: Mapping[str, JudgedLog]) -> Any:
     for axis, (name, log) in zip(axes[0], logs.items(), strict=True):
         losing = [each for each in log.changing if each.lost is not None]
         series = (
-            ("half is lost", "black", [each.lost for each in log.changing]),
-            ("warned, of all runs", "C3", [each.warned for each in log.changing]),
-            ("nothing changes: warned", "C0", [each.warned for each in log.alike]),
+            ("half is lost", "black", [each.lost for each in log.changing], log.real.weeks),
+            ("warned", "C3", [each.warned for each in log.changing], log.real.weeks),
+            ("nothing changes: warned", "C0", [each.warned for each in log.alike], _end(log)),
         )
-        last = max(log.real.weeks, log.alike[0].weeks)
-        for label, color, weeks in series:
+        for label, color, weeks, last in series:
             _grow(axis, weeks, last, label, color)
         warned = sum(each.in_time for each in losing)
         axis.set(
@@ -105,6 +104,11 @@ def _warnings(logs: Mapping[str, JudgedLog]) -> Any:
     axes[0, 0].set_ylabel("part of the runs by then")
     legend_above(figure, axes[0, 0], columns=1 + len(logs))
     return figure
+
+
+def _end(log: JudgedLog) -> int:
+    """How long runs are in which nothing changes, weeks."""
+    return log.alike[0].weeks
 
 
 def _grow(axis: Any, weeks: list[int | None], last: int, label: str, color: str) -> None:
