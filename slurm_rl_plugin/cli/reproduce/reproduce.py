@@ -55,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--models",
         type=Path,
         metavar="DIR",
-        help="keep trained networks here, so that a second run need not train; economic and "
-        "learning-agents: what was measured, so that an interrupted run goes on",
+        help="keep trained networks here, so that a second run need not train; economic, "
+        "learning-agents and drift: what was measured, so that an interrupted run goes on",
     )
     parser.add_argument(
         "--policy",
