@@ -16,11 +16,11 @@ from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
-from slurm_rl_plugin.what_if.drift.weekly_costs import LEAD, WEEK, WeeklyCosts, weekly_costs
+from slurm_rl_plugin.what_if.drift.weekly_costs import WEEK, WeeklyCosts, weekly_costs
 from slurm_rl_plugin.what_if.switchback.costs import JobTimes
+from slurm_rl_plugin.what_if.switchback.live_cluster import PastUntil
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
 
 #: Weeks that one replay counts.
@@ -85,8 +85,9 @@ def watched_run(log: PreparedLog, network: QNetwork, begin: float, weeks: int) -
         times=JobTimes(jobs=workload, start=starts[OURS], capacity=log.capacity),
         orders=orders,
         settings=settings,
+        past=PastUntil(prepared=replace(log, log=replace(log.log, start=starts[OURS]))).until,
     )
-    seen = _seen(cluster, log, begin, weeks)
+    seen = weekly_costs(cluster, begin, weeks, at_once=AT_ONCE)
     return WatchedRun(seen=seen, by_site=by[SITE], by_ours=by[OURS])
 
 
@@ -107,18 +108,3 @@ def _by_week(log: PreparedLog, start: FloatArray, begin: float, weeks: int) -> F
     week = np.floor((jobs.submit - begin) / WEEK).astype(np.int64)
     counts = (week >= 0) & (week < weeks)
     return np.bincount(week[counts], more[counts], weeks).astype(np.float64)
-
-
-def _seen(cluster: ReplayedCluster, log: PreparedLog, begin: float, weeks: int) -> WeeklyCosts:
-    """Replays, each of which knows what runs had told before it begins, and no more."""
-    times, found = cluster.times, WeeklyCosts.none()
-    past = RecordedPast(replace(log, log=replace(log.log, start=times.start)))
-    for first in range(0, weeks, AT_ONCE):
-        at, count = begin + first * WEEK, min(AT_ONCE, weeks - first)
-        past.run(at - LEAD * WEEK)
-        jobs = times.jobs._replace(past=past.past)
-        then = replace(
-            cluster, times=JobTimes(jobs=jobs, start=times.start, capacity=times.capacity)
-        )
-        found = found.joined(weekly_costs(then, at, count, at_once=count))
-    return found

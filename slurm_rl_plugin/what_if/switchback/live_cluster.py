@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from slurm_rl_plugin.domain.switchback import OURS, SITE
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, usage_until
 from slurm_rl_plugin.forecasts.live.site_orders import SiteOrder, own_order
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource
+from slurm_rl_plugin.simulator.kernel.workload_history import WorkloadHistory
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.what_if.switchback.costs import JobTimes
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
@@ -33,10 +36,33 @@ def live_cluster(
     def usage(time: float) -> FloatArray:
         return usage_until(site.prepared, time, source.half_life)
 
+    told = PastUntil(prepared=site.prepared)
     return ReplayedCluster(
         times=JobTimes(jobs=played.jobs, start=start, capacity=played.settings.capacity),
         orders={SITE: present(site), OURS: ours(site)},
         settings=played.settings,
         machine=played.machine,
         usage=usage,
+        past=told.until,
     )
+
+
+@dataclass(slots=True, kw_only=True)
+class PastUntil:
+    """What the runs of a log had told at a time; asked in order of time it costs no more than once.
+
+    Attributes:
+        prepared: the log, with the starts that it recorded.
+    """
+
+    prepared: PreparedLog
+    _recorded: RecordedPast | None = None
+    _time: float = -np.inf
+
+    def until(self, time: float) -> WorkloadHistory:
+        """What had been told before a time, seconds."""
+        if self._recorded is None or time < self._time:
+            self._recorded = RecordedPast(self.prepared)
+        self._recorded.run(time)
+        self._time = time
+        return self._recorded.past.copy()

@@ -18,6 +18,7 @@ from slurm_rl_plugin.domain.switchback import OURS, SITE, TurnBlock
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf
 from slurm_rl_plugin.forecasts.replays.resumed_queue import resumed_queue
+from slurm_rl_plugin.simulator.kernel.workload_history import WorkloadHistory
 from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import FloatArray
@@ -66,6 +67,7 @@ class ReplayedCluster:
         settings: of its batch system.
         machine: its nodes, for these jobs; None for a pool of processors.
         usage: what each account was charged until a time, decayed; None where no order asks.
+        past: what runs had told until a time; None where no order asks, or `times` says it.
     """
 
     times: JobTimes
@@ -73,6 +75,7 @@ class ReplayedCluster:
     settings: SimulationSettings
     machine: NodeMachine | None = None
     usage: Callable[[float], FloatArray] | None = None
+    past: Callable[[float], WorkloadHistory] | None = None
 
     def costs(self, block: TurnBlock) -> BlockCosts:
         """What a block cost, and would have cost under either order."""
@@ -94,7 +97,10 @@ class ReplayedCluster:
         waits = np.flatnonzero((submit <= now) & ~has_started)
         comes = np.flatnonzero((submit > now) & (submit < block.end))
         jobs = np.concatenate([np.sort(np.concatenate([runs, waits])), comes])
-        chosen = self.times.jobs.select(jobs)
+        known = self.times.jobs
+        if self.past is not None:  # no order may know what came of runs only later
+            known = known._replace(past=self.past(now))
+        chosen = known.select(jobs)
         running = runs[np.lexsort((runs, start[runs]))]
         queue = QueueNow(
             now=now,

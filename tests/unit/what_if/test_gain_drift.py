@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain.switchback import OURS, SITE
+from slurm_rl_plugin.domain.switchback import OURS, SITE, TurnBlock
 from slurm_rl_plugin.papers.switchback.held_in_turns import alike, preferring_short
-from slurm_rl_plugin.units import DAY
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import generated_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from slurm_rl_plugin.units import DAY, IntArray
 from slurm_rl_plugin.what_if.drift.evidence import BOUND, FEWEST, drift_finding
 from slurm_rl_plugin.what_if.drift.weekly_costs import WEEK, WeeklyCosts, weekly_costs
+from slurm_rl_plugin.what_if.switchback.costs import JobTimes
+from slurm_rl_plugin.what_if.switchback.live_cluster import PastUntil
+from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
 
 
 def weeks(gains: list[float], queue: float = 10.0) -> WeeklyCosts:
@@ -71,3 +81,38 @@ def test_replays_of_weeks_tell_which_order_costs_less() -> None:
     assert better.by_ours.sum() < better.by_site.sum()
     assert list(better.begin) == [14 * DAY, 21 * DAY]
     assert done == [2]
+
+
+def test_a_replay_knows_of_no_run_that_ended_later() -> None:
+    prepared = prepare_log(generated_log("egee:jobs=300,seed=3"))
+    start = prepared.log.submit + 60.0
+    log = replace(prepared, log=replace(prepared.log, start=start))
+    past = PastUntil(prepared=log)
+    half, end = float(start[150]), float(start[-1]) + DAY
+    early, late = past.until(half), past.until(end)
+    again = past.until(half)  # back in time: all is gone through anew
+    for name in early._fields:
+        assert np.array_equal(getattr(early, name), getattr(again, name), equal_nan=True)
+    assert early.template_known.sum() < late.template_known.sum()
+    job = prepared.workload(None)
+    cluster = ReplayedCluster(
+        times=JobTimes(jobs=job, start=start, capacity=prepared.capacity),
+        orders={SITE: known_templates_first, OURS: known_templates_first},
+        settings=SimulationSettings(capacity=prepared.capacity, backfilling="easy"),
+        past=past.until,
+    )
+    SEEN.clear()
+    block = TurnBlock(begin=half, end=half + DAY, arm=SITE, pair=0)
+    cluster.played(block, SITE)
+    assert [int(early.template_known.sum())] == SEEN
+
+
+#: How many templates were known to each order that was asked for.
+SEEN: list[int] = []
+
+
+def known_templates_first(workload: Workload, jobs: IntArray) -> QueueOrder:
+    """First come, first served; notes what is known."""
+    del jobs
+    SEEN.append(int(workload.past.template_known.sum()))
+    return QueueOrder(scores=-workload.submit)
