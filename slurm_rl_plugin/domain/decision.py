@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -27,15 +28,16 @@ class Decision:
         memory: the policy's memory for its next decision; None for a policy without one.
         protected: places of jobs that go first whatever their score, first to start first; their
             scores say so too.
-        run_times: seconds below which parts of such runs end (`run_spread.PARTS`), shape [n,
-            parts]; None for a policy that foretells none.
+        run_times: tells seconds below which parts of such runs end (`run_spread.PARTS`), shape
+            [n, parts]; called by who plans with them, so that others do not wait for it, and
+            raises PolicyError where the policy fails. None for a policy that foretells none.
     """
 
     scores: FloatArray
     reserve: int = 0
     memory: Memory | None = None
     protected: IntArray = field(default_factory=_nobody)
-    run_times: FloatArray | None = None
+    run_times: Callable[[], FloatArray] | None = None
 
     def putting_first(self, places: IntArray) -> Self:
         """The decision with the jobs at these places before all others, in this order."""

@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ class QNetworkPolicy:
             remembered = answers["memory_out"]
         run_times = None
         if self.quantiles is not None:
-            run_times = self.quantiles.of_pending(ready.told, ready.foretold)
+            run_times = partial(self.quantiles.of_pending, ready.told, ready.foretold)
         return Decision(
             scores=_as_scores(answers),
             reserve=self._processors(answers, snapshot.capacity),

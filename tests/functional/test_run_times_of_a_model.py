@@ -79,7 +79,7 @@ def test_it_comes_back_from_the_file_and_scores_stay_the_same(model, tmp_path):
     told = tells.decide(snapshot)
     np.testing.assert_array_equal(told.scores, silent.decide(snapshot).scores)
     assert silent.decide(snapshot).run_times is None
-    assert told.run_times.shape == (2, len(PARTS))
+    assert told.run_times().shape == (2, len(PARTS))
     assert without.digest != read.digest
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot
-from slurm_rl_plugin.features.history.job_keys import job_keys
+from slurm_rl_plugin.features.history.job_keys import job_keys, met_users, template_keys
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_history import HISTORY, SPENT, speaks_for
 from slurm_rl_plugin.features.history.run_prediction import (
@@ -61,10 +61,13 @@ def known_past(
         past: what runs have told up to the snapshot.
     """
     running = snapshot.running.as_requested
-    user, template = job_keys(snapshot.users, jobs)
+    users, which = met_users(snapshot.users, jobs.user)
+    template = template_keys(users[which], jobs.processors, jobs.time_limit)
     first, group, pending_alike = _alike(template, time_limit)
     _, running_template = job_keys(snapshot.users, running)
-    user_rows, user_known = _rows(past.users, user[first], _repeated(past.site, len(first)))
+    of_users, users_known = _rows(past.users, users, _repeated(past.site, len(users)))
+    of_group = which[first]
+    user_rows, user_known = of_users[:, of_group], users_known[of_group]
     template_rows, known = _rows(past.templates, template[first], user_rows)
     facts = np.empty((KNOWN_FACTS, len(first)))
     limit = time_limit[first]

@@ -33,13 +33,24 @@ def user_keys(users: Sequence[str], index: IntArray) -> FloatArray:
         users: names.
         index: into `users`, shape [n]; any other number for a job whose user is unknown.
     """
+    keys, which = met_users(users, index)
+    return keys[which]
+
+
+def met_users(users: Sequence[str], index: IntArray) -> tuple[FloatArray, IntArray]:
+    """Keys of the users whom some jobs have, and which of them each job has, shape [n].
+
+    Args:
+        users: names.
+        index: as `user_keys` takes it.
+    """
     names = (*users, "")
     is_known = (index >= 0) & (index < len(users))
     place = np.where(is_known, index, len(users))
     met = np.flatnonzero(np.bincount(place, minlength=len(names)))  # a queue has few of all users
-    keys = np.zeros(len(names))
-    keys[met] = [user_key(names[user]) for user in met.tolist()]
-    return keys[place]
+    which = np.zeros(len(names), dtype=np.int64)
+    which[met] = np.arange(len(met))
+    return np.array([user_key(names[user]) for user in met.tolist()]), which[place]
 
 
 def template_keys(user: FloatArray, processors: IntArray, time_limit: FloatArray) -> FloatArray:

@@ -60,7 +60,8 @@ class RunEvents:
             *_of_running(snapshot.running, last, snapshot.now),
             *_of_ended(snapshot.ended, last),
         ]
-        keyed = [_keyed(snapshot.users, *part) for part in parts]
+        told = [part for part in parts if len(part[0])] or parts[:1]  # most tell nothing
+        keyed = [_keyed(snapshot.users, *part) for part in told]
         columns = [np.concatenate(column) for column in zip(*keyed, strict=True)]
         time, kind, job_id = columns[:3]
         order = np.lexsort((job_id, kind, time))

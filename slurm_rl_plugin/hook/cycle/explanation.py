@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.domain import Memory, QueueSnapshot
+from slurm_rl_plugin.errors import PolicyError
 from slurm_rl_plugin.features.history.run_spread import PARTS
 from slurm_rl_plugin.features.scales import seconds_at
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
@@ -149,8 +150,12 @@ class Explanation:
 
     def _quantiles(self) -> dict[str, float]:
         """Part of the runs -> seconds below which they end; {} where none are told."""
-        told = self._plan.decision.run_times
-        if told is None:
+        ask = self._plan.decision.run_times
+        if ask is None:
+            return {}
+        try:
+            told = ask()
+        except PolicyError:  # nobody plans with what cannot be told
             return {}
         return {str(part): float(told[self.place, at]) for at, part in enumerate(PARTS)}
 

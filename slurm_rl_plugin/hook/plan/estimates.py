@@ -181,8 +181,8 @@ class PlanEstimates:
 
     def _planned(self, plan: QueuePlan, known: PlanMemory) -> tuple[dict[int, int], PlanMemory]:
         """Estimates that are wanted, and what is known with the promises of this cycle."""
-        snapshot, quantiles = plan.snapshot, plan.decision.run_times
-        assert quantiles is not None
+        assert plan.decision.run_times is not None
+        snapshot, quantiles = plan.snapshot, plan.decision.run_times()
         queue = waiting_queue(snapshot, plan.priority_after, waits_for_machine(snapshot))
         numbers = snapshot.pending.jobs.job_id
         starts = {int(numbers[head.place]): head.start for head in queue.heads}

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from slurm_rl_plugin.domain import Decision
 from slurm_rl_plugin.features.history import columns as history_columns
 from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.units import FloatArray
 from tests.attacks.poisoned_queue import (
     DAY,
     HOUR,
@@ -140,16 +142,21 @@ def test_small_requests_go_on_learning_from_runs() -> None:
     assert slow > quick
 
 
+def quantiles(decision: Decision) -> FloatArray:
+    """What a decision foretells of the pending jobs, shape [n, parts]."""
+    assert decision.run_times is not None
+    return decision.run_times()
+
+
 @pytest.mark.parametrize("job", LARGE, ids=str)
 def test_cheap_dummies_shorten_no_quantile_of_a_large_request(job: Run) -> None:
     """It would be planned as short, and pass the head of the queue."""
     queue, policy = queue_of(0), shipped_model()
     alike = Dummies(10, 5.0, job.processors, job.time_limit)
-    told = policy.decide(queue.snapshot(job, ended=runs_of([alike])), queue.memory).run_times
-    assert told is not None
+    told = quantiles(policy.decide(queue.snapshot(job, ended=runs_of([alike])), queue.memory))
     assert told[0].tolist() == [job.time_limit] * told.shape[1]
-    paid = policy.decide(queue.snapshot(job, ended=runs_of(paid_for(job))), queue.memory).run_times
-    assert paid is not None
+    runs = runs_of(paid_for(job))
+    paid = quantiles(policy.decide(queue.snapshot(job, ended=runs), queue.memory))
     assert paid[0, 0] < job.time_limit
 
 
@@ -157,8 +164,6 @@ def test_dummies_that_nobody_foretold_move_no_quantile_of_others() -> None:
     """Runs between two looks, or of a time that nobody watched, teach nothing."""
     queue, policy, job = queue_of(0), shipped_model(), LARGE[0]
     dummies = runs_of([Dummies(200, 1.0, 1)])
-    before = policy.decide(queue.snapshot(job), queue.memory).run_times
-    after = policy.decide(queue.snapshot(job, ended=dummies), queue.memory).run_times
-    assert before is not None
-    assert after is not None
+    before = quantiles(policy.decide(queue.snapshot(job), queue.memory))
+    after = quantiles(policy.decide(queue.snapshot(job, ended=dummies), queue.memory))
     assert after[1:].tolist() == before[1:].tolist()

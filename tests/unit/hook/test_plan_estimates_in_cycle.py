@@ -75,7 +75,8 @@ class Foretelling(ScorePolicy):
         decision = ScorePolicy.decide(self, snapshot, memory)
         if self.seconds is None:
             return decision
-        return replace(decision, run_times=np.full((len(snapshot.pending), 5), self.seconds))
+        seconds = np.full((len(snapshot.pending), 5), self.seconds)
+        return replace(decision, run_times=lambda: seconds)
 
 
 class Hook:
