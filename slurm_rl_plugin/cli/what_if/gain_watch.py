@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from slurm_rl_plugin.cli.forecasts.forecast_assembly import known_order
+from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.experiment.model_gain import GainFile, KeptGain, WeekRow
@@ -102,7 +103,10 @@ class GainWatch:
         submit = cluster.times.jobs.submit
         known = (look.now - float(submit[0])) / WEEK - 1.0 if len(submit) else 0.0
         weeks = int(min(REFERENCE, max(known, 0.0)))
-        costs = weekly_costs(cluster, look.now - weeks * WEEK, weeks, at_once=_AT_ONCE)
+        with parts_bar("replaying the weeks before", max(weeks, 1)) as progress:
+            costs = weekly_costs(
+                cluster, look.now - weeks * WEEK, weeks, at_once=_AT_ONCE, progress=progress
+            )
         kept = KeptGain(
             policy=policy, model_sha256=sha256, since=look.now, reference=_rows_of(costs)
         )
@@ -118,7 +122,8 @@ class GainWatch:
             return kept
         weeks = int((look.now - begin) // WEEK)
         cluster: ReplayedCluster = self.site.cluster(look)
-        costs = weekly_costs(cluster, begin, weeks)
+        with parts_bar("replaying weeks", weeks) as progress:
+            costs = weekly_costs(cluster, begin, weeks, progress=progress)
         found = _judged(_joined(kept, _rows_of(costs)))
         if found.lost_at is not None and kept.lost_at is None:
             logger.warning(

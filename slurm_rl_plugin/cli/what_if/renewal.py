@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.what_if.candidate_training import KEPT_WEEKS, trained_candidate
 from slurm_rl_plugin.cli.what_if.declared_experiment import DeclaredExperiment
 from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
@@ -130,7 +131,14 @@ class Renewal:
         look = watch.site.look()
         assert look is not None  # of any age
         cluster = watch.site.cluster(look, str(candidate))
-        costs = weekly_costs(cluster, look.now - KEPT_WEEKS * WEEK, KEPT_WEEKS, at_once=KEPT_WEEKS)
+        with parts_bar("comparing the candidate", KEPT_WEEKS) as progress:
+            costs = weekly_costs(
+                cluster,
+                look.now - KEPT_WEEKS * WEEK,
+                KEPT_WEEKS,
+                at_once=KEPT_WEEKS,
+                progress=progress,
+            )
         before, after = float(costs.by_site.sum()), float(costs.by_ours.sum())
         ratio = after / before if before > 0.0 else 1.0
         facts: dict[str, object] = {"candidate": str(candidate), "ratio": ratio}
