@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import re
 import time
 import urllib.request
@@ -11,8 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.cli.assembly.hook import load_policy
+from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
+from slurm_rl_plugin.hook.experiment.files import RUNNING, ExperimentFiles, ExperimentStanding
+from slurm_rl_plugin.units import DAY
 from tests.real.booted_head_node import DAEMON, WATCHDOG, HeadNode, booted_head_node
 from tests.real.daemon import wait_until
+from tests.real.drawn_order import wall_clock
 
 pytestmark = pytest.mark.real
 
@@ -182,6 +189,58 @@ def test_an_upgrade_goes_on_where_a_daemon_ran(node: HeadNode, debian_package: P
     node.wait(True, "factors of the next daemon")
     assert "leaving=done" in node.journal()
     assert node.systemctl("is-active", "slurm-rl-watchdog.timer") == "active"
+
+
+def declare(node: HeadNode, arm: str) -> ExperimentFiles:
+    """An experiment in whose present block one order has its turn, as its owner would write it."""
+    now, folder = wall_clock(), node.root.folder / "var/lib/slurm-rl"
+    loaded = load_policy("default")
+    other = SITE if arm == OURS else OURS
+    blocks = tuple(
+        TurnBlock(
+            begin=now - 10.0 + DAY * place, end=now - 10.0 + DAY * (place + 1), arm=each, pair=0
+        )
+        for place, each in enumerate((arm, other))
+    )
+    files = ExperimentFiles(state_file=folder / "state.json")
+    files.declare(
+        Declaration(
+            goal="wait",
+            harm=1.0,
+            longest_wait=math.inf,
+            policy=loaded.policy.name,
+            model_sha256=loaded.sha256,
+            seed=1,
+            day=DAY,
+            blocks=blocks,
+        ),
+        ExperimentStanding(state=RUNNING, reason="", at=now),
+    )
+    files.looked(now)
+    owner = folder.stat()
+    for path in folder.glob("state.json.experiment*"):
+        os.chown(path, owner.st_uid, owner.st_gid)
+    return files
+
+
+def test_an_upgrade_keeps_whose_turn_it_is(node: HeadNode, debian_package: Path) -> None:
+    node.systemctl("start", DAEMON)
+    node.wait(True, "factors")
+    files = declare(node, SITE)
+    node.wait(False, "no factor in a block of the site's order")
+    for arm in (SITE, OURS):
+        before, told = main_pid(node), len(list(files.journaled()))
+        node.root.run("dpkg", "--install", str(debian_package))
+        wait_until(lambda before=before: main_pid(node) not in (0, before), 30, "it", node.journal)
+        wait_until(
+            lambda told=told: len(list(files.journaled())) > told, 30, "its turn", node.journal
+        )
+        assert list(files.journaled())[-1].arm == arm
+        assert bool(node.carries()) == (arm == OURS)
+        if arm == SITE:
+            files = declare(node, OURS)
+            node.wait(True, "factors in a block of ours")
+    files.put_away(1)
 
 
 def test_the_offer_service_answers_under_every_restriction(node: HeadNode) -> None:
