@@ -196,11 +196,10 @@ def declare(node: HeadNode, arm: str) -> ExperimentFiles:
     now, folder = wall_clock(), node.root.folder / "var/lib/slurm-rl"
     loaded = load_policy("default")
     other = SITE if arm == OURS else OURS
-    blocks = tuple(
-        TurnBlock(
-            begin=now - 10.0 + DAY * place, end=now - 10.0 + DAY * (place + 1), arm=each, pair=0
-        )
-        for place, each in enumerate((arm, other))
+    begin = now - 10.0
+    blocks = (
+        TurnBlock(begin=begin, end=begin + DAY, arm=arm, pair=0),
+        TurnBlock(begin=begin + DAY, end=begin + 2.0 * DAY, arm=other, pair=0),
     )
     files = ExperimentFiles(state_file=folder / "state.json")
     files.declare(
@@ -223,23 +222,26 @@ def declare(node: HeadNode, arm: str) -> ExperimentFiles:
     return files
 
 
+def upgraded(node: HeadNode, package: Path, files: ExperimentFiles) -> str:
+    """Whose turn the daemon of the new package says that it is."""
+    before, told = main_pid(node), len(list(files.journaled()))
+    node.root.run("dpkg", "--install", str(package))
+    wait_until(lambda: main_pid(node) not in (0, before), 30, "the next daemon", node.journal)
+    wait_until(lambda: len(list(files.journaled())) > told, 30, "its turn", node.journal)
+    return list(files.journaled())[-1].arm
+
+
 def test_an_upgrade_keeps_whose_turn_it_is(node: HeadNode, debian_package: Path) -> None:
     node.systemctl("start", DAEMON)
     node.wait(True, "factors")
     files = declare(node, SITE)
     node.wait(False, "no factor in a block of the site's order")
-    for arm in (SITE, OURS):
-        before, told = main_pid(node), len(list(files.journaled()))
-        node.root.run("dpkg", "--install", str(debian_package))
-        wait_until(lambda before=before: main_pid(node) not in (0, before), 30, "it", node.journal)
-        wait_until(
-            lambda told=told: len(list(files.journaled())) > told, 30, "its turn", node.journal
-        )
-        assert list(files.journaled())[-1].arm == arm
-        assert bool(node.carries()) == (arm == OURS)
-        if arm == SITE:
-            files = declare(node, OURS)
-            node.wait(True, "factors in a block of ours")
+    assert upgraded(node, debian_package, files) == SITE
+    assert not node.carries()
+    files = declare(node, OURS)
+    node.wait(True, "factors in a block of ours")
+    assert upgraded(node, debian_package, files) == OURS
+    node.wait(True, "factors of the next daemon")
     files.put_away(1)
 
 
