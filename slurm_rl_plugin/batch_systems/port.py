@@ -179,6 +179,14 @@ class WatchesJobs(Protocol):
         """
         ...
 
+    def tell_past(self, days: float) -> None:
+        """Let the next snapshot tell of the runs that accounting remembers, as the first one may.
+
+        Args:
+            days: how far back; 0 for none.
+        """
+        ...
+
 
 @runtime_checkable
 class SignOfLife(Protocol):

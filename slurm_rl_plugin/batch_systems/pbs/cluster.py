@@ -201,6 +201,10 @@ class Pbs:
             self._watch = earlier._watch
             self._limit.go_on_from(earlier._limit)
 
+    def tell_past(self, days: float) -> None:
+        """The next snapshot tells of the runs that accounting remembers."""
+        self._history_days = days
+
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
         """Write scores: the server's default plus our factor; a factor of 0 clears the score.
 

@@ -218,6 +218,10 @@ class SlurmCluster:
             self._watch = earlier._watch
             self._limit.go_on_from(earlier._limit)
 
+    def tell_past(self, days: float) -> None:
+        """The next snapshot tells of the runs that accounting remembers."""
+        self._history_days = days
+
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
         """Write factors as SiteFactor or as nice, whichever counts under the site's PriorityType.
 

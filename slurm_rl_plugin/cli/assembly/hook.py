@@ -18,6 +18,7 @@ from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.class_defaults import ClassDefaults
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.rival import Contender, Rival
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.plan.estimates import LEAST_DELAY, PlanEstimates, plan_path
 from slurm_rl_plugin.hook.plan.plan_file import PlanFile
@@ -143,16 +144,43 @@ def plan_doubt(configuration: Configuration, loaded: LoadedPolicy) -> str:
     return loaded.plan_gain.doubt(loaded.policy.name)
 
 
-def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
-    """A cycle over the configured batch system."""
-    calls: list[tuple[str, float]] = []
-    hook, rails = configuration.sections.hook, configuration.sections.guard_rails
-    reserve = ReserveRail(configuration.reserve) if configuration.reserve else None
-    untouched = UntouchedJobs(
+def rival_of(configuration: Configuration, model: str, loaded: LoadedPolicy) -> Rival:
+    """A candidate beside the model in service.
+
+    Args:
+        configuration: of the site.
+        model: as [policy] model would name it.
+        loaded: the same, loaded.
+    """
+    days = float(configuration.sections.batch_system.history_days)
+    return Rival(
+        model=model,
+        sha256=loaded.sha256,
+        other=Contender(
+            policy=protecting_among(loaded.policy, _untouched(configuration).orderable),
+            model_sha256=loaded.sha256,
+            doubt=plan_doubt(configuration, loaded),
+        ),
+        history_days=days if loaded.learns_from_runs else 0.0,
+        labels=loaded.labels,
+    )
+
+
+def _untouched(configuration: Configuration) -> UntouchedJobs:
+    rails = configuration.sections.guard_rails
+    return UntouchedJobs(
         accounts=tuple(rails.exempt_accounts),
         partitions=tuple(rails.exempt_partitions),
         qos=tuple(rails.exempt_qos),
     )
+
+
+def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
+    """A cycle over the configured batch system."""
+    calls: list[tuple[str, float]] = []
+    hook = configuration.sections.hook
+    reserve = ReserveRail(configuration.reserve) if configuration.reserve else None
+    untouched = _untouched(configuration)
     return Cycle(
         batch_system=build_batch_system(
             configuration, calls, learns_from_runs=loaded.learns_from_runs

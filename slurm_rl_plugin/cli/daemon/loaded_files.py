@@ -7,15 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from slurm_rl_plugin.batch_systems.port import WatchesJobs
-from slurm_rl_plugin.cli.assembly.hook import (
-    LoadedPolicy,
-    build_cycle,
-    load_policy,
-    load_policy_or_fall_back,
-)
+from slurm_rl_plugin.cli.assembly.hook import build_cycle, load_policy, rival_of
 from slurm_rl_plugin.configuration import Configuration, changed_start_keys, with_start_values
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.rival import Rival
 from slurm_rl_plugin.hook.daemon.daemon import Reloaded
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 
@@ -30,11 +26,13 @@ class LoadedFiles:
         read: reads the configuration anew.
         started: the configuration of the start; some of its keys stay until a restart.
         metrics: told of each model that comes into force.
+        labels: of the model in service.
     """
 
     read: Callable[[], Configuration]
     started: Configuration
     metrics: CycleMetrics
+    labels: dict[str, str]
     _in_force: Configuration = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,7 +54,7 @@ class LoadedFiles:
         except Exception:  # a bug of ours must not end a daemon that has factors to take back
             logger.exception("reload=broken")
             return None
-        self._in_force = configuration
+        self._in_force, self.labels = configuration, loaded.labels
         self.metrics.describe_model(loaded.labels)
         describe(self.metrics, configuration, cycle)
         self.metrics.tell_reload(succeeded=True)
@@ -68,37 +66,29 @@ class LoadedFiles:
             logger.warning("reload=incomplete: a change of %s needs a restart", ", ".join(left_out))
         return Reloaded(cycle, configuration.pace, configuration.disable_file)
 
-    def with_model(self, model: str, earlier: Cycle) -> Cycle | None:
-        """The same with another model, for its turn; None where it cannot be used.
+    def rival(self, model: str) -> Rival | None:
+        """A candidate for its turns beside the model in service; None where it cannot be used.
 
         Args:
-            model: as [policy] model would name it; "" for the one that it names.
-            earlier: what goes on from it.
+            model: as [policy] model would name it.
         """
         try:
-            loaded = self._loaded(model)
-            earlier.remember()
-            cycle = build_cycle(self._in_force, loaded)
-            _go_on_from(cycle, earlier)
+            loaded = load_policy(model)
+            return rival_of(self._in_force, model, loaded)
         except SlurmRLError as error:
             logger.error("model=refused reason=%s", error)
-            return None
         except Exception:  # as above: the model in service goes on
             logger.exception("model=broken")
-            return None
-        self.metrics.describe_model(loaded.labels)
-        logger.info("model=in_turn policy=%s", loaded.policy.name)
-        return cycle
+        return None
 
-    def _loaded(self, model: str) -> LoadedPolicy:
-        """A candidate has to be usable; the one in service falls back, as at the start.
+    def in_force(self, rival: Rival | None) -> None:
+        """Tell which model acts from now on.
 
-        Raises:
-            SlurmRLError: the candidate cannot be used.
+        Args:
+            rival: the candidate; None for the model in service.
         """
-        if model:
-            return load_policy(model)
-        return load_policy_or_fall_back(self._in_force.sections.policy.model)
+        self.metrics.describe_model(self.labels if rival is None else rival.labels)
+        logger.info("model=in_turn policy=%s", "in service" if rival is None else rival.model)
 
 
 def _go_on_from(cycle: Cycle, earlier: Cycle) -> None:

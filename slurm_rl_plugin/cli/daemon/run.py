@@ -59,8 +59,21 @@ def main(options: argparse.Namespace) -> int:
     configuration = _configuration(options)
     become_state_owner(configuration)
     check_model_file(configuration.sections.policy.model)
+    reload_wanted = _reload_wanted()  # who holds the lock may be told to reload
     with only_daemon(Path(configuration.sections.hook.state_file)):
-        return _run(options, configuration)
+        return _run(options, configuration, reload_wanted)
+
+
+def _reload_wanted() -> SignalRequest:
+    """Set by SIGHUP, which ends no daemon that is about to start either."""
+    wanted = SignalRequest(time.sleep)
+
+    def on_reload(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        wanted.set()
+
+    signal.signal(signal.SIGHUP, on_reload)
+    return wanted
 
 
 def _configuration(options: argparse.Namespace) -> Configuration:
@@ -85,7 +98,9 @@ def _check_reward(configuration: Configuration, loaded: LoadedPolicy) -> None:
         )
 
 
-def _run(options: argparse.Namespace, configuration: Configuration) -> int:
+def _run(
+    options: argparse.Namespace, configuration: Configuration, reload_wanted: SignalRequest
+) -> int:
     loaded = load_policy_or_fall_back(configuration.sections.policy.model)
     _check_reward(configuration, loaded)
     cycle = build_cycle(configuration, loaded)
@@ -96,7 +111,13 @@ def _run(options: argparse.Namespace, configuration: Configuration) -> int:
     describe(metrics, configuration, cycle)
     path = where.textfile
     textfile = MetricsTextfile(path=Path(path), registry=registry) if path else None
-    daemon = _daemon(options, configuration, cycle, metrics, textfile)
+    files = LoadedFiles(
+        read=lambda: _configuration(options),
+        started=configuration,
+        metrics=metrics,
+        labels=loaded.labels,
+    )
+    daemon = _daemon(configuration, cycle, metrics, textfile, files, reload_wanted)
     if options.once:
         return 0 if daemon.run_once().succeeded else 1
     port = serve_metrics(registry, where.address, where.port, configuration.tls)
@@ -119,22 +140,19 @@ def _run(options: argparse.Namespace, configuration: Configuration) -> int:
 
 
 def _daemon(
-    options: argparse.Namespace,
     configuration: Configuration,
     cycle: Cycle,
     metrics: CycleMetrics,
     textfile: MetricsTextfile | None,
+    files: LoadedFiles,
+    reload_wanted: SignalRequest,
 ) -> Daemon:
-    stop, reload_wanted = SignalRequest(time.sleep), SignalRequest(time.sleep)
+    stop = SignalRequest(time.sleep)
 
     def on_stop(number: int, frame: FrameType | None) -> None:
         del number, frame
         sd_notify("STOPPING=1", os.environ)
         stop.set()
-
-    def on_reload(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        reload_wanted.set()
 
     def publish(report: CycleReport) -> None:
         metrics.publish(report)
@@ -142,25 +160,20 @@ def _daemon(
             textfile.write()
         left.leave(report)
 
-    loaded = LoadedFiles(
-        read=lambda: _configuration(options),
-        started=configuration,
-        metrics=metrics,
-    )
     state_file = Path(configuration.sections.hook.state_file)
     where = configuration.sections.forecast.queue_file
     left = LeftQueue(path=Path(where) if where else None)
     signal.signal(signal.SIGTERM, on_stop)
     signal.signal(signal.SIGINT, on_stop)
-    signal.signal(signal.SIGHUP, on_reload)
     daemon = Daemon(
         cycle=cycle,
         pace=configuration.pace,
         publish=publish,
         stop=stop,
         reload_wanted=reload_wanted,
-        reload=lambda: loaded.reloaded(daemon.cycle),
-        with_model=loaded.with_model,
+        reload=lambda: files.reloaded(daemon.cycle),
+        rival_of=files.rival,
+        in_force=files.in_force,
         disable_file=configuration.disable_file,
         alive=lambda: _alive(daemon.cycle.batch_system),
         monotonic=time.monotonic,

@@ -14,6 +14,7 @@ from slurm_rl_plugin.batch_systems.port import (
     BatchSystem,
     SchedulerFacts,
     SchedulerLoad,
+    WatchesJobs,
 )
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.errors import (
@@ -26,6 +27,7 @@ from slurm_rl_plugin.hook.class_defaults import ClassDefaults
 from slurm_rl_plugin.hook.cycle.factor_writes import FactorWrites
 from slurm_rl_plugin.hook.cycle.in_charge import Charge
 from slurm_rl_plugin.hook.cycle.planning import QueuePlanner
+from slurm_rl_plugin.hook.cycle.rival import Contender, Rival
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
 from slurm_rl_plugin.hook.cycle.stopwatch import Stopwatch
 from slurm_rl_plugin.hook.cycle_report import CycleReport
@@ -36,7 +38,7 @@ from slurm_rl_plugin.hook.disturbances import (
     WrittenFactors,
 )
 from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
-from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile, memory_path
+from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile, candidate_memory_path, memory_path
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
 from slurm_rl_plugin.hook.order.request_watch import ChangedRequests, RequestWatch
@@ -72,6 +74,7 @@ class Cycle:
         estimates: run times that the scheduler is to plan with.
         calls: seconds of batch-system calls, filled by the adapter, emptied by each report.
         left_to_site: nothing is written though the mode be active: it is the site's turn.
+        rival: a candidate on trial beside the model in service.
         stood_by: whether the last cycle that Slurm answered was another host's to do.
         disturbances: what happened from outside, emptied by each report.
     """
@@ -90,6 +93,7 @@ class Cycle:
     estimates: PlanEstimates = field(default_factory=PlanEstimates)
     calls: list[tuple[str, float]] = field(default_factory=list)
     left_to_site: bool = False
+    rival: Rival | None = None
     stood_by: bool = False
     disturbances: Disturbances = field(default_factory=Disturbances)
     _accounting: AccountingWatch = field(default_factory=AccountingWatch)
@@ -104,7 +108,55 @@ class Cycle:
         self._factors = CarriedFactors(self.state, self.disturbances)
         self._guard = self._new_guard()
 
-    def _new_guard(self, *, read_only: bool = False) -> PolicyGuard:
+    def invite(self, rival: Rival) -> None:
+        """Let a candidate look along, and have its turns where `take_turns` says so."""
+        candidate = rival.other
+        candidate.guard = self._new_guard(candidate)
+        self.rival = rival
+        is_new = rival.history_days > 0.0 and candidate.guard.memory is None
+        if is_new and isinstance(self.batch_system, WatchesJobs):
+            self.batch_system.tell_past(rival.history_days)
+
+    def take_turns(self, *, candidate: bool) -> None:
+        """Let the candidate act, or the model in service; the other one looks along."""
+        if self.rival is not None and self.rival.acts != candidate:
+            now, self.rival.other = self.rival.other, self._acting
+            assert now.guard is not None
+            self.policy, self.model_sha256, self._guard = now.policy, now.model_sha256, now.guard
+            self.estimates.doubt, self.rival.acts = now.doubt, candidate
+
+    def dismiss(self) -> None:
+        """The candidate is on trial no more: the model in service acts, and remembers all."""
+        self.remember()
+        self.take_turns(candidate=False)
+        self.rival = None
+
+    @property
+    def in_service(self) -> tuple[str, str]:
+        """Name of the policy that the configuration names, and the checksum of its model."""
+        held = self._acting if self.rival is None or not self.rival.acts else self.rival.other
+        return held.policy.name, held.model_sha256
+
+    @property
+    def _guards(self) -> list[PolicyGuard]:
+        """Whoever remembers: of the model that acts, and of the one that looks along."""
+        other = None if self.rival is None else self.rival.other.guard
+        return [self._guard] if other is None else [self._guard, other]
+
+    @property
+    def _acting(self) -> Contender:
+        return Contender(
+            policy=self.policy,
+            model_sha256=self.model_sha256,
+            doubt=self.estimates.doubt,
+            guard=self._guard,
+        )
+
+    def _new_guard(
+        self, candidate: Contender | None = None, *, read_only: bool = False
+    ) -> PolicyGuard:
+        path = memory_path if candidate is None else candidate_memory_path
+        sha256 = self.model_sha256 if candidate is None else candidate.model_sha256
         return PolicyGuard(
             guard_rails=self.guard_rails,
             deadline=self.settings.inference_deadline,
@@ -112,8 +164,8 @@ class Cycle:
             breaker_rest=self.settings.breaker_rest,
             monotonic=self.monotonic,
             memory_file=MemoryFile(
-                path=memory_path(self.state.path),
-                model_sha256=self.model_sha256,
+                path=path(self.state.path),
+                model_sha256=sha256,
                 read_only=read_only,
             ),
         )
@@ -172,7 +224,9 @@ class Cycle:
         """The report of a cycle that is another host's to do, or None."""
         if not self._charge.is_anothers(facts):
             if self.stood_by:
-                self.stood_by, self._guard = False, self._new_guard()  # what the other remembers
+                self.stood_by = False
+                for guard in self._guards:
+                    guard.begin_anew()  # with what the other daemon remembers
             return None
         self.stood_by = True
         self._written.forget()  # the other writes them now
@@ -225,7 +279,8 @@ class Cycle:
         On standby another host's daemon does.
         """
         if not self.stood_by:
-            self._guard.remember()
+            for guard in self._guards:
+                guard.remember()
 
     def stands_by(self) -> bool:
         """Whether the factors are those of a daemon on another host.
@@ -291,6 +346,8 @@ class Cycle:
     ) -> CycleReport:
         begin = self.monotonic()
         decision, fallback_reason = self._guard.decide(self.policy, snapshot)
+        if self.rival is not None:
+            self.rival.other.look_along(snapshot)
         begin = watch.lap("decide", begin)
         suppressed = Counter(
             {

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from slurm_rl_plugin.domain.switchback import OURS, SITE
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.rival import Rival
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.pace import Pace
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest
@@ -25,8 +26,22 @@ logger = logging.getLogger(__name__)
 #: Longest pause between tries while the batch system does not answer, seconds.
 LONGEST_PAUSE = 300.0
 _LEAVING_TRIES = 3
+#: Seconds after which a candidate that could not be used is tried again: a file may be there later.
+_REFUSED_FOR = 60.0
 #: Between signs of life and looks at the disable file while nothing else is to do, seconds.
 _SLICE = 5.0
+
+
+class Refused(NamedTuple):
+    """A candidate that could not be used.
+
+    Attributes:
+        key: its name, and the checksum that was declared.
+        at: when it was tried, by the monotonic clock, seconds.
+    """
+
+    key: tuple[str, str]
+    at: float
 
 
 class Reloaded(NamedTuple):
@@ -37,22 +52,15 @@ class Reloaded(NamedTuple):
     disable_file: Path | None
 
 
-def _no_other(model: str, earlier: Cycle) -> Cycle | None:
+def _no_rival(model: str) -> Rival | None:
     """Where no candidate can be loaded, each turn is of the model in service."""
-    del model, earlier
+    del model
     return None
 
 
-class Guest(NamedTuple):
-    """A model that has its turn in place of the one in service.
-
-    Attributes:
-        model: as [policy] model would name it.
-        in_service: name of the policy in service, and the checksum of its model.
-    """
-
-    model: str
-    in_service: tuple[str, str]
+def _untold(rival: Rival | None) -> None:
+    """Nobody listens to which model is in force."""
+    del rival
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,8 +81,8 @@ class Daemon:
         sleep: waits some seconds between tries to leave, when `stop` is set already.
         turns: of an experiment, where one is declared.
         gain: what the model in service is worth, where somebody watches that.
-        with_model: a cycle as this one with another model, as [policy] model would name it, or
-            "" for the one in service; None where it cannot be used.
+        rival_of: loads a candidate, as [policy] model would name it; None where it cannot be used.
+        in_force: told of the candidate that acts from now on, or None for the model in service.
     """
 
     cycle: Cycle
@@ -90,14 +98,15 @@ class Daemon:
     sleep: Callable[[float], None]
     turns: ExperimentTurns | None = None
     gain: GainSeen | None = None
-    with_model: Callable[[str, Cycle], Cycle | None] = _no_other
+    rival_of: Callable[[str], Rival | None] = _no_rival
+    in_force: Callable[[Rival | None], None] = _untold
     _unreachable: int = 0
     _clock_watch: ClockWatch = field(default_factory=ClockWatch)
     _disable_watch: DisableWatch = field(default_factory=DisableWatch)
     _disabled_by: Disablement | None = None
     _turn: Turn = field(default_factory=Turn)
     _asked: Turn = field(default_factory=Turn)
-    _guest: Guest | None = None
+    _refused: Refused | None = None
 
     def run(self) -> bool:
         """Cycle until `stop` is set, then leave.
@@ -208,7 +217,7 @@ class Daemon:
         if self.gain is None:
             return report
         try:
-            return replace(report, gain=self.gain.report(*self._in_service))
+            return replace(report, gain=self.gain.report(*self.cycle.in_service))
         except Exception:
             logger.exception("gain=untold")
             return report
@@ -237,40 +246,49 @@ class Daemon:
         if self.turns is None:
             return False
         now, then = self._whose_turn(self.turns), self._asked
-        return (now.left_to_site, now.model) != (then.left_to_site, then.model)
+        return (now.left_to_site, now.is_candidates) != (then.left_to_site, then.is_candidates)
 
     def _with_its_model(self, turn: Turn) -> Turn:
-        """The turn with its model in force; another turn where that cannot be used."""
-        asked, self._asked = self._asked, turn
-        present = "" if self._guest is None else self._guest.model
-        if turn.model == present:
-            return turn
-        if turn == asked:  # it was refused, and is not asked again until the next turn
-            return self._turn
-        in_service = self._in_service
-        fresh = self.with_model(turn.model, self.cycle)
-        if turn.model and fresh is not None and fresh.model_sha256 != turn.model_sha256:
-            logger.error("experiment=refused reason=another file than was declared: %s", turn.model)
-            fresh = None
-        if fresh is not None:
-            self.cycle = fresh
-            self._guest = Guest(turn.model, in_service) if turn.model else None
-            return turn
-        if present:
-            return Turn(turn.arm, left_to_site=True, why="the model in service cannot be loaded")
-        return Turn(turn.arm, why="the candidate cannot be used")
+        """The turn with its model in force; another turn where the candidate cannot be used."""
+        self._asked = turn
+        acted = self.cycle.rival is not None and self.cycle.rival.acts
+        rival = self._rival_of(turn)
+        self.cycle.take_turns(candidate=rival is not None and turn.is_candidates)
+        if acted != (rival is not None and rival.acts):
+            self.in_force(rival if rival is not None and rival.acts else None)
+        if turn.is_candidates and rival is None:
+            return Turn(turn.arm, why="the candidate cannot be used")
+        return turn
 
-    @property
-    def _in_service(self) -> tuple[str, str]:
-        """Name of the policy that the configuration names, and the checksum of its model."""
-        if self._guest is not None:
-            return self._guest.in_service
-        return self.cycle.policy.name, self.cycle.model_sha256
+    def _rival_of(self, turn: Turn) -> Rival | None:
+        """The candidate of a turn, which is invited where it is new; any other is dismissed."""
+        wanted, present = (turn.candidate, turn.model_sha256), self.cycle.rival
+        if present is not None and present.key == wanted:
+            return present
+        if present is not None:
+            self.cycle.dismiss()
+        refused = self._refused
+        if not turn.candidate or (
+            refused is not None
+            and refused.key == wanted
+            and self.monotonic() < refused.at + _REFUSED_FOR
+        ):
+            return None
+        found = self.rival_of(turn.candidate)
+        if found is not None and found.key != wanted:
+            logger.error(
+                "experiment=refused reason=another file than was declared: %s", turn.candidate
+            )
+            found = None
+        self._refused = Refused(wanted, self.monotonic()) if found is None else None
+        if found is not None:
+            self.cycle.invite(found)
+        return found
 
     def _whose_turn(self, turns: ExperimentTurns) -> Turn:
         """Whose turn it is; the site's where a bug of ours keeps it from being known."""
         try:
-            return turns.turn(self.clock(), *self._in_service)
+            return turns.turn(self.clock(), *self.cycle.in_service)
         except Exception:
             logger.exception("experiment=broken")
             return Turn(left_to_site=True, why="whose turn it is cannot be told")
@@ -383,4 +401,4 @@ class Daemon:
         fresh = self.reload()
         if fresh is not None:
             self.cycle, self.pace, self.disable_file = fresh
-            self._guest, self._asked = None, Turn()
+            self._asked, self._refused = Turn(), None

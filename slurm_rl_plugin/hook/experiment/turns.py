@@ -37,15 +37,21 @@ class Turn:
         left_to_site: nothing is written, and what was is taken back.
         why: it is left to the site, or to the model in service, although somebody declared
             otherwise; "" for no reason.
-        model: as [policy] model would name the one whose turn it is; "" for that one itself.
+        candidate: on trial beside the model in service, as [policy] model would name it; "" for
+            none. Where it has no turn it looks along.
         model_sha256: what its file has to be.
     """
 
     arm: str = ""
     left_to_site: bool = False
     why: str = ""
-    model: str = ""
+    candidate: str = ""
     model_sha256: str = ""
+
+    @property
+    def is_candidates(self) -> bool:
+        """Whether the candidate acts."""
+        return bool(self.candidate) and self.arm == OURS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +67,7 @@ class ExperimentTurns:
     _declared: Declaration | None = None
     _standing: ExperimentStanding | None = None
     _fault: str = ""
+    _is_challenged: bool = False
     _look: object = None
     _noted: InForce | None = None
     _told: Turn = field(default_factory=Turn)
@@ -128,6 +135,7 @@ class ExperimentTurns:
         self._versions, self._declared, self._standing, self._fault = versions, None, None, ""
         try:
             self._declared = self.files.declared()
+            self._is_challenged = self._declared is not None and bool(self._declared.candidate)
             if self._declared is not None:
                 self._standing = self.files.stands()
         except (OSError, ValueError) as error:
@@ -142,8 +150,8 @@ class ExperimentTurns:
 
     def _turn(self, now: float, policy: str, model_sha256: str) -> Turn:
         declared, standing = self._declared, self._standing
-        if self._fault:
-            return Turn(left_to_site=True, why=self._fault)
+        if self._fault:  # beside a candidate the model in service goes on
+            return Turn(left_to_site=not self._is_challenged, why=self._fault)
         if declared is None or standing is None:
             return Turn()
         why = _why_not(declared, standing, now)
@@ -153,9 +161,9 @@ class ExperimentTurns:
             why = "the model is not the one declared"
         if not declared.candidate:
             return Turn(arm, left_to_site=bool(why) or arm == SITE, why=why)
-        if why or arm != OURS:
+        if why:
             return Turn(arm, why=why)
-        return Turn(arm, model=declared.candidate, model_sha256=declared.model_sha256)
+        return Turn(arm, candidate=declared.candidate, model_sha256=declared.model_sha256)
 
 
 def _why_not(declared: Declaration, standing: ExperimentStanding, now: float) -> str:

@@ -63,6 +63,11 @@ def memory_path(state_path: Path) -> Path:
     return state_path.with_name(state_path.name + ".memory")
 
 
+def candidate_memory_path(state_path: Path) -> Path:
+    """Where that of a candidate on trial lies: the one of the model in service stays its own."""
+    return state_path.with_name(state_path.name + ".memory.candidate")
+
+
 def _parse(content: bytes) -> tuple[str, Memory]:
     """The model and the memory in a file.
 

@@ -52,6 +52,12 @@ class PolicyGuard:
     def __post_init__(self) -> None:
         self._memory = self.memory_file.read()
 
+    def begin_anew(self) -> None:
+        """Go on with what the file says; another daemon may have written it."""
+        self._memory = self.memory_file.read()
+        self._written, self._is_kept, self._reason, self._acted = None, True, None, ()
+        self._failures = self._rest = 0
+
     @property
     def memory(self) -> Memory | None:
         """What the policy remembers for its next decision."""
@@ -80,6 +86,14 @@ class PolicyGuard:
             self._reason = str(error)
             logger.warning("fallback=yes reason=%s", error)
             return rule_policy("fifo").decide(snapshot), self._reason
+
+    def look_along(self, policy: Policy, snapshot: QueueSnapshot) -> None:
+        """Let the policy see a queue that another one orders; what it says does not count."""
+        try:
+            self._memory = policy.decide(snapshot, self._memory).memory
+            self._is_kept = False
+        except Exception as error:  # noqa: BLE001 - nobody waits for it
+            logger.warning("look_along=failed policy=%s reason=%s", policy.name, error)
 
     def _count_failure(self) -> None:
         if self._rest:

@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
+import numpy as np
 import pytest
 
+from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.rival import Contender, Rival
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.daemon import Daemon, Reloaded
 from slurm_rl_plugin.hook.daemon.pace import Pace
@@ -24,6 +26,7 @@ from slurm_rl_plugin.hook.experiment.files import (
     InForce,
 )
 from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns, Turn, held_part
+from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import cycle_over
 from tests.unit.hook.test_daemon import CountedStop, daemon_of
@@ -291,29 +294,101 @@ CHALLENGE = replace(
 )
 
 
+class SeeingPolicy(ScorePolicy):
+    """Remembers how many queues it has seen."""
+
+    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
+        seen = 0.0 if memory is None else float(memory[0])
+        return replace(super().decide(snapshot, None), memory=np.array([seen + 1.0]))
+
+
 def challenged(
     tmp_path: Path, files: ExperimentFiles, sha256: str = "abc"
 ) -> tuple[Daemon, QueueInMemory, SetClock]:
     """The model in service ranks job 3 first, the candidate job 1."""
     daemon, queue, clock = in_turns(tmp_path, files)
+    daemon.cycle.policy = SeeingPolicy([1, 2, 3])
     files.declare(
         replace(CHALLENGE, champion_sha256=daemon.cycle.model_sha256),
         ExperimentStanding(state=RUNNING, reason="", at=0.0),
     )
 
-    def with_model(model: str, earlier: Cycle) -> Cycle | None:
-        del earlier
-        if not model:
-            return cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    def rival_of(model: str) -> Rival | None:
         assert model == "/m/new.onnx"
         if not sha256:
             return None
-        cycle = cycle_over(queue, ScorePolicy([3, 2, 1], name="new"), tmp_path)
-        cycle.model_sha256 = sha256
-        return cycle
+        policy = SeeingPolicy([3, 2, 1], name="new")
+        other = Contender(policy=policy, model_sha256=sha256, doubt="")
+        return Rival(model=model, sha256=sha256, other=other)
 
-    daemon.with_model = with_model
+    daemon.rival_of = rival_of
     return daemon, queue, clock
+
+
+def test_whoever_looks_along_remembers_what_happens(tmp_path: Path, files: ExperimentFiles) -> None:
+    daemon, _, clock = challenged(tmp_path, files)
+    for now in (1500.0, 1600.0, 5500.0, 5600.0, 13500.0):
+        run_at(daemon, clock, now)
+    cycle = daemon.cycle
+    assert cycle.in_service == ("scores", cycle.rival.other.model_sha256)  # type: ignore[union-attr]
+    assert cycle._guard.memory == [5.0]
+    assert cycle.rival.other.guard.memory == [5.0]  # type: ignore[union-attr]
+    stand(files, STEPPED_BACK, looked=13600.0)
+    clock.now = 13600.0
+    daemon.run_once()
+    assert cycle.rival is None
+    assert cycle._guard.memory == [6.0]
+    cycle.remember()
+    again = MemoryFile(path=tmp_path / "state.json.memory", model_sha256=cycle.model_sha256)
+    assert again.read() == [6.0]
+
+
+def test_a_candidate_that_breaks_while_it_looks_along_holds_up_nothing(
+    tmp_path: Path, files: ExperimentFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon, queue, clock = challenged(tmp_path, files)
+    run_at(daemon, clock, 1500.0)
+
+    def broken(self: SeeingPolicy, *given: object) -> Decision:
+        if self.name == "new":
+            raise ZeroDivisionError
+        return ScorePolicy.decide(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SeeingPolicy, "decide", broken)
+    report = run_at(daemon, clock, 5500.0)
+    assert (report.policy, report.failure, report.mode) == ("scores", None, "active")
+    assert any(queue.pending.factor.tolist())
+
+
+def test_a_candidate_that_could_not_be_used_is_tried_again(
+    tmp_path: Path, files: ExperimentFiles
+) -> None:
+    daemon, _, clock = challenged(tmp_path, files)
+    good, tries, seconds = daemon.rival_of, list[str](), [0.0]
+    daemon.monotonic = lambda: seconds[0]
+
+    def at_first_not(model: str) -> Rival | None:
+        tries.append(model)
+        return good(model) if len(tries) > 1 else None
+
+    daemon.rival_of = at_first_not
+    assert run_at(daemon, clock, 1500.0).policy == "scores"
+    assert run_at(daemon, clock, 1510.0).policy == "scores"
+    assert len(tries) == 1
+    seconds[0] = 61.0
+    assert run_at(daemon, clock, 1561.0).policy == "new"
+
+
+def test_files_that_cannot_be_read_leave_the_model_in_service(
+    tmp_path: Path, files: ExperimentFiles
+) -> None:
+    daemon, queue, clock = challenged(tmp_path, files)
+    assert run_at(daemon, clock, 1500.0).policy == "new"
+    files.standing.write_text("{")
+    clock.now = 1600.0
+    report = daemon.run_once()
+    assert (report.policy, report.mode) == ("scores", "active")
+    assert any(queue.pending.factor.tolist())
 
 
 def test_a_candidate_has_its_turns_and_the_model_in_service_the_others(
@@ -381,7 +456,7 @@ def test_another_model_in_service_than_the_declared_one_ends_the_turns(
 ) -> None:
     files.declare(CHALLENGE, ExperimentStanding(state=RUNNING, reason="", at=0.0))
     turn = ExperimentTurns(files=files).turn(1500.0, "another", "")
-    assert (turn.left_to_site, turn.model) == (False, "")
+    assert (turn.left_to_site, turn.candidate) == (False, "")
     assert "not the one declared" in turn.why
 
 
