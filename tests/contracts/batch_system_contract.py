@@ -254,6 +254,15 @@ class BatchSystemContract:
         another.go_on_from(queue.system)
         assert another.snapshot().started.jobs.job_id.tolist() == [late]
 
+    def test_the_past_may_be_asked_for_again(self, queue: PreparedQueue) -> None:
+        queue.system.snapshot()
+        if not isinstance(queue.system, WatchesJobs):
+            pytest.skip("this system watches no jobs")
+        queue.system.tell_past(30.0)
+        told = queue.system.snapshot().ended
+        assert told.from_accounting or len(told.jobs) == 0  # of a system without accounting none
+        assert not queue.system.snapshot().ended.from_accounting  # once
+
     def test_end_is_reported_once(self, queue: PreparedQueue) -> None:
         if queue.start is None or queue.end is None:
             pytest.skip("this system cannot end a job on demand")

@@ -16,15 +16,22 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.what_if import experiment_start, gain_watch, renewal
+from slurm_rl_plugin.cli.what_if import (
+    experiment_start,
+    gain_watch,
+    model_in_service,
+    renewal,
+)
 from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
 from slurm_rl_plugin.cli.what_if.gain_watch import GainWatch
+from slurm_rl_plugin.cli.what_if.renewal_record import RenewalRecord
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.domain.switchback import OURS, SITE
 from slurm_rl_plugin.errors import BatchSystemUnavailable
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.experiment.files import (
     OVER,
+    RUNNING,
     STEPPED_BACK,
     ExperimentFiles,
     ExperimentStanding,
@@ -36,7 +43,7 @@ from slurm_rl_plugin.what_if.drift.weekly_costs import WEEK
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
 
 #: Weeks of the drawn cluster.
-WEEKS = 20
+WEEKS = 36
 
 
 @dataclass
@@ -67,7 +74,7 @@ class DrawnWeeks:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> DrawnWeeks:
-    found = DrawnWeeks(trial=preferring_short(1, WEEKS * 7, 2.0), now=14 * DAY + 9 * WEEK)
+    found = DrawnWeeks(trial=preferring_short(1, WEEKS * 7, 2.0), now=14 * DAY + 22 * WEEK)
     monkeypatch.setattr(ExperimentSite, "look", found.look_of)
     monkeypatch.setattr(ExperimentSite, "cluster", found.cluster_of)
     return found
@@ -105,7 +112,7 @@ def lost(tmp_path: Path, site: list[str]) -> GainFile:
             policy=policy,
             model_sha256=sha256,
             since=1e12,
-            reference=((0.0, 2.0, 1.0),),
+            reference=tuple((float(week), 2.0, 1.0) for week in range(12)),
             promised=0.5,
             lately=0.9,
             evidence=1.2,
@@ -126,14 +133,16 @@ def test_the_watch_begins_with_what_was_gained_and_adds_each_week(
 ) -> None:
     assert site
     watch = watch_of(tmp_path)
+    drawn.now -= 6 * WEEK
     kept = watch.look_now(drawn.now)
     assert kept is not None
-    assert len(kept.reference) == 9
+    first = len(kept.reference)
+    assert first == 9  # a lead of seven weeks is before each
     assert kept.promised < 1.0
     drawn.now += 5.5 * WEEK
     again = watch.look_now(drawn.now)
     assert again is not None
-    assert again.reference[:9] == kept.reference
+    assert again.reference[:first] == kept.reference
     assert len(again.reference) == 12  # accounting told of few: the first weeks in service too
     assert again.since == kept.since + 3 * WEEK
     assert [row[0] for row in again.later] == [again.since, again.since + WEEK]
@@ -161,32 +170,34 @@ def test_a_gain_that_is_gone_is_told_once(
     assert caplog.text.count("gain=lost") == 1
 
 
-def test_without_accounting_the_service_goes_on(
-    tmp_path: Path, site: list[str], drawn: DrawnWeeks, caplog: pytest.LogCaptureFixture
+def test_without_accounting_it_says_so_and_forgets_nothing(
+    tmp_path: Path, site: list[str], drawn: DrawnWeeks, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert site
+    assert main(["renew", *site, "--watch"]) == 0
+    kept = watch_of(tmp_path).file.read()
     drawn.away = True
-    watch = watch_of(tmp_path)
-    watch.look(0.0)
-    watch.look(10.0)  # it does not ask each time
-    watch.look(4000.0)
-    assert caplog.text.count("gain=unwatched reason=accounting does not answer") == 1
-    drawn.away = False
-    watch.look(8000.0)
-    assert watch.file.read() is not None
+    drawn.now += 30 * WEEK  # by the real clock weeks are due
+    assert main(["renew", *site, "--watch"]) == 1
+    assert "accounting does not answer" in capsys.readouterr().err
+    assert watch_of(tmp_path).file.read() == kept
 
 
 def test_a_gain_as_promised_asks_for_nothing(
     site: list[str], drawn: DrawnWeeks, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert drawn
+    assert renew(capsys, *site, "--check")["step"] == "unknown"  # nobody has looked
     assert renew(capsys, *site)["step"] == "as promised"
+    assert renew(capsys, *site, "--check")["step"] == "as promised"
 
 
 def test_a_model_of_the_package_cannot_be_replaced(
-    site: list[str], capsys: pytest.CaptureFixture[str]
+    site: list[str], drawn: DrawnWeeks, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["renew", *site, "--set", "policy.model=default"]) == 2
+    package = (*site, "--set", "policy.model=default")
+    assert main(["renew", *package, "--watch"]) == 0  # it is watched all the same
+    assert main(["renew", *package, "--check"]) == 0
+    assert main(["renew", *package, "--now"]) == 2
     assert "a file of its own" in capsys.readouterr().err
 
 
@@ -308,6 +319,120 @@ def test_who_won_is_in_service_afterwards(
         assert manifest == json.loads((models / "new.json").read_text())
 
 
+def won(
+    tmp_path: Path,
+    site: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> ExperimentFiles:
+    """An experiment whose candidate was better."""
+    files = tried(tmp_path, site, capsys)
+    files.stand(ExperimentStanding(state=OVER, reason="it is over.", at=1.0))
+    monkeypatch.setattr(renewal, "kept_trial", gain_of("it is better."))
+    return files
+
+
+@pytest.mark.usefixtures("drawn", "training")
+@pytest.mark.parametrize("changed", ["new", "present"])
+def test_another_file_than_was_tried_never_enters(
+    changed: str,
+    tmp_path: Path,
+    site: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = won(tmp_path, site, capsys, monkeypatch)
+    third = Path("policy_models/reactive-grids.onnx").read_bytes()
+    (tmp_path / "models" / f"{changed}.onnx").write_bytes(third)
+    before = (tmp_path / "models" / "present.onnx").read_bytes()
+    assert main(["renew", *site]) == 2
+    assert "is not the file that was" in capsys.readouterr().err
+    assert (tmp_path / "models" / "present.onnx").read_bytes() == before
+    assert files.declaration.exists()
+
+
+@pytest.mark.usefixtures("drawn", "training")
+def test_an_adoption_that_was_cut_short_is_finished(
+    tmp_path: Path,
+    site: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    won(tmp_path, site, capsys, monkeypatch)
+    models = tmp_path / "models"
+    was = {each: (models / f"present.{each}").read_bytes() for each in ("json", "onnx")}
+    whole = model_in_service.write_whole
+
+    def full(path: Path, content: bytes) -> None:
+        if path.name == "present.onnx":
+            raise OSError(28, "No space left on device", str(path))
+        whole(path, content)
+
+    monkeypatch.setattr(model_in_service, "write_whole", full)
+    assert main(["renew", *site]) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert (models / "present.onnx").read_bytes() == was["onnx"]
+    monkeypatch.setattr(model_in_service, "write_whole", whole)
+    found = renew(capsys, *site, code=1)  # no daemon runs here that could be told
+    assert found["step"] == "adopted"
+    assert "reload it" in found["sentence"]
+    (kept,) = models.glob("present.until-*.onnx")
+    assert kept.read_bytes() == was["onnx"]
+    assert kept.with_suffix(".json").read_bytes() == was["json"]
+
+
+@pytest.mark.usefixtures("drawn", "training")
+def test_what_somebody_else_declared_is_not_adopted(
+    tmp_path: Path,
+    site: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    won(tmp_path, site, capsys, monkeypatch)
+    (tmp_path / "state.json.renewal").unlink()
+    assert renew(capsys, *site, code=1)["step"] == "person"
+
+
+@pytest.mark.usefixtures("drawn", "training")
+def test_an_experiment_that_nobody_watches_is_told(
+    tmp_path: Path, site: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = tried(tmp_path, site, capsys)
+    declared = files.declared()
+    assert declared is not None
+    late = replace(
+        declared,
+        blocks=tuple(
+            replace(each, begin=each.begin - 60 * DAY, end=each.end - 60 * DAY)
+            for each in declared.blocks
+        ),
+    )
+    files.declare(late, ExperimentStanding(state=RUNNING, reason="", at=1.0))
+    assert "nobody has looked" in renew(capsys, *site, code=1)["sentence"]
+
+
+@pytest.mark.usefixtures("drawn", "training")
+def test_a_candidate_is_protected_as_the_model_in_service(
+    tmp_path: Path, site: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    present = f"protected:3,0.1:{tmp_path}/models/present.onnx"
+    assert renew(capsys, *site, "--now", "--set", f"policy.model={present}")["step"] == "declared"
+    declared = ExperimentFiles(state_file=tmp_path / "state.json").declared()
+    assert declared is not None
+    assert declared.candidate == f"protected:3,0.1:{tmp_path}/models/new.onnx"
+
+
+@pytest.mark.usefixtures("drawn")
+def test_two_of_them_do_not_work_at_once(
+    tmp_path: Path, site: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with RenewalRecord(state_file=tmp_path / "state.json").alone():
+        assert main(["renew", *site]) == 2
+        assert "is at work" in capsys.readouterr().err
+        assert main(["renew", *site, "--check"]) == 0
+    assert main(["renew", *site]) == 0
+
+
 def test_after_harm_a_person_has_to_look(
     tmp_path: Path,
     site: list[str],
@@ -328,15 +453,17 @@ def test_the_training_runs_on_the_log_that_the_site_names(
     tmp_path: Path, site: list[str], drawn: DrawnWeeks, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert drawn
-    empty = tmp_path / "jobs.swf"
-    empty.write_text("; nothing\n")
+    empty = tmp_path / "jobs.swf"  # with one job of the year 2001
+    empty.write_text(f"; UnixStartTime: 0\n1 1000000000 0 60 1 {' '.join(['-1'] * 13)}\n")
     with (tmp_path / "site.toml").open("a") as file:
         file.write(f'log = "{empty}"\n')
     lost(tmp_path, site)
     assert main(["renew", *site, "--now", "--steps", "1"]) == 2
     said = capfd.readouterr().err
-    assert "jobs.swf" in said.splitlines()[0]  # the training's own sentence
+    assert "jobs.swf@jobs=1:1" in said  # as the training says itself
     assert "no candidate could be trained" in said
+    assert main(["renew", *site]) == 0  # it is not tried each day
+    assert "is tried again a week later" in capfd.readouterr().out
 
 
 def test_an_odd_file_of_the_gain_is_none(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.configuration import Configuration, Flag
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.daemon.candidate_turns import CandidateTurns
 from slurm_rl_plugin.hook.daemon.daemon import Daemon
 from slurm_rl_plugin.hook.daemon.left_queue import LeftQueue
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
@@ -172,8 +173,7 @@ def _daemon(
         stop=stop,
         reload_wanted=reload_wanted,
         reload=lambda: files.reloaded(daemon.cycle),
-        rival_of=files.rival,
-        in_force=files.in_force,
+        candidates=CandidateTurns(rival_of=files.rival, in_force=files.in_force),
         disable_file=configuration.disable_file,
         alive=lambda: _alive(daemon.cycle.batch_system),
         monotonic=time.monotonic,

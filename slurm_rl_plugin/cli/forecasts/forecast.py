@@ -22,6 +22,7 @@ from slurm_rl_plugin.cli.forecasts.forecast_assembly import (
     build_forecaster,
     build_orders,
     login_name,
+    model_version,
     question_pace,
     token_of,
     trusted_users,
@@ -87,6 +88,7 @@ class ForecastService:
     desk: ForecastDesk | None = None
     _log: PreparedLog | None = None
     _version: tuple[int, int] | None = None
+    _model: object = None
     _begun: float = -math.inf
     _took: float = math.nan
     _look: float = math.nan
@@ -165,6 +167,7 @@ class ForecastService:
         log = self.history.known(queue.snapshot.capacity)
         if log is None:
             raise ConfigurationError("accounting tells of no run yet, so nothing can be foretold.")
+        self._read_model()
         source = replace(self.forecaster.source, order=self.orders.of(queue))
         self.forecaster.source = source
         if self._log is None and len(self.forecaster.kept.rows(0.0, most=1)) == 0:
@@ -176,6 +179,14 @@ class ForecastService:
             logger.info("forecast=looked_back scored=%d", count)
         self._log = log
         return self.forecaster.foretell(log, queue.snapshot)
+
+    def _read_model(self) -> None:
+        """Foretell by the model that lies there now: `renew` may have put another in its place."""
+        version = model_version(self.configuration)
+        if self._model is not None and version != self._model:
+            self.orders = build_orders(self.configuration)
+            logger.info("forecast=another_model")
+        self._model = version
 
     def _known_log(self) -> PreparedLog:
         assert self._log is not None  # who asks has been told a forecast, which needs the log

@@ -31,6 +31,7 @@ from slurm_rl_plugin.policies.protection import protection_named
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL, named_policy
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.units import DAY, FloatArray
+from slurm_rl_plugin.whole_file import version_of
 
 logger = logging.getLogger(__name__)
 
@@ -113,6 +114,15 @@ def build_orders(configuration: Configuration) -> Orders:
     """
     policy = configuration.sections.policy
     return Orders(policy=order_of(policy.model), fallback=order_of(policy.fallback))
+
+
+def model_version(configuration: Configuration) -> object:
+    """Changes where the file of the configured model is replaced; of a rule it never does."""
+    model = configuration.sections.policy.model
+    named = named_policy(model)
+    if named is not None and named.is_rule:
+        return ()
+    return version_of(model_path(protection_named(model)[1])) or ()
 
 
 def order_of(model: str) -> SiteOrder:

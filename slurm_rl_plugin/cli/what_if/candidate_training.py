@@ -8,13 +8,15 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
+
+from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.cli.assembly.batch_system import chosen_batch_system
-from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.configuration import DEFAULT_PATH, Configuration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.what_if.drift.weekly_costs import WEEK
 
-#: Weeks before now by which a candidate is compared: of the last 40 %, which its training leaves
-#: untouched (--protocol heldout), of 10 weeks at least.
+#: Weeks before now that a candidate is not trained on, by which it is compared.
 KEPT_WEEKS = 4
 
 
@@ -35,11 +37,15 @@ def trained_candidate(
     Raises:
         ConfigurationError: there is nothing to train on, or the training failed.
     """
-    candidate = present.with_name(f"{present.stem}-candidate.onnx")
+    for old in present.parent.glob(f"{present.stem}-candidate-*"):
+        old.unlink(missing_ok=True)  # no experiment is declared, so nobody needs it
+    moment = datetime.fromtimestamp(now).strftime("%Y-%m-%d-%H%M%S")
+    candidate = present.with_name(f"{present.stem}-candidate-{moment}.onnx")
     words = [*_jobs(configuration, options.weeks, now), "-o", str(candidate)]
     words += ["--protocol", "heldout", "--preset", "slowdown"]
-    if options.config is not None:
-        words += ["--config", str(options.config)]
+    config = options.config or DEFAULT_PATH
+    if config.exists():  # its classes and shares
+        words += ["--config", str(config)]
     if options.steps is not None:
         words += ["--steps", str(options.steps)]
     command = [sys.executable, "-m", "slurm_rl_plugin.cli.entry", "train", *words]
@@ -53,14 +59,19 @@ def trained_candidate(
 
 
 def _jobs(configuration: Configuration, weeks: int, now: float) -> list[str]:
-    """Which jobs to train on, as words of `train`."""
-    path = configuration.sections.forecast.log
+    """Which jobs to train on, as words of `train`: those before the last KEPT_WEEKS."""
+    path, until = configuration.sections.forecast.log, now - KEPT_WEEKS * WEEK
     if path:
-        return [path]
+        submit = read_log(Path(path))[0].submit
+        first, last = np.searchsorted(submit, (until - weeks * WEEK, until)).tolist()
+        return [f"{path}@jobs={first}:{last}"]
     kind = chosen_batch_system(configuration).kind
     if kind.name != "slurm":
         raise ConfigurationError(
             f"{kind.title} is not asked for the accounting to train on: give [forecast] log."
         )
-    since = datetime.fromtimestamp(now - weeks * WEEK).replace(microsecond=0)
-    return ["--from", "slurm", "--since", since.isoformat()]
+    since, end = (
+        datetime.fromtimestamp(each).replace(microsecond=0).isoformat()
+        for each in (until - weeks * WEEK, until)
+    )
+    return ["--from", "slurm", "--since", since, "--until", end]

@@ -184,20 +184,12 @@ def _watch(site: DeclaredExperiment, options: argparse.Namespace) -> int:
     from slurm_rl_plugin.cli.what_if.experiment_watch import (  # noqa: PLC0415 - as above
         ExperimentWatch,
     )
-    from slurm_rl_plugin.cli.what_if.gain_watch import (  # noqa: PLC0415 - as above
-        HISTORY_DAYS,
-        GainWatch,
-    )
 
     log_to_standard_error(verbose=options.verbose)
     watch = ExperimentWatch(site=ExperimentSite(configuration=site.configuration))
-    gain = GainWatch(site=ExperimentSite(configuration=site.configuration, days=HISTORY_DAYS))
 
     def look() -> None:
-        now = time.time()  # noqa: TID251 - the composition root hands out the clock
-        watch.look(now)
-        if not site.files.declaration.exists():  # an experiment is looked at without delay
-            gain.look(now)
+        watch.look(time.time())  # noqa: TID251 - the composition root hands out the clock
 
     serve_until_stopped(lambda: None, look)  # ready before the first look, which compiles
     return 0

@@ -12,9 +12,9 @@ import numpy as np
 from slurm_rl_plugin.cli.forecasts.forecast_assembly import known_order
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
-from slurm_rl_plugin.errors import SlurmRLError
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt
 from slurm_rl_plugin.hook.experiment.model_gain import GainFile, KeptGain, WeekRow
-from slurm_rl_plugin.units import DAY, HOUR
+from slurm_rl_plugin.units import DAY
 from slurm_rl_plugin.what_if.drift.evidence import BOUND, drift_finding
 from slurm_rl_plugin.what_if.drift.weekly_costs import LEAD, WEEK, WeeklyCosts, weekly_costs
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
@@ -25,12 +25,10 @@ logger = logging.getLogger(__name__)
 REFERENCE = 26
 #: Where accounting told of fewer, the first weeks in service are weeks of reference too.
 _FEWEST = 12
-#: Days of accounting that they take.
-HISTORY_DAYS = (REFERENCE + LEAD + 1) * WEEK / DAY
+#: Weeks before the first replay of which the runs are known to the model.
+_KNOWN_BEFORE = 5
 #: Weeks of reference that one replay counts.
 _AT_ONCE = 4
-#: Seconds between two looks at whether a week is over.
-_PAUSE = HOUR
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,35 +36,15 @@ class GainWatch:
     """Keeps the file beside the state file up to date.
 
     Attributes:
-        site: with as many days of accounting as HISTORY_DAYS.
+        site: whose model is watched.
     """
 
     site: ExperimentSite
-    _next: float = -math.inf
-    _complaint: str = ""
 
     @property
     def file(self) -> GainFile:
         """Of the daemon."""
         return GainFile.beside(Path(self.site.configuration.sections.hook.state_file))
-
-    def look(self, now: float) -> None:
-        """Do what is due; no fault ends the service.
-
-        Args:
-            now: seconds since the epoch.
-        """
-        if now < self._next:
-            return
-        self._next = now + _PAUSE
-        try:
-            self.look_now(now)
-        except SlurmRLError as error:
-            self._complain(str(error))
-        except Exception:  # what a model gains is told, and nothing hangs on it
-            logger.exception("gain=unwatched")
-        else:
-            self._complaint = ""
 
     def look_now(self, now: float) -> KeptGain | None:
         """What is known of the model in service, with the weeks that are over.
@@ -82,7 +60,6 @@ class GainWatch:
         """
         policy, sha256 = self.site.model()
         if known_order(self.site.configuration.sections.policy.model) is None:
-            self._complain(f"no replay plays {policy}: it has a memory of its own")
             return None
         kept = self.file.read()
         if kept is None or not kept.is_of(policy, sha256):
@@ -91,18 +68,16 @@ class GainWatch:
         due = int((now - kept.since) // WEEK) - len(kept.later)
         if due <= 0:
             return kept
-        kept = self._with_weeks(kept)
+        kept = self._with_weeks(kept, due)
         self.file.write(kept)
         return kept
 
     def _begun(self, policy: str, sha256: str) -> KeptGain:
         """The weeks of reference of a model that is new here."""
-        look = self.site.look()
+        look = self.looked_at(REFERENCE)
         assert look is not None  # of any age
         cluster = self.site.cluster(look)
-        submit = cluster.times.jobs.submit
-        known = (look.now - float(submit[0])) / WEEK - 1.0 if len(submit) else 0.0
-        weeks = int(min(REFERENCE, max(known, 0.0)))
+        weeks = int(np.clip(_weeks_of(cluster, look.now) - (LEAD + 1), 0, REFERENCE))
         with parts_bar("replaying the weeks before", max(weeks, 1)) as progress:
             costs = weekly_costs(
                 cluster, look.now - weeks * WEEK, weeks, at_once=_AT_ONCE, progress=progress
@@ -113,11 +88,24 @@ class GainWatch:
         logger.info("gain=begun policy=%s weeks=%d", policy, weeks)
         return _judged(kept)
 
-    def _with_weeks(self, kept: KeptGain) -> KeptGain:
+    def looked_at(self, weeks: int, since: float = -math.inf) -> SiteAt | None:
+        """The site, with as much accounting as replays of so many weeks take.
+
+        Args:
+            weeks: that count.
+            since: see `ExperimentSite.look`.
+
+        Raises:
+            SlurmRLError: see there.
+        """
+        self.site.days = (weeks + LEAD + _KNOWN_BEFORE) * WEEK / DAY
+        return self.site.look(since)
+
+    def _with_weeks(self, kept: KeptGain, due: int) -> KeptGain:
         """With each week that was over at the daemon's last look."""
         done = len(kept.later)
         begin = kept.since + done * WEEK
-        look = self.site.look(begin + WEEK)
+        look = self.looked_at(due, begin + WEEK)
         if look is None:
             return kept
         weeks = int((look.now - begin) // WEEK)
@@ -132,22 +120,29 @@ class GainWatch:
             )
         return found
 
-    def _complain(self, words: str) -> None:
-        if words != self._complaint:
-            logger.warning("gain=unwatched reason=%s", words)
-        self._complaint = words
-
 
 def _joined(kept: KeptGain, weeks: tuple[WeekRow, ...]) -> KeptGain:
-    """With further weeks: of reference while those are few, else of service."""
-    few = max(_FEWEST - len(kept.reference), 0) if not kept.later else 0
-    first = weeks[:few]
-    return replace(
-        kept,
-        since=kept.since + len(first) * WEEK,
-        reference=(*kept.reference, *first),
-        later=(*kept.later, *weeks[few:]),
-    )
+    """With further weeks: of reference while those with a queue are few, else of service."""
+    for week in weeks:
+        if not kept.later and weeks_known(kept) < _FEWEST:
+            rows = (*kept.reference, week)
+            kept = replace(kept, since=kept.since + WEEK, reference=rows)
+        else:
+            kept = replace(kept, later=(*kept.later, week))
+    return kept
+
+
+def weeks_known(kept: KeptGain) -> int:
+    """Weeks of reference with a queue."""
+    return drift_finding(_costs_of(kept.reference), WeeklyCosts.none()).weeks
+
+
+def _weeks_of(cluster: ReplayedCluster, now: float) -> float:
+    """Weeks back to the first end that accounting tells of."""
+    times = cluster.times
+    ends = times.start + times.jobs.run_time
+    over = ends[np.isfinite(ends) & (ends <= now)]
+    return (now - float(over.min())) / WEEK if len(over) else 0.0
 
 
 def _judged(kept: KeptGain) -> KeptGain:

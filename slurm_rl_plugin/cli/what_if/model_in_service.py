@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-import shutil
 from datetime import datetime
 from pathlib import Path
 
 from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.domain.switchback import Declaration
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.hook.daemon.lock import reload_daemon
 from slurm_rl_plugin.policies.protection import protection_named
 from slurm_rl_plugin.policies.registry import named_policy
-from slurm_rl_plugin.whole_file import replacing
+from slurm_rl_plugin.whole_file import write_whole
 
 #: What lies beside a model: its manifest and its card; the model itself last.
 _ENDINGS = (".json", ".md", ".onnx")
@@ -41,47 +41,78 @@ def model_file(configuration: Configuration) -> Path:
     return path
 
 
-def adopt(configuration: Configuration, candidate: Path, present: Path, now: float) -> Path:
-    """Put a candidate in the place of the model in service, and let the daemon read it.
+def named_as(configuration: Configuration, file: Path) -> str:
+    """Another file as [policy] model would name it, with the protection that stands there."""
+    model = configuration.sections.policy.model
+    return model.removesuffix(protection_named(model)[1]) + str(file.resolve())
+
+
+def adopt(declared: Declaration, present: Path, now: float) -> Path:
+    """Put a candidate that won in the place of the model in service.
 
     May be called again after it was cut short: what was in service is kept once.
 
     Args:
-        configuration: of the site.
-        candidate: the file of the model that was on trial.
-        present: that of the model in service.
+        declared: the experiment that it won.
+        present: the file of the model in service.
         now: seconds since the epoch.
 
     Returns:
         Where the one before is kept.
 
     Raises:
-        ConfigurationError: a file cannot be read or written.
+        ConfigurationError: a file is not the one that was declared, or cannot be read or written.
     """
-    day = datetime.fromtimestamp(now).date().isoformat()
-    kept = present.with_name(f"{present.stem}.until-{day}.onnx")
+    candidate = Path(protection_named(declared.candidate)[1])
     try:
-        if present.read_bytes() != candidate.read_bytes():
-            for ending in _ENDINGS:
-                _copy(present.with_suffix(ending), kept.with_suffix(ending))
-        for ending in _ENDINGS:
-            _copy(candidate.with_suffix(ending), present.with_suffix(ending))
+        content, before = candidate.read_bytes(), present.read_bytes()
+        if _sha256(content) != declared.model_sha256:
+            raise _another(candidate, "on trial")
+        if _sha256(before) not in (declared.champion_sha256, declared.model_sha256):
+            raise _another(present, "in service")
+        kept = _kept(present, declared.champion_sha256)
+        if kept is None:
+            day = datetime.fromtimestamp(now).date().isoformat()
+            kept = present.with_name(
+                f"{present.stem}.until-{day}-{declared.champion_sha256[:8]}.onnx"
+            )
+            _put(present, kept, before)
+        _put(candidate, present, content)
     except OSError as error:
         raise ConfigurationError(
             f"{error.filename or present} cannot be put in place ({error.strerror}): the model "
             "before it is in service."
         ) from None
-    reload_daemon(Path(configuration.sections.hook.state_file))
     return kept
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Whole or not at all; a manifest or card that is missing is no fault.
+def _another(path: Path, what: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{path} is not the file that was {what} in the experiment: nothing is put in place. Put "
+        "the experiment away with `slurm-rl experiment stop --as-configured`."
+    )
+
+
+def _kept(present: Path, sha256: str) -> Path | None:
+    """Where the model before lies already."""
+    found = present.parent.glob(f"{present.stem}.until-*-{sha256[:8]}.onnx")
+    return next((each for each in found if _sha256(each.read_bytes()) == sha256), None)
+
+
+def _put(source: Path, target: Path, content: bytes) -> None:
+    """Manifest and card first, then the model; whole or not at all.
 
     Raises:
-        OSError: it cannot be read or written.
+        OSError: one cannot be read or written.
     """
-    if source.suffix != ".onnx" and not source.exists():
-        return
-    with replacing(target) as beside:
-        shutil.copyfile(source, beside)
+    for ending in _ENDINGS[:-1]:
+        beside = target.with_suffix(ending)
+        try:
+            write_whole(beside, source.with_suffix(ending).read_bytes())
+        except FileNotFoundError:
+            beside.unlink(missing_ok=True)  # none is better than that of another model
+    write_whole(target, content)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -11,6 +11,7 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     configuration_of,
 )
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
+from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.cli.tables import print_json, printable
 
 #: Days of the experiment of a candidate at most, and weeks that it is trained on.
@@ -20,8 +21,12 @@ _DAYS, _WEEKS = 28, 26
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What of the chain is done."""
     add_configuration_options(parser)
-    parser.add_argument("--check", action="store_true", help="say how it stands, and do nothing")
-    parser.add_argument(
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--check", action="store_true", help="say how it stands, and do nothing")
+    what.add_argument(
+        "--watch", action="store_true", help="replay the weeks that are over; train nothing"
+    )
+    what.add_argument(
         "--now", action="store_true", help="train although no gain is known to be lost"
     )
     parser.add_argument(
@@ -42,12 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--steps", type=whole_number(1), metavar="N", help="generations of the training"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log debugging lines too")
 
 
 def main(options: argparse.Namespace) -> int:
     """Do the next step; 1 where a person has to look."""
     from slurm_rl_plugin.cli.what_if.renewal import Renewal  # noqa: PLC0415 - the simulator
 
+    log_to_standard_error(verbose=options.verbose)
     configuration = configuration_of(options)
     become_state_owner(configuration)
     renewal = Renewal(configuration=configuration, options=options)

@@ -110,19 +110,25 @@ class Cycle:
 
     def invite(self, rival: Rival) -> None:
         """Let a candidate look along, and have its turns where `take_turns` says so."""
-        candidate = rival.other
-        candidate.guard = self._new_guard(candidate)
+        rival.other.guard = self._new_guard(rival.other)
         self.rival = rival
-        is_new = rival.history_days > 0.0 and candidate.guard.memory is None
-        if is_new and isinstance(self.batch_system, WatchesJobs):
+        if rival.other.guard.memory is None and isinstance(self.batch_system, WatchesJobs):
             self.batch_system.tell_past(rival.history_days)
 
     def take_turns(self, *, candidate: bool) -> None:
         """Let the candidate act, or the model in service; the other one looks along."""
         if self.rival is not None and self.rival.acts != candidate:
-            now, self.rival.other = self.rival.other, self._acting
-            assert now.guard is not None
-            self.policy, self.model_sha256, self._guard = now.policy, now.model_sha256, now.guard
+            now, self.rival.other = (
+                self.rival.other,
+                Contender(
+                    policy=self.policy,
+                    model_sha256=self.model_sha256,
+                    doubt=self.estimates.doubt,
+                    guard=self._guard,
+                ),
+            )
+            self.policy, self.model_sha256 = now.policy, now.model_sha256
+            self._guard = now.guard or self._guard
             self.estimates.doubt, self.rival.acts = now.doubt, candidate
 
     def dismiss(self) -> None:
@@ -134,7 +140,7 @@ class Cycle:
     @property
     def in_service(self) -> tuple[str, str]:
         """Name of the policy that the configuration names, and the checksum of its model."""
-        held = self._acting if self.rival is None or not self.rival.acts else self.rival.other
+        held = self.rival.other if self.rival is not None and self.rival.acts else self
         return held.policy.name, held.model_sha256
 
     @property
@@ -143,32 +149,11 @@ class Cycle:
         other = None if self.rival is None else self.rival.other.guard
         return [self._guard] if other is None else [self._guard, other]
 
-    @property
-    def _acting(self) -> Contender:
-        return Contender(
-            policy=self.policy,
-            model_sha256=self.model_sha256,
-            doubt=self.estimates.doubt,
-            guard=self._guard,
-        )
-
-    def _new_guard(
-        self, candidate: Contender | None = None, *, read_only: bool = False
-    ) -> PolicyGuard:
-        path = memory_path if candidate is None else candidate_memory_path
-        sha256 = self.model_sha256 if candidate is None else candidate.model_sha256
-        return PolicyGuard(
-            guard_rails=self.guard_rails,
-            deadline=self.settings.inference_deadline,
-            breaker_failures=self.settings.breaker_failures,
-            breaker_rest=self.settings.breaker_rest,
-            monotonic=self.monotonic,
-            memory_file=MemoryFile(
-                path=path(self.state.path),
-                model_sha256=sha256,
-                read_only=read_only,
-            ),
-        )
+    def _new_guard(self, rival: Contender | None = None, *, read_only: bool = False) -> PolicyGuard:
+        path = memory_path if rival is None else candidate_memory_path
+        sha256 = (rival or self).model_sha256
+        file = MemoryFile(path=path(self.state.path), model_sha256=sha256, read_only=read_only)
+        return self.settings.guard(self.guard_rails, self.monotonic, file)
 
     def run(self) -> CycleReport:
         """One cycle; never raises for a fault of the batch system, the policy or a file."""
@@ -207,7 +192,7 @@ class Cycle:
             report = self._failed("internal", str(error), snapshot)
         if ours and report.failure in _NO_LIMIT_AFTER:
             report = replace(report, limit=self.limit.lift(self.batch_system))
-            self._withdraw_estimates()
+            self.estimates.withdraw(self.batch_system)
         calls = tuple(self.calls)
         self.calls.clear()
         return replace(
@@ -395,13 +380,6 @@ class Cycle:
         )
         watch.lap("apply", begin)
         return report
-
-    def _withdraw_estimates(self) -> None:
-        """A cycle that cannot follow the queue keeps no promise, so nothing of ours is planned."""
-        try:
-            self.estimates.take_back(self.batch_system)
-        except Exception as error:  # noqa: BLE001 - that cycle has failed already
-            logger.error("plan_estimates=left reason=%s", error)
 
     def look(self) -> QueuePlan:
         """What a cycle would decide now; nothing is written, audited or remembered.

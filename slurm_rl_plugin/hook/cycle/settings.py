@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
+from slurm_rl_plugin.hook.rails.guard_rails import GuardRail
+from slurm_rl_plugin.hook.rails.policy_guard import PolicyGuard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,3 +36,25 @@ class CycleSettings:
     breaker_failures: int = 5
     breaker_rest: int = 10
     beside_controllers: bool = False
+
+    def guard(
+        self,
+        guard_rails: Sequence[GuardRail],
+        monotonic: Callable[[], float],
+        memory_file: MemoryFile,
+    ) -> PolicyGuard:
+        """Whatever stands between a policy and the queue.
+
+        Args:
+            guard_rails: checks on each decision.
+            monotonic: clock, seconds.
+            memory_file: of what the policy remembers.
+        """
+        return PolicyGuard(
+            guard_rails=guard_rails,
+            deadline=self.inference_deadline,
+            breaker_failures=self.breaker_failures,
+            breaker_rest=self.breaker_rest,
+            monotonic=monotonic,
+            memory_file=memory_file,
+        )

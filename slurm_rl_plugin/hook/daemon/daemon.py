@@ -12,8 +12,8 @@ from typing import NamedTuple
 from slurm_rl_plugin.domain.switchback import OURS, SITE
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.cycle.rival import Rival
 from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.daemon.candidate_turns import CandidateTurns
 from slurm_rl_plugin.hook.daemon.pace import Pace
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.hook.disturbances import ClockWatch
@@ -26,22 +26,8 @@ logger = logging.getLogger(__name__)
 #: Longest pause between tries while the batch system does not answer, seconds.
 LONGEST_PAUSE = 300.0
 _LEAVING_TRIES = 3
-#: Seconds after which a candidate that could not be used is tried again: a file may be there later.
-_REFUSED_FOR = 60.0
 #: Between signs of life and looks at the disable file while nothing else is to do, seconds.
 _SLICE = 5.0
-
-
-class Refused(NamedTuple):
-    """A candidate that could not be used.
-
-    Attributes:
-        key: its name, and the checksum that was declared.
-        at: when it was tried, by the monotonic clock, seconds.
-    """
-
-    key: tuple[str, str]
-    at: float
 
 
 class Reloaded(NamedTuple):
@@ -50,17 +36,6 @@ class Reloaded(NamedTuple):
     cycle: Cycle
     pace: Pace
     disable_file: Path | None
-
-
-def _no_rival(model: str) -> Rival | None:
-    """Where no candidate can be loaded, each turn is of the model in service."""
-    del model
-    return None
-
-
-def _untold(rival: Rival | None) -> None:
-    """Nobody listens to which model is in force."""
-    del rival
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,8 +56,7 @@ class Daemon:
         sleep: waits some seconds between tries to leave, when `stop` is set already.
         turns: of an experiment, where one is declared.
         gain: what the model in service is worth, where somebody watches that.
-        rival_of: loads a candidate, as [policy] model would name it; None where it cannot be used.
-        in_force: told of the candidate that acts from now on, or None for the model in service.
+        candidates: of experiments.
     """
 
     cycle: Cycle
@@ -98,15 +72,13 @@ class Daemon:
     sleep: Callable[[float], None]
     turns: ExperimentTurns | None = None
     gain: GainSeen | None = None
-    rival_of: Callable[[str], Rival | None] = _no_rival
-    in_force: Callable[[Rival | None], None] = _untold
+    candidates: CandidateTurns = field(default_factory=CandidateTurns)
     _unreachable: int = 0
     _clock_watch: ClockWatch = field(default_factory=ClockWatch)
     _disable_watch: DisableWatch = field(default_factory=DisableWatch)
     _disabled_by: Disablement | None = None
     _turn: Turn = field(default_factory=Turn)
     _asked: Turn = field(default_factory=Turn)
-    _refused: Refused | None = None
 
     def run(self) -> bool:
         """Cycle until `stop` is set, then leave.
@@ -226,7 +198,8 @@ class Daemon:
         """A cycle in the turn of an experiment, which its report tells."""
         if self.turns is None:
             return self._report()
-        turn = self._with_its_model(self._whose_turn(self.turns))
+        self._asked = self._whose_turn(self.turns)
+        turn = self.candidates.carry_out(self.cycle, self._asked)
         changed, self._turn = turn != self._turn, turn
         self.cycle.left_to_site = turn.left_to_site
         report = self._report()
@@ -247,43 +220,6 @@ class Daemon:
             return False
         now, then = self._whose_turn(self.turns), self._asked
         return (now.left_to_site, now.is_candidates) != (then.left_to_site, then.is_candidates)
-
-    def _with_its_model(self, turn: Turn) -> Turn:
-        """The turn with its model in force; another turn where the candidate cannot be used."""
-        self._asked = turn
-        acted = self.cycle.rival is not None and self.cycle.rival.acts
-        rival = self._rival_of(turn)
-        self.cycle.take_turns(candidate=rival is not None and turn.is_candidates)
-        if acted != (rival is not None and rival.acts):
-            self.in_force(rival if rival is not None and rival.acts else None)
-        if turn.is_candidates and rival is None:
-            return Turn(turn.arm, why="the candidate cannot be used")
-        return turn
-
-    def _rival_of(self, turn: Turn) -> Rival | None:
-        """The candidate of a turn, which is invited where it is new; any other is dismissed."""
-        wanted, present = (turn.candidate, turn.model_sha256), self.cycle.rival
-        if present is not None and present.key == wanted:
-            return present
-        if present is not None:
-            self.cycle.dismiss()
-        refused = self._refused
-        if not turn.candidate or (
-            refused is not None
-            and refused.key == wanted
-            and self.monotonic() < refused.at + _REFUSED_FOR
-        ):
-            return None
-        found = self.rival_of(turn.candidate)
-        if found is not None and found.key != wanted:
-            logger.error(
-                "experiment=refused reason=another file than was declared: %s", turn.candidate
-            )
-            found = None
-        self._refused = Refused(wanted, self.monotonic()) if found is None else None
-        if found is not None:
-            self.cycle.invite(found)
-        return found
 
     def _whose_turn(self, turns: ExperimentTurns) -> Turn:
         """Whose turn it is; the site's where a bug of ours keeps it from being known."""
@@ -401,4 +337,4 @@ class Daemon:
         fresh = self.reload()
         if fresh is not None:
             self.cycle, self.pace, self.disable_file = fresh
-            self._asked, self._refused = Turn(), None
+            self._asked = Turn()

@@ -106,6 +106,13 @@ class PlanEstimates:
             logger.exception("plan_estimates=failed")
             return replace(self._failed(ChangeRejected(str(error))), failure="internal")
 
+    def withdraw(self, system: BatchSystem) -> None:
+        """A cycle that cannot follow the queue keeps no promise, so nothing of ours is planned."""
+        try:
+            self.take_back(system)
+        except Exception as error:  # noqa: BLE001 - that cycle has failed already
+            logger.error("plan_estimates=left reason=%s", error)
+
     def take_back(self, system: BatchSystem) -> None:
         """Take away every estimate of ours, where one may stand.
 

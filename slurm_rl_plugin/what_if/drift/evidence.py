@@ -4,8 +4,10 @@ A week's gain is the log of its cost under the model over that under the site's 
 nothing has changed it is any of the gains of the reference weeks, so that its rank among them is
 even: p is the part of them that were as bad or worse (a conformal p-value). Each week bets that p
 is small, and the bets of all possible beginnings of a change are added up (a Shiryaev-Roberts
-procedure), which crosses a bound of n by chance once in n weeks at most (Vovk, Petej, Nouretdinov,
-Ahlberg, Carlsson and Gammerman 2021, "Retrain or not retrain"; Shin, Ramdas and Rinaldo 2023).
+procedure), which crosses a bound of n by chance once in n weeks at most, were the p-values even and
+independent (Vovk, Petej, Nouretdinov, Ahlberg, Carlsson and Gammerman 2021, "Retrain or not
+retrain"; Shin, Ramdas and Rinaldo 2023). All are ranks among the same weeks of reference, so that
+it holds in the mean over sites alone (docs/drift.md).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from slurm_rl_plugin.what_if.drift.weekly_costs import WeeklyCosts
 
 #: What is bet in a week.
 _BET = 0.9
-#: A warning by chance in so many weeks at most, were weeks exchangeable. Weeks are alike beside
+#: A warning by chance in so many weeks, in the mean, were weeks exchangeable. They are alike beside
 #: each other, so that it is asked for twice the year that is promised.
 BOUND = 104.0
 #: Weeks of reference with a queue, before anything is said.

@@ -321,7 +321,7 @@ def challenged(
         other = Contender(policy=policy, model_sha256=sha256, doubt="")
         return Rival(model=model, sha256=sha256, other=other)
 
-    daemon.rival_of = rival_of
+    daemon.candidates.rival_of = rival_of
     return daemon, queue, clock
 
 
@@ -364,14 +364,14 @@ def test_a_candidate_that_could_not_be_used_is_tried_again(
     tmp_path: Path, files: ExperimentFiles
 ) -> None:
     daemon, _, clock = challenged(tmp_path, files)
-    good, tries, seconds = daemon.rival_of, list[str](), [0.0]
-    daemon.monotonic = lambda: seconds[0]
+    good, tries, seconds = daemon.candidates.rival_of, list[str](), [0.0]
+    daemon.candidates.monotonic = lambda: seconds[0]
 
     def at_first_not(model: str) -> Rival | None:
         tries.append(model)
         return good(model) if len(tries) > 1 else None
 
-    daemon.rival_of = at_first_not
+    daemon.candidates.rival_of = at_first_not
     assert run_at(daemon, clock, 1500.0).policy == "scores"
     assert run_at(daemon, clock, 1510.0).policy == "scores"
     assert len(tries) == 1
