@@ -199,7 +199,7 @@ class Daemon:
         if self.turns is None:
             return self._report()
         self._asked = self._whose_turn(self.turns)
-        turn = self.candidates.carry_out(self.cycle, self._asked)
+        turn = self._carried_out(self._asked)
         changed, self._turn = turn != self._turn, turn
         self.cycle.left_to_site = turn.left_to_site
         report = self._report()
@@ -213,6 +213,14 @@ class Daemon:
         if changed:
             self._audit_turn(turn, mode)
         return report
+
+    def _carried_out(self, turn: Turn) -> Turn:
+        """The turn, its model in force; the site's where a bug of ours keeps it from being so."""
+        try:
+            return self.candidates.carry_out(self.cycle, turn)
+        except Exception:
+            logger.exception("experiment=broken")
+            return Turn(turn.arm, left_to_site=True, why="its model cannot be brought in force")
 
     def _turn_changed(self) -> bool:
         """Whether another's turn has begun since the last cycle, or an experiment was stopped."""

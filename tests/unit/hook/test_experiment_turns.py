@@ -379,6 +379,19 @@ def test_a_candidate_that_could_not_be_used_is_tried_again(
     assert run_at(daemon, clock, 1561.0).policy == "new"
 
 
+def test_a_bug_in_bringing_a_model_in_leaves_the_queue_to_the_site(
+    tmp_path: Path, files: ExperimentFiles
+) -> None:
+    daemon, queue, clock = challenged(tmp_path, files)
+
+    def broken(rival: Rival | None) -> None:
+        raise ZeroDivisionError(rival)
+
+    daemon.candidates.in_force = broken
+    assert run_at(daemon, clock, 1500.0).mode == "shadow"
+    assert not any(queue.pending.factor.tolist())
+
+
 def test_files_that_cannot_be_read_leave_the_model_in_service(
     tmp_path: Path, files: ExperimentFiles
 ) -> None:
