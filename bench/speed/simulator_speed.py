@@ -126,11 +126,16 @@ def network(hidden: int, *, past_runs: bool = False) -> QNetwork:
 
 
 def on_whole_logs(prepared: PreparedLog) -> dict[str, float]:
-    """Jobs a second on the whole log under EASY."""
+    """Jobs a second on the whole log under EASY, and of what all simulations do.
+
+    `events alone` is a machine so large that every job starts as it comes.
+    """
     workload = workload_of(prepared)
     settings = SimulationSettings(capacity=prepared.capacity, backfilling="easy")
     jobs = len(workload.submit)
-    rates = {}
+    endless = SimulationSettings(capacity=int(workload.processors.sum()), backfilling="easy")
+    come = -workload.submit
+    rates = {"events alone": jobs / seconds(lambda: simulate_scores(workload, come, endless))}
     for policy in ("fifo", "saf"):
         scores = scores_of(policy, prepared, workload)
         rates[policy] = jobs / seconds(lambda s=scores: simulate_scores(workload, s, settings))

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,12 @@ from slurm_rl_plugin.cli.benchmark.drawn_queue import past_runs, random_snapshot
 from slurm_rl_plugin.cli.benchmark.fewest_writes import fewest_writes
 from slurm_rl_plugin.cli.look.job_arguments import count
 from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.domain import Memory, QueueSnapshot
 from slurm_rl_plugin.hook.order.order_changes import order_changes
 from slurm_rl_plugin.hook.rails.guard_rails import total_priority
+from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.policies.protected_policy import scorer_of
+from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
 
 #: Jobs that have ended before the first decision of a policy that learns from runs.
@@ -105,11 +110,27 @@ def _hook(options: argparse.Namespace) -> dict[str, Any]:
             "median": float(np.median(decide)),
             "p99": float(np.quantile(decide, 0.99)),
         },
+        "floor_seconds": _floor(policy, snapshot, first.memory, options.repeats),
         "order_seconds": float(np.median(order)),
         # a queue is never spaced anew for one write: these are to be the fewest
         "writes": len(order_changes(priority, most=1).place),
         "minimum_writes": fewest_writes(priority),
     }
+
+
+def _floor(
+    policy: Policy, snapshot: QueueSnapshot, memory: Memory | None, repeats: int
+) -> dict[str, float]:
+    """Median seconds of what no decision can do without: running the graph alone, and sorting."""
+    scorer, own = scorer_of(policy, memory)
+    floor = {}
+    scores = scorer.decide(snapshot, own).scores
+    if isinstance(scorer, QNetworkPolicy):
+        jobs = scorer.job_features(snapshot, own)
+        runs = scorer.scores_of(snapshot, own, repeat(jobs))
+        floor["inference"] = float(np.median(_seconds(lambda: next(runs), repeats)))
+    sort = _seconds(lambda: np.argsort(-scores, kind="stable"), repeats)
+    return {**floor, "argsort": float(np.median(sort))}
 
 
 def _simulator(options: argparse.Namespace) -> dict[str, Any]:

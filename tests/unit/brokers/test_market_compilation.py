@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from numba.core.registry import CPUDispatcher
 
 from slurm_rl_plugin.brokers import market
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
 from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, simulate_market
+from slurm_rl_plugin.simulator.kernel.inner_code import CompiledFunction
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from tests.unit.brokers.test_market_guarantees import workload
 
@@ -20,21 +20,21 @@ MODULES = [
 ]
 
 
-def compiled_names(module) -> Iterator[tuple[str, CPUDispatcher]]:
+def compiled_names(module) -> Iterator[tuple[str, CompiledFunction]]:
     for name, value in vars(module).items():
-        if isinstance(value, CPUDispatcher):
+        if isinstance(value, CompiledFunction):
             yield name, value
 
 
-def borrows(function: CPUDispatcher) -> bool:
-    return function.targetoptions.get("_nrt") is False
+def borrows(function: CompiledFunction) -> bool:
+    return function.inner.targetoptions.get("_nrt") is False
 
 
 BORROWING = {
     f"{module.__name__}.{name}": function
     for module in MODULES
     for name, function in compiled_names(module)
-    if borrows(function) and function.py_func.__module__ == module.__name__
+    if borrows(function) and function.inner.py_func.__module__ == module.__name__
 }
 
 
@@ -70,7 +70,7 @@ def test_it_agrees_with_its_sources_interpreted(owner, user, machines, reschedul
     with pytest.MonkeyPatch.context() as patch:
         for module in MODULES:
             for name, function in list(compiled_names(module)):
-                patch.setattr(module, name, function.py_func)
+                patch.setattr(module, name, function.inner.py_func)
         expected = simulate_market(jobs, terms)
     for column in ("start", "promised", "price", "parts"):
         np.testing.assert_array_equal(getattr(found, column), getattr(expected, column), column)
@@ -79,7 +79,7 @@ def test_it_agrees_with_its_sources_interpreted(owner, user, machines, reschedul
 @pytest.mark.parametrize("name", BORROWING)
 def test_what_borrows_arrays_hands_none_on(name):
     # an array returned without being counted would be freed while its caller still reads it
-    source = BORROWING[name].py_func
+    source = BORROWING[name].inner.py_func
     assert source.__annotations__["return"] in ("None", "bool", "int", "float")
     called = [source.__globals__.get(each) for each in source.__code__.co_names]
-    assert all(borrows(each) for each in called if isinstance(each, CPUDispatcher))
+    assert all(borrows(each) for each in called if isinstance(each, CompiledFunction))

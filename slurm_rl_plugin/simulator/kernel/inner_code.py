@@ -1,0 +1,212 @@
+"""Functions of the simulator as its other compiled functions call them.
+
+numba makes of each function what Python calls, with everything unpacked, and machine code, though
+most are called by compiled code alone, into which they are linked: that took half of the time that
+compiling took. Here a function has two faces: what Python calls only hands its arguments on; what
+compiled code calls is linked into its callers, and becomes machine code there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Mapping
+from typing import Any
+
+from numba.core import compiler, typing
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.environment import lookup_environment
+from numba.core.registry import CPUDispatcher
+
+from slurm_rl_plugin.simulator.kernel.lent_tuples import lent
+
+#: How numba calls the global that tells code of its constants.
+_ENVIRONMENT = "_ZN08NumbaEnv"
+
+
+class _WithoutMachineCode:
+    """numba's code generator for what has no machine code, so that nothing in it can be set."""
+
+    def __init__(self, codegen: Any) -> None:
+        self._codegen = codegen
+
+    def set_env(self, name: str, environment: object) -> None:
+        """Nothing: see `_tell_constants`."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._codegen, name)
+
+
+class InnerLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """Code that is linked into that of callers."""
+
+    @property
+    def codegen(self) -> Any:
+        """numba's, without what needs machine code."""
+        return _WithoutMachineCode(self._codegen)
+
+    def get_pointer_to_function(self, name: str) -> int:  # noqa: ARG002 - numba's
+        """0: there is no machine code."""
+        self._ensure_finalized()
+        return 0
+
+    def finalize(self) -> None:
+        """Link what is called; it is optimized where it becomes machine code."""
+        self._raise_if_finalized()
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalized = True
+
+    def serialize_using_object_code(self) -> tuple[str, str, bytes]:
+        """What is kept of it."""
+        return self.serialize_using_bitcode()
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True  # of kept code
+
+
+class _InnerContext:
+    """numba's target, where kept code is read as inner code."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def codegen(self) -> Any:
+        return self
+
+    def unserialize_library(self, kept: Any) -> Any:
+        return InnerLibrary._unserialize(self._context.codegen(), kept)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+
+class _InnerCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        return super().rebuild(_InnerContext(target_context), payload)
+
+
+class _InnerCache(FunctionCache):  # type: ignore[misc]
+    _impl_class = _InnerCacheImpl
+
+
+class _InnerCompiler(compiler.Compiler):  # type: ignore[misc]
+    def __init__(self, typingctx: Any, targetctx: Any, library: Any, *others: Any) -> None:
+        super().__init__(typingctx, targetctx, library, *others)
+        self.state.flags.no_cpython_wrapper = True
+        self.state.flags.no_cfunc_wrapper = True
+        self.state.library = InnerLibrary(targetctx.codegen(), "inner")
+        self.state.library.enable_object_caching()
+
+
+class _OuterCompiler(compiler.Compiler):  # type: ignore[misc]
+    def __init__(self, typingctx: Any, targetctx: Any, *others: Any) -> None:
+        super().__init__(typingctx, targetctx, *others)
+        self.state.flags.no_cfunc_wrapper = True
+
+
+class InnerFunction(CPUDispatcher):  # type: ignore[misc]
+    """The face that compiled code sees."""
+
+    def enable_caching(self) -> None:
+        """Keep the code, as inner code."""
+        self._cache = _InnerCache(self.py_func)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """As numba asks for it: compiled for tuples that are lent."""
+        pysig, args = self._compiler.fold_argument_types(args, kws)
+        self.compile(tuple(lent(each) for each in args))
+        name = self.py_func.__name__
+        template = typing.make_concrete_template(
+            f"CallTemplate({name})", key=name, signatures=self.nopython_signatures
+        )
+        return template, pysig, args, {}
+
+
+class CompiledFunction(CPUDispatcher):  # type: ignore[misc]
+    """The face that Python sees.
+
+    Attributes:
+        inner: the face that compiled code sees.
+    """
+
+    def __init__(self, function: Any, options: Mapping[str, Any]) -> None:
+        self.inner = InnerFunction(
+            py_func=_copy(function), targetoptions=dict(options), pipeline_class=_InnerCompiler
+        )
+        super().__init__(
+            py_func=_handing_on(function, self.inner),
+            targetoptions={**options, "_nrt": True},
+            pipeline_class=_OuterCompiler,
+        )
+
+    def enable_caching(self) -> None:
+        """Keep the code of both faces."""
+        super().enable_caching()
+        self.inner.enable_caching()
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """The inner face's, as all that compiled code asks for."""
+        return self.inner.get_call_template(args, kws)
+
+    def get_overload(self, sig: Any) -> Any:
+        """The inner face's."""
+        return self.inner.get_overload(sig)
+
+    @property
+    def nopython_signatures(self) -> Any:
+        """The inner face's."""
+        return self.inner.nopython_signatures
+
+    def compile(self, sig: Any) -> Any:
+        """Compile what Python calls, and tell the inner code its constants."""
+        entry = super().compile(sig)
+        for result in self.overloads.values():
+            _tell_constants(result.library)
+        return entry
+
+
+def _tell_constants(library: Any) -> None:
+    for each in library._final_module.global_variables:
+        environment = lookup_environment(each.name) if each.name.startswith(_ENVIRONMENT) else None
+        if environment is not None:
+            library.codegen.set_env(each.name, environment)
+
+
+def _copy(function: Any) -> Any:
+    """The function by another name, by which its code is kept beside that of the outer face."""
+    copy = types.FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__,
+        function.__closure__,
+    )  # fmt: skip
+    copy.__dict__.update(function.__dict__)
+    copy.__annotations__, copy.__module__ = function.__annotations__, function.__module__
+    copy.__qualname__ = f"{function.__qualname__}-inner"
+    return copy
+
+
+def _handing_on(function: Any, inner: InnerFunction) -> Any:
+    """A function of the same arguments that hands them on."""
+    names = ", ".join(inspect.signature(function).parameters)
+    scope: dict[str, Any] = {"inner": inner, "__name__": function.__module__}
+    exec(f"def outer({names}): return inner({names})", scope)  # noqa: S102 - names of arguments
+    outer = scope["outer"]
+    code = outer.__code__.replace(
+        co_filename=function.__code__.co_filename,
+        co_firstlineno=function.__code__.co_firstlineno,
+        co_name=function.__name__,
+    )
+    outer = types.FunctionType(code, scope, function.__name__, function.__defaults__)
+    outer.__dict__.update(function.__dict__)
+    outer.__module__, outer.__qualname__ = function.__module__, function.__qualname__
+    outer.__doc__ = function.__doc__
+    return outer
+
+
+def compiled_twice(function: Any, options: Mapping[str, Any]) -> CompiledFunction:
+    """A function with both faces, whose code is kept."""
+    made = CompiledFunction(function, {**options, "nopython": True})
+    made.enable_caching()
+    return made
