@@ -80,13 +80,10 @@ check: $(VENV)/installed-test
 	$(BIN)/lint-imports
 
 bench: $(VENV)/installed-test
+	$(BIN)/python -m bench.speed.figures --output bench-output
 	$(BIN)/python -m bench.speed.simulator_speed --output bench-output
-	$(BIN)/python -m bench.speed.nodes_speed --output bench-output
 	$(BIN)/python -m bench.speed.replayed_queue --output bench-output
-	$(BIN)/slurm-rl benchmark hook --jobs 10000
-	$(BIN)/slurm-rl benchmark hook --jobs 100000
 	$(BIN)/python -m bench.speed.metrics_answer
-	$(BIN)/python -m bench.speed.large_queue
 	$(BIN)/python -m bench.speed.requested_resources
 	$(BIN)/python -m bench.speed.log_conversion --output bench-output
 	$(BIN)/python -m bench.speed.agents_speed

@@ -13,6 +13,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+from llvmlite.binding import parse_bitcode
 from numba.core import compiler, typing
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.codegen import JITCodeLibrary
@@ -63,8 +64,14 @@ class InnerLibrary(JITCodeLibrary):  # type: ignore[misc]
         """What is kept of it."""
         return self.serialize_using_bitcode()
 
-    def _finalize_final_module(self) -> None:
-        self._finalized = True  # of kept code
+    @classmethod
+    def of_kept(cls, codegen: Any, kept: tuple[str, str, bytes]) -> InnerLibrary:
+        """The library of which `serialize_using_object_code` kept this."""
+        name, _, bitcode = kept
+        library = cls(codegen, name)
+        library._final_module = parse_bitcode(bitcode)
+        library._finalized = True
+        return library
 
 
 class _InnerContext:
@@ -77,7 +84,7 @@ class _InnerContext:
         return self
 
     def unserialize_library(self, kept: Any) -> Any:
-        return InnerLibrary._unserialize(self._context.codegen(), kept)
+        return InnerLibrary.of_kept(self._context.codegen(), kept)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)

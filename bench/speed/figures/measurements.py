@@ -1,0 +1,171 @@
+"""What is measured, each in a process of its own, so that another release can be asked as well.
+
+    python -m bench.speed.figures.measurements decide
+
+prints one JSON object: names of figures and values.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.speed.figures.figure import Figure
+
+PROGRAM = (sys.executable, "-m", "slurm_rl_plugin.cli.entry")
+Values = Mapping[str, float]
+MS, RATE, S, MB = "ms", "jobs/s", "s", "MB"
+#: What `evaluate` is asked on a machine on which nothing has been compiled.
+FIRST_LOG = "egee:jobs=10000,seed=1"
+
+
+def _said(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Any:
+    """What a verb prints with --json."""
+    done = subprocess.run(
+        [*PROGRAM, *arguments, "--json"],
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def decide() -> Values:
+    """`slurm-rl benchmark hook` for a large and a very large queue."""
+    found = {}
+    for jobs, name in ((10_000, "10,000"), (100_000, "100,000")):
+        told = _said(["benchmark", "hook", "--jobs", str(jobs), "--repeats", "100"])
+        seconds, floor = told["decide_seconds"], told.get("floor_seconds", {})
+        found[f"decide, {name} pending, median"] = 1e3 * seconds["median"]
+        found[f"decide, {name} pending, p99"] = 1e3 * seconds["p99"]
+        found[f"floor, {name} pending"] = 1e3 * sum(floor.values()) if floor else float("nan")
+        found[f"first decision, {name} pending"] = 1e3 * told["first_decide_seconds"]
+    return found
+
+
+def cycle() -> Values:
+    """Whole cycles over 100,000 pending jobs in memory (`bench.speed.large_queue`)."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.speed.large_queue", "--cycles", "12"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    told = json.loads(done.stdout)
+    return {
+        "cycle, 100,000 pending, median": told["seconds"]["whole cycle"]["median"],
+        "cycle, 100,000 pending, longest": told["seconds"]["whole cycle"]["longest"],
+        "cycle, 100,000 pending, memory": told["peak_bytes"] / 1e6,
+    }
+
+
+def simulator() -> Values:
+    """Whole logs under EASY, jobs a second (`bench.speed.simulator_speed`)."""
+    from bench.speed.simulator_speed import logs, on_whole_logs  # noqa: PLC0415 - numba
+
+    return {
+        f"{log}, {what}": rate
+        for log, prepared in logs()
+        for what, rate in on_whole_logs(prepared).items()
+    }
+
+
+def nodes() -> Values:
+    """A load on nodes, jobs a second (`bench.speed.nodes_speed`)."""
+    from bench.speed.nodes_speed import load, rates  # noqa: PLC0415 - numba
+
+    _, prepared = load()
+    return {f"nodes, {what}": rate for what, rate in rates(prepared).items()}
+
+
+def first_word() -> Values:
+    """Seconds of `evaluate` and of `demo` where nothing has been compiled, and once more."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        empty = {"NUMBA_CACHE_DIR": str(Path(folder) / "code")}
+        policies = [f"--policy={name}" for name in ("fifo", "sjf", "saf", "default")]
+        for name in ("first", "second"):
+            begin = time.perf_counter()
+            _said(["evaluate", FIRST_LOG, *policies], empty)
+            found[f"evaluate of 10,000 jobs, {name}"] = time.perf_counter() - begin
+        demo = {"NUMBA_CACHE_DIR": str(Path(folder) / "of the demo")}
+        begin = time.perf_counter()
+        subprocess.run(
+            [*PROGRAM, "demo", "--output", str(Path(folder) / "demo")],
+            env={**os.environ, **demo}, capture_output=True, check=True,
+        )  # fmt: skip
+        found["demo, first"] = time.perf_counter() - begin
+    return found
+
+
+MEASUREMENTS: Mapping[str, tuple[Callable[[], Values], tuple[Figure, ...]]] = {
+    "decide": (
+        decide,
+        tuple(
+            figure
+            for jobs, median, p99 in (("10,000", 3.0, 6.0), ("100,000", 50.0, 0.0))
+            for figure in (
+                Figure(
+                    name=f"decide, {jobs} pending, median", unit=MS, goal=median,
+                    floor=f"floor, {jobs} pending",
+                ),
+                Figure(name=f"decide, {jobs} pending, p99", unit=MS, goal=p99),
+                Figure(name=f"first decision, {jobs} pending", unit=MS),
+            )
+        ),
+    ),
+    "cycle": (
+        cycle,
+        (
+            Figure(name="cycle, 100,000 pending, median", unit=S, goal=2.5),
+            Figure(name="cycle, 100,000 pending, longest", unit=S),
+            Figure(name="cycle, 100,000 pending, memory", unit=MB, goal=300.0),
+        ),
+    ),
+    "simulator": (
+        simulator,
+        tuple(
+            Figure(
+                name=f"{log}, {what}", unit=RATE, rate=True, goal=goals.get(what, 0.0),
+                floor=f"{log}, events alone",
+            )
+            for log, goals in {
+                "HPC2N": {"saf": 1e6, "linear scorer": 3e5, "16 hidden units": 1.5e5},
+                "CTC-SP2": {"saf": 7e5, "linear scorer": 2e5, "16 hidden units": 1.5e5},
+                "SDSC-SP2": {"saf": 7e5, "linear scorer": 2e5, "16 hidden units": 1.5e5},
+                "generated": {},
+            }.items()
+            for what in (
+                "fifo", "saf", "linear scorer", "16 hidden units", "16 hidden units, past runs",
+            )
+        ),
+    ),
+    "nodes": (
+        nodes,
+        tuple(
+            Figure(name=f"nodes, {what}", unit=RATE, rate=True, goal=goal)
+            for what, goal in (
+                ("fifo, easy", 5e4), ("fifo, slurm", 5e4), ("sjf, easy", 5e4), ("sjf, slurm", 5e4),
+                ("multifactor, slurm", 0.0), ("default, easy", 2e4), ("default, slurm", 2e4),
+            )
+        ),
+    ),
+    "first-word": (
+        first_word,
+        (
+            Figure(name="evaluate of 10,000 jobs, first", unit=S, goal=15.0,
+                   floor="evaluate of 10,000 jobs, second"),
+            Figure(name="demo, first", unit=S, goal=75.0),
+        ),
+    ),
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    print(json.dumps(MEASUREMENTS[sys.argv[1]][0]()))
