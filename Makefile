@@ -80,7 +80,6 @@ check: $(VENV)/installed-test
 	$(BIN)/lint-imports
 
 bench: $(VENV)/installed-test
-	$(BIN)/python -m bench.speed.figures --output bench-output
 	$(BIN)/python -m bench.speed.simulator_speed --output bench-output
 	$(BIN)/python -m bench.speed.replayed_queue --output bench-output
 	$(BIN)/python -m bench.speed.metrics_answer
@@ -89,6 +88,7 @@ bench: $(VENV)/installed-test
 	$(BIN)/python -m bench.speed.agents_speed
 	$(BIN)/python -m bench.speed.market_speed
 	$(BIN)/python -m bench.speed.poisoned_prediction
+	$(BIN)/python -m bench.speed.figures --output bench-output
 
 bench-slurm: $(VENV)/installed-test
 	tests/real/install_daemons.sh
