@@ -244,7 +244,7 @@ def learn_in_order(
     network: Perceptron, transitions: Transitions, gamma: float, rate: float
 ) -> None:
     """SARSA's update at each of the given starts in turn (2008, Fig. 1); the network changes."""
-    inputs, reward = transitions
+    inputs, reward = transitions.inputs, transitions.reward
     for place in range(1, len(reward)):
         target = reward[place - 1] + gamma * value_of(network, inputs[place])
         descend(network, inputs[place - 1], target, rate)
