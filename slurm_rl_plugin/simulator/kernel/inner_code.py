@@ -33,7 +33,7 @@ class _WithoutMachineCode:
         self._codegen = codegen
 
     def set_env(self, name: str, environment: object) -> None:
-        """Nothing: see `_tell_constants`."""
+        """Nothing: see `OuterLibrary`."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._codegen, name)
@@ -99,18 +99,32 @@ class _InnerCache(FunctionCache):  # type: ignore[misc]
     _impl_class = _InnerCacheImpl
 
 
+class OuterLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """Machine code into which inner code is linked."""
+
+    def _finalize_final_module(self) -> None:
+        """Tell linked code its constants, which numba tells where a function has machine code."""
+        super()._finalize_final_module()
+        for each in self._final_module.global_variables:
+            told = lookup_environment(each.name) if each.name.startswith(_ENVIRONMENT) else None
+            if told is not None:
+                self._codegen.set_env(each.name, told)
+
+
 class _InnerCompiler(compiler.Compiler):  # type: ignore[misc]
-    def __init__(self, typingctx: Any, targetctx: Any, library: Any, *others: Any) -> None:
-        super().__init__(typingctx, targetctx, library, *others)
+    def __init__(self, typingctx: Any, targetctx: Any, _: Any, *others: Any) -> None:
+        linked = InnerLibrary(targetctx.codegen(), "inner")
+        linked.enable_object_caching()
+        super().__init__(typingctx, targetctx, linked, *others)
         self.state.flags.no_cpython_wrapper = True
         self.state.flags.no_cfunc_wrapper = True
-        self.state.library = InnerLibrary(targetctx.codegen(), "inner")
-        self.state.library.enable_object_caching()
 
 
 class _OuterCompiler(compiler.Compiler):  # type: ignore[misc]
-    def __init__(self, typingctx: Any, targetctx: Any, *others: Any) -> None:
-        super().__init__(typingctx, targetctx, *others)
+    def __init__(self, typingctx: Any, targetctx: Any, _: Any, *others: Any) -> None:
+        machine_code = OuterLibrary(targetctx.codegen(), "outer")
+        machine_code.enable_object_caching()
+        super().__init__(typingctx, targetctx, machine_code, *others)
         self.state.flags.no_cfunc_wrapper = True
 
 
@@ -166,20 +180,6 @@ class CompiledFunction(CPUDispatcher):  # type: ignore[misc]
     def nopython_signatures(self) -> Any:
         """The inner face's."""
         return self.inner.nopython_signatures
-
-    def compile(self, sig: Any) -> Any:
-        """Compile what Python calls, and tell the inner code its constants."""
-        entry = super().compile(sig)
-        for result in self.overloads.values():
-            _tell_constants(result.library)
-        return entry
-
-
-def _tell_constants(library: Any) -> None:
-    for each in library._final_module.global_variables:
-        environment = lookup_environment(each.name) if each.name.startswith(_ENVIRONMENT) else None
-        if environment is not None:
-            library.codegen.set_env(each.name, environment)
 
 
 def _copy(function: Any) -> Any:
