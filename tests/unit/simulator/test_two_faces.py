@@ -58,6 +58,18 @@ def refusing(jobs):
 
 
 @compiled_alone
+def refusing_a_count(jobs):
+    if jobs.count > 2:
+        raise ValueError("so many", jobs.count)
+    return jobs.count
+
+
+@compiled_alone
+def asking(jobs):
+    return refusing_a_count(jobs) + 1
+
+
+@compiled_alone
 def moved_twice(jobs):
     moved(jobs)
     return moved(jobs, 2.0)
@@ -98,6 +110,13 @@ def test_inner_code_raises_what_python_code_would(jobs):
         refusing(jobs)
     with pytest.raises(ValueError, match="a start before all time"):
         made_here(np.array([-2.0]))
+
+
+def test_inner_code_knows_its_constants(jobs):
+    # numba makes the exception of constants that lie beside the code
+    with pytest.raises(ValueError, match="so many") as refused:
+        asking(jobs)
+    assert refused.value.args == ("so many", 3)
 
 
 def test_python_calls_the_outer_face_alone(jobs):
