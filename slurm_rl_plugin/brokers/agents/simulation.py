@@ -192,7 +192,8 @@ def _submit(
 ) -> int:
     """The submissions of a tick, one after the other; the number of the next job."""
     jobs, resources, ticks, split = state.jobs, state.resources, state.ticks, state.split
-    scores, tallies, places, chances = memory
+    scores, tallies = memory.scores, memory.tallies
+    places, chances = memory.places, memory.chances
     equal = least_loaded(resources, least) if rule.rule == _LEAST_LOADED else 0
     while job < len(jobs) and jobs[job].tick == tick:
         sent = jobs[job]
