@@ -126,16 +126,11 @@ def network(hidden: int, *, past_runs: bool = False) -> QNetwork:
 
 
 def on_whole_logs(prepared: PreparedLog) -> dict[str, float]:
-    """Jobs a second on the whole log under EASY, and of what all simulations do.
-
-    `events alone` is a machine so large that every job starts as it comes.
-    """
+    """Jobs a second on the whole log under EASY."""
     workload = workload_of(prepared)
     settings = SimulationSettings(capacity=prepared.capacity, backfilling="easy")
     jobs = len(workload.submit)
-    endless = SimulationSettings(capacity=int(workload.processors.sum()), backfilling="easy")
-    come = -workload.submit
-    rates = {"events alone": jobs / seconds(lambda: simulate_scores(workload, come, endless))}
+    rates = {}
     for policy in ("fifo", "saf"):
         scores = scores_of(policy, prepared, workload)
         rates[policy] = jobs / seconds(lambda s=scores: simulate_scores(workload, s, settings))
@@ -147,6 +142,14 @@ def on_whole_logs(prepared: PreparedLog) -> dict[str, float]:
     for name, scorer in scorers.items():
         rates[name] = jobs / seconds(lambda n=scorer: simulate_network(workload, n, settings))
     return rates
+
+
+def events_alone(prepared: PreparedLog) -> float:
+    """Jobs a second where the machine is so large that every job starts as it comes."""
+    workload = workload_of(prepared)
+    endless = SimulationSettings(capacity=int(workload.processors.sum()), backfilling="easy")
+    come = -workload.submit
+    return len(come) / seconds(lambda: simulate_scores(workload, come, endless))
 
 
 def per_decision(queue: int) -> dict[str, float]:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.speed.simulator_speed import against_the_reference, on_whole_logs, per_decision
+from bench.speed.simulator_speed import (
+    against_the_reference,
+    events_alone,
+    on_whole_logs,
+    per_decision,
+)
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 
@@ -20,6 +25,10 @@ def test_every_scorer_has_a_rate() -> None:
         *("16 hidden units", "16 hidden units, past runs"),
     }
     assert min(rates.values()) > 0
+
+
+def test_a_machine_on_which_nobody_waits_has_a_rate() -> None:
+    assert events_alone(small()) > 0
 
 
 def test_the_readable_reference_gives_the_same_schedule_and_a_ratio() -> None:

@@ -67,13 +67,13 @@ def cycle() -> Values:
 
 def simulator() -> Values:
     """Whole logs under EASY, jobs a second (`bench.speed.simulator_speed`)."""
-    from bench.speed.simulator_speed import logs, on_whole_logs  # noqa: PLC0415 - numba
+    from bench.speed.simulator_speed import events_alone, logs, on_whole_logs  # noqa: PLC0415
 
-    return {
-        f"{log}, {what}": rate
-        for log, prepared in logs()
-        for what, rate in on_whole_logs(prepared).items()
-    }
+    found = {}
+    for log, prepared in logs():
+        rates = {"events alone": events_alone(prepared), **on_whole_logs(prepared)}
+        found |= {f"{log}, {what}": rate for what, rate in rates.items()}
+    return found
 
 
 def nodes() -> Values:
