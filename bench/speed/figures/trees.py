@@ -36,4 +36,5 @@ def product_of(commit: str, folder: Path) -> Path:
 def environment(product: Path | None) -> dict[str, str]:
     """In which the package of `product` is imported, and the measurements of now."""
     path = [str(each) for each in (product, TOP) if each is not None]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    # the folder in which this was started must not come before them
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}

@@ -1,12 +1,15 @@
 """The table of `make bench` tells goals, floors and what went backwards."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from bench.speed.figures import __main__ as program
 from bench.speed.figures.figure import Figure, against_kept, compared
 from bench.speed.figures.measurements import MEASUREMENTS
+from bench.speed.figures.trees import TOP, environment
 
 RATE = Figure(name="r", unit="jobs/s", goal=100.0, rate=True)
 TIME = Figure(name="t", unit="ms", goal=3.0, floor="sorting")
@@ -86,6 +89,19 @@ def test_the_next_run_is_put_beside_the_kept_one(measured, tmp_path, capsys):
     assert "MISSED" in said.out
     assert "2.00 WORSE" in said.out
     assert "worse than kept: t" in said.err
+
+
+@pytest.mark.parametrize("program", [["-c", "import slurm_rl_plugin"], ["-m", "slurm_rl_plugin"]])
+def test_the_other_package_is_the_one_that_is_measured(program, tmp_path):
+    package = tmp_path / "slurm_rl_plugin"
+    package.mkdir()
+    (package / "__init__.py").write_text("print(__file__)")
+    (package / "__main__.py").write_text("")
+    done = subprocess.run(
+        [sys.executable, *program], cwd=TOP, env=environment(tmp_path), capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == str(package / "__init__.py")
 
 
 def test_an_unknown_measurement_is_refused(capsys):
