@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from tests.real.private_cluster import ClusterError
 
 #: Part of the jobs whose score is new in a cycle of the steady state.
 STEADY_PART = 0.01
+#: Jobs at the head of a queue that was never ordered, which are to stand soon.
+FIRST_JOBS = 1000
 
 
 def first_ordering(queue: OrderedQueue, pairs: int) -> dict[str, object]:
@@ -32,6 +35,30 @@ def first_ordering(queue: OrderedQueue, pairs: int) -> dict[str, object]:
         )
     rates = [[each["rate"] for each in side] for side in (hook, bare)]
     return {"hook": hook, "scontrol": bare, "rate_ratio": paired_ratio(*rates)}
+
+
+def first_thousand(queue: OrderedQueue, repeats: int) -> dict[str, object]:
+    """Seconds of a whole cycle after which the first jobs of a new order stand."""
+    settings, seconds, standing = queue.cycle.settings, [], []
+    queue.cycle.settings = replace(settings, max_writes=FIRST_JOBS)
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        queue.run_cycle(part=1.0)
+        seconds.append(time.perf_counter() - begin)
+        standing.append(_standing(queue))
+        tell(f"the first {standing[-1]} jobs stand after {seconds[-1]:.2f} s")
+    queue.cycle.settings = settings
+    return {"seconds": seconds, "standing": standing}
+
+
+def _standing(queue: OrderedQueue) -> int:
+    """How many jobs from the head on stand before all that are to come later."""
+    pending = queue.system.snapshot().pending
+    jobs, scores = pending.jobs, queue.policy.scores
+    score = np.array([scores[job] for job in jobs.job_id.tolist()])
+    wanted = np.lexsort((jobs.job_id, jobs.submit, -score))
+    standing = np.argsort(-(pending.native_priority + pending.factor), kind="stable")
+    return int(np.argmin([*(wanted == standing), False]))
 
 
 def _ordered_by_hook(queue: OrderedQueue) -> dict[str, float]:
@@ -61,7 +88,7 @@ def _burst(writes: int, seconds: float) -> dict[str, float]:
 
 def steady_cycles(queue: OrderedQueue, cycles: int) -> dict[str, object]:
     """Cycles in which one job in a hundred gets a new score, beside the fewest writes possible."""
-    queue.run_cycle(part=1.0)
+    queue.run_cycle(part=1.0)  # the cycle after it reads every job anew
     rows = []
     for _ in range(cycles):
         begin = time.perf_counter()

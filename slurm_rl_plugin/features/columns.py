@@ -109,8 +109,7 @@ def site_job_features(
         changing += (over_dominant(scarce.shares[:, scarce.resource], scarce.shares),)
     columns += changing
     features = np.zeros((len(jobs), len(schema.jobs)), dtype=np.float32)
-    for index, column in enumerate(columns):
-        features[:, index] = column
+    np.stack(columns, axis=1, out=features[:, : len(columns)], casting="same_kind")
     if prediction is not None:
         asked = np.where(known, jobs.time_limit, UNKNOWN_RUN_TIME)
         told = history_columns(snapshot, asked, past or PastRuns(), prediction)

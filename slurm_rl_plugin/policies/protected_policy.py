@@ -83,14 +83,7 @@ class Overtaken:
         """
         job_id, waits = snapshot.pending.jobs.job_id, waits_for_machine(snapshot)
         waited, last = np.nan_to_num(snapshot.accrued_wait), min(self.time, snapshot.now)
-        arrived = _arrivals(snapshot)
-        order = np.argsort(arrived, kind="stable")
-        added = np.zeros(len(job_id))
-        dominant = snapshot.shares_asked(snapshot.pending.jobs).argmax(axis=1)[order]
-        came, used, whole = _used(snapshot, last)
-        for resource in np.unique(dominant).tolist():
-            by = overtaken_by(arrived[order], came, used[:, resource], whole)
-            added[order[dominant == resource]] = by[dominant == resource]
+        added = _overtaken_since(snapshot, last)
         seconds = self.of(job_id) + np.where(waits, added, 0.0)
         kept = np.flatnonzero(seconds > 0.0)
         kept = kept[np.argsort(job_id[kept])]
@@ -110,6 +103,22 @@ def waits_for_machine(snapshot: QueueSnapshot) -> BoolArray:
     pending = snapshot.pending
     eligible = ~(pending.jobs.eligible > snapshot.now)
     return eligible & ~pending.held & ~pending.each_own_doing
+
+
+def _overtaken_since(snapshot: QueueSnapshot, last: float) -> FloatArray:
+    """Seconds by which each pending job was overtaken since `last` in what it asks most of, [n]."""
+    came, used, whole = _used(snapshot, last)
+    arrived = _arrivals(snapshot)
+    order = np.argsort(arrived, kind="stable")
+    ascending, added = arrived[order], np.zeros(len(arrived))
+    if snapshot.resources is None:
+        added[order] = overtaken_by(ascending, came, used[:, 0], whole)
+        return added
+    dominant = snapshot.shares_asked(snapshot.pending.jobs).argmax(axis=1)[order]
+    for resource in np.unique(dominant).tolist():
+        by = overtaken_by(ascending, came, used[:, resource], whole)
+        added[order[dominant == resource]] = by[dominant == resource]
+    return added
 
 
 def _arrivals(snapshot: QueueSnapshot) -> FloatArray:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from slurm_rl_plugin.batch_systems.collector_pause import collector_paused
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.plan_port import JobEstimate
 from slurm_rl_plugin.batch_systems.port import (
@@ -56,6 +57,7 @@ from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
 from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch
 from slurm_rl_plugin.batch_systems.slurm.queue.machine_look import MachineLook
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import QueueReader, WholeJobs
+from slurm_rl_plugin.batch_systems.slurm.queue.row_numbers import RowNumbers
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, StartedJobs
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, SlurmRLError
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -111,6 +113,10 @@ class SlurmCluster:
         by_time_min = FactorWriter(Scontrol(commands, TIME_MIN), WRITES_PER_CALL, "TimeMin")
         self._estimates = TimeMinEstimates(commands, by_time_min, given.clock)
         self._watch = JobWatch()
+        limit = given.limit
+        self._numbers = RowNumbers(
+            given.interactive, partial(keeps_back, limit) if limit.mechanism else None
+        )
         self._machine = machine
         self._history_days = given.history_days
 
@@ -153,6 +159,7 @@ class SlurmCluster:
         struggles = found.struggles(database_counts=self._lever is self._nice)
         return SchedulerLoad(struggles=struggles, events=found.events, backlog=found.database)
 
+    @collector_paused()
     def snapshot(self) -> QueueSnapshot:
         """Read the queue; see `BatchSystem.snapshot`.
 
@@ -176,19 +183,10 @@ class SlurmCluster:
         terms = lever.terms(waiting, tiers)
         shares = self._given.shares
         build = TableBuilder(
-            [*(shares or ()), *tree.shares],
-            self._given.interactive,
-            self._machine.asked_for,
+            [*(shares or ()), *tree.shares], self._numbers, self._machine.asked_for
         )
-        limit = self._given.limit
-        pending_jobs = build.pending(
-            waiting,
-            terms,
-            tiers,
-            now,
-            partial(keeps_back, limit) if limit.mechanism else None,
-            waiting_tasks(records),
-        )
+        self._numbers.forget_others(rows)
+        pending_jobs = build.pending(waiting, terms, tiers, now, waiting_tasks(records))
         asked = [self._watch.as_asked(row) for row in running]
         running_jobs = build.running(running, asked, now)
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))

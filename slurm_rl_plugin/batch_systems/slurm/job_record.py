@@ -15,8 +15,9 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import PRIORITY_FORMAT, parse_terms
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, first_of_each_array
+from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import first_of_each_array
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
+from slurm_rl_plugin.batch_systems.slurm.queue.row_numbers import describe
 from slurm_rl_plugin.errors import BatchSystemError
 
 

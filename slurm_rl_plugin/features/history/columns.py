@@ -14,14 +14,20 @@ from numpy.typing import NDArray
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot
 from slurm_rl_plugin.features.history.job_keys import job_keys, met_users, template_keys
 from slurm_rl_plugin.features.history.past_runs import PastRuns
-from slurm_rl_plugin.features.history.run_history import HISTORY, SPENT, speaks_for
+from slurm_rl_plugin.features.history.run_history import SPENT, speaks_for
 from slurm_rl_plugin.features.history.run_prediction import (
     KNOWN_FACTS,
+    ROW_FACTS,
+    TEMPLATE_FACTS,
+    TEMPLATE_KNOWN,
+    USER_FACTS,
+    USER_KNOWN,
     RunTimePrediction,
     alike_features,
     at_its_word,
-    fill_known_facts,
+    fill_row_facts,
     history_features,
+    request_facts,
 )
 from slurm_rl_plugin.features.history.table import HistoryTable
 from slurm_rl_plugin.features.site import SITE
@@ -52,7 +58,9 @@ class KnownPast:
 def known_past(
     snapshot: QueueSnapshot, jobs: JobTable, time_limit: FloatArray, past: PastRuns
 ) -> KnownPast:
-    """What past runs and jobs alike tell of jobs of a snapshot.
+    """What past runs and jobs alike tell of jobs of a snapshot; the facts of `fill_known_facts`.
+
+    What a user's runs tell is computed once a user, however many jobs of his wait.
 
     Args:
         snapshot: the queue.
@@ -65,19 +73,21 @@ def known_past(
     template = template_keys(users[which], jobs.processors, jobs.time_limit)
     first, group, pending_alike = _alike(template, time_limit)
     _, running_template = job_keys(snapshot.users, running)
-    of_users, users_known = _rows(past.users, users, _repeated(past.site, len(users)))
+    of_users, users_known = _rows(past.users, users, past.site)
     of_group = which[first]
-    user_rows, user_known = of_users[:, of_group], users_known[of_group]
-    template_rows, known = _rows(past.templates, template[first], user_rows)
-    facts = np.empty((KNOWN_FACTS, len(first)))
     limit = time_limit[first]
     processors = np.maximum(jobs.processors[first], 1).astype(np.float64)
-    fill_known_facts(facts, limit, processors, user_rows, template_rows, user_known, known)
+    facts = np.empty((KNOWN_FACTS, len(first)))
+    facts[0] = 1.0
+    facts[1], facts[2] = request_facts(limit, processors)
+    facts[USER_FACTS : USER_FACTS + ROW_FACTS] = _facts(of_users)[:, of_group]
+    facts[USER_KNOWN] = users_known[of_group]
+    known = _fill_template_facts(facts, past.templates, template[first])
     return KnownPast(
         facts=facts,
         time_limit=limit,
         known=known,
-        speaks=speaks_for(user_rows[SPENT], limit, processors),
+        speaks=speaks_for(of_users[SPENT, of_group], limit, processors),
         alike=(pending_alike, _counted(running_template, template[first])),
         group=group,
     )
@@ -104,8 +114,8 @@ def history_columns(
         told = known_past(snapshot, snapshot.pending.jobs, time_limit, told)
     limit, speaks = told.time_limit, told.speaks
     predicted = prediction.weights @ told.facts
-    if not speaks.all():
-        predicted = np.where(speaks, predicted, at_its_word(limit))
+    silent = ~speaks
+    predicted[:, silent] = at_its_word(limit[silent])
     very_short, short, hours, log_run = predicted
     columns = history_features(very_short, short, hours, log_run, limit, told.known & speaks)
     columns += tuple(speaks * each for each in alike_features(*told.alike))
@@ -140,18 +150,33 @@ def _counted(keys: FloatArray, wanted: FloatArray) -> IntArray:
     return np.searchsorted(met, wanted, side="right") - np.searchsorted(met, wanted, side="left")
 
 
-def _repeated(row: FloatArray, count: int) -> FloatArray:
-    return np.broadcast_to(row[:, None], (HISTORY, count))
-
-
 def _rows(
     table: HistoryTable, keys: FloatArray, otherwise: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
     """Rows of history, shape [HISTORY, n], and for which of the keys there is one, [n]."""
     place = table.places(keys)
     known = place >= 0
-    if known.all():  # as in most queues: nobody needs a stand-in
-        return np.ascontiguousarray(table.rows[place].T), known
-    rows = np.array(otherwise)
+    rows = np.repeat(otherwise[:, None], len(keys), axis=1)
     rows[:, known] = table.rows[place[known]].T
     return rows, known
+
+
+def _facts(rows: FloatArray) -> FloatArray:
+    """What rows of history tell, shape [ROW_FACTS, n], from shape [HISTORY, n]."""
+    facts = np.empty((ROW_FACTS, rows.shape[1]))
+    fill_row_facts(facts, rows)
+    return facts
+
+
+def _fill_template_facts(facts: FloatArray, table: HistoryTable, keys: FloatArray) -> BoolArray:
+    """Add what rows of templates tell, or the user's where there is none; which have one, [n].
+
+    Of few of a long queue's templates has a run been seen: nothing is computed of the others.
+    """
+    place = table.places(keys)
+    known = place >= 0
+    told = facts[TEMPLATE_FACTS : TEMPLATE_FACTS + ROW_FACTS]
+    told[:] = facts[USER_FACTS : USER_FACTS + ROW_FACTS]
+    told[:, known] = _facts(table.rows[place[known]].T)
+    facts[TEMPLATE_KNOWN] = known
+    return known

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +145,7 @@ def test_with_nice_only_one_whose_components_have_the_same_value_is_ordered(
 
 
 def test_a_limit_that_one_component_lacks_the_job_lacks() -> None:
-    parts = [replace(waiting_row(job, job), het_id=1) for job in (1, 2)]
-    (whole,) = whole_jobs([parts[0], replace(parts[1], time_limit=math.nan)])
+    parts = [waiting_row(job, job)._replace(het_id=1) for job in (1, 2)]
+    (whole,) = whole_jobs([parts[0], parts[1]._replace(time_limit=math.nan)])
     assert math.isnan(whole.time_limit)
     assert whole_jobs(parts)[0].time_limit == 600

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -68,20 +68,20 @@ class Queue:
 
     def moved(self, row: QueueRow) -> QueueRow:
         if row.state == PENDING and self.random.random() < 0.3:
-            row = replace(row, state="RUNNING", start=self.now, nodes="n1", processors=2)
+            row = row._replace(state="RUNNING", start=self.now, nodes="n1", processors=2)
         chance = self.random.random()
         if row.state == "COMPLETING":
-            return replace(row, state="COMPLETED")
+            return row._replace(state="COMPLETED")
         if row.state == "SUSPENDED" and chance < 0.2:
-            return replace(row, state="RUNNING")
+            return row._replace(state="RUNNING")
         if row.state != "RUNNING" or chance > 0.5:
             return row
         if chance < 0.05:
-            return replace(row, state="SUSPENDED")
+            return row._replace(state="SUSPENDED")
         if chance < 0.1:  # requeued
-            return replace(waiting_row(row.job_id, row.array_id), eligible=self.now + 120)
+            return waiting_row(row.job_id, row.array_id)._replace(eligible=self.now + 120)
         state = "COMPLETING" if chance < 0.2 else "COMPLETED"
-        return replace(row, state=state, end=self.now)
+        return row._replace(state=state, end=self.now)
 
     def forget(self) -> None:
         over = [n for n, row in self.jobs.items() if row.end <= self.now - KEPT]
@@ -144,7 +144,7 @@ def test_each_end_is_told_once(
 
 def test_what_slurm_has_forgotten_is_not_guessed_and_nothing_is_kept_of_it() -> None:
     watch = JobWatch()
-    row = replace(waiting_row(1, 1), state="RUNNING", start=5.0, nodes="n1")
+    row = waiting_row(1, 1)._replace(state="RUNNING", start=5.0, nodes="n1")
     watch.ask_about([row])
     watch.told([row], [], 10.0)
     assert watch.ask_about([]) == [1]
@@ -157,13 +157,13 @@ def test_what_slurm_has_forgotten_is_not_guessed_and_nothing_is_kept_of_it() -> 
 
 def test_a_suspended_job_is_asked_for_until_it_is_over() -> None:
     watch = JobWatch()
-    row = replace(waiting_row(1, 1), state="RUNNING", start=5.0, nodes="n1")
+    row = waiting_row(1, 1)._replace(state="RUNNING", start=5.0, nodes="n1")
     watch.ask_about([row])
     watch.told([row], [], 10.0)
     for now in (20.0, 30.0):
         assert watch.ask_about([]) == [1]
-        assert watch.told([], [replace(row, state="SUSPENDED")], now) == ([], [])
+        assert watch.told([], [row._replace(state="SUSPENDED")], now) == ([], [])
     assert watch.ask_about([]) == [1]
-    over = replace(row, state="COMPLETED", end=35.0)
+    over = row._replace(state="COMPLETED", end=35.0)
     assert watch.told([], [over], 40.0) == ([], [over])
     assert watch.ask_about([]) == []

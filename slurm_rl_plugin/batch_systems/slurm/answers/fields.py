@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from slurm_rl_plugin.accounting.slurm.durations import printed_seconds
 from slurm_rl_plugin.batch_systems.slurm.answers.requests import (
@@ -33,11 +34,11 @@ _FIELDS_OF_26_05 = tuple(
     EXCLUSIVE if each == "OverSubscribe" else each for each in FIELDS_WITH_REQUESTS
 )
 SEPARATOR = "|"
+#: Seconds since the epoch are the same everywhere. Where no zone is named, the C library looks at
+#: the file of the host's zone for each time that squeue prints.
+_AT_GREENWICH = {"TZ": "UTC0"}
 #: Behind what may hold a separator in its own right.
 _END = "|;|"
-#: Where a record may begin: its number and the mark. Made once, and not with the mark of each call:
-#: `re` keeps the last 512 patterns that it was ever asked for.
-_BEGIN = re.compile(r"^(\d+)\|([^|\n]*)\|", re.MULTILINE)
 
 PENDING = "PENDING"
 #: States in which a job occupies processors. COMPLETING does not count: its work is over.
@@ -58,8 +59,7 @@ NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "INVALID", "Partition_Limit", "N/A
 SCALE = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueRow:
+class QueueRow(NamedTuple):
     """One record of `squeue`: a job, a task of a job array, or the rest of a pending array.
 
     Attributes:
@@ -123,7 +123,7 @@ def queue_format(mark: str, names: Sequence[str] = QUEUE_FIELDS) -> dict[str, st
     """
     first, *others, last = names
     ends = [f"{first}:{SEPARATOR}{mark}{SEPARATOR}", *(f"{name}:{end_of(name)}" for name in others)]
-    return {"SQUEUE_FORMAT2": ",".join([*ends, f"{last}:"])}
+    return {"SQUEUE_FORMAT2": ",".join([*ends, f"{last}:"]), **_AT_GREENWICH}
 
 
 def request_fields(release: tuple[int, int]) -> tuple[str, ...]:
@@ -164,76 +164,82 @@ def parse_records(
     Raises:
         BatchSystemError: a record has another form.
     """
+    records = _records(text, mark)
+    del text  # with 100,000 jobs it has 14 MB
     return {
         record: known[record] if record in known else _parse_record(record, names)
-        for record in _records(text, mark)
+        for record in map(sys.intern, records)  # the same string again, where it is the same
     }
 
 
 def _records(text: str, mark: str) -> Iterator[str]:
-    found = [match for match in _BEGIN.finditer(text) if match[2] == mark]
-    before = text[: found[0].start()] if found else text
-    if before.strip():
-        raise not_understood("squeue", text.strip().splitlines()[0])
-    ends = [*(match.start() for match in found), len(text)][1:]
-    for match, end in zip(found, ends, strict=True):
-        yield match[1] + SEPARATOR + text[match.end() : end]
+    number, *pieces = text.split(f"{SEPARATOR}{mark}{SEPARATOR}")
+    del text
+    if (pieces or number.strip()) and not number.isdecimal():
+        raise not_understood("squeue", number.strip().splitlines()[0])
+    for piece in pieces:  # each ends with the number of the next record on a line of its own
+        rest, _, following = piece.rpartition("\n")
+        yield number + SEPARATOR + rest
+        number = following
+    if pieces and number:
+        raise not_understood("squeue", number)
 
 
 def _parse_record(record: str, names: Sequence[str]) -> QueueRow:
     values = _values(record, names)
     if len(values) != len(names):
         raise not_understood("squeue", record)
-    field = dict(zip(names, values, strict=True))
     try:
-        return _to_row(field)
+        return _to_row(values, names)
     except ValueError as error:
         raise not_understood("squeue", record) from error
 
 
 def _values(record: str, names: Sequence[str]) -> list[str]:
-    plain = len(names) - 1 - (len(ALTERNATIVES) if names[-2] in ALTERNATIVES else 0)
-    values = record.split(SEPARATOR, plain)
-    return [*values[:-1], *values[-1].split(_END, len(names) - 1 - plain)]
+    alternatives = len(ALTERNATIVES) if names[-2] in ALTERNATIVES else 0
+    values = record.split(SEPARATOR, len(names) - 1 - alternatives)
+    return [*values[:-1], *values[-1].split(_END, alternatives)] if alternatives else values
 
 
-def _to_row(field: dict[str, str]) -> QueueRow:
+def _to_row(values: Sequence[str], names: Sequence[str]) -> QueueRow:
+    """A row from its fields in their order; words that many rows share are kept once."""
+    job, array, state, reason, priority, nice, processors = values[:7]
+    submit, eligible, accrue, start, end, limit = values[7:13]
+    account, user, partitions, qos, batch_flag, nodes, tasks, het, *asked, name = values[13:]
+    job_id, array_id = int(job), int(array)
     return QueueRow(
-        job_id=int(field["JobID"]),
-        array_id=int(field["ArrayJobID"]),
-        state=field["State"],
-        reason=field["Reason"],
-        priority=int(field["PriorityLong"]),
-        nice=int(field["Nice"]),
-        processors=parse_count(field["NumCPUs"]),
-        submit=parse_time(field["SubmitTime"], math.nan),
-        eligible=parse_time(field["EligibleTime"], math.inf),
-        accrue=parse_time(field["AccrueTime"], math.inf),
-        start=parse_time(field["StartTime"], math.nan),
-        end=parse_time(field["EndTime"], math.nan),
-        time_limit=parse_duration(field["TimeLimit"]),
-        account=field["Account"],
-        user=field["UserName"],
-        partitions=tuple(field["Partition"].split(",")),
-        qos=field["QOS"],
-        has_batch_script=field["BatchFlag"] == "1",
-        nodes=field["NodeList"],
-        tasks="" if field["ArrayTaskID"] == "N/A" else field["ArrayTaskID"],
-        name=field["Name"].removesuffix("\n"),
-        het_id=0 if field["HetJobID"] == "N/A" else int(field["HetJobID"]),
-        asked=_asked(field),
+        job_id=job_id,
+        array_id=job_id if array_id == job_id else array_id,
+        state=sys.intern(state),
+        reason=sys.intern(reason),
+        priority=int(priority),
+        nice=int(nice),
+        processors=parse_count(processors),
+        submit=parse_time(submit, math.nan),
+        eligible=parse_time(eligible, math.inf),
+        accrue=parse_time(accrue, math.inf),
+        start=parse_time(start, math.nan),
+        end=parse_time(end, math.nan),
+        time_limit=parse_duration(limit),
+        account=sys.intern(account),
+        user=sys.intern(user),
+        partitions=_partitions(partitions),
+        qos=sys.intern(qos),
+        has_batch_script=batch_flag == "1",
+        nodes=sys.intern(nodes),
+        tasks="" if tasks == "N/A" else tasks,
+        name=sys.intern(name),
+        het_id=0 if het == "N/A" else int(het),
+        asked=_asked(asked, names) if asked else None,
     )
 
 
-def _asked(field: Mapping[str, str]) -> NodeRequest | None:
-    if REQUEST_FIELDS[0] not in field:
-        return None
-    if EXCLUSIVE in field:
-        field = {**field, "OverSubscribe": field[EXCLUSIVE]}
-        return node_request(tuple(field[name] for name in REQUEST_FIELDS), EXCLUSIVE)
-    return node_request(tuple(field[name] for name in REQUEST_FIELDS))
+def _asked(values: Sequence[str], names: Sequence[str]) -> NodeRequest:
+    alone = EXCLUSIVE if EXCLUSIVE in names else "OverSubscribe"
+    return node_request(tuple(values), alone)
 
 
+@lru_cache(maxsize=4096)  # most jobs are eligible when they come, and most limits are of few
 def parse_time(text: str, missing: float) -> float:
     """Seconds since the epoch, as printed under SLURM_TIME_FORMAT=%s.
 
@@ -243,6 +249,7 @@ def parse_time(text: str, missing: float) -> float:
     return missing if text in NO_TIME else float(int(text))
 
 
+@lru_cache(maxsize=4096)
 def parse_duration(text: str) -> float:
     """Seconds as Slurm prints them; NaN for its words for no limit.
 
@@ -250,6 +257,11 @@ def parse_duration(text: str) -> float:
         ValueError: another form.
     """
     return math.nan if text in NO_LIMIT else printed_seconds(text)
+
+
+@lru_cache(maxsize=4096)
+def _partitions(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
 
 
 def parse_count(text: str) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import SEPARATOR
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
@@ -22,8 +24,7 @@ ROUNDING = 4
 LEAST_PRIORITY = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriorityTerms:
+class PriorityTerms(NamedTuple):
     """The parts of one job's priority, in points.
 
     Attributes:
@@ -63,7 +64,8 @@ def parse_lines(text: str, known: Mapping[str, ListedJob]) -> dict[str, ListedJo
     Raises:
         BatchSystemError: a line has another form.
     """
-    return {line: known[line] if line in known else _parse_line(line) for line in text.splitlines()}
+    lines = map(sys.intern, text.splitlines())
+    return {line: known[line] if line in known else _parse_line(line) for line in lines}
 
 
 def best_terms(lines: Iterable[ListedJob], tiers: Mapping[str, int]) -> dict[int, PriorityTerms]:
@@ -75,8 +77,12 @@ def best_terms(lines: Iterable[ListedJob], tiers: Mapping[str, int]) -> dict[int
         lines: of `sprio`.
         tiers: partition -> its tier; LOWEST_TIER where none is known.
     """
+    listed = list(lines)
+    alone = {job_id: terms for job_id, _, _, terms in listed}
+    if len(alone) == len(listed):  # nearly always: no job is in several partitions
+        return alone
     best: dict[int, tuple[int, int, PriorityTerms]] = {}
-    for job_id, partition, total, terms in lines:
+    for job_id, partition, total, terms in listed:
         found = tiers.get(partition, LOWEST_TIER), total, terms
         if job_id not in best or found[:2] > best[job_id][:2]:
             best[job_id] = found
@@ -92,7 +98,8 @@ def _parse_line(line: str) -> ListedJob:
 
 def _listed_job(line: str) -> ListedJob:
     job_id, partition, (total, site, nice, *factors), tres = _cut(line)
-    factors.append(round(sum(points for _, points in tres)))
+    if tres:
+        factors.append(round(sum(points for _, points in tres)))
     by_hand = site == NO_TERM or (site == 0 and not any(factors) and total + nice > ROUNDING)
     if by_hand:
         return job_id, partition, total, PriorityTerms(native=total, site=0, by_hand=True)
@@ -134,7 +141,7 @@ def _tells(name: str, points: int) -> bool:
     return points != NO_TERM and (points != 0 or name in ("total", "site"))
 
 
-def _cut(line: str) -> tuple[int, str, list[int], list[tuple[str, float]]]:
+def _cut(line: str) -> tuple[int, str, list[int], tuple[tuple[str, float], ...]]:
     """Job, partition, the numbers of TERMS, and name and points of each TRES.
 
     Raises:
@@ -143,6 +150,10 @@ def _cut(line: str) -> tuple[int, str, list[int], list[tuple[str, float]]]:
     job_id, partition, *numbers, tres = line.split(SEPARATOR, len(TERMS) + 2)
     if len(numbers) != len(TERMS):
         raise ValueError(line)
-    parts = (part.partition("=") for part in tres.split(",") if part)
-    listed = [(name, float(points)) for name, _, points in parts]
-    return int(job_id), partition, [int(number) for number in numbers], listed
+    return int(job_id), sys.intern(partition), list(map(int, numbers)), _points_of_tres(tres)
+
+
+@lru_cache(maxsize=4096)
+def _points_of_tres(text: str) -> tuple[tuple[str, float], ...]:
+    parts = (part.partition("=") for part in text.split(",") if part)
+    return tuple((name, float(points)) for name, _, points in parts)

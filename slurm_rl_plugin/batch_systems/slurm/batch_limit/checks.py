@@ -20,7 +20,8 @@ from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import (
 )
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.qos import QOS, TRES, QosLimit
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, some_jobs
+from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import some_jobs
+from slurm_rl_plugin.batch_systems.slurm.queue.row_numbers import describe
 from slurm_rl_plugin.domain.resources import CPUS
 from slurm_rl_plugin.errors import BatchSystemError, ChangeRejected
 

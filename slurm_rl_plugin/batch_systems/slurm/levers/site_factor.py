@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport, LeverTraits
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
@@ -133,7 +132,8 @@ class SiteFactorLever:
         does not show after a second one, it is hidden.
         """
         if listed.site != 0 or listed.native > ROUNDING:
-            self._doubted.discard(row.array_id)
+            if self._doubted:
+                self._doubted.discard(row.array_id)
             return False
         if self._factors.get(row.array_id, 0) == 0:
             return False
@@ -144,7 +144,7 @@ class SiteFactorLever:
     def _terms(self, row: QueueRow) -> PriorityTerms:
         listed = self._terms_listed(row)
         if listed is not None:
-            return replace(listed, by_hand=True) if self._hides(row, listed) else listed
+            return listed._replace(by_hand=True) if self._hides(row, listed) else listed
         factor = self._factors.get(row.array_id, 0)
         native = max(row.priority - factor, 1) if row.priority else 0
         return PriorityTerms(native=native, site=factor, by_hand=False)
@@ -167,4 +167,4 @@ class SiteFactorLever:
         }
         total = speaker.native + speaker.site
         spread = max(abs(terms.native + terms.site - total) for terms in listed.values())
-        return replace(speaker, spread=spread)
+        return speaker._replace(spread=spread)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +15,10 @@ from slurm_rl_plugin.batch_systems.numbered_names import Names
 from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import PastRun
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import LOWEST_TIER, PriorityTerms
-from slurm_rl_plugin.batch_systems.slurm.answers.reasons import FOR_PROCESSORS, is_own_doing
+from slurm_rl_plugin.batch_systems.slurm.answers.reasons import is_own_doing
 from slurm_rl_plugin.batch_systems.slurm.answers.requests import request_columns
+from slurm_rl_plugin.batch_systems.slurm.queue.row_numbers import Lines, RowNumbers, numbers_of
 from slurm_rl_plugin.domain import JobTable, PendingJobs, RunningJobs
-from slurm_rl_plugin.domain.job_class import IsInteractive
-from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.jobs import measures
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.units import IntArray
@@ -33,34 +34,48 @@ class TableBuilder:
 
     Args:
         accounts: that have the first numbers.
-        interactive: the class rules.
+        numbers: of rows, kept from look to look.
         resources: names of what the machine has; empty where it is processors alone.
     """
 
     def __init__(
-        self, accounts: Iterable[str], interactive: IsInteractive, resources: tuple[str, ...] = ()
+        self, accounts: Iterable[str], numbers: RowNumbers, resources: tuple[str, ...] = ()
     ) -> None:
         self.accounts = Names(accounts)
         self.partitions = Names()
         self.users = Names()
         self.qos = Names()
-        self._interactive = interactive
+        self._numbers = numbers
         self._resources = resources
 
     def jobs(self, rows: Sequence[QueueRow], *, whole_arrays: bool = False) -> JobTable:
         """Columns of these rows, keyed by the array's number where `whole_arrays` is set."""
-        numbers = [row.array_id if whole_arrays else row.job_id for row in rows]
-        processors = _integers([row.processors for row in rows])
+        lines = self._numbers.of(rows)
+        column = partial(_column, lines)
+        processors = column("processors")
+        first = [partitions[0] for partitions in self._numbers.partition_lists]
         return JobTable(
-            **measures(rows),
-            job_id=_integers(numbers),
+            job_id=column("array_id" if whole_arrays else "job_id"),
+            submit=column("submit"),
+            eligible=column("eligible"),
             processors=processors,
-            account=_integers([self.accounts.number(row.account) for row in rows]),
-            user=_integers([self.users.number(row.user) if row.user else -1 for row in rows]),
-            partition=_integers([self.partitions.number(row.partition) for row in rows]),
-            interactive=_booleans([self._interactive(describe(row)) for row in rows]),
+            time_limit=column("time_limit"),
+            account=self._named(self.accounts, lines["account"]),
+            user=self._users(lines["user"]),
+            partition=numbers_of(self.partitions, lines["partitions"], first),
+            interactive=column("interactive"),
             requests=self._requests(rows, processors),
         )
+
+    def _named(self, names: Names, codes: IntArray) -> IntArray:
+        return numbers_of(names, codes, list(self._numbers.words))
+
+    def _users(self, codes: IntArray) -> IntArray:
+        """Numbers of users, -1 for a job of whose user nothing is told."""
+        told = codes != self._numbers.words[""]
+        numbers = np.full(len(codes), -1, dtype=np.int64)
+        numbers[told] = self._named(self.users, codes[told])
+        return numbers
 
     def _requests(
         self, rows: Sequence[QueueRow] | Sequence[PastRun], processors: IntArray
@@ -104,7 +119,6 @@ class TableBuilder:
         terms: Sequence[PriorityTerms],
         tiers: Mapping[str, int],
         now: float,
-        keeps_back: Callable[[QueueRow], bool] | None = None,
         tasks: Mapping[int, int] | None = None,
     ) -> PendingJobs:
         """Columns of waiting jobs and their priorities.
@@ -114,52 +128,45 @@ class TableBuilder:
             terms: of their priorities, same order.
             tiers: of the partitions.
             now: seconds since the epoch.
-            keeps_back: whether our limit on batch jobs may be what a row waits for.
             tasks: `waiting_tasks`; by default every row is one job.
         """
         jobs = self.jobs(rows, whole_arrays=True)
-        counted_from = np.maximum(_floats([row.accrue for row in rows]), jobs.eligible)
+        lines = self._numbers.of(rows)
+        column = partial(_column, lines)
+        counted_from = np.maximum(lines["accrue"], jobs.eligible)
+        nice = column("nice")
+        for place, term in enumerate(terms):
+            if term.own_nice is not None:
+                nice[place] = term.own_nice
+        tier_of = np.array(
+            [
+                max(tiers.get(name, LOWEST_TIER) for name in partitions)
+                for partitions in self._numbers.partition_lists
+            ],
+            dtype=np.int64,
+        )
+        counts = tasks or {}
         return PendingJobs(
             jobs=jobs,
             native_priority=_integers([term.native for term in terms]),
             factor=_integers([term.site for term in terms]),
-            held=_booleans([row.held for row in rows]),
-            admin_set=_booleans([term.by_hand for term in terms]),
-            nice=_integers(
-                [
-                    row.nice if term.own_nice is None else term.own_nice
-                    for row, term in zip(rows, terms, strict=True)
-                ]
-            ),
-            qos=_integers([self.qos.number(row.qos) for row in rows]),
+            held=column("held"),
+            admin_set=np.array([term.by_hand for term in terms], dtype=np.bool_),
+            nice=nice,
+            qos=self._named(self.qos, lines["qos"]),
             spread=_integers([term.spread for term in terms]),
-            tier=_integers(
-                [max(tiers.get(name, LOWEST_TIER) for name in row.partitions) for row in rows]
-            ),
+            tier=tier_of[lines["partitions"]],
             accrued=np.maximum(now - counted_from, 0.0),
-            own_doing=_booleans([is_own_doing(row.reason) for row in rows]),
-            for_processors=_booleans(
-                [
-                    row.reason in FOR_PROCESSORS or (keeps_back is not None and keeps_back(row))
-                    for row in rows
-                ]
-            ),
-            tasks=_integers([(tasks or {}).get(row.array_id, 1) for row in rows]),
-            expected=_floats([row.start for row in rows]),
+            own_doing=column("own_doing"),
+            for_processors=column("for_processors"),
+            tasks=_integers([counts.get(number, 1) for number in jobs.job_id.tolist()]),
+            expected=column("start"),
         )
 
 
-def describe(row: QueueRow) -> JobDescription:
-    """Show the class rules what they may see of a row."""
-    return JobDescription(
-        partition=",".join(row.partitions),
-        qos=row.qos,
-        name=row.name,
-        time_limit=row.time_limit,
-        has_batch_script=row.has_batch_script,
-        account=row.account,
-        user=row.user,
-    )
+def _column(lines: Lines, name: str) -> Any:
+    """A column of lines, by itself in memory."""
+    return np.ascontiguousarray(lines[name])
 
 
 def some_jobs(numbers: Sequence[int]) -> str:
@@ -185,10 +192,11 @@ def first_of_each_array(rows: Iterable[QueueRow]) -> list[QueueRow]:
 
 
 def waiting_tasks(rows: Iterable[QueueRow]) -> dict[int, int]:
-    """How many jobs wait under each array's number, or a single job's, which is one."""
+    """How many jobs wait under each array's number; a job that is no array is one."""
     counts: dict[int, int] = {}
     for row in rows:
-        counts[row.array_id] = counts.get(row.array_id, 0) + tasks_in(row.tasks)
+        if row.tasks:
+            counts[row.array_id] = counts.get(row.array_id, 0) + tasks_in(row.tasks)
     return counts
 
 
@@ -220,7 +228,3 @@ def _integers(values: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int64
 
 def _floats(values: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return np.array(values, dtype=np.float64)
-
-
-def _booleans(values: Sequence[bool]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    return np.array(values, dtype=np.bool_)

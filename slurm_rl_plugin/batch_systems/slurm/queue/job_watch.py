@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
@@ -12,7 +11,6 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     RUNNING_STATES,
     QueueRow,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.requests import NodeRequest
 
 #: Vanished jobs asked for in one snapshot; the rest waits for the next one.
 ASK_AT_MOST = 1000
@@ -40,18 +38,18 @@ class JobWatch:
         #: Both: number of a job -> number of its array.
         self._started: dict[int, int] = {}
         self._not_ended: dict[int, int] = {}
-        #: Number of an array -> processors, and what else it asked for; Slurm shows them until it
-        #: starts, and then what it got.
-        self._requested: dict[int, tuple[int, NodeRequest | None]] = {}
+        #: Number of an array -> a row with what it asked for; Slurm shows that until it starts, and
+        #: then what it got.
+        self._requested: dict[int, QueueRow] = {}
 
     def ask_about(self, rows: Sequence[QueueRow]) -> list[int]:
         """Numbers of jobs and arrays that waited or ran before and of which something is gone."""
         waiting = _waiting_tasks(rows)
         running = {row.job_id: row.array_id for row in rows if row.state in RUNNING_STATES}
         for array_id, tasks in self._waiting.items():
-            plain_and_runs = tasks == PLAIN_JOB and array_id in running
-            if waiting.get(array_id) != tasks and not plain_and_runs:
-                self._to_ask[array_id] = None
+            if waiting.get(array_id) == tasks or (tasks == PLAIN_JOB and array_id in running):
+                continue
+            self._to_ask[array_id] = None
         here = {row.job_id for row in rows}
         for job_id, array_id in self._not_ended.items():
             if job_id not in here:
@@ -80,10 +78,10 @@ class JobWatch:
             self._since = math.floor(now)  # Slurm's times are whole seconds
         gone = [row for row in answers if _ran(row) and row.start >= self._since]
         running = [row for row in rows if row.state in RUNNING_STATES]
-        for row in rows:
-            if row.state == PENDING:
-                self._started.pop(row.job_id, None)
-                self._requested[row.array_id] = row.processors, row.asked
+        waiting = [row for row in rows if row.state == PENDING]
+        for job_id in self._started.keys() & {row.job_id for row in waiting}:
+            del self._started[job_id]
+        self._requested.update((row.array_id, row) for row in waiting)
         started = [row for row in _first_of_each(running, gone) if row.job_id not in self._started]
         self._started.update((row.job_id, row.array_id) for row in started)
         ended = self._ended(rows, answers, started)
@@ -92,11 +90,10 @@ class JobWatch:
 
     def as_asked(self, row: QueueRow) -> QueueRow:
         """A job with what it had asked for; with what it got where it was not seen waiting."""
-        got = row.processors, row.asked
-        processors, asked = self._requested.get(row.array_id, got)
-        if (processors, asked) == got:
+        seen = self._requested.get(row.array_id, row)
+        if (seen.processors, seen.asked) == (row.processors, row.asked):
             return row
-        return replace(row, processors=processors, asked=asked)
+        return row._replace(processors=seen.processors, asked=seen.asked)
 
     def _ended(
         self,
@@ -132,11 +129,8 @@ class JobWatch:
             for job_id, array_id in self._started.items()
             if job_id in alive or array_id in arrays
         }
-        self._requested = {
-            array_id: processors
-            for array_id, processors in self._requested.items()
-            if array_id in arrays
-        }
+        for array_id in self._requested.keys() - arrays:
+            del self._requested[array_id]
 
 
 def _first_of_each(*tables: Sequence[QueueRow]) -> list[QueueRow]:
@@ -154,8 +148,10 @@ def _ran(row: QueueRow) -> bool:
 
 
 def _waiting_tasks(rows: Iterable[QueueRow]) -> dict[int, frozenset[str]]:
+    waiting = [row for row in rows if row.state == PENDING]
+    known = {row.array_id: PLAIN_JOB for row in waiting}
     tasks: dict[int, set[str]] = {}
-    for row in rows:
-        if row.state == PENDING:
+    for row in waiting:
+        if row.tasks:
             tasks.setdefault(row.array_id, set()).add(row.tasks)
-    return {array_id: frozenset(names) for array_id, names in tasks.items()}
+    return known | {array_id: frozenset(names) for array_id, names in tasks.items()}

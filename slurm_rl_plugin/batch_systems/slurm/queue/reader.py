@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -86,8 +86,7 @@ def _as_one(parts: Sequence[QueueRow]) -> QueueRow:
     """
     parts = sorted(parts, key=lambda row: row.job_id)
     leader = parts[0]
-    return replace(
-        leader,
+    return leader._replace(
         job_id=leader.het_id,
         array_id=leader.het_id,
         state=min((row.state for row in parts), key=_progress),

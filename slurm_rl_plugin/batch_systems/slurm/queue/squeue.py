@@ -57,5 +57,7 @@ class Squeue:
         if fields != self._fields:
             self._fields, self._known = fields, {}
         mark = secrets.token_hex(4)
-        text = self._commands.read([*SQUEUE, *options], queue_format(mark, fields))
-        return parse_records(text, mark, self._known, fields)
+        form = queue_format(mark, fields)
+        return parse_records(
+            self._commands.read([*SQUEUE, *options], form), mark, self._known, fields
+        )
