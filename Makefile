@@ -84,7 +84,6 @@ bench: $(VENV)/installed-test
 	$(BIN)/python -m bench.speed.replayed_queue --output bench-output
 	$(BIN)/python -m bench.speed.metrics_answer
 	$(BIN)/python -m bench.speed.requested_resources
-	$(BIN)/python -m bench.speed.log_conversion --output bench-output
 	$(BIN)/python -m bench.speed.agents_speed
 	$(BIN)/python -m bench.speed.market_speed
 	$(BIN)/python -m bench.speed.poisoned_prediction

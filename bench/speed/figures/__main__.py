@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from bench.speed.figures.figure import Figure, against_kept, compared
-from bench.speed.figures.measurements import MEASUREMENTS
+from bench.speed.figures.measurements import MEASUREMENTS, ONCE
 from bench.speed.figures.trees import LAST_RELEASE, environment, product_of
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.tables import print_table
@@ -105,7 +105,8 @@ def lines(chosen: argparse.Namespace, kept: Mapping[str, Any]) -> Iterator[tuple
     with tempfile.TemporaryDirectory() as folder:
         product = product_of(chosen.before, Path(folder)) if chosen.before else None
         for measurement in chosen.only.split(","):
-            now, before = measured(measurement, product, chosen.pairs)
+            pairs = 1 if measurement in ONCE else chosen.pairs
+            now, before = measured(measurement, product, pairs)
             for figure in MEASUREMENTS[measurement][1]:
                 if figure.name in now:
                     yield figure.name, line_of(figure, now, before, kept)

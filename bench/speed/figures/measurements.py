@@ -22,6 +22,8 @@ from bench.speed.figures.figure import Figure
 PROGRAM = (sys.executable, "-m", "slurm_rl_plugin.cli.entry")
 Values = Mapping[str, float]
 MS, RATE, S, MB = "ms", "jobs/s", "s", "MB"
+#: Measured in one pair whatever is asked for: each takes minutes.
+ONCE = frozenset({"training", "conversion"})
 #: What `evaluate` is asked on a machine on which nothing has been compiled.
 FIRST_LOG = "egee:jobs=10000,seed=1"
 
@@ -104,6 +106,40 @@ def first_word() -> Values:
     return found
 
 
+def conversion() -> Values:
+    """A dump of ten million rows becomes parquet (`bench.speed.log_conversion`)."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.speed.log_conversion", "--output", folder],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    told = json.loads(done.stdout)
+    return {
+        "conversion of 10 million rows": told["convert"]["rows_per_second"],
+        "conversion of 10 million rows, memory": told["convert"]["peak_bytes"] / 1e6,
+        "two weeks of 10 million rows, memory": told["two weeks"]["peak_bytes"] / 1e6,
+    }
+
+
+def training() -> Values:
+    """Two generations of the search that the default model came from: simulated jobs a second.
+
+    One decision at least is made for each.
+    """
+    from bench.speed.simulator_speed import LOGS  # noqa: PLC0415
+
+    traces = os.environ.get("SLURM_RL_TRACES")
+    if not traces:
+        return {}
+    names = [str(Path(traces, file)) for file in LOGS.values()]
+    options = ["--algorithm=policy-search", "--preset=slowdown", "--steps=2", "--seed=1"]
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        told = _said(["train", *names, "-o", str(Path(folder, "model.onnx")), *options])
+        seconds = time.perf_counter() - begin
+    return {"training": told["simulated_jobs"] / seconds}
+
+
 MEASUREMENTS: Mapping[str, tuple[Callable[[], Values], tuple[Figure, ...]]] = {
     "decide": (
         decide,
@@ -154,6 +190,15 @@ MEASUREMENTS: Mapping[str, tuple[Callable[[], Values], tuple[Figure, ...]]] = {
                 ("fifo, easy", 5e4), ("fifo, slurm", 5e4), ("sjf, easy", 5e4), ("sjf, slurm", 5e4),
                 ("multifactor, slurm", 0.0), ("default, easy", 2e4), ("default, slurm", 2e4),
             )
+        ),
+    ),
+    "training": (training, (Figure(name="training", unit=RATE, rate=True),)),
+    "conversion": (
+        conversion,
+        (
+            Figure(name="conversion of 10 million rows", unit="rows/s", rate=True),
+            Figure(name="conversion of 10 million rows, memory", unit=MB, goal=1000.0),
+            Figure(name="two weeks of 10 million rows, memory", unit=MB),
         ),
     ),
     "first-word": (
