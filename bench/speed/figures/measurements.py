@@ -44,7 +44,8 @@ def decide() -> Values:
     """`slurm-rl benchmark hook` for a large and a very large queue."""
     found = {}
     for jobs, name in ((10_000, "10,000"), (100_000, "100,000")):
-        told = _said(["benchmark", "hook", "--jobs", str(jobs), "--repeats", "100"])
+        words = ["benchmark", "hook", "--jobs", str(jobs), "--repeats", "100"]
+        told = _said(words, {"OPENBLAS_NUM_THREADS": "1"})  # as the daemon's unit sets it
         seconds, floor = told["decide_seconds"], told.get("floor_seconds", {})
         found[f"decide, {name} pending, median"] = 1e3 * seconds["median"]
         found[f"decide, {name} pending, p99"] = 1e3 * seconds["p99"]

@@ -112,8 +112,8 @@ def _hook(options: argparse.Namespace) -> dict[str, Any]:
         },
         "floor_seconds": _floor(policy, snapshot, first.memory, options.repeats),
         "order_seconds": float(np.median(order)),
-        # a queue is never spaced anew for one write: these are to be the fewest
-        "writes": len(order_changes(priority, most=1).place),
+        # where all may be sent in one cycle, and the queue has room
+        "writes": len(order_changes(priority).place),
         "minimum_writes": fewest_writes(priority),
     }
 

@@ -25,6 +25,10 @@ SPACING = 1000
 ROOM_BELOW = 1_000_000
 #: So many writes are never worth spacing a queue anew.
 FEW_WRITES = 16
+#: The head of a queue comes first where that takes at most so many times the fewest writes: in a
+#: queue that is ordered for the first time, or by another model, and not where a few thousand jobs
+#: sink.
+HEAD_FIRST_COSTS = 1.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +45,10 @@ class OrderChanges:
 
 
 def jobs_to_keep(
-    priority: IntArray, ceiling: int = HIGHEST_PRIORITY + 1, lost: BoolArray | None = None
+    priority: IntArray,
+    ceiling: int = HIGHEST_PRIORITY + 1,
+    lost: BoolArray | None = None,
+    floor: int = LOWEST_PRIORITY - 1,
 ) -> BoolArray:
     """Which jobs of a wanted order may keep their priority, as many as possible.
 
@@ -54,13 +61,14 @@ def jobs_to_keep(
             shape [n].
         ceiling: all must stay below it.
         lost: jobs that may not keep theirs, shape [n]; None for none.
+        floor: all must stay above it.
 
     Returns:
         bool[n].
     """
     count = len(priority)
     place = np.arange(count)
-    has_room = priority >= LOWEST_PRIORITY + (count - 1 - place)
+    has_room = priority > floor + (count - 1 - place)
     has_room &= priority < ceiling - place
     if lost is not None:
         has_room &= ~lost
@@ -95,7 +103,8 @@ def order_changes(
 ) -> OrderChanges:
     """The fewest writes after which priorities fall strictly along the wanted order.
 
-    Where only so many of them are sent, each time as many are gone from those still needed.
+    Where only so many of them are sent, those come first that put the head of the queue before all
+    others: then they are not the fewest in all, but who could start next stands soon.
 
     Args:
         priority: current priority of each job, our factor included, in the wanted order, first
@@ -114,14 +123,56 @@ def order_changes(
         anew = _spaced_anew(priority, ceiling)
         if anew is not None:
             return anew
+    fewest = int(np.count_nonzero(~keep))
+    if most is not None and fewest > most and (lost is None or not lost.any()):
+        head = _head_first(priority, ceiling, most)
+        if head is not None and len(head.place) <= HEAD_FIRST_COSTS * fewest:
+            return head
+    wanted = _placed(priority, keep, ceiling)
+    moved = np.flatnonzero(~keep)
+    return OrderChanges(place=moved, priority=wanted[moved])
+
+
+def _placed(priority: IntArray, keep: BoolArray, ceiling: int) -> IntArray:
+    """Priorities with those that are not kept placed into the gaps."""
     wanted = priority.astype(np.int64).copy()
-    kept = np.flatnonzero(keep)
-    edges = [-1, *kept.tolist(), len(priority)]
+    edges = [-1, *np.flatnonzero(keep).tolist(), len(priority)]
     for left, right in pairwise(edges):
         if right - left > 1:
             wanted[left + 1 : right] = _between(priority, left, right, ceiling)
+    return wanted
+
+
+def _head_first(priority: IntArray, ceiling: int, most: int) -> OrderChanges | None:
+    """Writes of which the first `most` put as many of the first jobs before all others.
+
+    A job stands where its priority is above those of all that are to come later. Who does is kept;
+    the first `most` of the others go above whatever stands behind them, with room for the rest.
+
+    Returns:
+        None where no numbers are left for that, or fewer than `most` do not stand.
+    """
+    count = len(priority)
+    later = np.full(count, LOWEST_PRIORITY - 1, dtype=np.int64)
+    later[:-1] = np.maximum.accumulate(priority[::-1])[::-1][1:]
+    stands = priority > later
+    missing = np.flatnonzero(~stands)
+    if len(missing) < most:
+        return None
+    head = int(missing[most - 1]) + 1
+    floor = int(later[head - 1])
+    stands[head:] = False
+    keep = jobs_to_keep(priority, ceiling, ~stands, floor)
+    last = int(np.flatnonzero(keep)[-1]) if keep.any() else -1
+    behind = count - 1 - last
+    high = int(priority[last]) if last >= 0 else floor + ROOM_BELOW + SPACING * (behind + 1)
+    step = min(SPACING, (min(high, ceiling) - floor) // (behind + 1))
+    if step < 1:
+        return None
+    wanted = _placed(priority[: last + 1], keep[: last + 1], ceiling)
+    rest = min(high, ceiling) - step * np.arange(1, behind + 1, dtype=np.int64)
     moved = np.flatnonzero(~keep)
-    return OrderChanges(place=moved, priority=wanted[moved])
+    return OrderChanges(place=moved, priority=np.concatenate([wanted, rest])[moved])
 
 
 def out_of_order(priority: IntArray) -> int:

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.hook.order.order_changes import ROOM_BELOW, order_changes
+from slurm_rl_plugin.hook.order.order_changes import (
+    HEAD_FIRST_COSTS,
+    ROOM_BELOW,
+    jobs_to_keep,
+    order_changes,
+)
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import cycle_over
 
@@ -52,7 +57,7 @@ def test_every_cycle_comes_as_much_nearer_as_it_may_write(
         report = cycle.run()
         still = report.suppressed["write_bound"]
         assert report.writes <= most
-        assert report.writes + still <= max(needed, report.writes)
+        assert report.writes + still <= max(HEAD_FIRST_COSTS * needed, report.writes)
         needed = still
         memory.pending.native_priority[:] += older  # as time goes by
     assert needed == 0
@@ -75,3 +80,54 @@ def test_a_queue_out_of_room_is_spaced_anew_only_where_one_cycle_can() -> None:
     assert len(order_changes(into_the_middle).place) == 101
     assert len(order_changes(into_the_middle, most=101).place) == 101
     assert len(order_changes(into_the_middle, most=100).place) < 60
+
+
+def standing(queue: np.ndarray) -> int:
+    """How many of the first jobs stand before all that are to come later."""
+    right = np.argsort(-queue, kind="stable") == np.arange(len(queue))
+    return int(np.argmin([*right, False]))
+
+
+@pytest.mark.parametrize("spread", [1, 20_000, 10**6])
+@pytest.mark.parametrize("jobs", [1000, 997])
+def test_who_could_start_next_stands_after_the_first_cycle(jobs: int, spread: int) -> None:
+    """The site's own priorities lie anywhere; without that, they would stand at the very end."""
+    queue = np.random.default_rng(jobs + spread).integers(1000, 1000 + spread, jobs)
+    heads, writes = [], 0
+    while len((changes := order_changes(queue, most=200)).place):
+        queue[changes.place[:200]] = changes.priority[:200]
+        heads.append(standing(queue))
+        writes += min(len(changes.place), 200)
+    assert len(heads) == 5
+    assert all(head >= min(200 * cycle, jobs) for cycle, head in enumerate(heads, 1))
+    assert writes <= jobs
+
+
+def test_jobs_that_come_meanwhile_take_their_place_in_the_head() -> None:
+    rng = np.random.default_rng(3)
+    queue = rng.integers(1000, 20_000, 1000)
+    for cycle in range(3):
+        changes = order_changes(queue, most=200)
+        queue[changes.place[:200]] = changes.priority[:200]
+        assert standing(queue) >= 200 * (cycle + 1) - 10 * cycle
+        place = int(rng.integers(0, 100))
+        queue = np.insert(queue, np.full(10, place), rng.integers(1000, 20_000, 10))
+
+
+def test_a_few_that_sink_do_not_lift_the_others() -> None:
+    """An array of 300 goes to the end of 10,000 jobs that stand: 300 writes, two cycles of 200."""
+    stands = np.arange(10_000, 0, -1) * 1000
+    sinks = np.concatenate([stands[300:], stands[:300]])
+    assert len(order_changes(sinks, most=200).place) == 300
+
+
+def test_a_head_stays_below_the_ceiling_or_the_fewest_are_sent() -> None:
+    queue = np.random.default_rng(1).integers(1000, 20_000, 1000)
+    changes = order_changes(queue, 25_000, most=200)
+    queue[changes.place[:200]] = changes.priority[:200]
+    assert standing(queue) == 200
+    assert queue.max() < 25_000
+    low = np.random.default_rng(1).integers(1000, 20_000, 1000)
+    full = order_changes(low, 20_100, most=200)
+    assert full.priority.max() < 20_100
+    assert len(full.place) == np.count_nonzero(~jobs_to_keep(low, 20_100))
