@@ -25,6 +25,8 @@ SPACING = 1000
 ROOM_BELOW = 1_000_000
 #: So many writes are never worth spacing a queue anew.
 FEW_WRITES = 16
+#: Priorities that a head may reach, far below the largest factor.
+HEAD_AT_MOST = 2**30
 #: The head of a queue comes first where that takes at most so many times the fewest writes: in a
 #: queue that is ordered for the first time, or by another model, and not where a few thousand jobs
 #: sink.
@@ -123,13 +125,12 @@ def order_changes(
         anew = _spaced_anew(priority, ceiling)
         if anew is not None:
             return anew
-    fewest = int(np.count_nonzero(~keep))
-    if most is not None and fewest > most and (lost is None or not lost.any()):
-        head = _head_first(priority, ceiling, most)
-        if head is not None and len(head.place) <= HEAD_FIRST_COSTS * fewest:
-            return head
     wanted = _placed(priority, keep, ceiling)
     moved = np.flatnonzero(~keep)
+    if most is not None and 0 < most < len(moved) and (lost is None or not lost.any()):
+        head = _head_first(priority, wanted, ceiling, most)
+        if head is not None and len(head.place) <= HEAD_FIRST_COSTS * len(moved):
+            return head
     return OrderChanges(place=moved, priority=wanted[moved])
 
 
@@ -143,36 +144,74 @@ def _placed(priority: IntArray, keep: BoolArray, ceiling: int) -> IntArray:
     return wanted
 
 
-def _head_first(priority: IntArray, ceiling: int, most: int) -> OrderChanges | None:
+def _head_first(
+    priority: IntArray, wanted: IntArray, ceiling: int, most: int
+) -> OrderChanges | None:
     """Writes of which the first `most` put as many of the first jobs before all others.
 
     A job stands where its priority is above those of all that are to come later. Who does is kept;
-    the first `most` of the others go above whatever stands behind them, with room for the rest.
+    the first of the others go above whatever stands behind them, with room for the rest. Some that
+    sink from above are sent before them, where more jobs stand by that.
+
+    Args:
+        priority: as `order_changes` takes it.
+        wanted: priorities by the fewest writes, which those that sink get.
+        ceiling: as `order_changes` takes it.
+        most: as `order_changes` takes it.
 
     Returns:
-        None where no numbers are left for that, or fewer than `most` do not stand.
+        None where no numbers are left for that.
     """
-    count = len(priority)
-    later = np.full(count, LOWEST_PRIORITY - 1, dtype=np.int64)
-    later[:-1] = np.maximum.accumulate(priority[::-1])[::-1][1:]
-    stands = priority > later
-    missing = np.flatnonzero(~stands)
-    if len(missing) < most:
-        return None
-    head = int(missing[most - 1]) + 1
-    floor = int(later[head - 1])
+    sinking = np.flatnonzero(wanted < priority)
+    sinking = sinking[np.argsort(-priority[sinking], kind="stable")]
+    numbers = [0, *(2**power for power in range(most.bit_length()))]
+    choices = (sinking[:number] for number in numbers if number < min(most, len(sinking) + 1))
+    heads = [(_head_that_stands(priority, wanted, sunk, most), sunk) for sunk in choices]
+    head, sunk = max(heads, key=lambda each: each[0])  # the fewest of equals
+    after = _after(priority, wanted, sunk)
+    stands = after > _later(after)
+    stands[sunk] = False
+    sunk = sunk[sunk >= head]  # the others get their place in the head
+    floor = max(int(after[head:].max(initial=0)), LOWEST_PRIORITY - 1)
     stands[head:] = False
-    keep = jobs_to_keep(priority, ceiling, ~stands, floor)
+    keep = jobs_to_keep(after, ceiling, ~stands, floor)
     last = int(np.flatnonzero(keep)[-1]) if keep.any() else -1
-    behind = count - 1 - last
+    behind = len(priority) - 1 - last
     high = int(priority[last]) if last >= 0 else floor + ROOM_BELOW + SPACING * (behind + 1)
-    step = min(SPACING, (min(high, ceiling) - floor) // (behind + 1))
+    high = min(high, ceiling, HEAD_AT_MOST)
+    step = min(SPACING, (high - floor) // (behind + 1))
     if step < 1:
         return None
-    wanted = _placed(priority[: last + 1], keep[: last + 1], ceiling)
-    rest = min(high, ceiling) - step * np.arange(1, behind + 1, dtype=np.int64)
-    moved = np.flatnonzero(~keep)
-    return OrderChanges(place=moved, priority=np.concatenate([wanted, rest])[moved])
+    after[: last + 1] = _placed(after[: last + 1], keep[: last + 1], ceiling)
+    after[last + 1 : head] = high - step * np.arange(1, head - last, dtype=np.int64)
+    given = np.arange(len(priority)) < head
+    given[sunk] = True
+    after = _placed(after, given, ceiling)  # the others in between: their turn comes later
+    moved = ~keep
+    moved[sunk] = False
+    places = np.concatenate([sunk, np.flatnonzero(moved)])
+    return OrderChanges(place=places, priority=after[places])
+
+
+def _after(priority: IntArray, wanted: IntArray, sunk: IntArray) -> IntArray:
+    after = priority.astype(np.int64).copy()
+    after[sunk] = wanted[sunk]
+    return after
+
+
+def _later(priority: IntArray) -> IntArray:
+    """The highest priority of those behind each job, shape [n]."""
+    later = np.full(len(priority), LOWEST_PRIORITY - 1, dtype=np.int64)
+    later[:-1] = np.maximum.accumulate(priority[::-1])[::-1][1:]
+    return later
+
+
+def _head_that_stands(priority: IntArray, wanted: IntArray, sunk: IntArray, most: int) -> int:
+    """How many of the first jobs stand when these have sunk and the rest of `most` is written."""
+    after = _after(priority, wanted, sunk)
+    missing = np.flatnonzero(after <= _later(after))
+    left = most - len(sunk)
+    return int(missing[left - 1]) + 1 if len(missing) >= left else len(priority)
 
 
 def out_of_order(priority: IntArray) -> int:

@@ -253,3 +253,9 @@ def test_sub_accounts_divide_their_parents_share() -> None:
 def test_other_sshare_lines_are_named(line: str) -> None:
     with pytest.raises(BatchSystemError, match="sshare answered"):
         parse_shares(line)
+
+
+@pytest.mark.parametrize("answer", ["1", "|mark|x", "no|mark|x\n", "words before\n1|mark|x\n"])
+def test_an_answer_without_a_whole_record_is_refused(answer: str) -> None:
+    with pytest.raises(BatchSystemError, match="not understood"):
+        parse_queue(answer, "mark")

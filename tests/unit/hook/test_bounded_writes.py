@@ -95,11 +95,14 @@ def test_who_could_start_next_stands_after_the_first_cycle(jobs: int, spread: in
     queue = np.random.default_rng(jobs + spread).integers(1000, 1000 + spread, jobs)
     heads, writes = [], 0
     while len((changes := order_changes(queue, most=200)).place):
+        whole = queue.copy()
+        whole[changes.place] = changes.priority
+        assert (np.diff(whole) < 0).all()
         queue[changes.place[:200]] = changes.priority[:200]
         heads.append(standing(queue))
         writes += min(len(changes.place), 200)
     assert len(heads) == 5
-    assert all(head >= min(200 * cycle, jobs) for cycle, head in enumerate(heads, 1))
+    assert all(head >= min(199 * cycle, jobs) for cycle, head in enumerate(heads, 1))
     assert writes <= jobs
 
 
@@ -131,3 +134,23 @@ def test_a_head_stays_below_the_ceiling_or_the_fewest_are_sent() -> None:
     full = order_changes(low, 20_100, most=200)
     assert full.priority.max() < 20_100
     assert len(full.place) == np.count_nonzero(~jobs_to_keep(low, 20_100))
+
+
+def test_who_sinks_from_the_head_does_not_have_it_written_again() -> None:
+    """In each cycle one of the first 50 goes into the second half; the order comes all the same."""
+    rng = np.random.default_rng(2)
+    queue = rng.integers(1000, 20_000, 4000)
+    for cycle in range(12):
+        changes = order_changes(queue, most=500)
+        queue[changes.place[:500]] = changes.priority[:500]
+        assert standing(queue) >= min(480 * (cycle + 1), 4000)
+        first, behind = int(rng.integers(0, 50)), int(rng.integers(2000, 3999))
+        queue = np.insert(np.delete(queue, first), behind, queue[first])
+    assert queue.max() < 10 * ROOM_BELOW
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_queue_without_room_below_the_ceiling(most: int) -> None:
+    assert len(order_changes(np.array([5, 4]), 3, most=most).place) == 2
+    low = order_changes(np.array([3, -50, -40, -45]), most=most)
+    assert low.priority.min() >= 1

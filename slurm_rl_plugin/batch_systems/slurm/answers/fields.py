@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -168,15 +167,15 @@ def parse_records(
     del text  # with 100,000 jobs it has 14 MB
     return {
         record: known[record] if record in known else _parse_record(record, names)
-        for record in map(sys.intern, records)  # the same string again, where it is the same
+        for record in records
     }
 
 
 def _records(text: str, mark: str) -> Iterator[str]:
     number, *pieces = text.split(f"{SEPARATOR}{mark}{SEPARATOR}")
     del text
-    if (pieces or number.strip()) and not number.isdecimal():
-        raise not_understood("squeue", number.strip().splitlines()[0])
+    if not number.isdecimal() if pieces else number.strip():
+        raise not_understood("squeue", next(iter(number.strip().splitlines()), ""))
     for piece in pieces:  # each ends with the number of the next record on a line of its own
         rest, _, following = piece.rpartition("\n")
         yield number + SEPARATOR + rest
@@ -201,6 +200,12 @@ def _values(record: str, names: Sequence[str]) -> list[str]:
     return [*values[:-1], *values[-1].split(_END, alternatives)] if alternatives else values
 
 
+@lru_cache(maxsize=1 << 16)
+def _shared(text: str) -> str:
+    """The same words as one object; early releases of 3.12 would keep interned ones for ever."""
+    return text
+
+
 def _to_row(values: Sequence[str], names: Sequence[str]) -> QueueRow:
     """A row from its fields in their order; words that many rows share are kept once."""
     job, array, state, reason, priority, nice, processors = values[:7]
@@ -210,8 +215,8 @@ def _to_row(values: Sequence[str], names: Sequence[str]) -> QueueRow:
     return QueueRow(
         job_id=job_id,
         array_id=job_id if array_id == job_id else array_id,
-        state=sys.intern(state),
-        reason=sys.intern(reason),
+        state=_shared(state),
+        reason=_shared(reason),
         priority=int(priority),
         nice=int(nice),
         processors=parse_count(processors),
@@ -221,14 +226,14 @@ def _to_row(values: Sequence[str], names: Sequence[str]) -> QueueRow:
         start=parse_time(start, math.nan),
         end=parse_time(end, math.nan),
         time_limit=parse_duration(limit),
-        account=sys.intern(account),
-        user=sys.intern(user),
+        account=_shared(account),
+        user=_shared(user),
         partitions=_partitions(partitions),
-        qos=sys.intern(qos),
+        qos=_shared(qos),
         has_batch_script=batch_flag == "1",
-        nodes=sys.intern(nodes),
+        nodes=_shared(nodes),
         tasks="" if tasks == "N/A" else tasks,
-        name=sys.intern(name),
+        name=_shared(name),
         het_id=0 if het == "N/A" else int(het),
         asked=_asked(asked, names) if asked else None,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -64,8 +63,7 @@ def parse_lines(text: str, known: Mapping[str, ListedJob]) -> dict[str, ListedJo
     Raises:
         BatchSystemError: a line has another form.
     """
-    lines = map(sys.intern, text.splitlines())
-    return {line: known[line] if line in known else _parse_line(line) for line in lines}
+    return {line: known[line] if line in known else _parse_line(line) for line in text.splitlines()}
 
 
 def best_terms(lines: Iterable[ListedJob], tiers: Mapping[str, int]) -> dict[int, PriorityTerms]:
@@ -150,7 +148,7 @@ def _cut(line: str) -> tuple[int, str, list[int], tuple[tuple[str, float], ...]]
     job_id, partition, *numbers, tres = line.split(SEPARATOR, len(TERMS) + 2)
     if len(numbers) != len(TERMS):
         raise ValueError(line)
-    return int(job_id), sys.intern(partition), list(map(int, numbers)), _points_of_tres(tres)
+    return int(job_id), partition, list(map(int, numbers)), _points_of_tres(tres)
 
 
 @lru_cache(maxsize=4096)

@@ -61,9 +61,9 @@ class RowNumbers:
         """A line for each row, shape [n], of dtype LINE."""
         new = [row for row in rows if id(row) not in self._place]
         if new:
+            lines = np.array([self._line(row) for row in new], dtype=LINE)
             self._place.update((id(row), place) for place, row in enumerate(new, len(self._rows)))
             self._rows += new
-            lines = np.array([self._line(row) for row in new], dtype=LINE)
             self._lines = np.concatenate([self._lines, lines])
         return self._lines[self._places(rows)]
 
