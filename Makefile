@@ -87,6 +87,7 @@ bench: $(VENV)/installed-test
 	$(BIN)/python -m bench.speed.agents_speed
 	$(BIN)/python -m bench.speed.market_speed
 	$(BIN)/python -m bench.speed.poisoned_prediction
+	$(BIN)/slurm-rl benchmark hook --jobs 10000
 	$(BIN)/python -m bench.speed.figures --output bench-output
 
 bench-slurm: $(VENV)/installed-test

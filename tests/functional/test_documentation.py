@@ -351,7 +351,7 @@ def test_what_make_runs_works_on_small_input(
         assert main(made_smaller(command.words)) == 0, command
         if command.words[0] == "demo":
             check_demo(capsys.readouterr().out, workplace / "demo-output")
-    assert {"demo", "train"} <= set(verbs)
+    assert {"demo", "train", "benchmark"} <= set(verbs)
 
 
 def check_demo(printed: str, folder: Path) -> None:

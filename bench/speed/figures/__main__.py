@@ -105,8 +105,8 @@ def lines(chosen: argparse.Namespace, kept: Mapping[str, Any]) -> Iterator[tuple
     with tempfile.TemporaryDirectory() as folder:
         product = product_of(chosen.before, Path(folder)) if chosen.before else None
         for measurement in chosen.only.split(","):
-            pairs = 1 if measurement in ONCE else chosen.pairs
-            now, before = measured(measurement, product, pairs)
+            beside = (None, 1) if measurement in ONCE else (product, chosen.pairs)
+            now, before = measured(measurement, *beside)
             for figure in MEASUREMENTS[measurement][1]:
                 if figure.name in now:
                     yield figure.name, line_of(figure, now, before, kept)

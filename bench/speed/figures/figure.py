@@ -49,7 +49,7 @@ def compared(figure: Figure, now: Sequence[float], before: Sequence[float]) -> d
     ratio = paired_ratio(now, before)
     low, high = sorted(np.asarray(ratio["ci95"], dtype=np.float64).tolist())
     worst = 1.0 / high if figure.rate else low
-    return {**ratio, "worse": bool(len(now) > 1 and worst > WORSE)}  # one pair tells no noise
+    return {**ratio, "worse": bool(worst > WORSE)}
 
 
 def against_kept(figure: Figure, now: Sequence[float], kept: Sequence[float]) -> dict[str, Any]:

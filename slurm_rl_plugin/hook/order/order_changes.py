@@ -27,10 +27,10 @@ ROOM_BELOW = 1_000_000
 FEW_WRITES = 16
 #: Priorities that a head may reach, far below the largest factor.
 HEAD_AT_MOST = 2**30
-#: The head of a queue comes first where that takes at most so many times the fewest writes: in a
-#: queue that is ordered for the first time, or by another model, and not where a few thousand jobs
-#: sink.
-HEAD_FIRST_COSTS = 1.25
+#: The head of a queue comes first while so large a part of it must be written: where it is ordered
+#: for the first time, or by another model, and not where a few thousand jobs sink. Once less is
+#: needed it stays so, as each write brings the order nearer.
+HEAD_FIRST_FROM = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +105,9 @@ def order_changes(
 ) -> OrderChanges:
     """The fewest writes after which priorities fall strictly along the wanted order.
 
-    Where only so many of them are sent, those come first that put the head of the queue before all
-    others: then they are not the fewest in all, but who could start next stands soon.
+    Where only so many of them are sent, each time as many are gone from those still needed. While
+    nearly all must be written those come first that put the head of the queue before all others:
+    they are not the fewest in all, but who could start next stands soon.
 
     Args:
         priority: current priority of each job, our factor included, in the wanted order, first
@@ -127,11 +128,16 @@ def order_changes(
             return anew
     wanted = _placed(priority, keep, ceiling)
     moved = np.flatnonzero(~keep)
-    if most is not None and 0 < most < len(moved) and (lost is None or not lost.any()):
+    nearly_all = len(moved) >= HEAD_FIRST_FROM * len(priority)
+    if most is not None and 0 < most < len(moved) and nearly_all and not _any(lost):
         head = _head_first(priority, wanted, ceiling, most)
-        if head is not None and len(head.place) <= HEAD_FIRST_COSTS * len(moved):
+        if head is not None:
             return head
     return OrderChanges(place=moved, priority=wanted[moved])
+
+
+def _any(lost: BoolArray | None) -> bool:
+    return lost is not None and bool(lost.any())
 
 
 def _placed(priority: IntArray, keep: BoolArray, ceiling: int) -> IntArray:
