@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.faults.every_fault import FAULTS
+from bench.made_part import with_part
 from slurm_rl_plugin.whole_file import write_whole
 
 Result = Mapping[str, Any]
@@ -69,12 +70,7 @@ def with_table(document: str, results: Sequence[Result]) -> str:
     Raises:
         ValueError: it has no place for it.
     """
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"no lines {BEGIN} and {END}")
-    made = f"{BEGIN}\n{summary_of(results)}\n\n{table_of(results)}\n{END}"
-    return before + made + after
+    return with_part(document, BEGIN, END, f"{summary_of(results)}\n\n{table_of(results)}")
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.made_part import with_part
 from bench.speed.figures.__main__ import ratio_of, shown
 from bench.speed.figures.measurements import MEASUREMENTS
 from bench.speed.slurm_queue import LINES
@@ -66,23 +67,10 @@ def tables_of(folder: Path) -> str:
     )  # fmt: skip
 
 
-def with_tables(document: str, tables: str) -> str:
-    """The document with these tables.
-
-    Raises:
-        ValueError: it has no place for them.
-    """
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"no lines {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{tables}\n{END}{after}"
-
-
 def main(arguments: Sequence[str]) -> None:
     """Write the tables into the document."""
     folder, document = map(Path, arguments)
-    write_whole(document, with_tables(document.read_text(), tables_of(folder)))
+    write_whole(document, with_part(document.read_text(), BEGIN, END, tables_of(folder)))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from bench.made_part import with_part
 from bench.speed.figures.measurements import MEASUREMENTS
-from bench.speed.figures.page import BEGIN, END, main, with_tables
+from bench.speed.figures.page import BEGIN, END, main
 
 NAME = "decide, 10,000 pending, median"
 
@@ -48,9 +49,9 @@ def test_the_tables_tell_goals_floors_and_what_is_missed(kept: Path) -> None:
     assert "| that stand | 999 | >= 1,000 | **missed** |" in text
 
 
-def test_a_document_without_a_place_stays_as_it_is(kept: Path) -> None:
+def test_a_document_without_a_place_is_refused() -> None:
     with pytest.raises(ValueError, match="no lines"):
-        with_tables("nothing here", "tables")
+        with_part("nothing here", BEGIN, END, "tables")
 
 
 def test_the_page_tells_of_measurements_that_there_are() -> None:

@@ -90,7 +90,7 @@ def standing(queue: np.ndarray) -> int:
 @pytest.mark.parametrize("spread", [20_000, 10**6])
 @pytest.mark.parametrize("jobs", [4000, 3997])
 def test_who_could_start_next_stands_after_the_first_cycles(jobs: int, spread: int) -> None:
-    """The site's own priorities lie anywhere; by the fewest writes hardly any would stand until the last."""
+    """The site's own priorities lie anywhere: by the fewest writes hardly any would stand."""
     queue = np.random.default_rng(jobs + spread).integers(1000, 1000 + spread, jobs)
     heads = []
     while len((changes := order_changes(queue, most=200)).place):

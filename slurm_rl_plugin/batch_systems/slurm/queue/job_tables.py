@@ -48,14 +48,17 @@ class TableBuilder:
         self._numbers = numbers
         self._resources = resources
 
-    def jobs(self, rows: Sequence[QueueRow], *, whole_arrays: bool = False) -> JobTable:
-        """Columns of these rows, keyed by the array's number where `whole_arrays` is set."""
-        lines = self._numbers.of(rows)
+    def jobs(self, rows: Sequence[QueueRow]) -> JobTable:
+        """Columns of these rows."""
+        return self._table(rows, self._numbers.of(rows), "job_id")
+
+    def _table(self, rows: Sequence[QueueRow], lines: Lines, number: str) -> JobTable:
+        """Columns of rows and of their lines, of which one is the job's number."""
         column = partial(_column, lines)
         processors = column("processors")
         first = [partitions[0] for partitions in self._numbers.partition_lists]
         return JobTable(
-            job_id=column("array_id" if whole_arrays else "job_id"),
+            job_id=column(number),
             submit=column("submit"),
             eligible=column("eligible"),
             processors=processors,
@@ -130,8 +133,8 @@ class TableBuilder:
             now: seconds since the epoch.
             tasks: `waiting_tasks`; by default every row is one job.
         """
-        jobs = self.jobs(rows, whole_arrays=True)
         lines = self._numbers.of(rows)
+        jobs = self._table(rows, lines, "array_id")
         column = partial(_column, lines)
         counted_from = np.maximum(lines["accrue"], jobs.eligible)
         nice = column("nice")
