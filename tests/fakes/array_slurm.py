@@ -17,7 +17,7 @@ start() {
     key=$1; shift
     : > "$S/$key.job"
     env SLURM_JOB_ID=$id SLURM_PROCID=0 "$@" setsid sh -c \
-        'echo $$ > "$0.pid"; bash "$1"; echo $? > "$0.rc"' "$S/$key" "$file" \
+        'echo $$ > "$0.pid"; bash "$1"; echo $? > "$0.end"; mv "$0.end" "$0.rc"' "$S/$key" "$file" \
         >/dev/null 2>&1 </dev/null &
 }
 file=$1
