@@ -44,6 +44,8 @@ SEARCHED_PART = 0.75
 TRAINING = HeldoutProtocol(windows=100, warm_up=500, further=256)
 #: Windows of a log that choose.
 VALIDATION = HeldoutProtocol(windows=48)
+#: What comparisons call the network.
+_NETWORK = "this model"
 
 
 def searched_jobs(prepared: PreparedLog) -> int:
@@ -133,11 +135,13 @@ class RuleComparison:
         best_heuristic: the rule, chosen on the training part.
         slowdown: of each rule on the training part.
         ratio: the network's bounded slowdown over the rule's, geometric mean over the windows.
+        ratio_to: the same over each rule that a network can stand for.
     """
 
     best_heuristic: str
     slowdown: dict[str, float]
     ratio: float
+    ratio_to: dict[str, float]
 
 
 def compare_with_rules(
@@ -161,11 +165,21 @@ def compare_with_rules(
     jobs = len(known.log)
     slowdown = heuristics_on_training_part(known, windows_of(0, jobs, validation), validation)
     best = best_heuristic(slowdown)
-    compared = [Candidate(name=best), Candidate(name="this model", network=network)]
+    rules = dict.fromkeys((best, *RULE_WEIGHTS))
+    compared = [Candidate(name=rule) for rule in rules]
+    compared.append(Candidate(name=_NETWORK, network=network))
     firsts = windows_of(searched_jobs(prepared), jobs, validation)
-    rule, model = figures_of_windows(compared, known, firsts, validation).values()
-    ratio = np.exp(np.mean(np.log(model.bounded_slowdown / rule.bounded_slowdown)))
-    return RuleComparison(best_heuristic=best, slowdown=slowdown, ratio=float(ratio))
+    found = figures_of_windows(compared, known, firsts, validation)
+    model = np.log(found[_NETWORK].bounded_slowdown)
+    ratio = {
+        rule: float(np.exp(np.mean(model - np.log(found[rule].bounded_slowdown)))) for rule in rules
+    }
+    return RuleComparison(
+        best_heuristic=best,
+        slowdown=slowdown,
+        ratio=ratio[best],
+        ratio_to={rule: ratio[rule] for rule in RULE_WEIGHTS},
+    )
 
 
 def shipped_rule(comparisons: Iterable[RuleComparison]) -> str | None:
@@ -175,13 +189,17 @@ def shipped_rule(comparisons: Iterable[RuleComparison]) -> str | None:
         comparisons: one for each log.
 
     Returns:
-        Of the rules that a network can stand for, the best on the training parts.
+        Of the rules that a network can stand for, the best on the training parts; None too where
+        that is no better than the network, as where the best rule is none of them.
     """
     found = list(comparisons)
     if not found or np.mean([np.log(each.ratio) for each in found]) < 0.0:
         return None
     logs = {rule: [np.log(each.slowdown[rule]) for each in found] for rule in RULE_WEIGHTS}
-    return min(logs, key=lambda rule: float(np.mean(logs[rule])))
+    best = min(logs, key=lambda rule: float(np.mean(logs[rule])))
+    if np.mean([np.log(each.ratio_to[best]) for each in found]) < 0.0:
+        return None
+    return best
 
 
 def heldout_entry(comparisons: Mapping[str, RuleComparison], shipped: str | None) -> dict[str, Any]:
@@ -198,5 +216,6 @@ def heldout_entry(comparisons: Mapping[str, RuleComparison], shipped: str | None
         "jobs_seen": TRAINING_FRACTION,
         "validation_ratio": {name: each.ratio for name, each in comparisons.items()},
         "best_heuristic": {name: each.best_heuristic for name, each in comparisons.items()},
+        "validation_ratio_to": {name: each.ratio_to for name, each in comparisons.items()},
         "shipped": shipped or "network",
     }

@@ -30,6 +30,7 @@ from slurm_rl_plugin.papers.heldout.ablation import (
 )
 from slurm_rl_plugin.papers.heldout.goals import FITTED, GOALS, TO_BEST
 from slurm_rl_plugin.papers.study.parallel_machines import LOGS
+from slurm_rl_plugin.policies.network import without_resources
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 
 pytestmark = pytest.mark.study
@@ -85,7 +86,9 @@ def test_plan_estimates_are_off_where_nothing_is_gained(
     verdict: str,
 ) -> None:
     def wins(*_: object) -> RuleComparison:
-        return RuleComparison(best_heuristic="saf", slowdown={"saf": 3.0}, ratio=0.5)
+        return RuleComparison(
+            best_heuristic="saf", slowdown={"saf": 3.0}, ratio=0.5, ratio_to={"saf": 0.5}
+        )
 
     monkeypatch.setattr(training, "compare_with_rules", wins)
     log, model = write_log(tmp_path / "site.swf", 1, jobs), tmp_path / "site.onnx"
@@ -124,16 +127,24 @@ def test_fitted_q_trains_for_slowdown_by_the_same_words(
 
 
 @pytest.mark.usefixtures("short_windows")
-def test_where_no_training_wins_the_rule_is_written_and_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("ratio_to_saf", [1.01, 0.06])
+def test_where_no_training_wins_the_rule_is_written_if_it_is_better_and_said(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    ratio_to_saf: float,
 ) -> None:
     slowdown = {**dict.fromkeys(RULE_WEIGHTS, 9.0), "saf": 3.0}
-    lost = RuleComparison(best_heuristic="saf", slowdown=slowdown, ratio=1.01)
+    told = {"slowdown": slowdown, "ratio_to": {"saf": ratio_to_saf}}
+    lost = RuleComparison(best_heuristic="sjf-predicted", ratio=1.01, **told)
     monkeypatch.setattr(training, "compare_with_rules", lambda *_: lost)
     log, model = write_log(tmp_path / "site.swf", 1), tmp_path / "site.onnx"
     assert main(["train", str(log), *SMALL, "-o", str(model)]) == 0
-    assert "does not beat the best rule" in capsys.readouterr().out
-    np.testing.assert_allclose(import_network(model).linear, rule_network("saf").linear)
+    said, is_saf = capsys.readouterr().out, ratio_to_saf > 1.0
+    assert "does not beat the best rule" in said
+    assert ("written all the same" in said) != is_saf
+    same = np.allclose(import_network(model).linear, without_resources(rule_network("saf")).linear)
+    assert same == is_saf
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,13 @@ def print_heldout(heldout: Mapping[str, Any]) -> None:
     for log, ratio in heldout["validation_ratio"].items():
         rule = heldout["best_heuristic"][log]
         print(f"{log}: bounded slowdown {ratio:.3f} of {rule}'s on the validation part")
-    if heldout["shipped"] != "network":
+    wins = sum(map(math.log, heldout["validation_ratio"].values())) < 0.0
+    if heldout["shipped"] == "network" and not wins:
+        print(
+            "the trained network does not beat the best rule, but those that a network can stand "
+            "for: it is written all the same."
+        )
+    elif heldout["shipped"] != "network":
         print(
             f"the trained network does not beat the best rule: the model written is the rule "
             f"{heldout['shipped']} as a network, so that the site is not worse off."

@@ -89,11 +89,18 @@ def test_a_network_is_compared_on_windows_that_chose_and_with_every_rule():
     again = compare_with_rules(rule_network("fifo"), prepared(), validation=SMALL)
     assert again.best_heuristic == found.best_heuristic
     assert again.ratio > found.ratio
+    assert set(found.ratio_to) == set(RULE_WEIGHTS)
+    assert found.ratio_to["sjf"] == pytest.approx(1.0)
+    assert found.ratio_to["fifo"] < 1.0 < again.ratio_to["sjf"]
 
 
-def compared(ratio, **slowdown):
-    every = dict.fromkeys(RULE_WEIGHTS, 9.0) | slowdown
-    return RuleComparison(best_heuristic="saf", slowdown=every, ratio=ratio)
+def compared(ratio, ratio_to=1.0, **slowdown):
+    return RuleComparison(
+        best_heuristic="saf",
+        slowdown=dict.fromkeys(RULE_WEIGHTS, 9.0) | slowdown,
+        ratio=ratio,
+        ratio_to=dict.fromkeys(RULE_WEIGHTS, ratio_to),
+    )
 
 
 def test_a_network_that_wins_on_all_logs_together_is_shipped():
@@ -105,6 +112,7 @@ def test_otherwise_the_best_rule_that_is_a_network_is_shipped():
     found = [compared(0.9, sjf=2.0, saf=8.0), compared(1.3, sjf=8.5, saf=3.0)]
     assert shipped_rule(found) == "sjf"
     assert shipped_rule([compared(1.0)]) is not None
+    assert shipped_rule([compared(1.001, ratio_to=0.06)]) is None  # the best rule is no network
     assert heldout_entry({"log": found[0]}, "sjf")["shipped"] == "sjf"
     assert heldout_entry({"log": found[0]}, None)["shipped"] == "network"
 
