@@ -188,7 +188,7 @@ class Renewal:
                 sentence=f"{why} This model stays, and is measured by what it gains now.",
                 facts=facts,
             )
-        terms = ExperimentTerms(candidate=candidate, days=self.options.days)
+        terms = ExperimentTerms(candidate=candidate, days=self.options.days, day=self.options.day)
         found = declare(self.experiment, terms)
         self.record.write(Renewed(experiment=found.experiment.name))
         facts["foretold"] = found.foretold
