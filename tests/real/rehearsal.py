@@ -38,6 +38,7 @@ class Rehearsal:
         folder: of the daemon.
         model: on trial.
         minutes: that short jobs ask for, and long ones.
+        pause: between submissions, mean; seconds. More is asked for than there is room below 1.49.
         seen: time, jobs with a factor and pending jobs, sampled.
     """
 
@@ -45,6 +46,7 @@ class Rehearsal:
     folder: Path
     model: Path | str
     minutes: tuple[int, int] = (1, 60)
+    pause: float = 1.35
     seen: list[tuple[float, int, int]] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -71,7 +73,7 @@ class Rehearsal:
         return found
 
     def submit_for_ever(self) -> None:
-        """Short jobs and long ones, more than there is room for."""
+        """Short jobs and long ones."""
         rng = random.Random(1)
         while not self.over.is_set():
             short = rng.random() < 0.7
@@ -83,7 +85,7 @@ class Rehearsal:
                     seconds=seconds,
                     minutes=self.minutes[0 if short else 1],
                 )
-            self.over.wait(rng.expovariate(1.0 / 1.35))
+            self.over.wait(rng.expovariate(1.0 / self.pause))
 
     def sample_for_ever(self) -> None:
         """Which pending jobs carry a factor."""
@@ -114,11 +116,15 @@ class Rehearsal:
 
 
 @contextmanager
-def rehearsed(
-    slurm: PrivateSlurm, folder: Path, model: Path | str, minutes: tuple[int, int] = (1, 60)
-) -> Iterator[Rehearsal]:
+def rehearsed(slurm: PrivateSlurm, folder: Path, model: Path | str) -> Iterator[Rehearsal]:
+    """Users who submit more than there is room for, and somebody who looks, while it lasts."""
+    with going_on(Rehearsal(slurm=slurm, folder=folder, model=model)) as rehearsal:
+        yield rehearsal
+
+
+@contextmanager
+def going_on(rehearsal: Rehearsal) -> Iterator[Rehearsal]:
     """Users who submit, and somebody who looks, while it lasts."""
-    rehearsal = Rehearsal(slurm=slurm, folder=folder, model=model, minutes=minutes)
     threads = [
         threading.Thread(target=each)
         for each in (rehearsal.submit_for_ever, rehearsal.sample_for_ever)

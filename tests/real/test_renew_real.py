@@ -26,7 +26,7 @@ from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import RunningHook
 from tests.real.drawn_order import wall_clock
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
-from tests.real.rehearsal import ENTRY, Rehearsal, rehearsed, watched
+from tests.real.rehearsal import ENTRY, Rehearsal, going_on, watched
 from tests.real.slurm_releases import SlurmRelease
 from tests.real.written_history import HOUR, WEEK, DrawnJobs, drawn_past, write_history
 
@@ -125,12 +125,15 @@ def put_in_service_earlier(site: Renewing, rehearsal: Rehearsal) -> None:
 
 def test_a_lost_gain_ends_with_a_model_that_was_better(site: Renewing, tmp_path: Path) -> None:
     folder = tmp_path / "hook"
-    rehearsal = Rehearsal(slurm=site.slurm, folder=folder, model=site.model)
+    # a queue that is soon empty again: what the other order left is not what a block costs
+    rehearsal = Rehearsal(
+        slurm=site.slurm, folder=folder, model=site.model, minutes=(60, 1), pause=1.7
+    )
     with rehearsal.hook() as hook:
         site.slurm.wait_until((folder / "queue.npz").exists, 30, "a look")
         put_in_service_earlier(site, rehearsal)
         assert hook.stop() == 0
-    with rehearsed(site.slurm, folder, site.model, minutes=(60, 1)) as users, users.hook() as hook:
+    with going_on(rehearsal) as users, users.hook() as hook:
         before = site.model.read_bytes()
         words = ("--weeks", "10", "--steps", str(STEPS), "--days", str(DAYS), "--day", str(DAY))
         found = site.renew(folder, *words)

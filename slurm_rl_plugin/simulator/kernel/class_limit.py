@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.simulator.kernel.best_first import best_first
 from slurm_rl_plugin.simulator.kernel.cluster import (
     CAME,
     CHANGE_INTERVAL,
@@ -225,9 +226,9 @@ def score_by_rail(workload: Workload, cluster: Cluster, scores: FloatArray, jobs
     """
     limit, count = cluster.limit, cluster.counts[PENDING]
     # ranks, because a score may be too large for anything to be added
-    best_first = np.argsort(-scores[:count], kind="mergesort")
+    order = best_first(scores, count)
     for rank in range(count):
-        scores[best_first[rank]] = float(count - rank)
+        scores[order[rank]] = float(count - rank)
     for place in range(count):
         step = _step(workload, cluster, jobs[place])
         if step > 0 and limit[STARVING] > 0.0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from slurm_rl_plugin.simulator.kernel.best_first import best_first
 from slurm_rl_plugin.simulator.kernel.cluster import (
     IDLE,
     LIMITED,
@@ -195,7 +196,9 @@ def dispatch_by_score(
     count = counts[PENDING]
     if backfilling == CONSERVATIVE:
         # pending jobs stand in order of submission, which a stable sort keeps among equals
-        order = jobs[np.argsort(-scores[:count], kind="mergesort")]
+        order = best_first(scores, count)
+        for place in range(count):
+            order[place] = jobs[order[place]]
         return dispatch_conservatively(workload, cluster, order, reserve)
     return start_by_score(workload, cluster, scores, jobs, backfilling, reserve, plan)
 

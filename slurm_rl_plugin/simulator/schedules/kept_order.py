@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from slurm_rl_plugin.simulator.kernel.best_first import best_first
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -71,7 +72,9 @@ def rank_anew(workload: Workload, cluster: Cluster, queue: OrderedQueue, rank: I
         return queue.reserve
     cluster.pending[:count] = np.sort(cluster.pending[:count])  # as scores are made
     reserve = score_queue(workload, cluster, queue)
-    order = queue.jobs[:count][np.argsort(-queue.scores[:count], kind="mergesort")]
+    order = best_first(queue.scores, count)
+    for place in range(count):
+        order[place] = queue.jobs[order[place]]
     for place in range(count):
         job = order[place]
         rank[job] = rank[job] // (2 * jobs) * (2 * jobs) + place

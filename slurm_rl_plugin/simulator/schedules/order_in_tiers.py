@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from slurm_rl_plugin.simulator.kernel.best_first import best_first
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, find_room_now
 from slurm_rl_plugin.simulator.nodes.node_state import GIVEN_BACK
@@ -59,14 +60,15 @@ def order_in_tiers(queue: OrderedQueue, tier: IntArray, space: OrderSpace, count
 @compiled
 def _sort(scores: FloatArray, jobs: IntArray, tier: IntArray, order: IntArray) -> None:
     # pending jobs stand in order of submission, which a stable sort keeps among equals
-    best_first = np.argsort(-scores, kind="mergesort")
     count, sorted_already = len(jobs), True
+    by_score = best_first(scores, count)
     for place in range(count):
-        order[place] = jobs[best_first[place]]
+        order[place] = jobs[by_score[place]]
         if place > 0 and tier[order[place]] > tier[order[place - 1]]:
             sorted_already = False
     if not sorted_already:
-        order[:count] = order[:count][np.argsort(-tier[order[:count]], kind="mergesort")]
+        by_tier = best_first(tier[order[:count]], count)
+        order[:count] = order[:count][by_tier]
 
 
 @compiled_borrowing

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from slurm_rl_plugin.simulator.kernel.best_first import best_first
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -77,9 +78,9 @@ def _bound_influence(
     """A job's priority is its age; its place in the order adds up to `influence` hours to it."""
     count = cluster.counts[PENDING]
     # pending jobs stand in order of submission, which a stable sort keeps among equals
-    best_first = np.argsort(-scores[:count], kind="mergesort")
+    order = best_first(scores, count)
     for place in range(count):
-        job = best_first[place]
+        job = order[place]
         age = (cluster.clock[NOW] - workload.submit[jobs[job]]) / HOUR
         scores[job] = age + effects.influence[0] * (count - place) / count
 
