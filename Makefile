@@ -33,6 +33,8 @@ $(BIN)/python:
 
 $(VENV)/installed-train: $(BIN)/python $(SOURCES)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[train]'
+	@echo "compiling the simulator for this machine, once: about a minute"
+	$(BIN)/slurm-rl compile demo
 	touch $@
 
 $(VENV)/installed-test: $(BIN)/python $(SOURCES)

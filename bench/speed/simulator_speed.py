@@ -210,7 +210,7 @@ def in_a_process(jobs: int, cache: str) -> dict[str, float]:
     """Seconds of the first simulation and peak memory of a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", _MILLION, str(jobs)],
-        env={**os.environ, "NUMBA_CACHE_DIR": cache},
+        env={**os.environ, "NUMBA_CACHE_DIR": cache, "SLURM_RL_COMPILED": ""},
         capture_output=True,
         text=True,
         check=True,

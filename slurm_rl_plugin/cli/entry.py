@@ -90,6 +90,9 @@ VERBS = {
         "brokers.route", "ask all sites when they would start a job, and submit it to the best"
     ),
     "show-config": Verb("look.show_config", "print the configuration in force"),
+    "compile": Verb(
+        "evaluate.compile", "compile the simulator for all users, at the end of an installation"
+    ),
     "benchmark": Verb("benchmark.benchmark", "measure the hook and the simulator"),
 }
 #: Verbs that stop the product or tell of it: whatever is broken, they end in one sentence.

@@ -38,6 +38,7 @@ from slurm_rl_plugin.learning.heldout_training import compare_with_rules, heldou
 from slurm_rl_plugin.metrics.http import serve_pages
 from slurm_rl_plugin.metrics.local_pages import serve_pages_locally
 from slurm_rl_plugin.papers.registry import STUDIES
+from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
 from tests.architecture.markdown_documents import (
     TOP,
@@ -108,6 +109,8 @@ def made_smaller(words: Sequence[str]) -> list[str]:
         small = [wide if word == "site.swf.gz" else word for word in small]
     else:
         small += ["--windows", "1"] * (small[0] == "train")
+    if small[0] == "compile":
+        small = ["compile", "train"]
     small += SMALLER_BY_VERB.get(small[0], [])
     if small[0] == "reproduce" and (small[1] in QUICK_PAPERS or "--search" in small):
         small += ["--quick"]
@@ -156,6 +159,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     fake.set(accounting=ended_load(300, now - 2 * 86400))
     for name, value in fake.env.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv(FOR_ALL, str(tmp_path / "compiled"))
     short = {"training": SHORT, "validation": SHORT}
     monkeypatch.setattr(training, "heldout_loads", partial(heldout_loads, **short))
     compare = partial(compare_with_rules, validation=SHORT)
@@ -205,7 +209,8 @@ def is_study(command: Command) -> bool:
     """Whether it trains, searches or simulates windows: half a minute to two, even made small."""
     whole = command.words[0] == "reproduce" and not shows_its_work(command)
     whole |= command.words[0] == "what-if" and reads_traces(command)
-    return command.words[0] in {"train", "demo"} or "--protocol" in command.words or whole
+    whole |= command.words[0] in {"train", "demo", "compile"}
+    return "--protocol" in command.words or whole
 
 
 def reads_traces(command: Command) -> bool:
@@ -351,7 +356,7 @@ def test_what_make_runs_works_on_small_input(
         assert main(made_smaller(command.words)) == 0, command
         if command.words[0] == "demo":
             check_demo(capsys.readouterr().out, workplace / "demo-output")
-    assert {"demo", "train", "benchmark"} <= set(verbs)
+    assert {"demo", "train", "benchmark", "compile"} <= set(verbs)
 
 
 def check_demo(printed: str, folder: Path) -> None:

@@ -26,6 +26,7 @@ MS, RATE, S, MB = "ms", "jobs/s", "s", "MB"
 ONCE = frozenset({"conversion"})
 #: What `evaluate` is asked on a machine on which nothing has been compiled.
 FIRST_LOG = "egee:jobs=10000,seed=1"
+FIRST_POLICIES = tuple(f"--policy={name}" for name in ("fifo", "sjf", "saf", "default"))
 
 
 def _said(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Any:
@@ -88,23 +89,35 @@ def nodes() -> Values:
 
 
 def first_word() -> Values:
-    """Seconds of `evaluate` and of `demo` where nothing has been compiled, and once more."""
+    """Seconds of `evaluate` and of `demo` where nothing was compiled, and behind an installation.
+
+    Each pair of them is a new user's.
+    """
     found = {}
     with tempfile.TemporaryDirectory() as folder:
-        empty = {"NUMBA_CACHE_DIR": str(Path(folder) / "code")}
-        policies = [f"--policy={name}" for name in ("fifo", "sjf", "saf", "default")]
-        for name in ("first", "second"):
-            begin = time.perf_counter()
-            _said(["evaluate", FIRST_LOG, *policies], empty)
-            found[f"evaluate of 10,000 jobs, {name}"] = time.perf_counter() - begin
-        demo = {"NUMBA_CACHE_DIR": str(Path(folder) / "of the demo")}
-        begin = time.perf_counter()
-        subprocess.run(
-            [*PROGRAM, "demo", "--output", str(Path(folder) / "demo")],
-            env={**os.environ, **demo}, capture_output=True, check=True,
-        )  # fmt: skip
-        found["demo, first"] = time.perf_counter() - begin
+        for_all = {"SLURM_RL_COMPILED": str(Path(folder) / "for all")}
+        for when, compiled in (("", {"SLURM_RL_COMPILED": ""}), (", installed", for_all)):
+            if compiled == for_all:
+                try:
+                    seconds = _seconds_of(["compile", "evaluate", "demo"], for_all)
+                except subprocess.CalledProcessError:
+                    break  # a release of before there was any
+                found["compile at installation"] = seconds
+            mine = {"NUMBA_CACHE_DIR": str(Path(folder) / f"mine{when}"), **compiled}
+            for name in ("first", "second"):
+                words = ["evaluate", FIRST_LOG, *FIRST_POLICIES]
+                found[f"evaluate of 10,000 jobs, {name}{when}"] = _seconds_of(words, mine)
+            mine["NUMBA_CACHE_DIR"] += " for the demo"
+            words = ["demo", "--output", str(Path(folder) / "demo")]
+            found[f"demo, first{when}"] = _seconds_of(words, mine)
     return found
+
+
+def _seconds_of(words: Sequence[str], environment: Mapping[str, str]) -> float:
+    """How long a verb takes."""
+    whole, begin = {**os.environ, **environment}, time.perf_counter()
+    subprocess.run([*PROGRAM, *words], env=whole, capture_output=True, check=True)
+    return time.perf_counter() - begin
 
 
 def conversion() -> Values:
@@ -207,7 +220,11 @@ MEASUREMENTS: Mapping[str, tuple[Callable[[], Values], tuple[Figure, ...]]] = {
         (
             Figure(name="evaluate of 10,000 jobs, first", unit=S, goal=15.0,
                    floor="evaluate of 10,000 jobs, second"),
-            Figure(name="demo, first", unit=S, goal=75.0),
+            Figure(name="demo, first", unit=S),
+            Figure(name="compile at installation", unit=S),
+            Figure(name="evaluate of 10,000 jobs, first, installed", unit=S, goal=15.0,
+                   floor="evaluate of 10,000 jobs, second, installed"),
+            Figure(name="demo, first, installed", unit=S, goal=75.0),
         ),
     ),
 }  # fmt: skip

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,8 @@ from slurm_rl_plugin.simulator.kernel.import_closure import PACKAGE, closure_dig
 
 #: States of a module whose code is kept beside each other: branches, releases.
 _STATES = 4
+#: Names another folder of code that was compiled for all users; "" for none.
+FOR_ALL = "SLURM_RL_COMPILED"
 
 
 class KeptByClosure:
@@ -53,12 +58,31 @@ class KeptByClosure:
             OSError: it cannot be made, or not be written into.
         """
         if not self._folder.is_dir():
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._begin()
             states = sorted(kept_code().glob(f"{self._module}-*"), key=_made)
             for state in states[:-_STATES]:
                 shutil.rmtree(state, ignore_errors=True)
         if not os.access(self._folder, os.W_OK):
             raise PermissionError(self._folder)
+
+    def _begin(self) -> None:
+        """Make the folder with what was compiled for all users, which stays where it is."""
+        theirs, mine = code_for_all(), kept_code()
+        mine.mkdir(parents=True, exist_ok=True)
+        if theirs is None or theirs == mine or not (theirs / self._folder.name).is_dir():
+            self._folder.mkdir(exist_ok=True)
+            return
+        begun = Path(tempfile.mkdtemp(prefix=".begun-", dir=mine))
+        try:
+            for file in (theirs / self._folder.name).iterdir():
+                if file.suffix == ".nbi":  # which numba writes anew when more is compiled
+                    shutil.copyfile(file, begun / file.name)
+                else:
+                    (begun / file.name).symlink_to(file)
+            with suppress(OSError):  # another process was sooner
+                begun.rename(self._folder)
+        finally:
+            shutil.rmtree(begun, ignore_errors=True)
 
     def get_cache_path(self) -> str:
         """The folder."""
@@ -85,6 +109,14 @@ def kept_code() -> Path:
     return Path(str(numba.config.CACHE_DIR))
 
 
+def code_for_all() -> Path | None:
+    """The folder of code that was compiled for all users of this environment; None for none."""
+    named = os.environ.get(FOR_ALL)
+    if named is None:
+        return Path(sys.prefix) / "share" / "slurm-rl" / "compiled"
+    return Path(named) if named else None
+
+
 def keep_compiled_code() -> None:
     """Let numba keep the code of our functions, below NUMBA_CACHE_DIR where that is set."""
     if not os.environ.get("NUMBA_CACHE_DIR"):
@@ -96,7 +128,11 @@ def keep_compiled_code() -> None:
 
 
 def compiled_before() -> bool:
-    """Whether an earlier run kept the simulator's code: a first one takes longer."""
+    """Whether the code is kept, by an earlier run or for all users: a first one takes longer."""
     module = "simulator.schedules.simulation"
-    folder = kept_code() / f"{module}-{closure_digest(f'{PACKAGE.name}.{module}')}"
-    return any(folder.glob("*.nbi"))
+    name = f"{module}-{closure_digest(f'{PACKAGE.name}.{module}')}"
+    return any(
+        any((folder / name).glob("*.nbi"))
+        for folder in (kept_code(), code_for_all())
+        if folder is not None
+    )

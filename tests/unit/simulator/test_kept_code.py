@@ -10,6 +10,7 @@ import pytest
 
 from slurm_rl_plugin.simulator.kernel import import_closure
 from slurm_rl_plugin.simulator.kernel.import_closure import PACKAGE
+from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL
 
 KERNEL = "slurm_rl_plugin.kernel"
 SOURCES = {
@@ -84,10 +85,15 @@ print(round(float(compiled(3.0)), 6), sum(compiled.stats.cache_hits.values()))
 """
 
 
-def run_in(tree: Path, kept: Path) -> list[str]:
+def run_in(tree: Path, kept: Path, for_all: Path | str = "") -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
-        env={"PYTHONPATH": str(tree), "XDG_CACHE_HOME": str(kept), "PATH": "/usr/bin:/bin"},
+        env={
+            "PYTHONPATH": str(tree),
+            "XDG_CACHE_HOME": str(kept),
+            "PATH": "/usr/bin:/bin",
+            FOR_ALL: str(for_all),
+        },
         cwd=tree,
         capture_output=True,
         text=True,
@@ -125,3 +131,26 @@ def test_of_many_states_of_a_module_the_oldest_go(tmp_path):
     assert len(left) == 4
     assert {f"simulator.kernel.compiled_features-{day:016}" for day in (6, 7, 8)} < left
     assert (kept / "simulator.kernel.cluster-0").is_dir()
+
+
+def test_what_was_compiled_for_all_is_not_compiled_again(tmp_path):
+    tree, hers = PACKAGE.parent, tmp_path / "hers" / "slurm-rl" / "compiled"
+    first, compiled = run_in(tree, tmp_path / "installed")
+    assert compiled == "0"
+    for_all = tmp_path / "installed" / "slurm-rl" / "compiled"
+    before = {path: path.read_bytes() for path in for_all.rglob("*.nb*")}
+    assert run_in(tree, tmp_path / "hers", for_all) == [first, "1"]
+    kinds = {path.suffix: path.is_symlink() for path in hers.rglob("*.nb*")}
+    assert kinds == {".nbc": True, ".nbi": False}
+    assert {path: path.read_bytes() for path in for_all.rglob("*.nb*")} == before
+    assert not list(hers.glob(".begun-*"))
+    shutil.rmtree(for_all)  # the environment was installed anew
+    assert run_in(tree, tmp_path / "hers", for_all) == [first, "0"]
+    assert run_in(tree, tmp_path / "hers", for_all) == [first, "1"]
+
+
+@pytest.mark.parametrize("named", ["", "/dev/null/compiled"])
+def test_without_a_folder_for_all_it_compiles_as_ever(tmp_path, named):
+    first, compiled = run_in(PACKAGE.parent, tmp_path / "hers", named)
+    assert compiled == "0"
+    assert run_in(PACKAGE.parent, tmp_path / "hers", named) == [first, "1"]

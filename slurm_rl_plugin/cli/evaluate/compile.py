@@ -1,0 +1,116 @@
+"""`slurm-rl compile`: what verbs would compile at their first run is compiled at installation."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from slurm_rl_plugin.cli.progress import parts_bar
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL, code_for_all
+
+_LOG = "egee:jobs=300,seed=1"
+_POLICIES = tuple(f"--policy={name}" for name in ("fifo", "sjf", "saf", "default"))
+_MACHINE = """ClusterName=drawn
+SlurmctldHost=localhost
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+PriorityType=priority/multifactor
+PriorityWeightAge=1000
+NodeName=n[1-16] CPUs=4
+PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE
+"""
+#: What each verb is run with, in an empty folder with _MACHINE as slurm.conf: which functions are
+#: compiled hangs on kinds of arguments alone, so that few jobs do.
+_RUNS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "demo": (("demo", "--generations", "1"),),
+    "evaluate": (
+        ("evaluate", _LOG, *_POLICIES),
+        ("evaluate", _LOG, "--cluster", "slurm.conf", *_POLICIES),
+    ),
+    "train": (("train", "egee:jobs=2000,seed=1", "--steps", "1", "-o", "model.onnx"),),
+    "what-if": (
+        (
+            *("what-if", "egee:jobs=600,seed=1", "--cluster", "slurm.conf"),
+            *("--change", "PriorityWeightAge=2000", "--change", "hook default"),
+        ),
+    ),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """For which verbs."""
+    parser.add_argument(
+        "verbs",
+        nargs="*",
+        metavar="FOR",
+        help=f"verbs whose first run is to be a fast one, of {', '.join(_RUNS)} (default: all)",
+    )
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run each verb on a few jobs, so that its code lies where all users of this Python find it."""
+    unknown = [each for each in options.verbs if each not in _RUNS]
+    if unknown:
+        raise ConfigurationError(f"{unknown[0]} compiles nothing: give {', '.join(_RUNS)}.")
+    runs = [run for verb in options.verbs or _RUNS for run in _RUNS[verb]]
+    folder, begin = _writable_folder(), time.perf_counter()
+    with TemporaryDirectory() as empty, parts_bar("compiling", len(runs)) as progress:
+        (Path(empty) / "slurm.conf").write_text(_MACHINE)
+        for run in runs:
+            _compile(run, folder, empty)
+            progress(1)
+    print(f"compiled in {time.perf_counter() - begin:.0f} s, for all users of {sys.executable}")
+    print(f"it lies in {folder}, which may be removed at any time")
+    return 0
+
+
+def _writable_folder() -> Path:
+    """Where the code of all users lies.
+
+    Raises:
+        ConfigurationError: nowhere, or this user may not write there.
+    """
+    folder = code_for_all()
+    if folder is None:
+        raise ConfigurationError(f"{FOR_ALL} is empty, so nobody would find it: name a folder.")
+    os.umask(0o022)  # all users read it
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"{folder} cannot be made ({error.strerror}): {_ADVICE}") from None
+    if not os.access(folder, os.W_OK):
+        raise ConfigurationError(f"{folder} is not writable for this user: {_ADVICE}")
+    return folder
+
+
+_ADVICE = (
+    "compile as the user who installed this Python, or name another folder by "
+    f"{FOR_ALL}, for all users alike; without it each user's first run compiles for himself."
+)
+
+
+def _compile(run: tuple[str, ...], folder: Path, empty: str) -> None:
+    """Run a verb, whatever it prints.
+
+    Raises:
+        ConfigurationError: it failed.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "slurm_rl_plugin.cli.entry", *run],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(folder)},
+        cwd=empty,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ConfigurationError(
+            f"slurm-rl {run[0]} failed on a drawn log: {done.stderr.strip() or done.stdout.strip()}"
+        )
