@@ -125,9 +125,10 @@ def put_in_service_earlier(site: Renewing, rehearsal: Rehearsal) -> None:
 
 def test_a_lost_gain_ends_with_a_model_that_was_better(site: Renewing, tmp_path: Path) -> None:
     folder = tmp_path / "hook"
-    # a queue that is soon empty again: what the other order left is not what a block costs
+    # a queue that is soon empty again: what the other order left is not what a block costs; of a
+    # minute jobs would be interactive, of which the past tells nothing
     rehearsal = Rehearsal(
-        slurm=site.slurm, folder=folder, model=site.model, minutes=(60, 1), pause=1.7
+        slurm=site.slurm, folder=folder, model=site.model, minutes=(60, 2), pause=1.7
     )
     with rehearsal.hook() as hook:
         site.slurm.wait_until((folder / "queue.npz").exists, 30, "a look")
