@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,9 +13,16 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, start_http_server
 
+from slurm_rl_plugin.domain.switchback import OURS, Declaration, TurnBlock
 from slurm_rl_plugin.features.history.run_prediction import PREDICTION_ENTRY, RunTimePrediction
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
+from slurm_rl_plugin.hook.experiment.files import (
+    OVER,
+    RUNNING,
+    ExperimentFiles,
+    ExperimentStanding,
+)
 from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.fakes.fake_cluster import FakeCluster
@@ -174,6 +182,31 @@ def test_a_policy_that_cannot_be_used_is_said(words: Words, tmp_path: Path) -> N
     assert "The policy is not used" in told
     assert "Score" not in told
     assert "Guard rail" not in told
+
+
+def test_an_experiment_is_told_beside_the_order_of_the_configured_model(
+    words: Words, tmp_path: Path
+) -> None:
+    blocks = (TurnBlock(begin=0.0, end=7200.0, arm=OURS, pair=-1),)
+    declared = Declaration(
+        goal="bounded_slowdown",
+        harm=1.0,
+        longest_wait=math.inf,
+        policy="sjf",
+        model_sha256="",
+        seed=1,
+        day=86400.0,
+        blocks=blocks,
+    )
+    files = ExperimentFiles(state_file=tmp_path / "state.json")
+    assert document(words, "explain", "6")["experiment"] is None
+    files.declare(declared, ExperimentStanding(state=RUNNING, reason="", at=1.0))
+    assert "an experiment goes on, sjf against the site's order" in words("queue")[2]
+    assert "An experiment goes on" in words("explain", "6")[1]
+    files.stand(ExperimentStanding(state=OVER, reason="it is over.", at=2.0))
+    assert words("queue")[2] == ""
+    files.declaration.write_text("no declaration")
+    assert words("queue")[2] == ""
 
 
 def test_an_unreachable_slurm_is_one_sentence_and_exit_code_1(

@@ -19,7 +19,7 @@ from slurm_rl_plugin.cli.look.explanation_text import print_explanation
 from slurm_rl_plugin.cli.look.foretold_starts import foretold_start
 from slurm_rl_plugin.cli.look.job_arguments import job_number
 from slurm_rl_plugin.cli.look.limit_text import limit_sentence
-from slurm_rl_plugin.cli.look.queue_look import QueueLook, look_at_queue
+from slurm_rl_plugin.cli.look.queue_look import QueueLook, experiment_sentence, look_at_queue
 from slurm_rl_plugin.cli.look.room import room_of
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.configuration import Configuration
@@ -80,6 +80,7 @@ def explained(configuration: Configuration, job: int, record: JobRecord) -> dict
     )
     document = {**explanation.document(), **_decision(look), **_record(configuration, record)}
     document["writes"] = _writes(configuration)
+    document["experiment"] = experiment_sentence(configuration) or None
     document["room"], unread = _room(configuration, document, record)
     if document["features"] is not None:
         _add_linear_part(look, document)

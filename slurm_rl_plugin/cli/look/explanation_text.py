@@ -33,6 +33,7 @@ def print_explanation(document: Mapping[str, Any]) -> None:
         _account(document["account"]),
         *_limit(document),
         *_priority(document),
+        *_experiment(document["experiment"]),
     ):
         print(printable(line))
     _print_features(document)
@@ -53,6 +54,10 @@ def _job(document: Mapping[str, Any]) -> list[str]:
         *_accrued(document),
         f"Class: {document['class']}, by the rule: {document['class_rule'] or 'not read'}.",
     ]
+
+
+def _experiment(sentence: str | None) -> list[str]:
+    return [] if sentence is None else [sentence[0].upper() + sentence[1:]]
 
 
 def _room(document: Mapping[str, Any]) -> list[str]:

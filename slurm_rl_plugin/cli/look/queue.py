@@ -13,7 +13,7 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
 from slurm_rl_plugin.cli.look.foretold_starts import foretold_starts
 from slurm_rl_plugin.cli.look.job_arguments import count, job_numbers, names
 from slurm_rl_plugin.cli.look.limit_text import limit_sentence
-from slurm_rl_plugin.cli.look.queue_look import QueueLook, look_at_queue
+from slurm_rl_plugin.cli.look.queue_look import QueueLook, experiment_sentence, look_at_queue
 from slurm_rl_plugin.cli.look.queue_table import (
     FIELDS,
     START,
@@ -55,6 +55,9 @@ def main(options: argparse.Namespace) -> int:
     reason = look.considered.plan.fallback_reason
     if reason is not None:
         sys.stderr.write(f"slurm-rl queue: the policy is not used: {reason}\n")
+    experiment = experiment_sentence(configuration)
+    if experiment:
+        sys.stderr.write(f"slurm-rl queue: {experiment}\n")
     limit = look.considered.plan.limit
     if limit.amounts is not None:
         sys.stderr.write(f"slurm-rl queue: {limit_sentence(limit)}\n")

@@ -10,6 +10,7 @@ from slurm_rl_plugin.cli.assembly.hook import LoadedPolicy, build_cycle, load_po
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
+from slurm_rl_plugin.hook.experiment.files import RUNNING, ExperimentFiles
 from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile, memory_path
 from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
 
@@ -49,6 +50,21 @@ def look_at_queue(configuration: Configuration) -> QueueLook:
         cycle.settings = replace(cycle.settings, inference_deadline=math.inf)
     considered = ConsideredJobs.of(cycle.look(), cycle.untouched)
     return QueueLook(cycle=cycle, loaded=loaded, considered=considered, asked_accounting=asks)
+
+
+def experiment_sentence(configuration: Configuration) -> str:
+    """That an experiment goes on, whose turns nobody is told; "" where none does."""
+    files = ExperimentFiles(state_file=Path(configuration.sections.hook.state_file))
+    try:
+        declared = files.declared()
+        if declared is None or files.stands().state != RUNNING:
+            return ""
+    except (OSError, ValueError):
+        return ""
+    return (
+        f"an experiment goes on, {declared.policy} against {declared.against}: this is the order "
+        "of the configured model, whoever's turn it is."
+    )
 
 
 def _daemon_remembers(configuration: Configuration, loaded: LoadedPolicy) -> bool:
