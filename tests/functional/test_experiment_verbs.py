@@ -274,6 +274,21 @@ def test_stopped_it_is_the_sites_until_it_is_put_away(
     assert list(tmp_path.glob("state.json.experiment.*"))
 
 
+def test_it_can_be_stopped_whatever_is_wrong_with_the_configuration(
+    tmp_path: Path, configured: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, path = declare(tmp_path), Path(configured[-1])
+    path.write_text(path.read_text() + "\n[no_such_section]\nkey = 1\n")
+    assert main(["experiment", "status", *configured]) == 2
+    assert main(["experiment", "stop", *configured]) == 0
+    assert "no_such_section" in capsys.readouterr().err
+    assert files.stands().state == "stopped"
+    path.write_text("[hook\n")
+    state = ["--state-file", str(tmp_path / "state.json")]
+    assert main(["experiment", "stop", *configured, *state, "--as-configured"]) == 0
+    assert files.declared() is None
+
+
 def test_status_fails_where_it_has_stepped_back(
     tmp_path: Path, configured: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

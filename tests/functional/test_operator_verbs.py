@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, start_http_server
 
-from slurm_rl_plugin.domain.switchback import OURS, Declaration, TurnBlock
+from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.features.history.run_prediction import PREDICTION_ENTRY, RunTimePrediction
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
@@ -187,7 +187,11 @@ def test_a_policy_that_cannot_be_used_is_said(words: Words, tmp_path: Path) -> N
 def test_an_experiment_is_told_beside_the_order_of_the_configured_model(
     words: Words, tmp_path: Path
 ) -> None:
-    blocks = (TurnBlock(begin=0.0, end=7200.0, arm=OURS, pair=-1),)
+    hours = ((0.0, 4.0, OURS), (4.0, 8.0, SITE))
+    blocks = tuple(
+        TurnBlock(begin=3600.0 * begin, end=3600.0 * end, arm=arm, pair=0)
+        for begin, end, arm in hours
+    )
     declared = Declaration(
         goal="bounded_slowdown",
         harm=1.0,

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from slurm_rl_plugin.cli.argument_types.numbers import number_above_zero, whole_number
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
-    add_configuration_options,
+    add_way_out_options,
     configuration_of,
+    known_configuration_of,
 )
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "leave the queue to the site; report: what was found; watch: the service that looks after "
         "each block",
     )
-    add_configuration_options(parser)
+    add_way_out_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     begin = parser.add_argument_group("start")
     begin.add_argument(
@@ -108,8 +109,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Do it."""
-    configuration = configuration_of(options)
+    """Do it; an experiment is stopped whatever is wrong with the configuration."""
+    if options.action == "stop":
+        configuration = known_configuration_of(options).configuration
+    else:
+        configuration = configuration_of(options)
     become_state_owner(configuration)
     return _ACTIONS[options.action](DeclaredExperiment(configuration=configuration), options)
 
