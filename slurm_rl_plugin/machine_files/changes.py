@@ -110,7 +110,7 @@ def _of_settings(cluster: DescribedCluster, given: Sequence[tuple[Value, str]]) 
 def _of_partition(
     cluster: DescribedCluster, name: str, given: Sequence[tuple[Value, str]]
 ) -> DescribedCluster:
-    """One partition with other keys, or a new one that names its nodes.
+    """One partition with other keys, or a new one that names its nodes, at the end of the file.
 
     Jobs of a log were let in as it was: keys that say who may send what change nothing of them.
     """
@@ -120,9 +120,10 @@ def _of_partition(
             partitions[place] = replace(record, keys=_with(record.keys, given))
             known = True
     if not known:
-        if "nodes" not in _with({}, [(value, "") for value, _ in given]):
+        if "nodes" not in by_key(value for value, _ in given):  # it may be a slip of the pen
             raise _unknown("partition", name, (each.name.text for each in partitions))
-        partitions.append(ConfRecord(Value(PLACE, "PartitionName", name), _with({}, given)))
+        keys = _with(cluster.said.defaults.get(PARTITION, {}), given)
+        partitions.append(ConfRecord(Value(PLACE, "PartitionName", name), keys))
     notes = [
         f"{value.said}: who may send what is not simulated: jobs of the log stay where they are."
         for value, _ in given
@@ -150,7 +151,8 @@ def _of_nodes(
         part for record in cluster.said.nodes for part in _parted(record, frozenset(wanted), given)
     ]
     if missing:
-        nodes.append(ConfRecord(Value(PLACE, "NodeName", name), _with({}, given)))
+        keys = _with(cluster.said.defaults.get(NODE, {}), given)
+        nodes.append(ConfRecord(Value(PLACE, "NodeName", name), keys))
     return replace(cluster, said=replace(cluster.said, nodes=nodes))
 
 

@@ -21,12 +21,10 @@ class ConfRecord:
     Attributes:
         name: of the nodes, the partition or the node set.
         keys: what holds for it by key in lower case, what earlier DEFAULT lines say included.
-        own: keys that its own line has.
     """
 
     name: Value
     keys: Mapping[str, Value]
-    own: frozenset[str] = frozenset()
 
     def text(self, key: str, default: str = "") -> str:
         """What a key is set to."""
@@ -45,6 +43,7 @@ class Statements:
         settings: of the cluster by key in lower case; of two the later.
         nodes, partitions, node_sets, down: records in the order of the file.
         notes: what else is to be known of the machine, each one sentence.
+        defaults: by kind of record, what DEFAULT lines say of one that would follow.
     """
 
     settings: Mapping[str, Value] = field(default_factory=dict)
@@ -53,6 +52,7 @@ class Statements:
     node_sets: Sequence[ConfRecord] = ()
     down: Sequence[ConfRecord] = ()
     notes: Sequence[str] = ()
+    defaults: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
 
 def collect(lines: Iterable[Sequence[Value]]) -> Statements:
@@ -70,10 +70,16 @@ def collect(lines: Iterable[Sequence[Value]]) -> Statements:
             if kind in (NODE, PARTITION) and value.text.upper() == "DEFAULT":
                 defaults[kind] |= own
             else:
-                keys = {**defaults[kind], **own}
-                records[kind].append(ConfRecord(value, keys, frozenset(own)))
+                records[kind].append(ConfRecord(value, {**defaults[kind], **own}))
             break
-    return Statements(settings, records[NODE], records[PARTITION], records[NODE_SET], records[DOWN])
+    return Statements(
+        settings,
+        nodes=records[NODE],
+        partitions=records[PARTITION],
+        node_sets=records[NODE_SET],
+        down=records[DOWN],
+        defaults=defaults,
+    )
 
 
 def by_key(values: Iterable[Value]) -> dict[str, Value]:

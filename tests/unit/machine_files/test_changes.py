@@ -66,6 +66,26 @@ def test_a_new_partition_names_its_nodes(cluster: DescribedCluster) -> None:
         changed(cluster, "partition night MaxTime=1:00:00")
 
 
+def test_what_is_new_begins_with_what_default_lines_say(tmp_path: Path) -> None:
+    defaults = (
+        "PartitionName=DEFAULT Nodes=n1 MaxTime=8:00:00 PriorityTier=3",
+        "NodeName=DEFAULT CPUs=16 RealMemory=32000",
+        "PartitionName=DEFAULT PriorityTier=4",
+    )
+    machine_of_lines(tmp_path, NODES, PARTITION, *defaults)
+    cluster = read_cluster(tmp_path)
+    after = changed(cluster, "partition night Nodes=n4").machine
+    night = {each.name: each for each in after.partitions}["night"]
+    assert (night.longest, night.tier) == (8 * HOUR, 4)
+    with pytest.raises(ConfigurationError, match="no such partition"):
+        changed(cluster, "partition shrot MaxTime=1:00:00")
+    own = changed(cluster, "partition night Nodes=n4 MaxTime=1:00:00").machine
+    assert {each.name: each.longest for each in own.partitions}["night"] == HOUR
+    more = changed(cluster, "node m[1-2] CPUs=4").machine
+    sizes = {kind.name: kind.resources[:2] for kind in more.kinds}
+    assert sizes["m[1-2]"] == (4.0, 32000.0)
+
+
 def test_some_nodes_of_a_line_change(cluster: DescribedCluster) -> None:
     after = changed(cluster, "node n[3-4] RealMemory=64000 Features=big").machine
     kinds = {kind.name: (kind.count, kind.resources[1]) for kind in after.kinds}
