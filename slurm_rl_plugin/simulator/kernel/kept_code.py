@@ -6,6 +6,9 @@ not at the files of the functions it calls, and it looks at every byte of it.
 
 from __future__ import annotations
 
+import atexit
+import errno
+import logging
 import os
 import shutil
 import sys
@@ -18,6 +21,8 @@ import numba
 from numba.core.caching import FunctionCache
 
 from slurm_rl_plugin.simulator.kernel.import_closure import PACKAGE, closure_digest
+
+logger = logging.getLogger(__name__)
 
 #: States of a module whose code is kept beside each other: branches, releases.
 _STATES = 4
@@ -122,9 +127,25 @@ def keep_compiled_code() -> None:
     if not os.environ.get("NUMBA_CACHE_DIR"):
         home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         numba.config.CACHE_DIR = str(Path(home) / "slurm-rl" / "compiled")
+    try:
+        kept_code().mkdir(parents=True, exist_ok=True)
+        if not os.access(kept_code(), os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        _keep_for_this_run(error.strerror or str(error))
     locators = FunctionCache._impl_class._locator_classes
     if KeptByClosure not in locators:
         locators.insert(0, KeptByClosure)
+
+
+def _keep_for_this_run(why: str) -> None:
+    logger.warning(
+        "%s cannot hold compiled code (%s), so this run compiles for itself alone: name a folder "
+        "by NUMBA_CACHE_DIR.",
+        *(kept_code(), why),
+    )
+    numba.config.CACHE_DIR = tempfile.mkdtemp(prefix="slurm-rl-compiled-")
+    atexit.register(shutil.rmtree, numba.config.CACHE_DIR, ignore_errors=True)
 
 
 def compiled_before() -> bool:

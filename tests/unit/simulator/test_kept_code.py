@@ -149,6 +149,25 @@ def test_what_was_compiled_for_all_is_not_compiled_again(tmp_path):
     assert run_in(tree, tmp_path / "hers", for_all) == [first, "1"]
 
 
+@pytest.mark.parametrize("named", ["NUMBA_CACHE_DIR", "XDG_CACHE_HOME"])
+def test_where_nothing_can_be_kept_it_says_so_and_compiles_for_itself(tmp_path, named):
+    folder = tmp_path / "of the run"
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder), named: "/dev/null/kept", FOR_ALL: ""},
+        cwd=PACKAGE.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split()[1] == "0"
+    assert "/dev/null/kept" in done.stderr
+    assert "compiles for itself alone" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(folder.iterdir())
+
+
 @pytest.mark.parametrize("named", ["", "/dev/null/compiled"])
 def test_without_a_folder_for_all_it_compiles_as_ever(tmp_path, named):
     first, compiled = run_in(PACKAGE.parent, tmp_path / "hers", named)
