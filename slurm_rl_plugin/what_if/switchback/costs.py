@@ -24,7 +24,7 @@ class JobTimes:
     """Jobs, and when they started; those that have not yet have NaN or inf.
 
     Attributes:
-        jobs: in order of submission; of one that has not ended, the run time is what it may take.
+        jobs: in order of submission; of one that has not ended, the run time is what is foretold.
         start: seconds, shape [n].
         capacity: processors of the machine.
     """

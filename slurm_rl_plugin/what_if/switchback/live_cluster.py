@@ -10,6 +10,9 @@ from slurm_rl_plugin.domain.switchback import OURS, SITE
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, usage_until
 from slurm_rl_plugin.forecasts.live.site_orders import SiteOrder, own_order
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource
+from slurm_rl_plugin.forecasts.replays.drawn_runs import RunSpreads
+from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
+from slurm_rl_plugin.forecasts.replays.replayed_site import ReplayedSite
 from slurm_rl_plugin.simulator.kernel.workload_history import WorkloadHistory
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
@@ -31,20 +34,36 @@ def live_cluster(
     """
     start = site.prepared.log.start.copy()
     start[site.pending] = np.inf
-    played, _ = replace(source, order=own_order).at(site)
+    played, queue = replace(source, order=own_order).at(site)
+    jobs = played.jobs._replace(run_time=_run_times(played, queue))
 
     def usage(time: float) -> FloatArray:
         return usage_until(site.prepared, time, source.half_life)
 
     told = PastUntil(prepared=site.prepared)
     return ReplayedCluster(
-        times=JobTimes(jobs=played.jobs, start=start, capacity=played.settings.capacity),
+        times=JobTimes(jobs=jobs, start=start, capacity=played.settings.capacity),
         orders={SITE: present(site), OURS: ours(site)},
         settings=played.settings,
         machine=played.machine,
         usage=usage,
         past=told.until,
     )
+
+
+def _run_times(played: ReplayedSite, queue: QueueNow) -> FloatArray:
+    """Of all jobs; of those that have not ended the median of what is foretold, seconds.
+
+    A job's slowdown grows the faster, the shorter it runs. By their limits those who ask for much
+    would wait for nothing, and whoever leaves them waiting would seem to do no harm.
+    """
+    jobs = np.concatenate([queue.running, queue.pending])
+    found = played.jobs.run_time.copy()
+    if len(jobs) > 0:
+        spreads = RunSpreads.of_quantiles(played.quantiles(jobs), played.jobs.time_limit[jobs])
+        ran = np.concatenate([queue.now - queue.start, np.zeros(len(queue.pending))])
+        found[jobs] = spreads.drawn(ran, np.full(len(jobs), 0.5))
+    return found
 
 
 @dataclass(slots=True, kw_only=True)

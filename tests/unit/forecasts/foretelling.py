@@ -29,16 +29,21 @@ def spread() -> FloatArray:
     return network.prediction.spread
 
 
+def replay_source() -> ReplaySource:
+    """Plays a first come, first served queue forward."""
+    return ReplaySource(
+        order=rule_order("fifo"),
+        spread=spread(),
+        backfilling="easy",
+        on_nodes="slurm",
+        half_life=7.0 * DAY,
+    )
+
+
 def forecaster(folder: Path, *, draws: int = 8) -> Forecaster:
     """Foretells a first come, first served queue."""
     return Forecaster(
-        source=ReplaySource(
-            order=rule_order("fifo"),
-            spread=spread(),
-            backfilling="easy",
-            on_nodes="slurm",
-            half_life=7.0 * DAY,
-        ),
+        source=replay_source(),
         kept=KeptForecasts(folder / "forecasts.sqlite"),
         draws=draws,
         seconds=60.0,
