@@ -183,7 +183,7 @@ def compare_with_rules(
 
 
 def shipped_rule(comparisons: Iterable[RuleComparison]) -> str | None:
-    """The rule to ship in place of a network that does not win; None where the network does.
+    """The rule to ship in place of a network that does not win; None to ship the network.
 
     Args:
         comparisons: one for each log.
@@ -193,13 +193,17 @@ def shipped_rule(comparisons: Iterable[RuleComparison]) -> str | None:
         that is no better than the network, as where the best rule is none of them.
     """
     found = list(comparisons)
-    if not found or np.mean([np.log(each.ratio) for each in found]) < 0.0:
+    if _beat(each.ratio for each in found):
         return None
     logs = {rule: [np.log(each.slowdown[rule]) for each in found] for rule in RULE_WEIGHTS}
     best = min(logs, key=lambda rule: float(np.mean(logs[rule])))
-    if np.mean([np.log(each.ratio_to[best]) for each in found]) < 0.0:
-        return None
-    return best
+    return None if _beat(each.ratio_to[best] for each in found) else best
+
+
+def _beat(ratios: Iterable[float]) -> bool:
+    """Whether slowdowns are less by these ratios, on all logs together; of no log they are."""
+    logs = np.log(list(ratios))
+    return len(logs) == 0 or bool(logs.mean() < 0.0)
 
 
 def heldout_entry(comparisons: Mapping[str, RuleComparison], shipped: str | None) -> dict[str, Any]:
@@ -217,5 +221,6 @@ def heldout_entry(comparisons: Mapping[str, RuleComparison], shipped: str | None
         "validation_ratio": {name: each.ratio for name, each in comparisons.items()},
         "best_heuristic": {name: each.best_heuristic for name, each in comparisons.items()},
         "validation_ratio_to": {name: each.ratio_to for name, each in comparisons.items()},
+        "beats_best_rule": _beat(each.ratio for each in comparisons.values()),
         "shipped": shipped or "network",
     }

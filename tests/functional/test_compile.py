@@ -11,7 +11,7 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.evaluate import compile as compilation
-from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL
+from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL, code_for_all
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL
     [
         ("compiled", ["reproduce"], "reproduce compiles nothing: give demo, evaluate, train"),
         ("", [], f"{FOR_ALL} is empty"),
-        ("/dev/null/compiled", [], "cannot be made"),
+        ("/dev/null/compiled", [], "cannot be used"),
     ],
 )
 def test_what_stands_in_its_way_is_one_sentence(
@@ -43,7 +43,17 @@ def test_a_verb_that_fails_is_told_with_its_reason(
     monkeypatch.setenv(FOR_ALL, str(tmp_path / "compiled"))
     monkeypatch.setattr(compilation, "_RUNS", {"evaluate": (("evaluate", "missing.swf"),)})
     assert main(["compile"]) == 2
-    assert "slurm-rl evaluate failed on a drawn log: " in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "slurm-rl evaluate failed on a drawn log: " in said
+    assert said.count("\n") == 1
+
+
+def test_a_folder_that_is_named_from_here_is_the_same_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(FOR_ALL, "code")
+    assert code_for_all() == tmp_path / "code"
 
 
 @pytest.mark.study
@@ -62,6 +72,5 @@ def test_the_next_user_compiles_nothing_of_it(tmp_path: Path) -> None:
     assert not his.exists()
     model = str(tmp_path / "model.onnx")
     run("train", "egee:jobs=2000,seed=1", "--steps", "1", "-o", model)
-    files = list(his.rglob("*.nbc"))
-    assert len(files) > 50
-    assert all(path.is_symlink() for path in files)
+    assert len(list(for_all.rglob("*.nbc"))) > 50
+    assert not list(his.rglob("*.nbc"))

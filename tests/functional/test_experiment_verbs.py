@@ -284,6 +284,8 @@ def test_it_can_be_stopped_whatever_is_wrong_with_the_configuration(
     assert "no_such_section" in capsys.readouterr().err
     assert files.stands().state == "stopped"
     path.write_text("[hook\n")
+    assert main(["experiment", "stop", *configured]) == 2
+    assert "give --state-file" in capsys.readouterr().err
     state = ["--state-file", str(tmp_path / "state.json")]
     assert main(["experiment", "stop", *configured, *state, "--as-configured"]) == 0
     assert files.declared() is None

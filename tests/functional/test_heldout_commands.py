@@ -145,6 +145,9 @@ def test_where_no_training_wins_the_rule_is_written_if_it_is_better_and_said(
     assert ("written all the same" in said) != is_saf
     same = np.allclose(import_network(model).linear, without_resources(rule_network("saf")).linear)
     assert same == is_saf
+    card = model.with_suffix(".md").read_text()
+    assert ("this model is the rule saf" in card) == is_saf
+    assert ("does not beat the best rule, but" in card) != is_saf
 
 
 @pytest.mark.parametrize(

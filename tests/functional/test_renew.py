@@ -201,6 +201,15 @@ def test_a_model_of_the_package_cannot_be_replaced(
     assert "a file of its own" in capsys.readouterr().err
 
 
+def test_a_day_that_is_none_is_refused_before_anything_is_trained(
+    site: list[str], drawn: DrawnWeeks, training: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert drawn
+    assert main(["renew", *site, "--now", "--day", "1"]) == 2
+    assert "--day 1: give 48 to 86400 seconds" in capsys.readouterr().err
+    assert not training
+
+
 def test_a_check_trains_nothing(
     tmp_path: Path, site: list[str], drawn: DrawnWeeks, capsys: pytest.CaptureFixture[str]
 ) -> None:

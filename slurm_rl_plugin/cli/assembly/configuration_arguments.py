@@ -87,15 +87,19 @@ def quiet_known_configuration(options: argparse.Namespace) -> KnownConfiguration
     Raises:
         ConfigurationError: --set gives no key.
     """
-    flags = _settings(options)
-    if options.state_file:
-        flags.append(Flag(f"hook.state_file={options.state_file}", "--state-file"))
     return known_configuration(
         options.config or DEFAULT_PATH,
         environment=os.environ,
-        flags=flags,
+        flags=[*_settings(options), *state_file_flags(options)],
         left_behind=lambda path: StateFile(path).left_behind(),
     )
+
+
+def state_file_flags(options: argparse.Namespace) -> list[Flag]:
+    """What --state-file says of the configuration, as `add_way_out_options` declares it."""
+    if not options.state_file:
+        return []
+    return [Flag(f"hook.state_file={options.state_file}", "--state-file")]
 
 
 def tell_faults(verb: str, known: KnownConfiguration) -> None:

@@ -80,13 +80,15 @@ def _writable_folder() -> Path:
     folder = code_for_all()
     if folder is None:
         raise ConfigurationError(f"{FOR_ALL} is empty, so nobody would find it: name a folder.")
-    os.umask(0o022)  # all users read it
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.is_dir():
+            folder.mkdir(parents=True)
+            folder.chmod(0o755)  # all users read it
+        for each in (folder, *filter(Path.is_dir, folder.iterdir())):
+            if not os.access(each, os.W_OK):
+                raise ConfigurationError(f"{each} is not writable for this user: {_ADVICE}")
     except OSError as error:
-        raise ConfigurationError(f"{folder} cannot be made ({error.strerror}): {_ADVICE}") from None
-    if not os.access(folder, os.W_OK):
-        raise ConfigurationError(f"{folder} is not writable for this user: {_ADVICE}")
+        raise ConfigurationError(f"{folder} cannot be used ({error.strerror}): {_ADVICE}") from None
     return folder
 
 
@@ -106,11 +108,13 @@ def _compile(run: tuple[str, ...], folder: Path, empty: str) -> None:
         [sys.executable, "-m", "slurm_rl_plugin.cli.entry", *run],
         env={**os.environ, "NUMBA_CACHE_DIR": str(folder)},
         cwd=empty,
+        umask=0o022,  # all users read it
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode != 0:
         raise ConfigurationError(
-            f"slurm-rl {run[0]} failed on a drawn log: {done.stderr.strip() or done.stdout.strip()}"
+            f"slurm-rl {run[0]} failed on a drawn log: "
+            f"{(done.stderr.strip() or done.stdout.strip()).splitlines()[-1]}"
         )

@@ -23,7 +23,7 @@ from slurm_rl_plugin.cli.look.queue_table import (
     fields,
     queue_rows,
 )
-from slurm_rl_plugin.cli.tables import print_json, print_parsable, print_table
+from slurm_rl_plugin.cli.tables import print_json, print_parsable, print_table, printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def main(options: argparse.Namespace) -> int:
         sys.stderr.write(f"slurm-rl queue: the policy is not used: {reason}\n")
     experiment = experiment_sentence(configuration)
     if experiment:
-        sys.stderr.write(f"slurm-rl queue: {experiment}\n")
+        sys.stderr.write(f"slurm-rl queue: {printable(experiment)}\n")
     limit = look.considered.plan.limit
     if limit.amounts is not None:
         sys.stderr.write(f"slurm-rl queue: {limit_sentence(limit)}\n")

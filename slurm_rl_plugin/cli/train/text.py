@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,11 +14,10 @@ def print_heldout(heldout: Mapping[str, Any]) -> None:
     for log, ratio in heldout["validation_ratio"].items():
         rule = heldout["best_heuristic"][log]
         print(f"{log}: bounded slowdown {ratio:.3f} of {rule}'s on the validation part")
-    wins = sum(map(math.log, heldout["validation_ratio"].values())) < 0.0
-    if heldout["shipped"] == "network" and not wins:
+    if heldout["shipped"] == "network" and not heldout["beats_best_rule"]:
         print(
-            "the trained network does not beat the best rule, but those that a network can stand "
-            "for: it is written all the same."
+            "the trained network does not beat the best rule, but the best of those that a network "
+            "can stand for: it is written all the same."
         )
     elif heldout["shipped"] != "network":
         print(

@@ -14,6 +14,7 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_way_out_options,
     configuration_of,
     known_configuration_of,
+    state_file_flags,
 )
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
@@ -111,11 +112,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Do it; an experiment is stopped whatever is wrong with the configuration."""
     if options.action == "stop":
-        configuration = known_configuration_of(options).configuration
+        known = known_configuration_of(options)
+        configuration, is_known = known.configuration, known.is_read or bool(options.state_file)
     else:
-        configuration = configuration_of(options)
+        configuration, is_known = configuration_of(options, *state_file_flags(options)), True
     become_state_owner(configuration)
-    return _ACTIONS[options.action](DeclaredExperiment(configuration=configuration), options)
+    site = DeclaredExperiment(configuration=configuration)
+    if not is_known and not site.files.declaration.exists():
+        raise ConfigurationError(
+            f"no experiment lies at {site.files.declaration}, and the configuration, which may "
+            "name another place, cannot be read: give --state-file."
+        )
+    return _ACTIONS[options.action](site, options)
 
 
 def _start(site: DeclaredExperiment, options: argparse.Namespace) -> int:

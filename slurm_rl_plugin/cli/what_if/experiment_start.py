@@ -116,7 +116,7 @@ def declare(site: DeclaredExperiment, terms: ExperimentTerms) -> Declared:
         BatchSystemError: accounting does not answer.
     """
     _refuse(site)
-    hours, day = _hours(terms.hours), _day(terms.day)
+    hours, day = _hours(terms.hours), checked_day(terms.day)
     whole = ExperimentSite(configuration=site.configuration)
     candidate = as_configured(terms.candidate)
     in_service = whole.model()
@@ -201,7 +201,12 @@ def _foretold(site: ExperimentSite, terms: ExperimentTerms) -> float | None:
     return ratio
 
 
-def _day(seconds: float) -> float:
+def checked_day(seconds: float) -> float:
+    """Seconds of a day.
+
+    Raises:
+        ConfigurationError: nothing can be rehearsed in so short a day, or it is longer than one.
+    """
     if not _SHORTEST_DAY <= seconds <= DAY:
         raise ConfigurationError(
             f"--day {seconds:g}: give {_SHORTEST_DAY:g} to {DAY:g} seconds; less only rehearses."

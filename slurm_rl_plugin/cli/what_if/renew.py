@@ -60,9 +60,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Do the next step; 1 where a person has to look."""
-    from slurm_rl_plugin.cli.what_if.renewal import Renewal  # noqa: PLC0415 - the simulator
+    from slurm_rl_plugin.cli.what_if.experiment_start import (  # noqa: PLC0415 - the simulator
+        checked_day,
+    )
+    from slurm_rl_plugin.cli.what_if.renewal import Renewal  # noqa: PLC0415 - as above
 
     log_to_standard_error(verbose=options.verbose)
+    checked_day(options.day)  # before a candidate is trained for it
     configuration = configuration_of(options)
     become_state_owner(configuration)
     renewal = Renewal(configuration=configuration, options=options)

@@ -144,7 +144,9 @@ def _comparison(heldout: Mapping[str, Any] | None) -> list[str]:
     lines.append("| --- | --- | --- |")
     for log, ratio in heldout["validation_ratio"].items():
         lines.append(f"| `{log}` | {heldout['best_heuristic'][log]} | {ratio:.3f} |")
-    if heldout["shipped"] != "network":
+    if heldout["shipped"] == "network" and not heldout["beats_best_rule"]:
+        lines += ["", "It does not beat the best rule, but the best that a network can stand for."]
+    elif heldout["shipped"] != "network":
         lines += ["", f"No training won: this model is the rule {heldout['shipped']}."]
     return lines
 

@@ -12,7 +12,7 @@ _RUN = 16
 
 
 @compiled
-def best_first(scores: FloatArray, count: int) -> IntArray:
+def best_first(scores: FloatArray | IntArray, count: int) -> IntArray:
     """Places of scores, the best first and equal ones as they stand.
 
     Args:

@@ -15,11 +15,12 @@ from typing import Any
 
 from llvmlite.binding import parse_bitcode
 from numba.core import compiler, typing
-from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.caching import CompileResultCacheImpl
 from numba.core.codegen import JITCodeLibrary
 from numba.core.environment import lookup_environment
 from numba.core.registry import CPUDispatcher
 
+from slurm_rl_plugin.simulator.kernel.kept_code import KeptFunction
 from slurm_rl_plugin.simulator.kernel.lent_tuples import lent
 
 #: How numba calls the global that tells code of its constants.
@@ -95,7 +96,7 @@ class _InnerCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
         return super().rebuild(_InnerContext(target_context), payload)
 
 
-class _InnerCache(FunctionCache):  # type: ignore[misc]
+class _InnerCache(KeptFunction):
     _impl_class = _InnerCacheImpl
 
 
@@ -165,7 +166,7 @@ class CompiledFunction(CPUDispatcher):  # type: ignore[misc]
 
     def enable_caching(self) -> None:
         """Keep the code of both faces."""
-        super().enable_caching()
+        self._cache = KeptFunction(self.py_func)
         self.inner.enable_caching()
 
     def get_call_template(self, args: Any, kws: Any) -> Any:

@@ -10,6 +10,7 @@ import atexit
 import errno
 import logging
 import os
+import pickle
 import shutil
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from slurm_rl_plugin.simulator.kernel.import_closure import PACKAGE, closure_digest
 
@@ -63,31 +64,12 @@ class KeptByClosure:
             OSError: it cannot be made, or not be written into.
         """
         if not self._folder.is_dir():
-            self._begin()
+            self._folder.mkdir(parents=True, exist_ok=True)
             states = sorted(kept_code().glob(f"{self._module}-*"), key=_made)
             for state in states[:-_STATES]:
                 shutil.rmtree(state, ignore_errors=True)
         if not os.access(self._folder, os.W_OK):
             raise PermissionError(self._folder)
-
-    def _begin(self) -> None:
-        """Make the folder with what was compiled for all users, which stays where it is."""
-        theirs, mine = code_for_all(), kept_code()
-        mine.mkdir(parents=True, exist_ok=True)
-        if theirs is None or theirs == mine or not (theirs / self._folder.name).is_dir():
-            self._folder.mkdir(exist_ok=True)
-            return
-        begun = Path(tempfile.mkdtemp(prefix=".begun-", dir=mine))
-        try:
-            for file in (theirs / self._folder.name).iterdir():
-                if file.suffix == ".nbi":  # which numba writes anew when more is compiled
-                    shutil.copyfile(file, begun / file.name)
-                else:
-                    (begun / file.name).symlink_to(file)
-            with suppress(OSError):  # another process was sooner
-                begun.rename(self._folder)
-        finally:
-            shutil.rmtree(begun, ignore_errors=True)
 
     def get_cache_path(self) -> str:
         """The folder."""
@@ -100,6 +82,29 @@ class KeptByClosure:
     def get_disambiguator(self) -> str:
         """Nothing: numba tells functions of one name in a module apart by their byte code."""
         return ""
+
+
+class KeptFunction(FunctionCache):  # type: ignore[misc]
+    """Where the code of a function is kept; what this user has not is read where all find it.
+
+    That is only read, and each time anew, so that nobody goes on with what was there once.
+    """
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        own = super()._load_overload(sig, target_context)
+        place, theirs, locator = Path(self._cache_path), code_for_all(), self._impl.locator
+        if own is not None or theirs is None or theirs == place.parent:
+            return own
+        if not isinstance(locator, KeptByClosure):
+            return None
+        file = IndexDataCacheFile(
+            str(theirs / place.name), self._impl.filename_base, locator.get_source_stamp()
+        )
+        try:
+            found = file.load(self._index_key(sig, target_context.codegen()))
+        except (OSError, EOFError, pickle.UnpicklingError):  # he compiles it for himself then
+            return None
+        return None if found is None else self._impl.rebuild(target_context, found)
 
 
 def _made(folder: Path) -> float:
@@ -119,20 +124,20 @@ def code_for_all() -> Path | None:
     named = os.environ.get(FOR_ALL)
     if named is None:
         return Path(sys.prefix) / "share" / "slurm-rl" / "compiled"
-    return Path(named) if named else None
+    return Path(named).absolute() if named else None
 
 
 def keep_compiled_code() -> None:
     """Let numba keep the code of our functions, below NUMBA_CACHE_DIR where that is set."""
-    if not os.environ.get("NUMBA_CACHE_DIR"):
-        home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        numba.config.CACHE_DIR = str(Path(home) / "slurm-rl" / "compiled")
     try:
+        if not os.environ.get("NUMBA_CACHE_DIR"):
+            home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+            numba.config.CACHE_DIR = str(Path(home) / "slurm-rl" / "compiled")
         kept_code().mkdir(parents=True, exist_ok=True)
         if not os.access(kept_code(), os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        _keep_for_this_run(error.strerror or str(error))
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(kept_code()))
+    except (OSError, RuntimeError) as error:  # of a user without a home
+        _keep_for_this_run(str(error))
     locators = FunctionCache._impl_class._locator_classes
     if KeptByClosure not in locators:
         locators.insert(0, KeptByClosure)
@@ -140,9 +145,9 @@ def keep_compiled_code() -> None:
 
 def _keep_for_this_run(why: str) -> None:
     logger.warning(
-        "%s cannot hold compiled code (%s), so this run compiles for itself alone: name a folder "
+        "compiled code cannot be kept (%s), so this run compiles for itself alone: name a folder "
         "by NUMBA_CACHE_DIR.",
-        *(kept_code(), why),
+        why,
     )
     numba.config.CACHE_DIR = tempfile.mkdtemp(prefix="slurm-rl-compiled-")
     atexit.register(shutil.rmtree, numba.config.CACHE_DIR, ignore_errors=True)
@@ -153,7 +158,11 @@ def compiled_before() -> bool:
     module = "simulator.schedules.simulation"
     name = f"{module}-{closure_digest(f'{PACKAGE.name}.{module}')}"
     return any(
-        any((folder / name).glob("*.nbi"))
-        for folder in (kept_code(), code_for_all())
-        if folder is not None
+        _has_code(folder / name) for folder in (kept_code(), code_for_all()) if folder is not None
     )
+
+
+def _has_code(folder: Path) -> bool:
+    with suppress(OSError):  # another user's
+        return any(folder.glob("*.nbi"))
+    return False

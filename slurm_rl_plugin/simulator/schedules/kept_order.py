@@ -80,7 +80,7 @@ def rank_anew(workload: Workload, cluster: Cluster, queue: OrderedQueue, rank: I
         rank[job] = rank[job] // (2 * jobs) * (2 * jobs) + place
     for place in range(1, count):
         if rank[order[place]] < rank[order[place - 1]]:
-            order = order[np.argsort(rank[order])]
+            order = order[best_first(-rank[order], count)]
             break
     cluster.pending[:count] = order
     return reserve
