@@ -114,7 +114,6 @@ def _compile(run: tuple[str, ...], folder: Path, empty: str) -> None:
         check=False,
     )
     if done.returncode != 0:
-        raise ConfigurationError(
-            f"slurm-rl {run[0]} failed on a drawn log: "
-            f"{(done.stderr.strip() or done.stdout.strip()).splitlines()[-1]}"
-        )
+        lines = [*done.stdout.splitlines(), *done.stderr.splitlines()]
+        said = lines[-1] if lines else f"exit code {done.returncode}"
+        raise ConfigurationError(f"slurm-rl {run[0]} failed on a drawn log: {said}")
