@@ -21,7 +21,7 @@ from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.cli.daemon.service_loop import serve_until_stopped
 from slurm_rl_plugin.cli.shadow.committee import check_page_folder
 from slurm_rl_plugin.cli.tables import print_json
-from slurm_rl_plugin.cli.what_if.declared_experiment import DeclaredExperiment
+from slurm_rl_plugin.cli.what_if.declared_experiment import DeclaredExperiment, add_day_option
 from slurm_rl_plugin.cli.what_if.experiment_text import experiment_document, print_experiment
 from slurm_rl_plugin.domain.switchback import (
     BLOCK_HOURS,
@@ -30,7 +30,6 @@ from slurm_rl_plugin.domain.switchback import (
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.experiment.files import RUNNING, STOPPED, ExperimentStanding
 from slurm_rl_plugin.hook.experiment.turns import held_part
-from slurm_rl_plugin.units import DAY
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,13 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     begin.add_argument(
         "--insist", action="store_true", help="begin although replays of the past foretell harm"
     )
-    begin.add_argument(
-        "--day",
-        type=number_above_zero("number of seconds"),
-        default=DAY,
-        metavar="SECONDS",
-        help="of a day, to rehearse in compressed time on a test cluster (default: 86400)",
-    )
+    add_day_option(begin)
     end = parser.add_argument_group("stop")
     end.add_argument("--reason", default="", metavar="TEXT", help="why")
     end.add_argument(

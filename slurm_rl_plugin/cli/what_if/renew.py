@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from slurm_rl_plugin.cli.argument_types.numbers import number_above_zero, whole_number
+from slurm_rl_plugin.cli.argument_types.numbers import whole_number
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,
@@ -13,7 +13,7 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.cli.tables import print_json, printable
-from slurm_rl_plugin.units import DAY
+from slurm_rl_plugin.cli.what_if.declared_experiment import add_day_option
 
 #: Days of the experiment of a candidate at most, and weeks that it is trained on.
 _DAYS, _WEEKS = 28, 26
@@ -47,13 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--steps", type=whole_number(1), metavar="N", help="generations of the training"
     )
-    parser.add_argument(
-        "--day",
-        type=number_above_zero("number of seconds"),
-        default=DAY,
-        metavar="SECONDS",
-        help="of a day of the experiment, to rehearse on a test cluster (default: 86400)",
-    )
+    add_day_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("-v", "--verbose", action="store_true", help="log debugging lines too")
 
