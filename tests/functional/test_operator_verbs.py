@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, start_http_server
 
-from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.features.history.run_prediction import PREDICTION_ENTRY, RunTimePrediction
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
@@ -25,6 +23,7 @@ from slurm_rl_plugin.hook.experiment.files import (
 )
 from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.papers.switchback.held_in_turns import declared
 from tests.fakes.fake_cluster import FakeCluster
 from tests.functional.small_network import small_network
 
@@ -187,25 +186,10 @@ def test_a_policy_that_cannot_be_used_is_said(words: Words, tmp_path: Path) -> N
 def test_an_experiment_is_told_beside_the_order_of_the_configured_model(
     words: Words, tmp_path: Path
 ) -> None:
-    hours = ((0.0, 4.0, OURS), (4.0, 8.0, SITE))
-    blocks = tuple(
-        TurnBlock(begin=3600.0 * begin, end=3600.0 * end, arm=arm, pair=0)
-        for begin, end, arm in hours
-    )
-    declared = Declaration(
-        goal="bounded_slowdown",
-        harm=1.0,
-        longest_wait=math.inf,
-        policy="sjf",
-        model_sha256="",
-        seed=1,
-        day=86400.0,
-        blocks=blocks,
-    )
     files = ExperimentFiles(state_file=tmp_path / "state.json")
     assert document(words, "explain", "6")["experiment"] is None
-    files.declare(declared, ExperimentStanding(state=RUNNING, reason="", at=1.0))
-    assert "an experiment goes on, sjf against the site's order" in words("queue")[2]
+    files.declare(declared(1, 2), ExperimentStanding(state=RUNNING, reason="", at=1.0))
+    assert "an experiment goes on, drawn against the site's order" in words("queue")[2]
     assert "An experiment goes on" in words("explain", "6")[1]
     files.stand(ExperimentStanding(state=OVER, reason="it is over.", at=2.0))
     assert words("queue")[2] == ""
