@@ -96,7 +96,7 @@ VERBS = {
     "benchmark": Verb("benchmark.benchmark", "measure the hook and the simulator"),
 }
 #: Verbs that stop the product or tell of it: whatever is broken, they end in one sentence.
-WAY_OUT = ("release", "disable", "enable", "pause", "status")
+WAY_OUT = ("release", "disable", "enable", "pause", "status", "experiment")
 #: Set to anything, a fault of ours shows where it happened.
 TRACEBACK = "SLURM_RL_TRACEBACK"
 #: Modules that come with an extra -> the extra; every other one comes with the product itself.

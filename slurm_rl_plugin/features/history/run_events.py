@@ -7,12 +7,14 @@ one look at the queue whose interval holds its time; an end belongs to the look 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from slurm_rl_plugin.domain import EndedJobs, JobTable, QueueSnapshot, RunningJobs
+from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.features.history.job_keys import job_keys
 from slurm_rl_plugin.features.history.run_history import SHORT_RUN_TIMES
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
@@ -56,12 +58,13 @@ class RunEvents:
             last: time of the snapshot before, seconds; -inf for none.
             snapshot: the queue.
         """
-        parts = [
+        parts: list[_Part] = [
             *_of_running(snapshot.running, last, snapshot.now),
             *_of_ended(snapshot.ended, last),
         ]
-        told = [part for part in parts if len(part[0])] or parts[:1]  # most tell nothing
-        keyed = [_keyed(snapshot.users, *part) for part in told]
+        if not parts:  # as most looks at a queue
+            parts = [(empty_job_table(), np.empty(0), 0, np.empty(0))]
+        keyed = [_keyed(snapshot.users, *part) for part in parts]
         columns = [np.concatenate(column) for column in zip(*keyed, strict=True)]
         time, kind, job_id = columns[:3]
         order = np.lexsort((job_id, kind, time))
@@ -72,26 +75,22 @@ class RunEvents:
 _Part = tuple[JobTable, FloatArray, int, FloatArray]
 
 
-def _of_running(running: RunningJobs, last: float, now: float) -> list[_Part]:
-    parts = []
+def _of_running(running: RunningJobs, last: float, now: float) -> Iterator[_Part]:
     for kind, bound in enumerate(SHORT_RUN_TIMES):
         time = running.start + bound
-        parts.append(_part(running.as_requested, time, kind, (time > last) & (time <= now)))
-    return parts
+        yield from _part(running.as_requested, time, kind, (time > last) & (time <= now))
 
 
-def _of_ended(ended: EndedJobs, last: float) -> list[_Part]:
+def _of_ended(ended: EndedJobs, last: float) -> Iterator[_Part]:
     new = np.isfinite(ended.start) & np.isfinite(ended.end)
     if ended.from_accounting:
         new &= ended.end > last
-    parts = []
     for kind, bound in enumerate(SHORT_RUN_TIMES):
         time = ended.start + bound
         told = new & (time > last) & (time <= ended.end)
-        parts.append(_part(ended.jobs, time, kind, told))
+        yield from _part(ended.jobs, time, kind, told)
     run_time = np.maximum(ended.end - ended.start, 0.0)
-    parts.append(_part(ended.jobs, ended.end, ENDED, new, run_time))
-    return parts
+    yield from _part(ended.jobs, ended.end, ENDED, new, run_time)
 
 
 def _part(
@@ -100,10 +99,12 @@ def _part(
     kind: int,
     chosen: BoolArray,
     run_time: FloatArray | None = None,
-) -> _Part:
+) -> Iterator[_Part]:
+    """The events of the chosen jobs; nothing where there is none."""
     places = np.flatnonzero(chosen)
-    told = np.zeros(len(places)) if run_time is None else run_time[places]
-    return jobs.select(places), time[places], kind, told
+    if len(places):
+        told = np.zeros(len(places)) if run_time is None else run_time[places]
+        yield jobs.select(places), time[places], kind, told
 
 
 def _keyed(

@@ -67,7 +67,19 @@ class HistoryTable:
         earlier = lines[place[old], _HEARD]
         lines[place[old]] = changed[old]
         lines[place[old], _HEARD] = np.maximum(earlier, changed[old, _HEARD])
-        lines = np.concatenate([lines, changed[~old]])
-        order = np.lexsort((lines[:, _KEY], -lines[:, _HEARD]))[:at_most]
-        lines = lines[order]
-        return type(self)(lines[np.argsort(lines[:, _KEY])])
+        added = changed[~old]
+        added = added[np.argsort(added[:, _KEY])]
+        at = np.searchsorted(lines[:, _KEY], added[:, _KEY])
+        return type(self)(_heard_lately(np.insert(lines, at, added, axis=0), at_most))
+
+
+def _heard_lately(lines: FloatArray, at_most: int) -> FloatArray:
+    """Lines without those heard of longest ago; of those heard of at once, the largest keys go."""
+    too_many = len(lines) - at_most
+    if too_many <= 0:
+        return lines
+    heard = lines[:, _HEARD]
+    last = np.partition(heard, too_many - 1)[too_many - 1]
+    silent = np.flatnonzero(heard <= last)
+    silent = silent[np.lexsort((-lines[silent, _KEY], heard[silent]))[:too_many]]
+    return np.delete(lines, silent, axis=0)

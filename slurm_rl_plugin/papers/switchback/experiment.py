@@ -29,7 +29,7 @@ from slurm_rl_plugin.what_if.switchback.findings import (
     findings,
     floors_of,
 )
-from slurm_rl_plugin.what_if.switchback.guards import tripped
+from slurm_rl_plugin.what_if.switchback.guards import early_stretches, tripped
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import BlockCosts, costs_of_blocks
 
 #: Kinds of clusters.
@@ -156,15 +156,6 @@ class HeldTrial:
         return Damage(waited=waited, slowdown=slowdown)
 
 
-def part_of(found: BlockCosts, blocks: int) -> BlockCosts:
-    """The costs of the first blocks."""
-    return BlockCosts(
-        measured=found.measured[:blocks],
-        by_site=found.by_site[:blocks],
-        by_ours=found.by_ours[:blocks],
-    )
-
-
 def held_trial(kind: str, seed: int, length: TrialLength) -> HeldTrial:
     """Draw a cluster, hold its queue in turns, and look after every block.
 
@@ -184,10 +175,11 @@ def held_trial(kind: str, seed: int, length: TrialLength) -> HeldTrial:
     history = [costs(cluster.times, at * HOUR, (at + _LOOK) * HOUR) for at in looks]
     floors = floors_of(np.array(history))
     found = costs_of_blocks(cluster, experiment.blocks)
+    early = costs_of_blocks(cluster, early_stretches(experiment))
     guards = (
         blocks
         for blocks in range(1, len(found) + 1)
-        if tripped(experiment, part_of(found, blocks), floors)
+        if tripped(experiment, found.first(blocks), early.first(blocks), floors)
     )
     held = HeldTrial(
         declared=experiment,

@@ -17,7 +17,6 @@ from slurm_rl_plugin.papers.switchback.experiment import (
     HARM,
     SOON,
     HeldTrial,
-    part_of,
 )
 from slurm_rl_plugin.units import DAY, FloatArray
 from slurm_rl_plugin.what_if.switchback.evidence import EffectSoFar
@@ -72,7 +71,7 @@ def _after_days(held: HeldTrial) -> tuple[list[float], list[EffectSoFar]]:
     whole = int((experiment.end - experiment.begin) / DAY)
     for day in range(_APART, whole + 1, _APART):
         blocks = experiment.closed(experiment.begin + day * DAY)
-        looked = findings(experiment, part_of(held.costs, blocks), held.floors)
+        looked = findings(experiment, held.costs.first(blocks), held.floors)
         days.append(float(day))
         effects.append(next(each.effect for each in looked if each.decides))
     return days, effects

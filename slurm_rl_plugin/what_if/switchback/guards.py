@@ -7,39 +7,61 @@ worse; each says that a person has to look before it goes on.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from slurm_rl_plugin.domain.switchback import OURS, Declaration
+from slurm_rl_plugin.domain.switchback import OURS, Declaration, TurnBlock
 from slurm_rl_plugin.units import HOUR, FloatArray
 from slurm_rl_plugin.what_if.switchback.costs import GOALS
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import BlockCosts
 
 #: Blocks before replays are believed, what they must say that ours costs more, and by how many
 #: standard errors over the blocks.
-_FEWEST_BLOCKS, _REPLAYED_HARM, _ERRORS = 3, 1.05, 0.7
+_FEWEST_BLOCKS, _REPLAYED_HARM, _ERRORS = 3, 1.05, 1.2
+#: What a replay of all the time since the begin must say where the blocks do not agree, and for how
+#: many days there is one.
+_SURE_HARM, _EARLY_DAYS = 1.4, 2
+#: Its own blocks gainsay it where they cost less than replays of the site's order, by this log.
+_GAINSAID = -0.05
 #: What is watched so beside the goal that decides.
 _WATCHED = "wait"
 #: The least part of its blocks that each order must have been in force.
 LEAST_HELD = 0.8
 
 
+def early_stretches(declared: Declaration) -> tuple[TurnBlock, ...]:
+    """The times from the begin to the end of each block of the first days.
+
+    Within a block little of a harm shows: it begins with the queue that it met. Had an order been
+    in force all the time, its harm would have added up.
+    """
+    until = declared.begin + _EARLY_DAYS * declared.day
+    early = [block for block in declared.blocks if block.end <= until]
+    return tuple(replace(block, begin=declared.begin) for block in early)
+
+
 def tripped(
-    declared: Declaration, found: BlockCosts, floors: FloatArray, held: float = 1.0
+    declared: Declaration,
+    found: BlockCosts,
+    since_begin: BlockCosts,
+    floors: FloatArray,
+    held: float = 1.0,
 ) -> str | None:
     """The first guard that trips after the last of some blocks, one sentence; None for none.
 
     Args:
         declared: the experiment.
         found: costs of its first blocks, which are over.
+        since_begin: costs of those of `early_stretches` that are over.
         floors: see `findings.findings`.
         held: part of the time of the last blocks in which the order was in force whose turn it
             was.
     """
     return (
         _longest_wait(declared, found)
-        or _replays(declared, found, floors, declared.goal)
-        or _replays(declared, found, floors, _WATCHED)
+        or _replays(declared, found, since_begin, floors, declared.goal)
+        or _replays(declared, found, since_begin, floors, _WATCHED)
         or _not_in_force(held)
     )
 
@@ -56,25 +78,35 @@ def _longest_wait(declared: Declaration, found: BlockCosts) -> str | None:
     return f"a job has waited for {hours:.0f} hours, beyond the bound of {bound:.0f}."
 
 
-def _replays(declared: Declaration, found: BlockCosts, floors: FloatArray, goal: str) -> str | None:
-    """Replays of the real queues say that ours costs more, and its blocks bear it out."""
+def _replays(
+    declared: Declaration,
+    found: BlockCosts,
+    since_begin: BlockCosts,
+    floors: FloatArray,
+    goal: str,
+) -> str | None:
+    """Replays of the real queues say that ours costs more, and its blocks do not gainsay them."""
     if len(found) < _FEWEST_BLOCKS:
         return None
-    place = list(GOALS).index(goal)
+    place, harm = list(GOALS).index(goal), max(_REPLAYED_HARM, declared.harm)
     measured, by_site, by_ours = (
         each[:, place] + floors[place] for each in (found.measured, found.by_site, found.by_ours)
     )
-    logs = np.log(by_ours / by_site)
-    ratio = float(by_ours.sum() / by_site.sum())
-    is_one_blocks = logs.mean() < _ERRORS * logs.std(ddof=1) / math.sqrt(len(logs))
-    if ratio < max(_REPLAYED_HARM, declared.harm) or is_one_blocks:
-        return None
     ours = [block.arm == OURS for block in declared.blocks[: len(found)]]
     really = np.log(measured[ours] / by_site[ours])
-    if len(really) == 0 or really.mean() <= 0.0:
+    if len(really) == 0 or really.mean() <= _GAINSAID:
+        return None
+    logs, ratio = np.log(by_ours / by_site), float(by_ours.sum() / by_site.sum())
+    agree = logs.mean() >= _ERRORS * logs.std(ddof=1) / math.sqrt(len(logs)) and ratio >= harm
+    whole = ratio
+    if len(since_begin) == len(found):
+        replayed = (since_begin.by_site[-1, place], since_begin.by_ours[-1, place]) + floors[place]
+        whole = float(replayed[1] / replayed[0])
+        agree = (agree and whole >= harm) or whole >= max(_SURE_HARM, declared.harm)
+    if not agree:
         return None
     return (
-        f"replays of {len(found)} blocks say that {declared.on_trial} costs {ratio - 1.0:+.0%} in "
+        f"replays of {len(found)} blocks say that {declared.on_trial} costs {whole - 1.0:+.0%} in "
         f"{goal}, and in its own blocks it cost {math.expm1(float(really.mean())):+.0%}."
     )
 

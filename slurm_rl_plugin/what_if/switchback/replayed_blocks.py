@@ -10,7 +10,8 @@ wrong (control variates; Lin 2013 for the average of both).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +56,32 @@ class BlockCosts:
             by_site=np.vstack([self.by_site, later.by_site]),
             by_ours=np.vstack([self.by_ours, later.by_ours]),
         )
+
+    def first(self, blocks: int) -> BlockCosts:
+        """Those of the first blocks alone."""
+        return BlockCosts(
+            measured=self.measured[:blocks],
+            by_site=self.by_site[:blocks],
+            by_ours=self.by_ours[:blocks],
+        )
+
+    def as_json(self) -> dict[str, list[list[float]]]:
+        """What `of_json` reads."""
+        return {each.name: getattr(self, each.name).tolist() for each in fields(self)}
+
+    @classmethod
+    def of_json(cls, document: Any) -> BlockCosts:
+        """What `as_json` made.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is no such document.
+        """
+        names = [each.name for each in fields(cls)]
+        tables = [np.array(document[name], dtype=np.float64) for name in names]
+        shaped = [table.reshape(-1, len(GOALS)) for table in tables]
+        if len({len(each) for each in shaped}) != 1:
+            raise ValueError("costs of as many blocks on the cluster as in replays")
+        return cls(**dict(zip(names, shaped, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from slurm_rl_plugin.what_if.switchback.findings import (
     findings,
     floors_of,
 )
-from slurm_rl_plugin.what_if.switchback.guards import tripped
+from slurm_rl_plugin.what_if.switchback.guards import early_stretches, tripped
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import (
     BlockCosts,
     ReplayedCluster,
@@ -42,11 +42,13 @@ class Trial:
         declared: the experiment.
         floors: costs below which differences do not matter, shape [goals].
         costs: of its first blocks.
+        since_begin: of the times of `early_stretches` that are over.
     """
 
     declared: Declaration
     floors: FloatArray
     costs: BlockCosts
+    since_begin: BlockCosts = field(default_factory=BlockCosts.none)
 
     @classmethod
     def begun(cls, declared: Declaration, cluster: ReplayedCluster, now: float) -> Trial:
@@ -69,8 +71,14 @@ class Trial:
 
     def looked_at(self, cluster: ReplayedCluster, now: float) -> Trial:
         """With the blocks that are over by now."""
-        later = self.declared.blocks[len(self.costs) : self.declared.closed(now)]
-        return replace(self, costs=self.costs.joined(costs_of_blocks(cluster, later)))
+        closed = self.declared.closed(now)
+        later = self.declared.blocks[len(self.costs) : closed]
+        stretches = early_stretches(self.declared)[len(self.since_begin) : closed]
+        return replace(
+            self,
+            costs=self.costs.joined(costs_of_blocks(cluster, later)),
+            since_begin=self.since_begin.joined(costs_of_blocks(cluster, stretches)),
+        )
 
     def findings(self) -> list[GoalFinding]:
         """What is known of each goal."""
@@ -88,7 +96,7 @@ class Trial:
                     f"it is sure that {self.declared.on_trial} is worse in {each.goal}: "
                     f"{self._ratio_text(each)}."
                 )
-        return tripped(self.declared, self.costs, self.floors, held)
+        return tripped(self.declared, self.costs, self.since_begin, self.floors, held)
 
     def gain(self) -> str | None:
         """What is gained beyond chance, one sentence; None while nothing is."""
@@ -110,11 +118,8 @@ class Trial:
         return {
             "experiment": self.declared.name,
             "floors": self.floors.tolist(),
-            "costs": {
-                "measured": self.costs.measured.tolist(),
-                "by_site": self.costs.by_site.tolist(),
-                "by_ours": self.costs.by_ours.tolist(),
-            },
+            "costs": self.costs.as_json(),
+            "since_begin": self.since_begin.as_json(),
             "blocks": len(self.costs),
             "pairs": pairs[0].effect.pairs,
             "held": held,
@@ -132,16 +137,16 @@ class Trial:
             raise ValueError("findings of another experiment")
         try:
             floors = np.array(document["floors"], dtype=np.float64)
-            kept = {
-                name: np.array(document["costs"][name], dtype=np.float64).reshape(-1, len(GOALS))
-                for name in ("measured", "by_site", "by_ours")
-            }
+            found = BlockCosts.of_json(document["costs"])
+            # one that an earlier release began has none: the next look makes them
+            early = document.get("since_begin")
+            since_begin = BlockCosts.none() if early is None else BlockCosts.of_json(early)
         except (KeyError, TypeError) as error:
             raise ValueError(f"no findings of an experiment: {error}") from None
-        found, counts = BlockCosts(**kept), {len(each) for each in kept.values()}
-        if floors.shape != (len(GOALS),) or len(counts) != 1 or len(found) > len(declared.blocks):
+        fits = len(since_begin) <= len(found) <= len(declared.blocks)
+        if floors.shape != (len(GOALS),) or not fits:
             raise ValueError("findings that do not fit the experiment")
-        return cls(declared=declared, floors=floors, costs=found)
+        return cls(declared=declared, floors=floors, costs=found, since_begin=since_begin)
 
 
 def blocks_before(begin: float, day: float) -> Iterator[TurnBlock]:

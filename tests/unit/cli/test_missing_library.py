@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import argparse
+
 import pytest
 
-from slurm_rl_plugin.cli.entry import missing_library
+from slurm_rl_plugin.cli.entry import TRACEBACK, main, missing_library
 from slurm_rl_plugin.cli.off_switch.by_hand import TAKE_BACK_BY_HAND
 from tests.architecture.markdown_documents import TOP
 
@@ -31,6 +33,21 @@ def test_one_that_cannot_be_loaded_says_why() -> None:
 
 def test_a_verb_of_the_way_out_says_what_does_it_by_hand() -> None:
     assert TAKE_BACK_BY_HAND in missing_library("release", ImportError("x"))
+
+
+def test_a_fault_of_ours_while_an_experiment_is_stopped_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(options: argparse.Namespace) -> int:
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.delenv(TRACEBACK, raising=False)
+    monkeypatch.setattr("slurm_rl_plugin.cli.what_if.experiment.main", fails)
+    assert main(["experiment", "stop"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("slurm-rl experiment: failed (RuntimeError: unforeseen)")
+    assert said.count("\n") == 1
+    assert TAKE_BACK_BY_HAND in said
 
 
 def test_the_line_is_the_one_of_the_documents() -> None:

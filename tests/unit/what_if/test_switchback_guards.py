@@ -1,0 +1,117 @@
+"""Guards step back where replays say harm, from blocks or from all the time since the begin."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.domain.switchback import OURS
+from slurm_rl_plugin.papers.switchback.held_in_turns import WARM_UP, declared, reversed_model
+from slurm_rl_plugin.units import DAY, HOUR, FloatArray
+from slurm_rl_plugin.what_if.switchback.costs import GOALS
+from slurm_rl_plugin.what_if.switchback.findings import floors_of
+from slurm_rl_plugin.what_if.switchback.guards import early_stretches, tripped
+from slurm_rl_plugin.what_if.switchback.replayed_blocks import BlockCosts, costs_of_blocks
+from slurm_rl_plugin.what_if.switchback.trial import Trial
+
+DECLARED = declared(seed=1, days=4)
+FLOORS = np.zeros(len(GOALS))
+EARLY = early_stretches(DECLARED)
+
+
+def costs(ours_by_site: FloatArray, measured_by_site: float = 1.0) -> BlockCosts:
+    """Blocks that cost 1 under the site's order by every goal, and so much under ours."""
+    by_site = np.ones((len(ours_by_site), len(GOALS)))
+    ours = np.array([block.arm == OURS for block in DECLARED.blocks[: len(by_site)]])
+    measured = np.where(ours[:, None], measured_by_site, by_site)
+    return BlockCosts(measured=measured, by_site=by_site, by_ours=by_site * ours_by_site[:, None])
+
+
+def said(found: BlockCosts, since_begin: BlockCosts) -> str | None:
+    return tripped(DECLARED, found, since_begin, FLOORS)
+
+
+def test_stretches_are_of_the_first_two_days_and_begin_with_them() -> None:
+    assert {each.begin for each in EARLY} == {DECLARED.begin}
+    assert [each.end for each in EARLY] == [block.end for block in DECLARED.blocks[: len(EARLY)]]
+    assert EARLY[-1].end == DECLARED.begin + 2 * DAY
+    compressed = replace(DECLARED, day=DAY / 2.0)
+    assert early_stretches(compressed)[-1].end == DECLARED.begin + DAY
+
+
+#: Blocks of which one costs much more and the others as much or a little less: they do not agree.
+AT_ODDS = np.array([0.95, 0.95, 2.0, 0.95, 0.95, 1.0])
+#: Blocks that all cost more.
+AGREEING = np.array([1.2, 1.3, 1.2, 1.25, 1.2, 1.3])
+
+
+@pytest.mark.parametrize(
+    ("blocks", "whole", "measured", "trips"),
+    [
+        pytest.param(AGREEING, 1.2, 1.1, True, id="blocks agree, and so does the whole time"),
+        pytest.param(AGREEING, 1.0, 1.1, False, id="nothing came of it in the whole time"),
+        pytest.param(AT_ODDS, 1.2, 1.1, False, id="blocks do not agree"),
+        pytest.param(AT_ODDS, 1.5, 1.1, True, id="much harm in the whole time"),
+        pytest.param(AT_ODDS, 1.5, 0.8, False, id="its own blocks gainsay it"),
+        pytest.param(AGREEING, 1.2, 0.97, True, id="its own blocks hardly gainsay it"),
+        pytest.param(AGREEING[:2], 1.5, 1.1, False, id="too few blocks"),
+    ],
+)
+def test_what_trips(blocks: FloatArray, whole: float, measured: float, trips: bool) -> None:
+    sentence = said(costs(blocks, measured), costs(np.full(len(blocks), whole)))
+    assert (sentence is not None) == trips
+    if sentence is not None:
+        assert f"{whole - 1.0:+.0%} in bounded_slowdown" in sentence
+
+
+def test_later_blocks_speak_for_themselves() -> None:
+    """Behind the first days there is no replay of the whole time."""
+    assert said(costs(AGREEING, 1.1), BlockCosts.none()) is not None
+    assert said(costs(AT_ODDS, 1.1), BlockCosts.none()) is None
+
+
+def test_a_declared_bound_of_harm_is_kept() -> None:
+    lenient = replace(DECLARED, harm=1.6)
+    found = costs(AGREEING, 1.1), costs(np.full(6, 1.5))
+    assert tripped(DECLARED, *found, FLOORS) is not None
+    assert tripped(lenient, *found, FLOORS) is None
+
+
+def test_a_trial_keeps_the_time_since_its_begin_and_one_of_an_earlier_release_makes_it() -> None:
+    trial = reversed_model(3, 4)
+    cluster = trial.replayed(trial.starts(DECLARED.blocks))
+    begun = Trial.begun(DECLARED, cluster, DECLARED.begin + 5 * HOUR)
+    first = begun.looked_at(cluster, DECLARED.begin + 9 * HOUR)
+    looked = first.looked_at(cluster, DECLARED.end)
+    assert (looked.since_begin.by_ours == costs_of_blocks(cluster, EARLY).by_ours).all()
+    assert len(looked.costs) == len(DECLARED.blocks) > len(looked.since_begin) == len(EARLY)
+
+    document = first.as_json(1.0)
+    again = Trial.of_json(DECLARED, document)
+    assert (again.since_begin.by_ours == first.since_begin.by_ours).all()
+    del document["since_begin"]
+    older = Trial.of_json(DECLARED, document).looked_at(cluster, DECLARED.end)
+    assert (older.since_begin.by_ours == looked.since_begin.by_ours).all()
+
+
+def test_replays_of_the_whole_time_show_more_of_a_harm_than_those_of_blocks() -> None:
+    """A harm adds up: over 20 clusters of a harmful order, the mean ratio of slowdowns."""
+    place = list(GOALS).index("bounded_slowdown")
+    of_blocks: list[float] = []
+    of_time: list[float] = []
+    for seed in range(20):
+        drawn = reversed_model(seed, 2)
+        experiment = declared(seed, 2)
+        cluster = drawn.replayed(drawn.starts(experiment.blocks))
+        parts = range(WARM_UP * 24 - 96, WARM_UP * 24, 4)
+        history = [
+            cluster.costs(replace(EARLY[0], begin=at * HOUR, end=(at + 4) * HOUR)).measured[0]
+            for at in parts
+        ]
+        floor = floors_of(np.array(history))[place]
+        blocks = costs_of_blocks(cluster, experiment.blocks)
+        whole = costs_of_blocks(cluster, early_stretches(experiment)[-1:])
+        for each, ratios in ((blocks, of_blocks), (whole, of_time)):
+            ours, site = (one[:, place].mean() + floor for one in (each.by_ours, each.by_site))
+            ratios.append(np.log(ours / site))
+    assert np.mean(of_time) > 1.5 * np.mean(of_blocks) > 0.0
