@@ -13,12 +13,16 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 #: Permissions of a file that names jobs or accounts: for its owner, and its group to read.
 PRIVATE = 0o640
 #: Bytes of the longest file that is read; a state file of a million jobs has 12 MB.
 LONGEST_FILE = 64 * 1024**2
+#: Bytes asked for at a time.
+_READ_AT_ONCE = 1024**2
 #: What a process that was killed left, also one of an earlier release, which named its own number.
 _LEFTOVER = re.compile(r"\..+\.([0-9a-f]{16}|\d+)\.part")
 
@@ -65,7 +69,9 @@ def read_whole(path: Path) -> bytes:
         OSError: as the file system says, or it is no plain file, or too long.
     """
     with plain_file(path) as file:
-        content: bytes = file.read(LONGEST_FILE + 1)
+        # a read takes room for all that it is asked for, and most files are short
+        parts = iter(partial(file.read, _READ_AT_ONCE), b"")
+        content = b"".join(islice(parts, LONGEST_FILE // _READ_AT_ONCE + 1))
     if len(content) > LONGEST_FILE:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     return content

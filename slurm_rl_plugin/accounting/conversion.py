@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from slurm_rl_plugin.accounting.sbatch.stream import SbatchStream
     from slurm_rl_plugin.accounting.swf.stream import SwfStream
 
+    _Form = SacctStream | SbatchStream | SwfStream | PbsStream | PublishedStream
+
 
 def convert(
     logs: Sequence[Path],
@@ -48,8 +50,7 @@ def convert(
         AccountingLogError: a log is faulty, the logs do not go together, or the file cannot be
             written.
     """
-    files = _files(logs)
-    streams = [LogStream(path, batch=batch, progress=progress) for path in files]
+    streams = [LogStream(path, batch=batch, progress=progress) for path in _files(logs)]
     form = _form(streams)
     try:
         with (
@@ -57,21 +58,28 @@ def convert(
             working_folder(output) as folder,
             StoredRuns(folder, part=part) as runs,
         ):
-            for stream in streams:
-                for jobs in form.jobs(stream):
-                    runs.add(jobs)
-            for jobs in form.rest():
-                runs.add(jobs)
-            report = form.report(joined_checksum([each.checksum for each in streams]))
+            report = _gather(form, streams, runs)
             told = metadata(report, form.kind, form.processors_available)
+            changes = form.finishing()
+            del form  # what it remembers of 10 million records has 200 MB
             # whoever is killed meanwhile leaves one folder, which the next run removes
-            runs.write(folder / "joined", told, form.finishing())
+            runs.write(folder / "joined", told, changes)
             (folder / "joined").replace(beside)
     except (OSError, PolarsError) as error:
         why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         problem = f"the file cannot be written ({why}); check the folder"
         raise AccountingLogError(output, problem) from error
     return report
+
+
+def _gather(form: _Form, streams: Sequence[LogStream], runs: StoredRuns) -> ReadReport:
+    """Put all jobs of the logs by; what became of their records."""
+    for stream in streams:
+        for jobs in form.jobs(stream):
+            runs.add(jobs)
+    for jobs in form.rest():
+        runs.add(jobs)
+    return form.report(joined_checksum([each.checksum for each in streams]))
 
 
 def _files(logs: Sequence[Path]) -> list[Path]:
@@ -95,9 +103,7 @@ def _kind(stream: LogStream) -> str:
     return layout.kind
 
 
-def _form(
-    streams: Sequence[LogStream],
-) -> SacctStream | SbatchStream | SwfStream | PbsStream | PublishedStream:
+def _form(streams: Sequence[LogStream]) -> _Form:
     """The stream reader for the form that all of these logs have.
 
     Raises:

@@ -9,6 +9,9 @@ from slurm_rl_plugin.units import BoolArray, IntArray
 #: Places of the first table, and how many there are at least for each record.
 _PLACES = 1 << 16
 _PLACES_A_RECORD = 4
+#: The longest stretch: so many records, or one of so many parts of all. To join two takes three
+#: times their room.
+_STRETCH, _STRETCHES = 1 << 20, 8
 
 
 class SeenRecords:
@@ -17,9 +20,13 @@ class SeenRecords:
     Two numbers of 64 bits stand for a record: among 100 million, two different ones share both with
     a chance of 1 in 10^22. A table of the digests' first bits tells of most records that none like
     it was there, without a look into the stretches.
+
+    Args:
+        stretch: the longest one has so many records, or a part of all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stretch: int = _STRETCH) -> None:
+        self._stretch = stretch
         self._stretches: list[tuple[np.ndarray, np.ndarray]] = []
         self._records = 0
         self._taken = np.zeros(_PLACES, dtype=np.bool_)
@@ -81,11 +88,15 @@ class SeenRecords:
         return first >> np.uint64(64 - bits)
 
     def _merge(self) -> None:
-        """Join stretches so that each is longer than the next: few to look into, few to sort."""
-        while len(self._stretches) > 1 and len(self._stretches[-2][0]) <= len(
-            self._stretches[-1][0]
-        ):
+        """Join stretches so that each is longer than the next: few to look into, few to sort.
+
+        Those of the longest length stay as they are.
+        """
+        longest = max(self._stretch, self._records // _STRETCHES)
+        while len(self._stretches) > 1:
             (one, other), (more, others) = self._stretches[-2:]
+            if not len(one) <= len(more) <= longest // 2:
+                break
             first, second = np.concatenate([one, more]), np.concatenate([other, others])
             order = np.argsort(first, kind="stable")
             self._stretches[-2:] = [(first[order], second[order])]

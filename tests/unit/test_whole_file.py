@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,20 @@ def test_what_is_no_plain_file_or_too_long_is_not_read(tmp_path: Path) -> None:
             read_whole(path)
     os.truncate(long, 3)
     assert read_whole(long) == bytes(3)
+
+
+@pytest.mark.parametrize("size", [0, 1, 1024**2, 3 * 1024**2 + 7])
+def test_a_file_is_read_whole_in_the_room_that_it_needs(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(size))
+    tracemalloc.start()
+    try:
+        content = read_whole(path)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert content == path.read_bytes()
+    assert most < 2 * size + 3 * 1024**2
 
 
 def test_a_file_is_replaced_whole_and_nothing_is_left(tmp_path: Path) -> None:

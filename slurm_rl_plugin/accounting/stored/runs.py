@@ -21,7 +21,7 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 #: Rows of a group, the least that is read of a file.
 GROUP = 1 << 16
 #: Jobs of one part of the joined file, about; one part is in memory at a time.
-PART = 1 << 19
+PART = 1 << 18
 _PLACE = "place"
 #: Rows of a group of a run: parts of a log in no order read a little of each run.
 _GROUP_OF_RUN = 1 << 15

@@ -185,13 +185,13 @@ class SlurmCluster:
         build = TableBuilder(
             [*(shares or ()), *tree.shares], self._numbers, self._machine.asked_for
         )
-        self._numbers.forget_others(rows)
         pending_jobs = build.pending(waiting, terms, tiers, now, waiting_tasks(records))
         asked = [self._watch.as_asked(row) for row in running]
         running_jobs = build.running(running, asked, now)
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
         here = {row.job_id for row in rows}  # what is in the queue still is told later
         ended_jobs = _ended(build, ended, [run for run in past if run.job_id not in here])
+        self._numbers.forget_others(rows)
         accounts = build.accounts.all
         capacity = parse_capacity(nodes)
         return QueueSnapshot(

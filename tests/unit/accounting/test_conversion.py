@@ -211,10 +211,11 @@ def test_a_broken_parquet_is_refused(harm, tmp_path):
     batches=st.lists(
         st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=12), max_size=8
     ),
+    stretch=st.sampled_from([2, 4, 1 << 20]),
     data=st.data(),
 )
-def test_what_was_seen_before_is_told(batches, data):
-    seen, known = SeenRecords(), set()
+def test_what_was_seen_before_is_told(batches, stretch, data):
+    seen, known = SeenRecords(stretch), set()
     for batch in batches:
         order = data.draw(st.permutations(range(len(batch))))
         expected = []

@@ -7,19 +7,23 @@ import json
 import math
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import _parse
+from slurm_rl_plugin.batch_systems.slurm.answers import fields
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
+    QUEUE_FIELDS,
     QueueRow,
     parse_all_processors,
     parse_capacity,
     parse_count,
     parse_duration,
     parse_queue,
+    parse_records,
     parse_tiers,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
@@ -93,6 +97,55 @@ def test_looks_with_ever_new_marks_keep_nothing(answers: Path) -> None:
         gc.collect()
         grown.append(sys.getallocatedblocks() - before)
     assert min(grown) < 100  # a pattern for each look: 800
+
+
+def with_priorities(text: str, change: Callable[[int], int]) -> str:
+    """The answer with other points in each record."""
+    begin = rf"(\d+\|{MARK}\|(?:[^|]*\|){{3}})(\d+)(?=\|)"
+    return re.sub(begin, lambda found: f"{found[1]}{change(int(found[2]))}", text)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda points: points + 7 if points else 0, id="age"),
+        pytest.param(lambda points: 0, id="held"),
+        pytest.param(lambda points: points + 7, id="released"),
+    ],
+)
+def test_a_record_with_other_points_is_not_read_again(
+    answers: Path, change: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = answers.joinpath("squeue.txt").read_text()
+    text = with_priorities(before, change)
+    assert text != before
+    known = parse_records(before, MARK, {})
+    anew = parse_records(text, MARK, {})
+    monkeypatch.setattr(fields, "_parse_record", lambda *_: pytest.fail("it was read"))
+    kept = parse_records(text, MARK, known)
+    assert list(kept) == list(anew)
+    assert list(map(str, kept.values())) == list(map(str, anew.values()))  # NaN is not itself
+
+
+def test_a_record_that_differs_in_more_is_read_again(answers: Path) -> None:
+    text = answers.joinpath("squeue.txt").read_text()
+    known = parse_records(text, MARK, {})
+    for place in range(len(QUEUE_FIELDS) - 1):
+        if QUEUE_FIELDS[place] in ("JobID", "PriorityLong"):
+            continue
+        for record, row in known.items():
+            values = record.split("|", len(QUEUE_FIELDS) - 1)
+            value = values[place]
+            values[place] = str(int(value) + 1) if value.isdecimal() else "RUNNING"
+            values[QUEUE_FIELDS.index("PriorityLong")] = "77"
+            number, *others = values
+            try:
+                (found,) = parse_records(
+                    f"{number}|{MARK}|" + "|".join(others), MARK, known
+                ).values()
+            except BatchSystemError:  # no such time, and read all the same
+                continue
+            assert found._replace(priority=row.priority) != row
 
 
 def test_every_job_is_read(jobs: dict[str, int], rows: dict[int, QueueRow]) -> None:

@@ -14,6 +14,7 @@ from slurm_rl_plugin.batch_systems.numbered_names import Names
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.queue import row_numbers
 from slurm_rl_plugin.batch_systems.slurm.queue.row_numbers import RowNumbers, numbers_of
+from slurm_rl_plugin.domain.job_description import JobDescription
 from tests.unit.batch_systems.test_slurm_watch import waiting_row
 
 
@@ -40,6 +41,8 @@ def test_kept_lines_are_those_of_a_first_look(seed: int, monkeypatch: pytest.Mon
     kept, rows = numbers(), [drawn_row(number, rng) for number in range(40)]
     for look in range(8):
         rows = [row for row in rows if rng.random() < 0.8]
+        points = [row.priority if rng.random() < 0.3 else rng.choice([0, 7, 9]) for row in rows]
+        rows = [row._replace(priority=point) for row, point in zip(rows, points, strict=True)]
         rows += [drawn_row(100 * look + 50 + each, rng) for each in range(rng.randrange(9))]
         rng.shuffle(rows)
         kept.forget_others(rows)
@@ -57,6 +60,24 @@ def test_kept_lines_are_those_of_a_first_look(seed: int, monkeypatch: pytest.Mon
             else:
                 np.testing.assert_array_equal(found[name], expected[name])
         assert len(kept._rows) <= len(rows) + max(3, len(rows) // 10)
+
+
+def test_a_row_with_other_points_has_the_line_of_the_one_before() -> None:
+    asked: list[JobDescription] = []
+
+    def is_interactive(job: JobDescription) -> bool:
+        asked.append(job)
+        return False
+
+    kept = RowNumbers(is_interactive)
+    rows = [waiting_row(number, number)._replace(priority=5) for number in (1, 2, 3)]
+    kept.of(rows)
+    later = [row._replace(priority=6) for row in rows[:2]] + [rows[2]._replace(priority=0)]
+    assert kept.of(later)["held"].tolist() == [False, False, True]
+    assert len(asked) == 4  # who is held now is another one
+    both = [later[0], rows[0], later[0]._replace(priority=8)]
+    assert kept.of(both)["job_id"].tolist() == [1, 1, 1]
+    assert kept.of(rows)["job_id"].tolist() == [1, 2, 3]
 
 
 def test_a_row_tells_its_class_and_what_it_waits_for() -> None:

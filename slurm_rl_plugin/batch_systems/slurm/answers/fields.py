@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from slurm_rl_plugin.accounting.slurm.durations import printed_seconds
 from slurm_rl_plugin.batch_systems.slurm.answers.requests import (
@@ -25,6 +25,9 @@ QUEUE_FIELDS = (
     *("Account", "UserName", "Partition", "QOS", "BatchFlag", "NodeList", "ArrayTaskID"),
     *("HetJobID", "Name"),
 )
+#: Part of the records that are new where nearly all have other points than at the last look.
+MANY = 0.05
+_PRIORITY = QUEUE_FIELDS.index("PriorityLong")
 #: The same where the machine has more than processors.
 FIELDS_WITH_REQUESTS = (*QUEUE_FIELDS[:-1], *REQUEST_FIELDS, QUEUE_FIELDS[-1])
 #: From this release on squeue has a field for jobs that want their nodes for themselves.
@@ -152,7 +155,8 @@ def parse_records(
 ) -> dict[str, QueueRow]:
     """The same by record, without reading again what the last answer held.
 
-    Of 10,000 waiting jobs few change from one look to the next.
+    Of 10,000 waiting jobs few change from one look to the next, but for their priority: Slurm
+    computes those of all anew every few minutes.
 
     Args:
         text: the answer.
@@ -164,24 +168,49 @@ def parse_records(
         BatchSystemError: a record has another form.
     """
     records = _records(text, mark)
-    del text  # with 100,000 jobs it has 14 MB
-    return {
-        record: known[record] if record in known else _parse_record(record, names)
-        for record in records
-    }
+    del text  # of 100,000 jobs 20 MB, which end with the records
+    found = {record: known.get(record) for record in records}
+    new = [record for record, row in found.items() if row is None]
+    earlier: Mapping[str, tuple[str, QueueRow]] = {}
+    if len(new) > MANY * len(known):  # few are read sooner than all are numbered
+        earlier = {str(row.job_id): (record, row) for record, row in known.items()}
+    for record in new:
+        row = _with_other_points(record, earlier) if earlier else None
+        found[record] = row or _parse_record(record, names)
+    return cast(dict[str, QueueRow], found)
+
+
+def _with_other_points(record: str, earlier: Mapping[str, tuple[str, QueueRow]]) -> QueueRow | None:
+    """The row of a record that differs from an earlier one in the priority alone; else None."""
+    values = record.split(SEPARATOR, _PRIORITY + 1)
+    then, row = earlier.get(values[0], ("", None))
+    old = then.split(SEPARATOR, _PRIORITY + 1)
+    if row is None or len(values) != len(old) or not values[_PRIORITY].isdecimal():
+        return None
+    points = int(values[_PRIORITY])
+    values[_PRIORITY] = old[_PRIORITY]
+    if values != old:
+        return None
+    return QueueRow._make([*row[:_PRIORITY], points, *row[_PRIORITY + 1 :]])
 
 
 def _records(text: str, mark: str) -> Iterator[str]:
-    number, *pieces = text.split(f"{SEPARATOR}{mark}{SEPARATOR}")
-    del text
-    if not number.isdecimal() if pieces else number.strip():
+    """The records of an answer, one at a time: with 100,000 jobs it has 14 MB."""
+    behind_number = f"{SEPARATOR}{mark}{SEPARATOR}"
+    at = text.find(behind_number)
+    number = text if at < 0 else text[:at]
+    if number.strip() if at < 0 else not number.isdecimal():
         raise not_understood("squeue", next(iter(number.strip().splitlines()), ""))
-    for piece in pieces:  # each ends with the number of the next record on a line of its own
+    while at >= 0:
+        begin = at + len(behind_number)
+        at = text.find(behind_number, begin)
+        piece = text[begin:] if at < 0 else text[begin:at]
+        # each ends with the number of the next record on a line of its own
         rest, _, following = piece.rpartition("\n")
         yield number + SEPARATOR + rest
         number = following
-    if pieces and number:
-        raise not_understood("squeue", number)
+        if at < 0 and number:
+            raise not_understood("squeue", number)
 
 
 def _parse_record(record: str, names: Sequence[str]) -> QueueRow:

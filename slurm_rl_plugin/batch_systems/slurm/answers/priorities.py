@@ -14,6 +14,10 @@ from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 PRIORITY_FORMAT = "%i|%r|%Y|%S|%N|%A|%B|%F|%J|%P|%Q|%T"
 #: The numbers of a line, between job and partition and the TRES.
 TERMS = ("total", "site", "nice", "age", "association", "fairshare", "job_size", "partition", "qos")
+#: How one begins that is not 0.
+_NOT_ZERO = frozenset("123456789")
+#: Weighted factors behind the first three of them; the TRES come behind these.
+_FACTORS = len(TERMS) - 3
 #: Slurm's NO_VAL, printed by 22.05 for the terms of a job with several partitions and a priority
 #: by hand; 24.11 prints 0.
 NO_TERM = -2147483648
@@ -95,6 +99,16 @@ def _parse_line(line: str) -> ListedJob:
 
 
 def _listed_job(line: str) -> ListedJob:
+    job_id, partition, total_text, site_text, _, factors = line.split(SEPARATOR, 5)
+    total, site = int(total_text), int(site_text)
+    is_by_terms = site not in (0, NO_TERM) or factors[:1] in _NOT_ZERO
+    if is_by_terms and total > LEAST_PRIORITY and factors.count(SEPARATOR) == _FACTORS:
+        # nearly all lines: the other factors tell nothing more
+        return int(job_id), partition, total, PriorityTerms(total - site, site, by_hand=False)
+    return _listed_by_terms(line)
+
+
+def _listed_by_terms(line: str) -> ListedJob:
     job_id, partition, (total, site, nice, *factors), tres = _cut(line)
     if tres:
         factors.append(round(sum(points for _, points in tres)))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.batch_systems.numbered_names import Names
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import MANY, QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import FOR_PROCESSORS, is_own_doing
 from slurm_rl_plugin.domain.job_class import IsInteractive
 from slurm_rl_plugin.domain.job_description import JobDescription
@@ -24,6 +24,7 @@ LINE = np.dtype(
         *((name, np.bool_) for name in ("interactive", "held", "own_doing", "for_processors")),
     ]
 )
+_PRIORITY = QueueRow._fields.index("priority")
 #: Rows that have gone are forgotten when there are more of them than this, and a tenth of all.
 GONE_AT_LEAST = 1000
 Lines = NDArray[Any]
@@ -60,12 +61,33 @@ class RowNumbers:
     def of(self, rows: Sequence[QueueRow]) -> Lines:
         """A line for each row, shape [n], of dtype LINE."""
         new = [row for row in rows if id(row) not in self._place]
+        if len(new) > MANY * len(self._rows):
+            new = self._that_say_more(new, set(map(id, rows)))
         if new:
             lines = np.array([self._line(row) for row in new], dtype=LINE)
             self._place.update((id(row), place) for place, row in enumerate(new, len(self._rows)))
             self._rows += new
             self._lines = np.concatenate([self._lines, lines])
         return self._lines[self._places(rows)]
+
+    def _that_say_more(self, new: Sequence[QueueRow], here: Set[int]) -> list[QueueRow]:
+        """New rows but for those that differ from an earlier one in points: they have its line.
+
+        Args:
+            new: rows.
+            here: identities of rows whose lines are asked for too.
+        """
+        places = {row.job_id: place for place, row in enumerate(self._rows)}
+        others = []
+        for row in new:
+            place = places.get(row.job_id, -1)
+            old = self._rows[place] if place >= 0 else row
+            if old is row or id(old) in here or not _differ_in_points(old, row):
+                others.append(row)
+                continue
+            del self._place[id(old)]
+            self._place[id(row)], self._rows[place] = place, row
+        return others
 
     def forget_others(self, rows: Sequence[QueueRow]) -> None:
         """Forget rows that are none of these, once there are many."""
@@ -89,6 +111,12 @@ class RowNumbers:
             *(self._interactive(describe(row)), row.held, is_own_doing(row.reason)),
             row.reason in FOR_PROCESSORS or keeps_back,
         )
+
+
+def _differ_in_points(one: QueueRow, other: QueueRow) -> bool:
+    """Whether two rows differ in the priority alone; either is held by it, or neither."""
+    same = one[:_PRIORITY] == other[:_PRIORITY] and one[_PRIORITY + 1 :] == other[_PRIORITY + 1 :]
+    return same and one.held == other.held
 
 
 def numbers_of(names: Names, codes: IntArray, words: Sequence[str]) -> IntArray:
