@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.cli.off_switch.by_hand import TAKE_BACK_BY_HAND
+from slurm_rl_plugin.cli.progress import said_if_long
 from slurm_rl_plugin.errors import (
     AccountingLogError,
     ConfigurationError,
@@ -153,7 +154,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     chosen, rest = program_parser().parse_args(words[:1]), words[1:]
     try:
-        options = verb_parser(chosen.verb).parse_args(rest)
+        with said_if_long("loading"):
+            parser = verb_parser(chosen.verb)
+        options = parser.parse_args(rest)
         return int(_module(chosen.verb).main(options))
     except KeyboardInterrupt:
         return _failed(chosen.verb, "interrupted.")

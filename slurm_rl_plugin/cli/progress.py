@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
+from threading import Timer
 
 #: For those who wait at the beginning of the first run on a machine.
 COMPILES_FIRST = "the first run compiles the simulator for this machine: a minute or two"
+
+#: Seconds in which nobody wonders whether anything goes on.
+PATIENCE = 2.0
+
+
+@dataclass(slots=True)
+class _Silence:
+    """Since when nothing has been shown, by the monotonic clock."""
+
+    since: float = field(default_factory=time.monotonic)
+
+    def ends(self) -> None:
+        self.since = time.monotonic()
+
+
+_SILENCE = _Silence()
 
 
 def _no_progress(step: int, value: float) -> None:
@@ -19,6 +38,43 @@ def _plain_progress(title: str, steps: int, step: int, value: float) -> None:
     del value
     sys.stderr.write(f"\r{title} {step / max(steps, 1):.0%}")
     sys.stderr.flush()
+
+
+def say_of_compiling(verb: str, compiled_before: Callable[[], bool]) -> None:
+    """Say on a terminal that the first run takes longer, where this is one."""
+    if sys.stderr.isatty() and not compiled_before():
+        print(f"slurm-rl {verb}: {COMPILES_FIRST}", file=sys.stderr)
+        _SILENCE.ends()
+
+
+@contextmanager
+def said_if_long(what: str) -> Iterator[None]:
+    """Say on a terminal what goes on, once nothing was shown for PATIENCE; it is taken away again.
+
+    Args:
+        what: goes on; nobody else may write to the terminal meanwhile.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    said: list[str] = []
+
+    def say() -> None:
+        said.append(what)
+        sys.stderr.write(f"{what} ...")
+        sys.stderr.flush()
+
+    timer = Timer(max(_SILENCE.since + PATIENCE - time.monotonic(), 0.0), say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        if said:
+            sys.stderr.write("\r\033[K")
+            _SILENCE.ends()
 
 
 @contextmanager
@@ -40,6 +96,7 @@ def progress_bar(title: str, steps: int, measure: str) -> Iterator[Callable[[int
         _plain_progress(title, steps, 0, 0.0)
         yield partial(_plain_progress, title, steps)
         sys.stderr.write("\r\033[K")
+        _SILENCE.ends()
         return
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
@@ -50,6 +107,7 @@ def progress_bar(title: str, steps: int, measure: str) -> Iterator[Callable[[int
             progress.update(task, completed=step, description=f"{title} {measure}={figure}")
 
         yield update
+    _SILENCE.ends()
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from slurm_rl_plugin.cli.assembly.hook import load_policy
 from slurm_rl_plugin.cli.benchmark.drawn_queue import past_runs, random_snapshot
 from slurm_rl_plugin.cli.benchmark.fewest_writes import fewest_writes
 from slurm_rl_plugin.cli.look.job_arguments import count
+from slurm_rl_plugin.cli.progress import said_if_long
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.domain import Memory, QueueSnapshot
 from slurm_rl_plugin.hook.order.order_changes import order_changes
@@ -41,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Measure the hook's cycle or the simulator, and print one row for each measure."""
-    document = _hook(options) if options.what == "hook" else _simulator(options)
+    with said_if_long("measuring"):
+        document = _hook(options) if options.what == "hook" else _simulator(options)
     if options.json:
         print_json(document)
     else:

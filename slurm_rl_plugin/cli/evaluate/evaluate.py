@@ -31,6 +31,7 @@ from slurm_rl_plugin.cli.logs.arguments import read_named_log, read_named_logs
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.logs.named_log import NamedLog
 from slurm_rl_plugin.cli.logs.slurm_log import print_origin
+from slurm_rl_plugin.cli.progress import parts_bar, said_if_long, say_of_compiling
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
@@ -41,6 +42,7 @@ from slurm_rl_plugin.learning.evaluation.paired import (
     starts_under,
 )
 from slurm_rl_plugin.policies.registry import NATIVE
+from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 from slurm_rl_plugin.units import FloatArray
@@ -54,7 +56,8 @@ def main(options: argparse.Namespace) -> int:
     check_protocol_options(options)
     if options.config is not None and options.protocol is None:
         return _evaluate_site(options)
-    candidates = [candidate_of(name) for name in options.policy or ["fifo", "sjf"]]
+    with said_if_long("loading the policies"):
+        candidates = [candidate_of(name) for name in options.policy or ["fifo", "sjf"]]
     log = _log(options, candidates)
     if options.protocol is not None:
         return _evaluate_by_protocol(options, log, candidates)
@@ -74,25 +77,30 @@ def main(options: argparse.Namespace) -> int:
     _make_folders(options)
     schedules: dict[str, ScheduledJobs] = {}
     policies: dict[str, Any] = {}
-    for candidate in candidates:
-        start, speed = _starts(candidate, log, estimates, settings, options.timing)
-        schedule = schedules[candidate.name] = schedule_of(log.prepared, start, settings)
-        entry = policies[candidate.name] = policy_entry(
-            log.prepared, schedule, options.drop, users=options.users
-        )
-        if options.timing:
-            entry["jobs_per_second"] = speed
+    say_of_compiling("evaluate", compiled_before)
+    with parts_bar("simulating", len(candidates)) as progress:
+        for candidate in candidates:
+            start, speed = _starts(candidate, log, estimates, settings, options.timing)
+            schedule = schedules[candidate.name] = schedule_of(log.prepared, start, settings)
+            entry = policies[candidate.name] = policy_entry(
+                log.prepared, schedule, options.drop, users=options.users
+            )
+            if options.timing:
+                entry["jobs_per_second"] = speed
+            progress(1)
     first, last = options.drop
-    document: dict[str, Any] = {
-        "log": log_entry(log, options, options.drop, in_sample=in_sample),
-        "policies": policies,
-        "study": study_entry(
+    with said_if_long("comparing"):
+        study = study_entry(
             log.prepared,
             schedules,
             slice(first, len(log.prepared.log) - last),
             base=candidates[0].name,
             judged=schedules,
-        ),
+        )
+    document: dict[str, Any] = {
+        "log": log_entry(log, options, options.drop, in_sample=in_sample),
+        "policies": policies,
+        "study": study,
     }
     if options.resample is not None:
         document["resampled"] = compare_on_resampled_logs(

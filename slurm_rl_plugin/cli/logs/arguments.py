@@ -34,6 +34,7 @@ from slurm_rl_plugin.cli.logs.slurm_log import (
     slurm_billing,
     slurm_shares,
 )
+from slurm_rl_plugin.cli.progress import said_if_long
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
@@ -179,7 +180,8 @@ def _read_jobs(argument: str, options: LogOptions) -> ReadJobs:
     whole = Path(argument).exists()  # a path may hold an @ of its own
     excerpt = LogExcerpt(log=argument) if whole else LogExcerpt.of(argument)
     given = excerpt.processors or options.processors
-    log, report, capacity = _cut_log(excerpt, given)
+    with said_if_long(f"reading {argument}"):
+        log, report, capacity = _cut_log(excerpt, given)
     shares = _given_shares(options)
     if excerpt.load is not None:
         log = excerpt.scaled(log, prepare_log(log, capacity=capacity).capacity)

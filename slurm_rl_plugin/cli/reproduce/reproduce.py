@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.cli.assembly.hook import model_path
-from slurm_rl_plugin.cli.progress import parts_bar
+from slurm_rl_plugin.cli.progress import parts_bar, said_if_long
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.export.manifest import file_checksum, write_manifest
@@ -78,7 +78,9 @@ def main(options: argparse.Namespace) -> int:
     _check_options(options)
     with TemporaryDirectory() as temporary:
         asked = _asked(options, options.models or Path(temporary))
-        outcome = STUDIES[options.paper].load().run(asked)
+        with said_if_long("loading the study"):
+            study = STUDIES[options.paper].load()
+        outcome = study.run(asked)
     figures = [] if options.plot is None else _drawn(options, outcome)
     if options.json:
         document = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.logs.named_log import NamedLog, configured_classifier
 from slurm_rl_plugin.cli.logs.sample import sampled
 from slurm_rl_plugin.cli.logs.slurm_log import SLURM, print_origin
-from slurm_rl_plugin.cli.progress import COMPILES_FIRST, progress_bar
+from slurm_rl_plugin.cli.progress import progress_bar, say_of_compiling
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.cli.train.place import (
     add_place_options,
@@ -143,8 +142,7 @@ def main(options: argparse.Namespace) -> int:
         if isinstance(settings, SarsaSettings) and settings.pretraining == "recorded":
             logs = [log.with_starts() for log in logs]
         plan = _plan(options, logs, settings, start)
-        if sys.stderr.isatty() and not compiled_before():
-            print(f"slurm-rl train: {COMPILES_FIRST}", file=sys.stderr)
+        say_of_compiling("train", compiled_before)
         begin = time.monotonic()
         with progress_bar("training", plan.steps, _measure(plan, place)) as progress:
             trained, manifest = train_model(plan, options.output, progress=progress, place=place)

@@ -25,7 +25,7 @@ from slurm_rl_plugin.cli.logs.arguments import (
 from slurm_rl_plugin.cli.logs.cluster_option import LIVE, described_cluster
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.logs.named_log import ReadJobs, configured_classifier, site_in_file
-from slurm_rl_plugin.cli.progress import parts_bar
+from slurm_rl_plugin.cli.progress import parts_bar, said_if_long, say_of_compiling
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.cli.what_if.document import what_if_document
 from slurm_rl_plugin.cli.what_if.text import print_what_if
@@ -34,6 +34,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.machine_files.plain_cluster import plain_cluster
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
+from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
@@ -122,7 +123,8 @@ class ClusterAndJobs:
             settings = settings_in_force(site_in_file(options.config), capacity, on_nodes=True)
         found = cls(read=read, jobs=jobs, cluster=cluster, settings=settings, notes=notes)
         early = jobs.select(_within(jobs, known))
-        prepared = read.placed(early, cluster.machine, read.shares)
+        with said_if_long("placing the jobs on the cluster"):
+            prepared = read.placed(early, cluster.machine, read.shares)
         shares = dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True))
         return replace(found, shares=shares)
 
@@ -153,6 +155,7 @@ class ClusterAndJobs:
             SimulationError: a variant cannot be simulated.
         """
         base = ClusterVariant(name=AS_IT_IS, machine=self.cluster.machine)
+        say_of_compiling("what-if", compiled_before)
         with parts_bar("replaying", 1 + len(variants)) as progress:
             return replay_variants(
                 self.jobs,
@@ -207,7 +210,8 @@ def main(options: argparse.Namespace) -> int:
     _refuse_twice([each.name for each in variants])
     make_folder("--plot", options.plot)
     pairs = found.replayed(variants)
-    document: dict[str, Any] = what_if_document(found.read, pairs, options.seed)
+    with said_if_long("comparing"):
+        document: dict[str, Any] = what_if_document(found.read, pairs, options.seed)
     document["notes"] = list(found.notes)
     if options.plot is not None:
         from slurm_rl_plugin.cli.what_if.figure import draw_variants  # noqa: PLC0415 - matplotlib

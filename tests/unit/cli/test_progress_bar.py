@@ -1,18 +1,40 @@
+"""A terminal sees how far long work is, or what goes on; elsewhere nothing is shown."""
+
 from __future__ import annotations
 
 import sys
+import time
 
 import pytest
 
-from slurm_rl_plugin.cli.progress import parts_bar
+from slurm_rl_plugin.cli import progress
+from slurm_rl_plugin.cli.progress import parts_bar, said_if_long, say_of_compiling
+
+
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard error, which `capsys` must hold by now, is a terminal without rich."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    for name in ("rich", "rich.console", "rich.progress"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+def silent_for(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress._SILENCE, "since", time.monotonic() - seconds)
+
+
+def heard(capsys: pytest.CaptureFixture[str], words: str) -> bool:
+    """Whether the terminal shows the words within a minute."""
+    said, until = "", time.monotonic() + 60.0
+    while words not in said and time.monotonic() < until:
+        time.sleep(0.001)
+        said += capsys.readouterr().err
+    return words in said
 
 
 def test_a_terminal_without_rich_gets_a_plain_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    for name in ("rich", "rich.console", "rich.progress"):
-        monkeypatch.setitem(sys.modules, name, None)
+    on_a_terminal(monkeypatch)
     with parts_bar("audit log", 200) as add:
         assert "audit log 0%" in capsys.readouterr().err
         add(50)
@@ -24,7 +46,72 @@ def test_a_terminal_without_rich_gets_a_plain_line(
     assert said.err.endswith("\r\033[K")
 
 
-def test_elsewhere_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_takes_long_says_what_goes_on_and_takes_it_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_a_terminal(monkeypatch)
+    silent_for(progress.PATIENCE, monkeypatch)
+    with said_if_long("reading a.log"):
+        assert heard(capsys, "reading a.log ...")
+    assert capsys.readouterr().err == "\r\033[K"
+    assert time.monotonic() - progress._SILENCE.since < progress.PATIENCE
+
+
+def test_words_are_taken_away_where_the_work_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_a_terminal(monkeypatch)
+    silent_for(progress.PATIENCE, monkeypatch)
+
+    def fails() -> None:
+        with said_if_long("reading a.log"):
+            assert heard(capsys, "reading a.log ...")
+            raise ValueError("of the work")
+
+    with pytest.raises(ValueError, match="of the work"):
+        fails()
+    assert capsys.readouterr().err == "\r\033[K"
+
+
+def test_nothing_is_said_of_short_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_a_terminal(monkeypatch)
+    silent_for(0.0, monkeypatch)
+    monkeypatch.setattr(progress, "PATIENCE", 3600.0)
+    with said_if_long("reading a.log"):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+def test_a_bar_that_ends_was_heard(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_a_terminal(monkeypatch)
+    silent_for(3600.0, monkeypatch)
+    with parts_bar("audit log", 1):
+        pass
+    assert capsys.readouterr().err.endswith("\r\033[K")
+    assert time.monotonic() - progress._SILENCE.since < 3600.0
+
+
+def test_a_first_run_says_that_it_compiles(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_a_terminal(monkeypatch)
+    say_of_compiling("train", lambda: True)
+    assert capsys.readouterr().err == ""
+    say_of_compiling("train", lambda: False)
+    assert capsys.readouterr().err == f"slurm-rl train: {progress.COMPILES_FIRST}\n"
+
+
+def test_elsewhere_nothing_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    silent_for(3600.0, monkeypatch)
     with parts_bar("audit log", 200) as add:
         add(50)
+    with said_if_long("reading a.log"):
+        pass
+    say_of_compiling("train", lambda: False)
     assert capsys.readouterr().err == ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -18,7 +17,7 @@ from slurm_rl_plugin.cli.evaluate.study.in_force import (
 )
 from slurm_rl_plugin.cli.evaluate.study.nodes import figures_on_nodes, machine_entry
 from slurm_rl_plugin.cli.logs.named_log import NamedLog
-from slurm_rl_plugin.cli.progress import COMPILES_FIRST, parts_bar
+from slurm_rl_plugin.cli.progress import parts_bar, say_of_compiling
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.evaluation.recorded_replay import (
@@ -102,8 +101,7 @@ def replay_site(
     if len(log.prepared.log) < FEWEST_JOBS:
         few = f"{len(log.prepared.log)} jobs of this time ran: too few to replay"
         return f"{few}, take a longer one."
-    if sys.stderr.isatty() and not compiled_before():
-        print(f"slurm-rl: {COMPILES_FIRST}", file=sys.stderr)
+    say_of_compiling("evaluate", compiled_before)
     on_nodes = log.prepared.machine is not None
     own = policies_in_force(configuration)
     model, candidates = next(iter(own)), own | policies_beside(beside, own)
