@@ -2,7 +2,7 @@
 
     python -m bench.speed.log_conversion --output bench-output
 
-The dump (2 GB) is drawn there and removed again, unless it is kept with --keep. What is measured
+The dump (2.4 GB) is drawn there and removed again, unless it is kept with --keep. What is measured
 runs in children: the conversion, and reading some weeks of the result as `train` does.
 """
 

@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import ModuleType
 from typing import NamedTuple
 
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     chosen, rest = program_parser().parse_args(words[:1]), words[1:]
     try:
-        with said_if_long("loading"):
+        with nullcontext() if chosen.verb in WAY_OUT else said_if_long("loading"):
             parser = verb_parser(chosen.verb)
         options = parser.parse_args(rest)
         return int(_module(chosen.verb).main(options))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Timer
@@ -30,6 +30,11 @@ class _Silence:
 _SILENCE = _Silence()
 
 
+def _is_seen() -> bool:
+    """Whether standard error is a terminal; it is None where somebody has closed it."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 def _no_progress(step: int, value: float) -> None:
     del step, value
 
@@ -40,10 +45,10 @@ def _plain_progress(title: str, steps: int, step: int, value: float) -> None:
     sys.stderr.flush()
 
 
-def say_of_compiling(verb: str, compiled_before: Callable[[], bool]) -> None:
+def say_of_compiling(compiled_before: Callable[[], bool]) -> None:
     """Say on a terminal that the first run takes longer, where this is one."""
-    if sys.stderr.isatty() and not compiled_before():
-        print(f"slurm-rl {verb}: {COMPILES_FIRST}", file=sys.stderr)
+    if _is_seen() and not compiled_before():
+        print(f"slurm-rl: {COMPILES_FIRST}", file=sys.stderr)
         _SILENCE.ends()
 
 
@@ -54,7 +59,7 @@ def said_if_long(what: str) -> Iterator[None]:
     Args:
         what: goes on; nobody else may write to the terminal meanwhile.
     """
-    if not sys.stderr.isatty():
+    if not _is_seen():
         yield
         return
     said: list[str] = []
@@ -66,12 +71,14 @@ def said_if_long(what: str) -> Iterator[None]:
 
     timer = Timer(max(_SILENCE.since + PATIENCE - time.monotonic(), 0.0), say)
     timer.daemon = True
-    timer.start()
+    with suppress(RuntimeError):  # a host may have no thread left, and the work needs none
+        timer.start()
     try:
         yield
     finally:
         timer.cancel()
-        timer.join()
+        if timer.ident is not None:
+            timer.join()
         if said:
             sys.stderr.write("\r\033[K")
             _SILENCE.ends()
@@ -86,7 +93,7 @@ def progress_bar(title: str, steps: int, measure: str) -> Iterator[Callable[[int
         steps: how many there are.
         measure: what the figure is.
     """
-    if not sys.stderr.isatty():
+    if not _is_seen():
         yield _no_progress
         return
     try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +63,17 @@ def fault(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     assert "Traceback" not in err
     assert err.count("\n") == 1, err
     return err
+
+
+@pytest.mark.parametrize("verb", ["disable", "evaluate"])
+def test_a_closed_standard_error_stops_no_verb(verb: str) -> None:
+    words = [sys.executable, "-m", "slurm_rl_plugin.cli.entry", verb, "--help"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", *words],
+        stdout=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"usage: slurm-rl {verb}")
 
 
 def test_every_verb_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,7 +77,7 @@ def main(options: argparse.Namespace) -> int:
     _make_folders(options)
     schedules: dict[str, ScheduledJobs] = {}
     policies: dict[str, Any] = {}
-    say_of_compiling("evaluate", compiled_before)
+    say_of_compiling(compiled_before)
     with parts_bar("simulating", len(candidates)) as progress:
         for candidate in candidates:
             start, speed = _starts(candidate, log, estimates, settings, options.timing)

@@ -180,8 +180,7 @@ def _read_jobs(argument: str, options: LogOptions) -> ReadJobs:
     whole = Path(argument).exists()  # a path may hold an @ of its own
     excerpt = LogExcerpt(log=argument) if whole else LogExcerpt.of(argument)
     given = excerpt.processors or options.processors
-    with said_if_long(f"reading {argument}"):
-        log, report, capacity = _cut_log(excerpt, given)
+    log, report, capacity = _cut_log(excerpt, given)
     shares = _given_shares(options)
     if excerpt.load is not None:
         log = excerpt.scaled(log, prepare_log(log, capacity=capacity).capacity)
@@ -241,8 +240,9 @@ def _cut_log(excerpt: LogExcerpt, given: int | None) -> tuple[JobLog, ReadReport
     if is_stored(path):
         from slurm_rl_plugin.accounting.stored.log import StoredLog  # noqa: PLC0415 - an extra's
 
-        stored = StoredLog(path)
-        log = excerpt.stored(stored)
+        with said_if_long(f"reading {path}"):
+            stored = StoredLog(path)
+            log = excerpt.stored(stored)
         whole = stored if excerpt.weeks is not None else None
         return log, stored.report, _capacity(log, given, whole)
     read, report = _log_and_report(excerpt.log)
@@ -252,9 +252,11 @@ def _cut_log(excerpt: LogExcerpt, given: int | None) -> tuple[JobLog, ReadReport
 
 def _log_and_report(argument: str) -> tuple[JobLog, ReadReport]:
     if is_generator_name(argument) and not Path(argument).exists():
-        log = generated_log(argument)
+        with said_if_long(f"drawing {argument}"):
+            log = generated_log(argument)
         return log, ReadReport(read=len(log), kept=len(log))
-    log, report = read_log(Path(argument))
+    with said_if_long(f"reading {argument}"):
+        log, report = read_log(Path(argument))
     warn_of_malformed(report)
     return log, report
 

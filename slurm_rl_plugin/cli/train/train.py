@@ -142,7 +142,7 @@ def main(options: argparse.Namespace) -> int:
         if isinstance(settings, SarsaSettings) and settings.pretraining == "recorded":
             logs = [log.with_starts() for log in logs]
         plan = _plan(options, logs, settings, start)
-        say_of_compiling("train", compiled_before)
+        say_of_compiling(compiled_before)
         begin = time.monotonic()
         with progress_bar("training", plan.steps, _measure(plan, place)) as progress:
             trained, manifest = train_model(plan, options.output, progress=progress, place=place)

@@ -155,7 +155,7 @@ class ClusterAndJobs:
             SimulationError: a variant cannot be simulated.
         """
         base = ClusterVariant(name=AS_IT_IS, machine=self.cluster.machine)
-        say_of_compiling("what-if", compiled_before)
+        say_of_compiling(compiled_before)
         with parts_bar("replaying", 1 + len(variants)) as progress:
             return replay_variants(
                 self.jobs,

@@ -22,6 +22,8 @@ _FEWEST_BLOCKS, _REPLAYED_HARM, _ERRORS = 3, 1.05, 1.2
 #: What a replay of all the time since the begin must say where the blocks do not agree, and for how
 #: many days there is one.
 _SURE_HARM, _EARLY_DAYS = 1.4, 2
+#: Seconds by which times of blocks may differ from whole days.
+_ROUNDING = 1.0
 #: Its own blocks gainsay it where they cost less than replays of the site's order, by this log.
 _GAINSAID = -0.05
 #: What is watched so beside the goal that decides.
@@ -36,7 +38,7 @@ def early_stretches(declared: Declaration) -> tuple[TurnBlock, ...]:
     Within a block little of a harm shows: it begins with the queue that it met. Had an order been
     in force all the time, its harm would have added up.
     """
-    until = declared.begin + _EARLY_DAYS * declared.day
+    until = declared.begin + _EARLY_DAYS * declared.day + _ROUNDING
     early = [block for block in declared.blocks if block.end <= until]
     return tuple(replace(block, begin=declared.begin) for block in early)
 
@@ -98,15 +100,15 @@ def _replays(
         return None
     logs, ratio = np.log(by_ours / by_site), float(by_ours.sum() / by_site.sum())
     agree = logs.mean() >= _ERRORS * logs.std(ddof=1) / math.sqrt(len(logs)) and ratio >= harm
-    whole = ratio
+    whole, of_what = ratio, f"{len(found)} blocks"
     if len(since_begin) == len(found):
         replayed = (since_begin.by_site[-1, place], since_begin.by_ours[-1, place]) + floors[place]
-        whole = float(replayed[1] / replayed[0])
+        whole, of_what = float(replayed[1] / replayed[0]), "all the time since the begin"
         agree = (agree and whole >= harm) or whole >= max(_SURE_HARM, declared.harm)
     if not agree:
         return None
     return (
-        f"replays of {len(found)} blocks say that {declared.on_trial} costs {whole - 1.0:+.0%} in "
+        f"replays of {of_what} say that {declared.on_trial} costs {whole - 1.0:+.0%} in "
         f"{goal}, and in its own blocks it cost {math.expm1(float(really.mean())):+.0%}."
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import math
 import re
@@ -14,6 +15,7 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import _parse
 from slurm_rl_plugin.batch_systems.slurm.answers import fields
+from slurm_rl_plugin.batch_systems.slurm.answers import priorities as priorities_module
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
     QUEUE_FIELDS,
@@ -27,6 +29,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     parse_tiers,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
+    NO_TERM,
     PriorityTerms,
     best_terms,
     parse_lines,
@@ -146,6 +149,17 @@ def test_a_record_that_differs_in_more_is_read_again(answers: Path) -> None:
             except BatchSystemError:  # no such time, and read all the same
                 continue
             assert found._replace(priority=row.priority) != row
+
+
+@pytest.mark.parametrize("site", [0, 1, -77, NO_TERM])
+@pytest.mark.parametrize("total", [0, 1, 2, 4, 5, 4500])
+@pytest.mark.parametrize("nice", [0, 40, -40, NO_TERM])
+def test_a_line_of_sprio_says_the_same_whether_all_of_it_is_read(
+    site: int, total: int, nice: int
+) -> None:
+    for age, size, tres in itertools.product((0, 3, -3), (0, 12), ("", "cpu=4.50", "cpu=0.00")):
+        line = f"7|p|{total}|{site}|{nice}|{age}|0|0|{size}|0|0|{tres}"
+        assert priorities_module._listed_job(line) == priorities_module._listed_by_terms(line)
 
 
 def test_every_job_is_read(jobs: dict[str, int], rows: dict[int, QueueRow]) -> None:

@@ -99,10 +99,30 @@ def test_a_first_run_says_that_it_compiles(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     on_a_terminal(monkeypatch)
-    say_of_compiling("train", lambda: True)
+    say_of_compiling(lambda: True)
     assert capsys.readouterr().err == ""
-    say_of_compiling("train", lambda: False)
-    assert capsys.readouterr().err == f"slurm-rl train: {progress.COMPILES_FIRST}\n"
+    say_of_compiling(lambda: False)
+    assert capsys.readouterr().err == f"slurm-rl: {progress.COMPILES_FIRST}\n"
+
+
+def test_work_goes_on_where_nobody_can_be_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Standard error was closed, or no thread is left."""
+    on_a_terminal(monkeypatch)
+
+    def refused(timer: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(progress.Timer, "start", refused)
+        with said_if_long("reading a.log"):
+            pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys, "stderr", None)
+    with said_if_long("reading a.log"), parts_bar("audit log", 1) as add:
+        add(1)
+    say_of_compiling(lambda: False)
 
 
 def test_elsewhere_nothing_is_shown(
@@ -113,5 +133,5 @@ def test_elsewhere_nothing_is_shown(
         add(50)
     with said_if_long("reading a.log"):
         pass
-    say_of_compiling("train", lambda: False)
+    say_of_compiling(lambda: False)
     assert capsys.readouterr().err == ""

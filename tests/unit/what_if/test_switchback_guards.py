@@ -70,6 +70,25 @@ def test_later_blocks_speak_for_themselves() -> None:
     assert said(costs(AT_ODDS, 1.1), BlockCosts.none()) is None
 
 
+def test_a_late_look_asks_after_each_block_that_it_has_passed_over() -> None:
+    """All of the first days' replays are made by then, and no later one is."""
+    blocks = len(EARLY) + 3
+    calm = np.concatenate([AT_ODDS, np.full(blocks - len(AT_ODDS), 0.9)])
+    trial = Trial(
+        declared=DECLARED,
+        floors=FLOORS,
+        costs=costs(calm, 1.1),
+        since_begin=costs(np.array([1.0, 1.0, 1.5, 1.0, 1.0, *np.ones(len(EARLY) - 5)])),
+    )
+    said_after = [
+        tripped(DECLARED, trial.costs.first(count), trial.since_begin.first(count), FLOORS)
+        for count in range(1, blocks + 1)
+    ]
+    assert [place for place, sentence in enumerate(said_after, 1) if sentence] == [3]
+    assert trial.steps_back(1.0) == said_after[2]
+    assert "all the time since the begin" in (said_after[2] or "")
+
+
 def test_a_declared_bound_of_harm_is_kept() -> None:
     lenient = replace(DECLARED, harm=1.6)
     found = costs(AGREEING, 1.1), costs(np.full(6, 1.5))

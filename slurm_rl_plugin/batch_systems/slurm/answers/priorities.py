@@ -101,7 +101,7 @@ def _parse_line(line: str) -> ListedJob:
 def _listed_job(line: str) -> ListedJob:
     job_id, partition, total_text, site_text, _, factors = line.split(SEPARATOR, 5)
     total, site = int(total_text), int(site_text)
-    is_by_terms = site not in (0, NO_TERM) or factors[:1] in _NOT_ZERO
+    is_by_terms = site != NO_TERM and (site != 0 or factors[:1] in _NOT_ZERO)
     if is_by_terms and total > LEAST_PRIORITY and factors.count(SEPARATOR) == _FACTORS:
         # nearly all lines: the other factors tell nothing more
         return int(job_id), partition, total, PriorityTerms(total - site, site, by_hand=False)

@@ -101,7 +101,7 @@ def replay_site(
     if len(log.prepared.log) < FEWEST_JOBS:
         few = f"{len(log.prepared.log)} jobs of this time ran: too few to replay"
         return f"{few}, take a longer one."
-    say_of_compiling("evaluate", compiled_before)
+    say_of_compiling(compiled_before)
     on_nodes = log.prepared.machine is not None
     own = policies_in_force(configuration)
     model, candidates = next(iter(own)), own | policies_beside(beside, own)
