@@ -29,7 +29,7 @@ from slurm_rl_plugin.what_if.switchback.findings import (
     findings,
     floors_of,
 )
-from slurm_rl_plugin.what_if.switchback.guards import early_stretches, tripped
+from slurm_rl_plugin.what_if.switchback.guards import early_stretches, first_tripped
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import BlockCosts, costs_of_blocks
 
 #: Kinds of clusters.
@@ -176,17 +176,13 @@ def held_trial(kind: str, seed: int, length: TrialLength) -> HeldTrial:
     floors = floors_of(np.array(history))
     found = costs_of_blocks(cluster, experiment.blocks)
     early = costs_of_blocks(cluster, early_stretches(experiment))
-    guards = (
-        blocks
-        for blocks in range(1, len(found) + 1)
-        if tripped(experiment, found.first(blocks), early.first(blocks), floors)
-    )
+    guard = first_tripped(experiment, found, early, floors)
     held = HeldTrial(
         declared=experiment,
         costs=found,
         floors=floors,
         found=findings(experiment, found, floors),
-        guard=next(guards, None),
+        guard=None if guard is None else guard[0],
         ratio=trial.slowdown(OURS) / trial.slowdown(SITE),
         really={},
     )

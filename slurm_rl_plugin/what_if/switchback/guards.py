@@ -43,6 +43,27 @@ def early_stretches(declared: Declaration) -> tuple[TurnBlock, ...]:
     return tuple(replace(block, begin=declared.begin) for block in early)
 
 
+def first_tripped(
+    declared: Declaration,
+    found: BlockCosts,
+    since_begin: BlockCosts,
+    floors: FloatArray,
+    held: float = 1.0,
+) -> tuple[int, str] | None:
+    """After how many blocks a guard tripped first, and its sentence; None for never.
+
+    All blocks are asked after, also those that a late look has passed over; arguments are those of
+    `tripped`, and `held` is of the last of them.
+    """
+    for blocks in range(1, len(found) + 1):
+        in_force = held if blocks == len(found) else 1.0
+        first = found.first(blocks), since_begin.first(blocks)
+        sentence = tripped(declared, *first, floors, in_force)
+        if sentence is not None:
+            return blocks, sentence
+    return None
+
+
 def tripped(
     declared: Declaration,
     found: BlockCosts,

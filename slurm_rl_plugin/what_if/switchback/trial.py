@@ -23,7 +23,7 @@ from slurm_rl_plugin.what_if.switchback.findings import (
     findings,
     floors_of,
 )
-from slurm_rl_plugin.what_if.switchback.guards import early_stretches, tripped
+from slurm_rl_plugin.what_if.switchback.guards import early_stretches, first_tripped
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import (
     BlockCosts,
     ReplayedCluster,
@@ -96,13 +96,8 @@ class Trial:
                     f"it is sure that {self.declared.on_trial} is worse in {each.goal}: "
                     f"{self._ratio_text(each)}."
                 )
-        for blocks in range(1, len(self.costs) + 1):  # also those that a late look has passed over
-            first = self.costs.first(blocks), self.since_begin.first(blocks)
-            in_force = held if blocks == len(self.costs) else 1.0
-            reason = tripped(self.declared, *first, self.floors, in_force)
-            if reason is not None:
-                return reason
-        return None
+        guard = first_tripped(self.declared, self.costs, self.since_begin, self.floors, held)
+        return None if guard is None else guard[1]
 
     def gain(self) -> str | None:
         """What is gained beyond chance, one sentence; None while nothing is."""
