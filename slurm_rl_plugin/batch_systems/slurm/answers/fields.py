@@ -193,22 +193,16 @@ def _with_other_points(record: str, earlier: Mapping[str, tuple[str, QueueRow]])
 
 
 def _records(text: str, mark: str) -> Iterator[str]:
-    """The records of an answer, one at a time."""
-    behind_number = f"{SEPARATOR}{mark}{SEPARATOR}"
-    at = text.find(behind_number)
-    number = text if at < 0 else text[:at]
-    if number.strip() if at < 0 else not number.isdecimal():
+    number, *pieces = text.split(f"{SEPARATOR}{mark}{SEPARATOR}")
+    del text
+    if not number.isdecimal() if pieces else number.strip():
         raise not_understood("squeue", next(iter(number.strip().splitlines()), ""))
-    while at >= 0:
-        begin = at + len(behind_number)
-        at = text.find(behind_number, begin)
-        piece = text[begin:] if at < 0 else text[begin:at]
-        # each ends with the number of the next record on a line of its own
+    for piece in pieces:  # each ends with the number of the next record on a line of its own
         rest, _, following = piece.rpartition("\n")
         yield number + SEPARATOR + rest
         number = following
-        if at < 0 and number:
-            raise not_understood("squeue", number)
+    if pieces and number:
+        raise not_understood("squeue", number)
 
 
 def _parse_record(record: str, names: Sequence[str]) -> QueueRow:
