@@ -128,12 +128,12 @@ class _Looks:
     def __init__(self, trainings: Sequence[Training], steps: int, progress: Progress) -> None:
         self._trainings, self._steps, self._progress = trainings, steps, progress
 
-    def __call__(self, finished: Sequence[bool]) -> None:
+    def __call__(self, policies: Sequence[TrainedPolicy | None]) -> None:
         done = [
-            self._steps if over else steps_kept(training.checkpoint)
-            for training, over in zip(self._trainings, finished, strict=True)
+            steps_kept(training.checkpoint) if policy is None else self._steps
+            for training, policy in zip(self._trainings, policies, strict=True)
         ]
-        self._progress(sum(done), float(sum(finished)))
+        self._progress(sum(done), float(sum(policy is not None for policy in policies)))
 
 
 def _compile(shared: tuple[Sequence[TrainingLoads], Training]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -28,7 +28,7 @@ class Workplace(Protocol):
         items: Sequence[Item],
         *,
         warm_up: Callable[[Shared], None],
-        on_look: Callable[[Sequence[bool]], None] | None = None,
+        on_look: Callable[[Sequence[Result | None]], None] | None = None,
     ) -> list[Result]:
         """Results of `task(shared, item)`, in the order of the items.
 
@@ -37,7 +37,8 @@ class Workplace(Protocol):
             shared: what all items need; shipped once as long as it is the same object.
             items: what the results are of.
             warm_up: compiles all that the task will call, on little input.
-            on_look: told now and then which items are finished.
+            on_look: told now and then the results so far, in the order of the items; None for each
+                that is not finished.
 
         Raises:
             ConfigurationError: as the task says.
@@ -57,12 +58,25 @@ class ThisMachine:
         items: Sequence[Item],
         *,
         warm_up: Callable[[Shared], None],
-        on_look: Callable[[Sequence[bool]], None] | None = None,
+        on_look: Callable[[Sequence[Result | None]], None] | None = None,
     ) -> list[Result]:
         """Run the task on each item in threads of this process, which keep its compiled code."""
-        del warm_up, on_look
+        del warm_up
         with ThreadPoolExecutor(max_workers=processors_here()) as pool:
-            return list(pool.map(partial(task, shared), items))
+            if on_look is None:
+                return list(pool.map(partial(task, shared), items))
+            runs = [pool.submit(task, shared, item) for item in items]
+            for run in as_completed(runs):
+                on_look([_so_far(each) for each in runs])
+                if run.exception() is not None:  # ends all at once, as in a plain loop
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    break
+            return [each.result() for each in runs]
+
+
+def _so_far(run: Future[Result]) -> Result | None:
+    """What a run has given, if it has."""
+    return None if not run.done() or run.exception() is not None else run.result()
 
 
 def processors_here() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -12,14 +13,17 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of, starts_under
 from slurm_rl_plugin.learning.evaluation.recorded_replay import UNCOUNTED
-from slurm_rl_plugin.learning.workplace import processors_here
+from slurm_rl_plugin.learning.load_windows import log_window
+from slurm_rl_plugin.learning.workplace import ThisMachine, Workplace, processors_here
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 from slurm_rl_plugin.what_if.admission import admitted
+from slurm_rl_plugin.what_if.digest import digest_of
 from slurm_rl_plugin.what_if.variant import ClusterVariant
 
 #: Puts jobs on a machine.
@@ -85,6 +89,39 @@ class ReplayedPair:
         return self.base.prepared.log.submit[self.places_before]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReadyVariant:
+    """The jobs of a log before they run under one variant.
+
+    Attributes:
+        variant: under which they will.
+        prepared, sentences: as of a ReplayedVariant.
+        settings: the batch system of the variant.
+    """
+
+    variant: ClusterVariant
+    prepared: PreparedLog
+    sentences: tuple[str, ...]
+    settings: SimulationSettings
+
+    @property
+    def digest(self) -> str:
+        """Of everything that shapes the starts."""
+        policy = self.variant.policy
+        return digest_of(self.prepared, self.settings, policy.name, policy.network)
+
+    def replayed(self, start: FloatArray) -> ReplayedVariant:
+        """The jobs with the starts that they got."""
+        schedule = schedule_of(self.prepared, start, self.settings)
+        return ReplayedVariant(
+            variant=self.variant,
+            prepared=self.prepared,
+            schedule=schedule,
+            measures=JobMeasures.of(schedule),
+            sentences=self.sentences,
+        )
+
+
 def replay_variants(
     jobs: JobLog,
     base: ClusterVariant,
@@ -94,8 +131,10 @@ def replay_variants(
     progress: Callable[[int], None],
     *,
     counted_from: float = COUNTED_FROM,
+    place: Workplace | None = None,
+    checkpoint: Path | None = None,
 ) -> list[ReplayedPair]:
-    """Simulate all jobs once under each variant, variants beside each other in threads.
+    """Simulate all jobs once under each variant, variants beside each other.
 
     Args:
         jobs: as they were read.
@@ -103,23 +142,27 @@ def replay_variants(
         variants: what to try, at least one.
         placed: puts jobs on a machine.
         settings: the batch system, with the bounds of the hook where there is one.
-        progress: called with 1 after each simulation.
+        progress: called with how many more simulations are done.
         counted_from: part of the log's time from which on jobs are counted.
+        place: where they run; by default in threads of this machine.
+        checkpoint: keeps the starts under each variant, so that an interrupted call goes on.
 
     Raises:
+        BatchSystemError: workers are lost again and again.
         ConfigurationError: a machine holds none of the jobs, or too few are counted.
         SimulationError: a variant cannot be simulated.
     """
     jobs = replace(jobs, job_id=np.arange(len(jobs)))
     now = placed(jobs, base.machine)
 
-    def run(variant: ClusterVariant) -> ReplayedVariant:
-        found = _replayed(jobs, base, now, variant, placed, settings)
-        progress(1)
-        return found
+    def ready(variant: ClusterVariant) -> _ReadyVariant:
+        return _ready(jobs, base, now, variant, placed, settings)
 
     with ThreadPoolExecutor(max_workers=processors_here()) as pool:
-        first, *others = pool.map(run, [base, *variants])
+        runs = list(pool.map(ready, [base, *variants]))
+    kept = _KeptStarts(checkpoint, runs, progress)
+    (place or ThisMachine()).each(_starts, runs, kept.missing, warm_up=_compile, on_look=kept.look)
+    first, *others = map(_ReadyVariant.replayed, runs, kept.starts)
     pairs = [
         ReplayedPair(base=first, variant=each, counted=_counted(first, each, counted_from))
         for each in others
@@ -130,33 +173,82 @@ def replay_variants(
                 f"{pair.variant.variant.name}: {len(pair.counted)} jobs are left to compare, too "
                 "few: give a longer log."
             )
+    kept.forget()
     return pairs
 
 
-def _replayed(
+def _ready(
     jobs: JobLog,
     base: ClusterVariant,
     now: PreparedLog,
     variant: ClusterVariant,
     placed: Placed,
     settings: SimulationSettings,
-) -> ReplayedVariant:
+) -> _ReadyVariant:
     sentences: list[str] = []
     if _schedules_alone(base.machine, variant.machine):
         prepared = replace(now, machine=variant.machine)  # the same jobs, ready already
     else:
         sent, sentences = admitted(jobs, base.machine, variant.machine)
         prepared = placed(sent, variant.machine)
-    own = variant.settings(settings)
-    start = starts_under(variant.policy, prepared, prepared.workload(RequestedLimit()), own)
-    schedule = schedule_of(prepared, start, own)
-    return ReplayedVariant(
+    return _ReadyVariant(
         variant=variant,
         prepared=prepared,
-        schedule=schedule,
-        measures=JobMeasures.of(schedule),
         sentences=(*variant.sentences, *sentences),
+        settings=variant.settings(settings),
     )
+
+
+def _starts(runs: Sequence[_ReadyVariant], place: int) -> FloatArray:
+    """When each job starts under one of the variants, seconds, shape [n]."""
+    run = runs[place]
+    workload = run.prepared.workload(RequestedLimit())
+    return starts_under(run.variant.policy, run.prepared, workload, run.settings)
+
+
+def _compile(runs: Sequence[_ReadyVariant]) -> None:
+    """Make a worker load what each variant calls, on the first of its jobs."""
+    short = [
+        replace(
+            each, prepared=log_window(each.prepared, 0, min(FEWEST_JOBS, len(each.prepared.log)))
+        )
+        for each in runs
+    ]
+    for place in range(len(short)):
+        _starts(short, place)
+
+
+class _KeptStarts:
+    """Starts as they come, also of a call before this one that was interrupted."""
+
+    def __init__(
+        self, path: Path | None, runs: Sequence[_ReadyVariant], progress: Callable[[int], None]
+    ) -> None:
+        self._progress = progress
+        self._names = [each.digest for each in runs] if path is not None else [""] * len(runs)
+        self._file = Checkpoint(path, {"variants": self._names})
+        before = {name: np.asarray(start) for name, start in self._file.steps}
+        self._found: list[FloatArray | None] = [before.get(name) for name in self._names]
+        self.missing = [place for place, start in enumerate(self._found) if start is None]
+        progress(len(runs) - len(self.missing))
+
+    @property
+    def starts(self) -> list[FloatArray]:
+        """Of all variants, in their order, once none is missing."""
+        return [start for start in self._found if start is not None]
+
+    def look(self, starts: Sequence[FloatArray | None]) -> None:
+        """Keep what is new; `starts` are of the missing ones, None where not there yet."""
+        for place, start in zip(self.missing, starts, strict=True):
+            if start is not None and self._found[place] is None:
+                self._found[place] = start
+                if self._names[place]:
+                    self._file.add([self._names[place], start.tolist()])
+                self._progress(1)
+
+    def forget(self) -> None:
+        """All is done."""
+        self._file.forget()
 
 
 def _schedules_alone(before: Machine, after: Machine) -> bool:

@@ -11,6 +11,11 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.learning import workplace
+from slurm_rl_plugin.learning.evaluation import paired
+from slurm_rl_plugin.learning.evaluation.paired import Candidate
+from slurm_rl_plugin.what_if import replay
+from tests.fakes.array_slurm import ArraySlurm
 from tests.functional.small_site import write_small_site
 
 Typed = Callable[..., tuple[int, str, str]]
@@ -186,3 +191,56 @@ def test_what_cannot_be_meant_ends_in_one_sentence(
     assert status == 2
     assert sentence in errors
     assert len(errors.strip().splitlines()) == 1
+
+
+_TWO = ("--change", "PriorityWeightAge=5", "--change", "hook default")
+
+
+def test_an_interrupted_run_goes_on_to_the_same_end(
+    typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = told(typed, *_TWO)
+    simulated: list[str] = []
+    starts_under = paired.starts_under
+
+    def counted(policy: Candidate, *given: Any) -> Any:
+        simulated.append(policy.name)
+        return starts_under(policy, *given)
+
+    def interrupted(policy: Candidate, *given: Any) -> Any:
+        if policy.name == "default":
+            raise KeyboardInterrupt
+        return starts_under(policy, *given)
+
+    kept = (*_TWO, "--checkpoint", "kept.jsonl")
+    monkeypatch.setattr(workplace, "processors_here", lambda: 1)  # one after the other
+    monkeypatch.setattr(replay, "starts_under", interrupted)
+    assert typed(*_AT_THE_SITE, *kept)[0] == 1
+    steps = (tmp_path / "kept.jsonl").read_text().splitlines()
+    assert len(steps) == 1 + 2  # as it is, and under the first change
+    monkeypatch.setattr(replay, "starts_under", counted)
+    assert told(typed, *kept) == whole
+    assert simulated == ["default"]
+    assert not (tmp_path / "kept.jsonl").exists()
+
+
+def test_what_is_kept_of_another_log_is_not_taken(
+    typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = ("--checkpoint", "kept.jsonl")
+    (tmp_path / "kept.jsonl").write_text('{"variants": ["a", "b"]}\n["a", [0.0]]\n')
+    whole = told(typed, "--change", "hook sjf")
+    assert told(typed, "--change", "hook sjf", *kept) == whole
+
+
+def test_job_arrays_tell_the_same(
+    typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm = ArraySlurm(tmp_path / "slurm")
+    for name, value in slurm.env.items():
+        monkeypatch.setenv(name, value)
+    here = told(typed, *_TWO)
+    there = told(typed, *_TWO, "--on", "slurm", "--workers", "2")
+    assert there.pop("workers")["workers"] == 2
+    assert there == here
+    assert not (tmp_path / "what-if.workers").exists()

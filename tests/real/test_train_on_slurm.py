@@ -1,8 +1,9 @@
-"""Training on a real Slurm of 8 slots ends with the files of the training on this machine."""
+"""On a real Slurm of 8 slots a training, or a what-if, ends as it does on this machine."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from tests.fakes.ctrl_c import ctrl_c_is_heard
+from tests.functional.small_site import write_small_site
 from tests.real.conftest import running_slurm, skip_without_daemons
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 
@@ -149,3 +151,30 @@ def kill_python_of(worker: str) -> None:
                     return
         time.sleep(0.05)
     raise AssertionError(f"worker {worker} has no process")
+
+
+def test_variants_of_what_if_in_an_array_give_the_local_answer(
+    cluster: PrivateSlurm,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_small_site(tmp_path)
+    words = ["what-if", "week.events", "--cluster", "slurm.conf", "--json"]
+    words += ["--change", "hook default", "--change", "node n[2-3] State=DOWN"]
+    assert main(words) == 0
+    here = json.loads(capsys.readouterr().out)
+    process = subprocess.run(
+        [sys.executable, "-m", "slurm_rl_plugin.cli.entry", *words, "--on", "slurm"],
+        env={**cluster.env, "PYTHONPATH": str(TOP)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    there = json.loads(process.stdout)
+    assert there.pop("workers")["workers"] == 3
+    assert there == here
+    assert not (tmp_path / "what-if.workers").exists()

@@ -1,4 +1,4 @@
-"""Where `slurm-rl train` runs its evaluations: the options, and the workers they ask for."""
+"""Where simulations of a verb run: the options, and the workers that they ask for."""
 
 from __future__ import annotations
 
@@ -36,8 +36,13 @@ _OURS = frozenset(
 _OPTION = re.compile(r"[a-z][a-z0-9-]*")
 
 
-def add_place_options(parser: argparse.ArgumentParser) -> None:
-    """Add what says where a training runs: how many workers, here or on the site's own Slurm."""
+def add_place_options(parser: argparse.ArgumentParser, beside: str = "the one of -o") -> None:
+    """Add what says where simulations run: how many workers, here or on the site's own Slurm.
+
+    Args:
+        parser: of the verb.
+        beside: what the default of --work-folder is called.
+    """
     parser.add_argument(
         "--on",
         choices=[SLURM],
@@ -61,13 +66,16 @@ def add_place_options(parser: argparse.ArgumentParser) -> None:
         "--work-folder",
         type=Path,
         metavar="DIR",
-        help="with --on slurm: folder on a file system that all nodes share (default: the one of "
-        "MODEL.onnx)",
+        help=f"with --on slurm: folder on a file system that all nodes share (default: {beside})",
     )
 
 
-def array_settings(options: argparse.Namespace) -> ArraySettings | None:
+def array_settings(options: argparse.Namespace, output: Path) -> ArraySettings | None:
     """The workers that the options ask for; None for this machine.
+
+    Args:
+        options: of `add_place_options`.
+        output: what is written in the end; the folder of the workers is called after it.
 
     Raises:
         ConfigurationError: options without --on, or a wrong one.
@@ -87,7 +95,7 @@ def array_settings(options: argparse.Namespace) -> ArraySettings | None:
 
     asked = _sbatch_options(options.slurm_option)
     return ArraySettings(
-        folder=_folder(options),
+        folder=_folder(options, output.resolve()),
         workers=options.workers or _WORKERS,
         minutes=_minutes(asked.pop("time", _TIME)),
         processors=_processors(asked.pop("cpus-per-task", "1")),
@@ -114,9 +122,8 @@ def training_place(settings: ArraySettings | None) -> Iterator[SlurmArrays | Non
         place.forget()
 
 
-def _folder(options: argparse.Namespace) -> Path:
+def _folder(options: argparse.Namespace, output: Path) -> Path:
     """Ours alone, beside whatever else is in the folder."""
-    output = options.output.resolve()
     parent = output.parent if options.work_folder is None else options.work_folder.resolve()
     if not parent.is_dir():
         raise ConfigurationError(f"--work-folder {parent} is no folder: make it, or give another.")

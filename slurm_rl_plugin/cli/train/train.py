@@ -137,7 +137,7 @@ def main(options: argparse.Namespace) -> int:
     _check_protocol(options)
     settings = _settings(options)
     start = None if options.start is None else _start(options.start)
-    with training_place(array_settings(options)) as place:
+    with training_place(array_settings(options, options.output)) as place:
         logs = _read_logs(options)
         if isinstance(settings, SarsaSettings) and settings.pretraining == "recorded":
             logs = [log.with_starts() for log in logs]

@@ -19,7 +19,13 @@ from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.logs.named_log import site_in_file
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.tables import print_json
-from slurm_rl_plugin.cli.train.place import add_place_options, array_settings, training_place
+from slurm_rl_plugin.cli.train.place import (
+    add_place_options,
+    array_settings,
+    cost_entry,
+    cost_sentence,
+    training_place,
+)
 from slurm_rl_plugin.cli.what_if.document import blocks_of, what_if_document
 from slurm_rl_plugin.cli.what_if.tune_text import print_tuning
 from slurm_rl_plugin.cli.what_if.what_if import ClusterAndJobs
@@ -31,6 +37,7 @@ from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
 from slurm_rl_plugin.learning.workplace import ThisMachine
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.utility.reward import RewardWeights
+from slurm_rl_plugin.what_if.digest import digest_of
 from slurm_rl_plugin.what_if.tuning.gain import ObjectiveGain, gain_of
 from slurm_rl_plugin.what_if.tuning.lines import conf_lines
 from slurm_rl_plugin.what_if.tuning.search import (
@@ -39,7 +46,6 @@ from slurm_rl_plugin.what_if.tuning.search import (
     TuningPlan,
     TuningTask,
     candidate_objective,
-    key_of,
     objective_of,
     past_of,
     stretches_of,
@@ -99,7 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Search on the first 60 % of the log's time, and show what that gains on the rest."""
-    workers = array_settings(options)
+    workers = array_settings(options, options.output)
     found = ClusterAndJobs.of(options.log, LogOptions.of(options), known=TRAINING_FRACTION)
     weights = _weights(options.config)
     model = candidate_of(options.model)
@@ -112,7 +118,7 @@ def main(options: argparse.Namespace) -> int:
         TuningTask.of(found.cluster, stretches_of(past, count, plan.jobs), settings, weights)
         for count in (plan.stretches, plan.checks)
     )
-    key = key_of(past, settings, weights)
+    key = digest_of(past, settings, weights)
     with (
         training_place(workers) as place,
         progress_bar("tuning", plan.generations, "gain") as progress,
@@ -131,10 +137,14 @@ def main(options: argparse.Namespace) -> int:
     if document["lines"]:
         write_whole(options.output, "\n".join(document["lines"]) + "\n")
         document["written"] = options.output.name
+    if place is not None:
+        document["workers"] = cost_entry(place.cost)
     if options.json:
         print_json(document)
-    else:
-        print_tuning(document)
+        return 0
+    print_tuning(document)
+    if place is not None:
+        print(cost_sentence(place.cost))
     return 0
 
 

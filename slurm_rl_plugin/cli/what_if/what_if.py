@@ -27,11 +27,19 @@ from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.logs.named_log import ReadJobs, configured_classifier, site_in_file
 from slurm_rl_plugin.cli.progress import parts_bar, said_if_long, say_of_compiling
 from slurm_rl_plugin.cli.tables import print_json
+from slurm_rl_plugin.cli.train.place import (
+    add_place_options,
+    array_settings,
+    cost_entry,
+    cost_sentence,
+    training_place,
+)
 from slurm_rl_plugin.cli.what_if.document import what_if_document
 from slurm_rl_plugin.cli.what_if.text import print_what_if
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.machine_files.plain_cluster import plain_cluster
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
@@ -67,6 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="of the weeks that are drawn for intervals (default: 1)",
     )
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="keeps what is simulated, so that an interrupted run goes on",
+    )
+    add_place_options(parser, "this one")
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw each variant as PNG")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -142,15 +157,23 @@ class ClusterAndJobs:
         return class_known_at_submission(prepared, configured_classifier(self.read.options.config))
 
     def replayed(
-        self, variants: list[ClusterVariant], *, counted_from: float = COUNTED_FROM
+        self,
+        variants: list[ClusterVariant],
+        *,
+        counted_from: float = COUNTED_FROM,
+        place: Workplace | None = None,
+        checkpoint: Path | None = None,
     ) -> list[ReplayedPair]:
         """The jobs under the cluster as it is and under each variant, with a bar.
 
         Args:
             variants: what to try.
             counted_from: part of the log's time from which on jobs are counted.
+            place: where they are simulated; by default here.
+            checkpoint: keeps what is simulated.
 
         Raises:
+            BatchSystemError: workers are lost again and again.
             ConfigurationError: a machine holds none of the jobs, or too few are counted.
             SimulationError: a variant cannot be simulated.
         """
@@ -165,6 +188,8 @@ class ClusterAndJobs:
                 self.settings,
                 progress,
                 counted_from=counted_from,
+                place=place,
+                checkpoint=checkpoint,
             )
 
 
@@ -205,22 +230,27 @@ def _accounts(jobs: JobLog) -> list[str]:
 
 def main(options: argparse.Namespace) -> int:
     """Replay the log under each change and print what it does, with intervals."""
-    found = ClusterAndJobs.of(options.log, LogOptions.of(options))
-    variants = [variant_of(each, found.cluster, candidate_of) for each in options.change]
-    _refuse_twice([each.name for each in variants])
-    make_folder("--plot", options.plot)
-    pairs = found.replayed(variants)
+    with training_place(array_settings(options, Path("what-if"))) as place:
+        found = ClusterAndJobs.of(options.log, LogOptions.of(options))
+        variants = [variant_of(each, found.cluster, candidate_of) for each in options.change]
+        _refuse_twice([each.name for each in variants])
+        make_folder("--plot", options.plot)
+        pairs = found.replayed(variants, place=place, checkpoint=options.checkpoint)
     with said_if_long("comparing"):
         document: dict[str, Any] = what_if_document(found.read, pairs, options.seed)
     document["notes"] = list(found.notes)
+    if place is not None:
+        document["workers"] = cost_entry(place.cost)
     if options.plot is not None:
         from slurm_rl_plugin.cli.what_if.figure import draw_variants  # noqa: PLC0415 - matplotlib
 
         document["figures"] = draw_variants(options.plot, document)
     if options.json:
         print_json(document)
-    else:
-        print_what_if(document)
+        return 0
+    print_what_if(document)
+    if place is not None:
+        print(cost_sentence(place.cost))
     return 0
 
 

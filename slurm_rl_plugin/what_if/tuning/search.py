@@ -6,7 +6,6 @@ more of them; of the best one every change goes back that the gain does not need
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -217,22 +216,6 @@ def stretches_of(past: PreparedLog, stretches: int, most: int) -> list[PreparedL
 def denser(part: PreparedLog) -> PreparedLog:
     """A part of a log with arrivals DENSER times as dense."""
     return replace(part, log=scale_load(part.log, DENSER))
-
-
-def key_of(past: PreparedLog, settings: SimulationSettings, weights: RewardWeights) -> str:
-    """A digest of everything but the plan that shapes a search."""
-    found = hashlib.sha256()
-    log = past.log
-    for column in (log.submit, log.run_time, log.time_limit, past.interactive, past.account):
-        found.update(np.ascontiguousarray(column).tobytes())
-    machine = past.machine
-    if machine is not None:
-        flags = sorted(machine.weights.flags)
-        plain = replace(machine, weights=replace(machine.weights, flags=frozenset()))
-        kinds = [replace(kind, features=frozenset()) for kind in machine.kinds]
-        found.update(repr((replace(plain, kinds=tuple(kinds)), flags)).encode())
-    found.update(repr((past.shares.tolist(), settings, weights)).encode())
-    return found.hexdigest()
 
 
 def _compile(task: TuningTask) -> None:

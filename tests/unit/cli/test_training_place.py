@@ -18,8 +18,7 @@ def settings(tmp_path, *words):
     parser = argparse.ArgumentParser()
     add_place_options(parser)
     options = parser.parse_args(["--on", "slurm", *words])
-    options.output = tmp_path / "m.onnx"
-    return array_settings(options)
+    return array_settings(options, tmp_path / "m.onnx")
 
 
 def test_defaults(tmp_path):

@@ -57,7 +57,7 @@ class Elsewhere:
             compiles(given)
             results[place] = there(given, pickle.loads(pickle.dumps(items[place])))
             if on_look is not None:
-                on_look([each in results for each in range(len(items))])
+                on_look([results.get(each) for each in range(len(items))])
         return [pickle.loads(pickle.dumps(results[place])) for place in range(len(items))]
 
 

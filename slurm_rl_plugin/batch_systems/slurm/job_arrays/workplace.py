@@ -134,7 +134,7 @@ class SlurmArrays:
         items: Sequence[Any],
         *,
         warm_up: Callable[[Any], None],
-        on_look: Callable[[Sequence[bool]], None] | None = None,
+        on_look: Callable[[Sequence[Any]], None] | None = None,
     ) -> list[Any]:
         """Run the task on each item, in tasks of job arrays; a lost worker's items are tried again.
 
@@ -151,10 +151,14 @@ class SlurmArrays:
         shutil.rmtree(folder, ignore_errors=True)  # of an earlier run
         begin = time.monotonic()
         found = _Round(self._jobs, folder, path, batches, self._worker())
-        for finished in found.looks():
+        for reports in found.looks():
             if on_look is not None:
                 on_look(
-                    [done for done, batch in zip(finished, batches, strict=True) for _ in batch]
+                    [
+                        None if report is None else report.results[place]
+                        for report, batch in zip(reports, batches, strict=True)
+                        for place in range(len(batch))
+                    ]
                 )
         self.cost.lost += found.lost
         self.cost.add(found.reports, time.monotonic() - begin)
@@ -212,8 +216,8 @@ class _Round:
         """Reports of all batches, in their order, once every look is taken."""
         return [self._reports[place] for place in range(len(self._batches))]
 
-    def looks(self) -> Iterator[list[bool]]:
-        """Which batches are done, each time that somebody has looked; ends when all are.
+    def looks(self) -> Iterator[list[WorkerReport | None]]:
+        """Reports of the batches that are done, each time that somebody has looked; ends with all.
 
         Raises:
             ConfigurationError: as a task says, or Slurm refuses workers.
@@ -224,7 +228,7 @@ class _Round:
             for place, job in list(self._running.items()):
                 if job.done():
                     self._take(place, job)
-            yield [place in self._reports for place in range(len(self._batches))]
+            yield [self._reports.get(place) for place in range(len(self._batches))]
             if self._running:
                 time.sleep(max(LOOK_SECONDS, 0.01 * len(self._running)))
 
