@@ -83,6 +83,11 @@ class ReplayedPair:
         """The same in the variant."""
         return self.variant.at(self.counted)
 
+    def beside(self, other: ReplayedPair) -> ReplayedPair:
+        """The variant of this pair against that of another, on the jobs that both count."""
+        counted = np.intersect1d(self.counted, other.counted, assume_unique=True)
+        return replace(self, base=other.variant, counted=counted)
+
     @property
     def submit(self) -> FloatArray:
         """When the counted jobs came, seconds, shape [n]."""

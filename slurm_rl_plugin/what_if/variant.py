@@ -8,20 +8,22 @@ from dataclasses import dataclass, field, replace
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.resources import CPUS
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.learning.evaluation.paired import SITES_OWN, Candidate
 from slurm_rl_plugin.machine_files.changes import PLACE, changed
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
 from slurm_rl_plugin.machine_files.resource_names import limits_of
 from slurm_rl_plugin.machine_files.values import Value
+from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.scoring.plan_estimates import PlanRule
 
 #: The cluster as it is.
 AS_IT_IS = "as it is"
-#: Words of a change that are no words of slurm.conf: our order, and what is kept from batch jobs.
-HOOK, RESERVE = "hook", "reserve"
-#: A word of a change that is told why it cannot be tried.
-_PLAN = "plan"
+#: Words of a change that are no words of slurm.conf: our order, what is kept from batch jobs,
+#: and run times that backfill is told.
+HOOK, RESERVE, PLAN = "hook", "reserve", "plan"
 #: The model of a hook that none is named for.
 DEFAULT_MODEL = "default"
 
@@ -35,6 +37,7 @@ class ClusterVariant:
         machine: of it.
         policy: what orders its queue; by default the site's own multifactor.
         reserve: resource -> how much is kept from batch jobs at most.
+        plan: foretells the run times that backfill is told; None where it is told none.
         sentences: what of its changes is not simulated.
     """
 
@@ -42,6 +45,7 @@ class ClusterVariant:
     machine: Machine
     policy: Candidate = field(default_factory=lambda: Candidate(name=SITES_OWN))
     reserve: Mapping[str, float] = field(default_factory=dict)
+    plan: RunTimePrediction | None = None
     sentences: tuple[str, ...] = ()
 
     @property
@@ -52,7 +56,8 @@ class ClusterVariant:
     def settings(self, settings: SimulationSettings) -> SimulationSettings:
         """The batch system of this variant: bounds of the hook only where there is one."""
         settings = settings if self.has_hook else settings.without_hook
-        settings = replace(settings, capacity=int(self.machine.capacity[0]))
+        plan = None if self.plan is None else PlanRule(kind="pending", prediction=self.plan)
+        settings = replace(settings, capacity=int(self.machine.capacity[0]), plan=plan)
         if not self.reserve:
             return settings
         processors = int(self.reserve.get(CPUS, 1.0))
@@ -68,8 +73,8 @@ def variant_of(
     """The variant that some words describe: changes with `;` between, all of them together.
 
     Args:
-        words: each change as `machine_files.changes.changed` takes it, `hook MODEL`, or
-            `reserve RESOURCE=NUMBER`.
+        words: each change as `machine_files.changes.changed` takes it, `hook MODEL`,
+            `reserve RESOURCE=NUMBER`, or `plan MODEL`.
         cluster: as it is.
         candidate_of: makes the policy of a model's name.
 
@@ -83,6 +88,7 @@ def variant_of(
     before = cluster.machine
     now, found = cluster, ClusterVariant(name=" ".join(words.split()), machine=before)
     kept: list[str] = []
+    planner: str | None = None
     for each in parts:
         first, _, rest = each.partition(" ")
         if first.lower() == HOOK and found.has_hook:
@@ -91,20 +97,34 @@ def variant_of(
             found = replace(found, policy=candidate_of(rest.strip() or DEFAULT_MODEL))
         elif first.lower() == RESERVE:
             kept.append(rest)
-        elif first.lower() == _PLAN:
-            raise ConfigurationError(
-                f"{PLACE} {words!r}: run times in the plan are not simulated on nodes; on equal "
-                "processors `slurm-rl evaluate --protocol continuous --plan` does."
-            )
+        elif first.lower() == PLAN:
+            planner = rest.strip()
         else:
             now = changed(now, each)
     after = now.machine
     if kept:
         found = replace(found, reserve=_reserve(",".join(kept), after))
+    if planner is not None:
+        found = replace(found, plan=_prediction(planner, found.policy, candidate_of))
     sentences = [each for each in after.left_out if each not in before.left_out]
-    if after == replace(before, left_out=after.left_out) and not (found.has_hook or found.reserve):
+    ours = found.has_hook or found.reserve or found.plan is not None
+    if after == replace(before, left_out=after.left_out) and not ours:
         sentences.append("nothing that is simulated differs from the cluster as it is.")
     return replace(found, machine=after, sentences=tuple(sentences))
+
+
+def _prediction(
+    model: str, hook: Candidate, candidate_of: Callable[[str], Candidate]
+) -> RunTimePrediction:
+    """What a model foretells; where none is named, the hook's, or that of the shipped one."""
+    named = [candidate_of(model or DEFAULT_MODEL).network]
+    for network in named if model else [hook.network, *named]:
+        if isinstance(network, QNetwork) and network.prediction is not None:
+            return network.prediction
+    raise ConfigurationError(
+        f"{PLACE} plan {model}: that foretells no run times; name a model that does, such as "
+        f"{DEFAULT_MODEL}."
+    )
 
 
 def _reserve(words: str, machine: Machine) -> dict[str, float]:

@@ -1,7 +1,8 @@
-"""A small site of several resources: its slurm.conf, and a week of jobs as an event file."""
+"""A small site of several resources, with a week of jobs as an event file; and a busy machine."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -37,3 +38,26 @@ def write_small_site(folder: Path, jobs: int = 400) -> None:
         wide, memory = int(rng.choice([1, 4, 8])), int(rng.choice([500, 4000, 15000]))
         lines.append(LINE.format(**words, wide=wide, asked=asked, memory=memory, gpus=gpus))
     (folder / "week.events").write_text("\n".join(lines) + "\n")
+
+
+#: Of the machine of `write_busy_log`.
+BUSY_CPUS = 16
+_DAYS, _JOBS = 40, 3000
+
+
+def write_busy_log(path: Path, seed: int = 2, limits: Sequence[float] = (1.5,)) -> None:
+    """Many short narrow jobs and a few wide long ones, about as many as the machine bears.
+
+    Their limits are so many times their run times, by turns.
+    """
+    rng, lines = np.random.default_rng(seed), [f"; MaxProcs: {BUSY_CPUS}"]
+    submit = np.sort(rng.uniform(0.0, _DAYS * 86400.0, _JOBS))
+    wide = rng.random(len(submit)) < 0.06
+    run = np.where(wide, rng.uniform(7200, 36000, len(submit)), rng.uniform(60, 1800, len(submit)))
+    for job, (at, ran, many) in enumerate(zip(submit, run, wide, strict=True), start=1):
+        cpus = int(rng.integers(8, BUSY_CPUS + 1)) if many else 1
+        limit = int(ran * limits[job % len(limits)])
+        account = int(rng.integers(1, 4))
+        fields = [job, int(at), -1, int(ran), cpus, -1, -1, cpus, limit, -1, 1, account, account]
+        lines.append(" ".join(map(str, [*fields, -1, 1, 1, -1, -1])))
+    path.write_text("\n".join(lines) + "\n")

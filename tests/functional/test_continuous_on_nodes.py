@@ -87,7 +87,12 @@ def test_rules_by_predicted_run_times_know_no_run_that_nobody_has_seen(site: Pat
     assert recent_runs(prepared).predicted.tolist() != told.predicted.tolist()
 
 
-def test_a_plan_is_refused_on_nodes(capsys: pytest.CaptureFixture[str], site: Path) -> None:
-    asked = ["--protocol", "continuous", "--plan", "consistent", "--runs", "1"]
-    assert main([*words(site), *asked]) == 2
-    assert "--plan is not simulated on nodes" in capsys.readouterr().err
+def test_a_plan_on_nodes_is_what_slurm_is_told(
+    capsys: pytest.CaptureFixture[str], site: Path
+) -> None:
+    asked = ["--protocol", "continuous", "--runs", "1", "--plan"]
+    for kind in (["pending", "--backfill", "easy"], ["consistent"]):
+        assert main([*words(site), *asked, *kind]) == 2
+        assert "as Slurm is told it" in capsys.readouterr().err
+    assert main([*words(site), *asked, "pending", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["continuous"]["plan"] == "pending"

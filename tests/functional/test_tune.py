@@ -7,29 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.what_if.tuning import search
+from tests.functional.small_site import BUSY_CPUS, write_busy_log
 
 Typed = Callable[..., tuple[int, str, str]]
-_DAYS, _CPUS, _JOBS = 40, 16, 3000
-
-
-def write_busy_log(path: Path, seed: int = 2) -> None:
-    """Many short narrow jobs and a few wide long ones, about as many as the machine bears."""
-    rng, lines = np.random.default_rng(seed), [f"; MaxProcs: {_CPUS}"]
-    submit = np.sort(rng.uniform(0.0, _DAYS * 86400.0, _JOBS))
-    wide = rng.random(len(submit)) < 0.06
-    run = np.where(wide, rng.uniform(7200, 36000, len(submit)), rng.uniform(60, 1800, len(submit)))
-    for job, (at, ran, many) in enumerate(zip(submit, run, wide, strict=True), start=1):
-        cpus = int(rng.integers(8, _CPUS + 1)) if many else 1
-        limit = int(ran * 1.5)
-        account = int(rng.integers(1, 4))
-        fields = [job, int(at), -1, int(ran), cpus, -1, -1, cpus, limit, -1, 1, account, account]
-        lines.append(" ".join(map(str, [*fields, -1, 1, 1, -1, -1])))
-    path.write_text("\n".join(lines) + "\n")
 
 
 @pytest.fixture
@@ -41,7 +25,7 @@ def typed(
     write_busy_log(tmp_path / "log.swf")
     (tmp_path / "slurm.conf").write_text(
         "ClusterName=small\nSelectTypeParameters=CR_Core\nPriorityWeightJobSize=1000\n"
-        f"NodeName=n[1-{_CPUS}] CPUs=1\nPartitionName=all Nodes=ALL Default=YES\n"
+        f"NodeName=n[1-{BUSY_CPUS}] CPUs=1\nPartitionName=all Nodes=ALL Default=YES\n"
     )
 
     def run(*words: str) -> tuple[int, str, str]:
@@ -81,7 +65,7 @@ def test_where_nothing_is_gained_nothing_is_said(
     monkeypatch.setattr(search, "DENSER", 1.0)
     (tmp_path / "slurm.conf").write_text(
         "ClusterName=small\nSelectTypeParameters=CR_Core\nPriorityFavorSmall=YES\n"
-        f"PriorityWeightJobSize=1000\nNodeName=n[1-{40 * _CPUS}] CPUs=1\n"
+        f"PriorityWeightJobSize=1000\nNodeName=n[1-{40 * BUSY_CPUS}] CPUs=1\n"
         "PartitionName=all Nodes=ALL Default=YES\n"
     )
     status, output, _ = typed("--generations", "1")

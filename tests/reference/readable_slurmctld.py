@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from slurm_rl_plugin.domain.machine import BackfillSettings
@@ -18,6 +18,7 @@ from tests.reference.readable_machine import QueuedJob
 from tests.reference.readable_node_reserve import NodeReserve
 from tests.reference.readable_nodes import Scorer, World, looks, next_event
 from tests.reference.readable_placement import Node, Place
+from tests.reference.readable_told import Told
 
 #: Seconds after its limit in which Slurm has ended a job.
 KILL_WAIT = 30
@@ -30,6 +31,7 @@ def simulate_slurmctld(
     partitions: Sequence[set[int]],
     how: BackfillSettings,
     reserve: NodeReserve | None = None,
+    told: Told | None = None,
 ) -> World:
     """Starts and places; `partitions` are the nodes of each."""
     world = World(jobs, nodes, reserve)
@@ -41,19 +43,27 @@ def simulate_slurmctld(
         world.now = min(event, backfill)
         assert world.now < math.inf, "a job that never finds room"
         order, waited = world.in_order(scorer) if looks(world) else [], len(world.pending)
+        changed = world.now if event == world.now else changed
+        is_due = how.backfills and waited and world.now >= planned + how.interval
+        is_due = is_due and changed >= planned
+        estimates = told.chosen(world, order) if told and is_due and _any_room(world) else {}
         if event == world.now:
-            changed = world.now
             depth = how.depth
             if world.now >= full + how.main_interval:
                 depth, full = len(order), world.now
             _main_pass(world, order[:depth], partitions)
-        is_due = how.backfills and waited and world.now >= planned + how.interval
-        if is_due and changed >= planned:
+        if is_due:
             planned = world.now
-            _backfill(world, [j for j in order if math.isnan(world.start[j])], how)
+            _backfill(world, [j for j in order if math.isnan(world.start[j])], how, estimates)
         if len(world.pending) < waited:
             changed = world.now
     return world
+
+
+def _any_room(world: World) -> bool:
+    """Whether some pending job could start now: else nobody is promised anything."""
+    waiting = [j for j in world.pending if not world.is_held_back(j)]
+    return any(world.find(j) is not None for j in waiting)
 
 
 def _main_pass(world: World, order: list[int], partitions: Sequence[set[int]]) -> None:
@@ -135,8 +145,11 @@ class _Table:
         return closed, later
 
 
-def _backfill(world: World, order: list[int], how: BackfillSettings) -> None:
-    """Every job in order starts where it may now, or is planned for the earliest time it may."""
+def _backfill(
+    world: World, order: list[int], how: BackfillSettings, told: Mapping[int, float]
+) -> None:
+    """Every job in order starts where it may now, or is planned for the earliest time it may, for
+    as long as is told of it."""
     table, looked_at, tested = _Table(world.now, how), Counter[int](), 0
     for j in order:
         if tested >= how.most_jobs:
@@ -147,19 +160,21 @@ def _backfill(world: World, order: list[int], how: BackfillSettings) -> None:
         if how.most_of_user and looked_at[world.jobs[j].user] > how.most_of_user:
             continue
         tested += 1
-        start, place = _earliest(world, table, j, table.begin + how.window)
+        limit = told.get(j, world.jobs[j].estimate)
+        start, place = _earliest(world, table, j, limit, table.begin + how.window)
         if place is None:
             continue
         if start <= world.now and world.is_free(j, place):
             world.start_at(j, place)
         elif start <= world.now + how.window:
-            table.plans.append(_Plan(*table.span(start, world.jobs[j].estimate), set(place)))
+            table.plans.append(_Plan(*table.span(start, limit), set(place)))
 
 
-def _earliest(world: World, table: _Table, j: int, last: float) -> tuple[float, Place | None]:
-    """When and where a job may start beside what is planned; looked for from now to `last`."""
-    limit, serving = world.jobs[j].estimate, set(world.jobs[j].asks.serving)
-    later = world.now
+def _earliest(
+    world: World, table: _Table, j: int, limit: float, last: float
+) -> tuple[float, Place | None]:
+    """When and where a job may start for `limit` seconds beside what is planned, up to `last`."""
+    serving, later = set(world.jobs[j].asks.serving), world.now
     while True:
         begin = later
         if begin > last:

@@ -8,10 +8,15 @@ from typing import Any
 
 from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.evaluation.continuous import PLANS, ContinuousProtocol
+from slurm_rl_plugin.learning.evaluation.continuous import (
+    BY_REQUESTS,
+    PENDING,
+    PLANS,
+    ContinuousProtocol,
+)
 from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
 from slurm_rl_plugin.policies.registry import NATIVE
-from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING
+from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM, NODE_BACKFILLING
 
 HELDOUT, CONTINUOUS = "heldout", "continuous"
 #: Fewer windows than this are no held-out evaluation.
@@ -93,8 +98,12 @@ def check_protocol_options(options: argparse.Namespace) -> None:
     fixed = _FIXED
     if options.protocol == CONTINUOUS and options.cluster is not None:
         fixed = {**_FIXED, **_ON_NODES}
-    if options.cluster is not None and options.plan is not None:
-        raise ConfigurationError("--plan is not simulated on nodes: leave out --plan or --cluster.")
+    told = options.plan == PENDING and options.backfill in (None, AS_SLURM)
+    if options.cluster is not None and not told and options.plan not in (None, BY_REQUESTS):
+        raise ConfigurationError(
+            "on nodes --plan is simulated of pending jobs, as Slurm is told it: give --plan "
+            f"{PENDING} --backfill {AS_SLURM}, or leave out --plan or --cluster."
+        )
     _refuse(options, fixed, f"--protocol {options.protocol}")
     if NATIVE in (options.policy or ()):
         raise ConfigurationError(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from slurm_rl_plugin.cli.argument_types.folders import make_folder
 from slurm_rl_plugin.cli.argument_types.numbers import at_least_one, whole_number
@@ -17,7 +15,7 @@ from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.cli.logs.arguments import add_log_options
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.logs.named_log import site_in_file
-from slurm_rl_plugin.cli.progress import progress_bar
+from slurm_rl_plugin.cli.progress import progress_bar, said_if_long
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.cli.train.place import (
     add_place_options,
@@ -31,34 +29,28 @@ from slurm_rl_plugin.cli.what_if.tune_text import print_tuning
 from slurm_rl_plugin.cli.what_if.what_if import ClusterAndJobs
 from slurm_rl_plugin.configuration.keys.goals import RewardSection
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.evaluation.heldout import NODE_HEURISTICS
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
 from slurm_rl_plugin.learning.workplace import ThisMachine
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.what_if.digest import digest_of
+from slurm_rl_plugin.what_if.replay import ReplayedPair
+from slurm_rl_plugin.what_if.tuning.choices import RULE, TUNED, Choice, choices_of
 from slurm_rl_plugin.what_if.tuning.gain import ObjectiveGain, gain_of
 from slurm_rl_plugin.what_if.tuning.lines import conf_lines
 from slurm_rl_plugin.what_if.tuning.search import (
-    WORTH,
     TunedCluster,
     TuningPlan,
     TuningTask,
-    candidate_objective,
-    objective_of,
     past_of,
     stretches_of,
     tune,
 )
-from slurm_rl_plugin.what_if.tuning.space import words_of
-from slurm_rl_plugin.what_if.variant import HOOK, RESERVE, variant_of
+from slurm_rl_plugin.what_if.variant import AS_IT_IS, HOOK, variant_of
 from slurm_rl_plugin.whole_file import write_whole
 
-#: Parts of the cluster's CPUs that are tried as a reserve.
-_RESERVES = (0.02, 0.05, 0.1)
-#: The orders beside the tuned one in a document.
-TUNED, RULE, MODEL, WITH_RESERVE = "tuned", "best rule", "learned order", "tuned with a reserve"
+#: The order beside those that are chosen on the past.
+MODEL = "learned order"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -132,8 +124,9 @@ def main(options: argparse.Namespace) -> int:
             log_key=key,
             place=place or ThisMachine(),
         )
-    beside = _beside(tuned, short, model, past)
-    document = _document(found, tuned, beside, weights, options)
+    with said_if_long("comparing simple rules"):
+        choices = choices_of(tuned, short, checks, past.capacity)
+    document = _document(found, tuned, choices, model, weights, options)
     if document["lines"]:
         write_whole(options.output, "\n".join(document["lines"]) + "\n")
         document["written"] = options.output.name
@@ -165,55 +158,32 @@ def _weights(config: Path | None) -> RewardWeights:
     return RewardWeights(**asdict(RewardSection()))
 
 
-def _beside(
-    tuned: TunedCluster, short: TuningTask, model: Candidate, past: PreparedLog
-) -> dict[str, str]:
-    """What is shown on the rest of the log: its name -> words of a variant."""
-    candidates = [Candidate(name=name) for name in NODE_HEURISTICS]
-    values = ThisMachine().each(candidate_objective, short, candidates, warm_up=_nothing)
-    rule = NODE_HEURISTICS[int(np.argmax(values))]
-    words = words_of(tuned.changes)
-    found = {RULE: f"{HOOK} {rule}", MODEL: f"{HOOK} {model.name}"}
-    if words:
-        found = {TUNED: words, **found}
-    if reserve := _reserve(tuned, short, past.capacity):
-        found[WITH_RESERVE] = "; ".join(filter(None, (words, f"{RESERVE} cpu={reserve}")))
-    return found
-
-
-def _nothing(task: TuningTask) -> None:
-    """Threads of this process keep what is compiled."""
-
-
-def _reserve(tuned: TunedCluster, short: TuningTask, processors: int) -> int:
-    """CPUs that are best kept from batch jobs beside the tuned settings on the past; 0 for none."""
-    sizes = sorted({max(round(part * processors), 1) for part in _RESERVES})
-    changes = dict(tuned.changes)
-    values = {size: objective_of(short, changes, size) for size in (0, *sizes)}
-    best = max(values, key=values.__getitem__)
-    worth = WORTH * abs(values[0] - objective_of(short, {}))
-    return best if values[best] > values[0] + worth else 0
-
-
 def _document(
     found: ClusterAndJobs,
     tuned: TunedCluster,
-    beside: Mapping[str, str],
+    choices: Mapping[str, Choice],
+    model: Candidate,
     weights: RewardWeights,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
+    words = {name: each.words for name, each in choices.items() if each.words}
+    words[MODEL] = f"{HOOK} {model.name}"
     variants = [
-        replace(variant_of(words, found.cluster, candidate_of), name=name)
-        for name, words in beside.items()
+        replace(variant_of(each, found.cluster, candidate_of), name=name)
+        for name, each in words.items()
     ]
     pairs = found.replayed(variants, counted_from=TRAINING_FRACTION)
     document = what_if_document(found.read, pairs, options.seed)
     document["notes"] = list(found.notes)
-    gains = {
-        each.variant.variant.name: gain_of(each, blocks_of(each, options.seed), weights)
-        for each in pairs
-    }
-    sure = TUNED in gains and gains[TUNED].is_sure
+    by_name = {each.variant.variant.name: each for each in pairs}
+
+    def gain(pair: ReplayedPair) -> ObjectiveGain:
+        return gain_of(pair, blocks_of(pair, options.seed), weights)
+
+    gains = {name: gain(pair) for name, pair in by_name.items()}
+    chosen = max(choices, key=lambda name: choices[name].objective)
+    learned = by_name[MODEL]
+    over_chosen = learned if chosen == AS_IT_IS else learned.beside(by_name[chosen])
     document |= {
         "goals": asdict(weights),
         "search": {
@@ -223,10 +193,15 @@ def _document(
             "objective_after": tuned.after,
             "training_part": TRAINING_FRACTION,
         },
-        "words": dict(beside),
+        "words": words,
         "settings": dict(tuned.changes),
-        "gain": {name: {**asdict(each), "sure": each.is_sure} for name, each in gains.items()},
-        "lines": _lines(found, tuned, gains) if sure else [],
+        "gain": {name: _gain_entry(each) for name, each in gains.items()},
+        "chosen": {
+            "name": chosen,
+            "objective": {name: each.objective for name, each in choices.items()},
+            "learned_order_gain": _gain_entry(gain(over_chosen)),
+        },
+        "lines": _lines(found, tuned, choices, gains),
     }
     if options.plot is not None:
         from slurm_rl_plugin.cli.what_if.figure import draw_variants  # noqa: PLC0415 - matplotlib
@@ -235,14 +210,31 @@ def _document(
     return document
 
 
+def _gain_entry(gain: ObjectiveGain) -> dict[str, Any]:
+    return {**asdict(gain), "sure": gain.is_sure}
+
+
 def _lines(
-    found: ClusterAndJobs, tuned: TunedCluster, gains: Mapping[str, ObjectiveGain]
-) -> Sequence[str]:
-    gain = gains[TUNED]
+    found: ClusterAndJobs,
+    tuned: TunedCluster,
+    choices: Mapping[str, Choice],
+    gains: Mapping[str, ObjectiveGain],
+) -> list[str]:
+    """Of what is sure to gain: lines of slurm.conf, and the rule of our hook."""
+    lines: list[str] = []
+    if TUNED in gains and gains[TUNED].is_sure:
+        lines += [_head("settings of slurm.conf", found, gains[TUNED])]
+        lines += conf_lines(found.cluster, tuned.changes)
+    if gains[RULE].is_sure:
+        lines += [_head("a rule of the hook, in the file of slurm-rl", found, gains[RULE])]
+        lines += ["# [policy]", f'# model = "{choices[RULE].rule}"']
+    return lines
+
+
+def _head(what: str, found: ClusterAndJobs, gain: ObjectiveGain) -> str:
     assert gain.ci95 is not None
-    head = (
-        f"# Found on the first {100 * TRAINING_FRACTION:.0f} % of the time of {found.read.name}; "
-        f"gain in the site's goals on the rest {gain.gain:.3f} "
+    return (
+        f"# {what}, found on the first {100 * TRAINING_FRACTION:.0f} % of the time of "
+        f"{found.read.name}; gain in the site's goals on the rest {gain.gain:.3f} "
         f"[{gain.ci95[0]:.3f}, {gain.ci95[1]:.3f}]. Nothing has been applied."
     )
-    return [head, *conf_lines(found.cluster, tuned.changes)]

@@ -32,6 +32,14 @@ def print_tuning(document: Mapping[str, Any]) -> None:
     _print_orders(document)
     for name, words in document["words"].items():
         print(printable(f"{name}: {words}"))
+    chosen = document["chosen"]
+    over = chosen["learned_order_gain"]
+    print(
+        printable(
+            f"Best on the past: {chosen['name']}; gain of the learned order over it: "
+            f"{over['gain']:.3f}{_interval(over)}."
+        )
+    )
     print()
     if not document["lines"]:
         print("Nothing gained is sure: leave slurm.conf as it is, or tune on a longer log.")
@@ -47,11 +55,14 @@ def _print_orders(document: Mapping[str, Any]) -> None:
     rows = [["as it is", None, None, *_values(some, "before")]]
     for name, variant in variants.items():
         gain = document["gain"][name]
-        bounds = gain["ci95"]
-        interval = None if bounds is None else "{:.3f} to {:.3f}".format(*bounds)
+        interval = _interval(gain, "{:.3f} to {:.3f}") or None
         rows.append([name, gain["gain"], interval, *_values(variant, "after")])
     header = ["ORDER", "GAIN", "(95 %)", "BSLD", "WAIT", "LONGEST", "F", "INTERACTIVE", "<=120S%"]
     print_table(header, rows)
+
+
+def _interval(gain: Mapping[str, Any], form: str = " [{:.3f}, {:.3f}]") -> str:
+    return "" if gain["ci95"] is None else form.format(*gain["ci95"])
 
 
 def _values(variant: Mapping[str, Any], side: str) -> list[Any]:

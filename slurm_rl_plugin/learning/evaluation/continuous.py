@@ -36,8 +36,8 @@ LEFT_OUT = 0.02
 STRETCH, STRETCHES_DRAWN = 1024, 2
 
 #: What `--plan` takes: requests, the estimates of candidates, of all jobs, or true run times.
-BY_REQUESTS, CLAIRVOYANT = "none", "clairvoyant"
-PLANS = (BY_REQUESTS, "pending", "consistent", CLAIRVOYANT)
+BY_REQUESTS, PENDING, CLAIRVOYANT = "none", "pending", "clairvoyant"
+PLANS = (BY_REQUESTS, PENDING, "consistent", CLAIRVOYANT)
 
 #: Called after each run of a policy with how many are done and its mean bounded slowdown.
 RunProgress = Callable[[int, float], None]

@@ -183,14 +183,19 @@ def _estimate(workload: Workload, planned: PlannedQueue, job: int) -> float:
 
 
 @compiled_borrowing
-def bring_plan_up_to_now(workload: Workload, cluster: Cluster, planned: PlannedQueue) -> None:
-    """Estimate the pending jobs anew, and what heads may be pushed beyond their promise."""
-    now, count = cluster.clock[NOW], cluster.counts[PENDING]
+def foretold(workload: Workload, planned: PlannedQueue, job: int) -> float:
+    """The estimate of a pending job as the site is known now, seconds."""
+    if len(planned.history.stamp) > 0:
+        planned.plan.seconds[job] = _estimate(workload, planned, job)
+    return max(planned.plan.seconds[job], 1.0)
+
+
+@compiled_borrowing
+def bring_site_up_to_now(workload: Workload, cluster: Cluster, planned: PlannedQueue) -> None:
+    """What is known of past runs, and what heads may be pushed beyond their promise."""
+    now = cluster.clock[NOW]
     if len(planned.history.stamp) > 0:
         bring_up_to_now(workload, cluster, planned.history)
-        for place in range(count):
-            job = cluster.pending[place]
-            planned.plan.seconds[job] = max(_estimate(workload, planned, job), 1.0)
     if len(planned.runs.seconds) > 0:
         predict_arrived(workload, cluster, planned.runs, planned.plan.seconds)
     wait = now - workload.submit[cluster.pending[0]]
@@ -198,3 +203,13 @@ def bring_plan_up_to_now(workload: Workload, cluster: Cluster, planned: PlannedQ
     site[_LONGEST] = longest_wait(site[_LONGEST], now - site[_LOOKED_AT], wait)
     site[_LOOKED_AT] = now
     planned.plan.slack[0] = _plan_slack(site[_LONGEST], planned.slack)
+
+
+@compiled_borrowing
+def bring_plan_up_to_now(workload: Workload, cluster: Cluster, planned: PlannedQueue) -> None:
+    """Estimate the pending jobs anew, and what heads may be pushed beyond their promise."""
+    bring_site_up_to_now(workload, cluster, planned)
+    if len(planned.history.stamp) > 0:
+        for place in range(cluster.counts[PENDING]):
+            job = cluster.pending[place]
+            planned.plan.seconds[job] = foretold(workload, planned, job)

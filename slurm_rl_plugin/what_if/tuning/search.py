@@ -177,25 +177,31 @@ def objective_of(task: TuningTask, changes: dict[str, str], reserve: int = 0) ->
     machine = task.cluster.machine
     if words := words_of(changes):
         machine = changed(task.cluster, words).machine
-    values = []
-    for load, (fairness, longest) in zip(task.loads, task.guarded, strict=True):
+    loads = []
+    for load in task.loads:
         settings = load.settings
         if reserve:
             limit = ClassLimit(most=float(reserve))
             settings = replace(settings, reserve=reserve, class_limit=limit)
         prepared = replace(load.prepared, machine=machine)
-        on = replace(load, prepared=prepared, settings=settings)
-        start = _starts(on, Candidate(name=SITES_OWN))
-        now = _guarded(on, start)
-        cost = _PENALTY * max(fairness - FAIRNESS_LOSS - now[0], 0.0)
-        cost += _STARVING * max(math.log10(now[1] / (LONGEST_WAITS * longest)), 0.0)
-        values.append(on.objective(start, task.weights) - cost)
-    return float(np.mean(values))
+        loads.append(replace(load, prepared=prepared, settings=settings))
+    return _objective(task, loads, Candidate(name=SITES_OWN))
 
 
 def candidate_objective(task: TuningTask, candidate: Candidate) -> float:
-    """The same of another order on the cluster as it is, whatever it costs in fairness."""
-    values = [load.objective(_starts(load, candidate), task.weights) for load in task.loads]
+    """The same of another order on the cluster as it is."""
+    return _objective(task, task.loads, candidate)
+
+
+def _objective(task: TuningTask, loads: Sequence[TrainingLoad], candidate: Candidate) -> float:
+    """Mean objective of an order over the loads, less for what it may not cost on each."""
+    values = []
+    for load, (fairness, longest) in zip(loads, task.guarded, strict=True):
+        start = _starts(load, candidate)
+        now = _guarded(load, start)
+        cost = _PENALTY * max(fairness - FAIRNESS_LOSS - now[0], 0.0)
+        cost += _STARVING * max(math.log10(now[1] / (LONGEST_WAITS * longest)), 0.0)
+        values.append(load.objective(start, task.weights) - cost)
     return float(np.mean(values))
 
 

@@ -16,7 +16,11 @@ from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, is_free_now,
 from slurm_rl_plugin.simulator.nodes.one_node_will_run import STARTS_NEVER, one_node_will_run
 from slurm_rl_plugin.simulator.nodes.placement import choose_one
 from slurm_rl_plugin.simulator.nodes.several_nodes_will_run import several_nodes_will_run
-from slurm_rl_plugin.simulator.nodes.slurmctld.backfill_passes import BackfillPasses, is_looked_at
+from slurm_rl_plugin.simulator.nodes.slurmctld.backfill_passes import (
+    BackfillPasses,
+    is_looked_at,
+    planned_seconds,
+)
 from slurm_rl_plugin.simulator.nodes.slurmctld.reach_of_pass import (
     fill_looked_at,
     find_late,
@@ -42,7 +46,7 @@ def _plan(
     now, slots, shape = cluster.clock[NOW], passes.slots, machine.requests.shape[job]
     serves = machine.requests.serves[machine.requests.pool[shape]]
     window_end = slots.window[BEGIN] + passes.window
-    limit, template = workload.estimate[job], passes.template[job]
+    limit, template = planned_seconds(workload, passes, job), passes.template[job]
     later = now
     if passes.earliest[template, 1] == passes.passes[0]:
         later = max(passes.earliest[template, 0], now)
@@ -136,7 +140,7 @@ def backfill(
                 hope_again(passes)
             looked = last_that_may(workload, cluster, machine, passes, order, looked)
         elif found > 0 and start <= now + passes.window:
-            first, last = _slot_times(passes, start, workload.estimate[job])
+            first, last = _slot_times(passes, start, planned_seconds(workload, passes, job))
             add_plan(passes.slots, first, last, machine.nodes.chosen, found)
             passes.changes[0] += 1
             if takes_open(passes.open, machine.nodes.chosen, found):

@@ -1,0 +1,89 @@
+"""What is chosen on the past of a log: tuned settings, a simple rule by our hook, a reserve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from slurm_rl_plugin.learning.evaluation.heldout import NODE_HEURISTICS
+from slurm_rl_plugin.learning.evaluation.paired import Candidate
+from slurm_rl_plugin.learning.workplace import ThisMachine
+from slurm_rl_plugin.policies.protection import PROTECTED
+from slurm_rl_plugin.what_if.tuning.search import (
+    WORTH,
+    TunedCluster,
+    TuningTask,
+    candidate_objective,
+    objective_of,
+)
+from slurm_rl_plugin.what_if.tuning.space import words_of
+from slurm_rl_plugin.what_if.variant import AS_IT_IS, HOOK, RESERVE
+
+#: What the choices are called.
+TUNED, RULE, WITH_RESERVE = "tuned", "best rule", "tuned with a reserve"
+#: Simple rules, also with those first whom others have overtaken for long.
+_RULES = (*NODE_HEURISTICS, *(f"{PROTECTED}{rule}" for rule in NODE_HEURISTICS if rule != "fifo"))
+#: Parts of the cluster's CPUs that are tried as a reserve.
+_RESERVES = (0.02, 0.05, 0.1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """An order that the past speaks for.
+
+    Attributes:
+        words: of a variant; none for the cluster as it is.
+        objective: on the stretches of the finalists.
+        rule: of our hook; "" where the site's own order stays.
+    """
+
+    words: str
+    objective: float
+    rule: str = ""
+
+
+def choices_of(
+    tuned: TunedCluster, short: TuningTask, checks: TuningTask, processors: int
+) -> dict[str, Choice]:
+    """Name -> what was chosen; the cluster as it is among them.
+
+    Args:
+        tuned: what the search found.
+        short: stretches of the past on which rules and reserves are compared.
+        checks: more of them, which tell what each choice is worth.
+        processors: of the cluster.
+    """
+    found = {AS_IT_IS: Choice(words="", objective=tuned.before)}
+    words = words_of(tuned.changes)
+    if words:
+        found[TUNED] = Choice(words=words, objective=tuned.after)
+    rule = best_rule(short)
+    worth = candidate_objective(checks, Candidate(name=rule))
+    found[RULE] = Choice(words=f"{HOOK} {rule}", objective=worth, rule=rule)
+    if reserve := _reserve(tuned, short, processors):
+        both = "; ".join(filter(None, (words, f"{RESERVE} cpu={reserve}")))
+        worth = objective_of(checks, dict(tuned.changes), reserve)
+        found[WITH_RESERVE] = Choice(words=both, objective=worth)
+    return found
+
+
+def best_rule(task: TuningTask) -> str:
+    """The simple rule that serves the goals best within the bounds that settings are held to."""
+    candidates = [Candidate(name=name) for name in _RULES]
+    values = ThisMachine().each(candidate_objective, task, candidates, warm_up=_nothing)
+    return _RULES[int(np.argmax(values))]
+
+
+def _nothing(task: TuningTask) -> None:
+    """Threads of this process keep what is compiled."""
+
+
+def _reserve(tuned: TunedCluster, short: TuningTask, processors: int) -> int:
+    """CPUs that are best kept from batch jobs beside the tuned settings on the past; 0 for none."""
+    sizes = sorted({max(round(part * processors), 1) for part in _RESERVES})
+    changes = dict(tuned.changes)
+    values = {size: objective_of(short, changes, size) for size in (0, *sizes)}
+    best = max(values, key=values.__getitem__)
+    worth = WORTH * abs(values[0] - objective_of(short, {}))
+    return best if values[best] > values[0] + worth else 0
