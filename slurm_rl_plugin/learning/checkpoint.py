@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import IO, Any
 
+from slurm_rl_plugin import __version__
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.whole_file import write_whole
 
 
@@ -21,14 +24,19 @@ class Checkpoint:
 
         Args:
             path: of the file; None keeps nothing.
-            key: everything that shapes the training; JSON.
+            key: everything that shapes the training but the version of this package; JSON.
+
+        Raises:
+            ConfigurationError: as `check_checkpoint`.
         """
-        key = json.loads(json.dumps(key))  # as it will be read back: tuples become lists
+        # as it will be read back: tuples become lists
+        key = json.loads(json.dumps({**key, "version": __version__}))
         self._path = path
         self._file: IO[str] | None = None
         self.steps: list[Any] = []
         if path is None:
             return
+        check_checkpoint(path)
         if path.exists():
             lines = _whole_lines(path.read_bytes())
             if lines and lines[0] == key:
@@ -52,6 +60,31 @@ class Checkpoint:
             self._path.unlink(missing_ok=True)
 
 
+def check_checkpoint(path: Path | None) -> None:
+    """Refuse, before any work, a file that a checkpoint cannot or must not be.
+
+    Raises:
+        ConfigurationError: its folder cannot be written to, or it holds something else.
+    """
+    if path is None:
+        return
+    folder = path.resolve().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ConfigurationError(f"{path}: {folder} is no folder that can be written to.")
+    if path.exists() and not (path.is_file() and _is_ours(path)):
+        raise ConfigurationError(f"{path} holds something else than a checkpoint: give another.")
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether nothing would be lost but a checkpoint: its first line is a JSON object."""
+    with path.open("rb") as file:
+        line = file.readline()
+    try:
+        return not line or isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
 def _whole_lines(content: bytes) -> list[Any]:
     """The JSON lines up to the first broken one: a killed training may leave half a line."""
     lines = []
@@ -61,6 +94,12 @@ def _whole_lines(content: bytes) -> list[Any]:
         except ValueError:
             break
     return lines
+
+
+def forget_checkpoint(path: Path | None) -> None:
+    """Remove the file of a computation that is done."""
+    if path is not None:
+        path.unlink(missing_ok=True)
 
 
 def steps_kept(path: Path) -> int:

@@ -66,11 +66,13 @@ class ThisMachine:
             if on_look is None:
                 return list(pool.map(partial(task, shared), items))
             runs = [pool.submit(task, shared, item) for item in items]
-            for run in as_completed(runs):
-                on_look([_so_far(each) for each in runs])
-                if run.exception() is not None:  # ends all at once, as in a plain loop
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    break
+            try:
+                for run in as_completed(runs):
+                    on_look([_so_far(each) for each in runs])
+                    run.result()
+            except BaseException:  # Ctrl-C too: what has not begun never does
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
             return [each.result() for each in runs]
 
 

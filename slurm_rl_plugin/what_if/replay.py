@@ -150,7 +150,8 @@ def replay_variants(
         progress: called with how many more simulations are done.
         counted_from: part of the log's time from which on jobs are counted.
         place: where they run; by default in threads of this machine.
-        checkpoint: keeps the starts under each variant, so that an interrupted call goes on.
+        checkpoint: keeps the starts under each variant, so that an interrupted call goes on; left
+            for the caller to remove.
 
     Raises:
         BatchSystemError: workers are lost again and again.
@@ -178,7 +179,6 @@ def replay_variants(
                 f"{pair.variant.variant.name}: {len(pair.counted)} jobs are left to compare, too "
                 "few: give a longer log."
             )
-    kept.forget()
     return pairs
 
 
@@ -231,7 +231,7 @@ class _KeptStarts:
     ) -> None:
         self._progress = progress
         self._names = [each.digest for each in runs] if path is not None else [""] * len(runs)
-        self._file = Checkpoint(path, {"variants": self._names})
+        self._file = Checkpoint(path, {"of": "what-if"})  # each step says what it is of
         before = {name: np.asarray(start) for name, start in self._file.steps}
         self._found: list[FloatArray | None] = [before.get(name) for name in self._names]
         self.missing = [place for place, start in enumerate(self._found) if start is None]
@@ -250,10 +250,6 @@ class _KeptStarts:
                 if self._names[place]:
                     self._file.add([self._names[place], start.tolist()])
                 self._progress(1)
-
-    def forget(self) -> None:
-        """All is done."""
-        self._file.forget()
 
 
 def _schedules_alone(before: Machine, after: Machine) -> bool:

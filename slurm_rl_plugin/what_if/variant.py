@@ -17,13 +17,19 @@ from slurm_rl_plugin.machine_files.values import Value
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.scoring.plan_estimates import PlanRule
+from slurm_rl_plugin.simulator.scoring.plan_estimates import TOLD_DELAY, PlanRule
+from slurm_rl_plugin.units import MINUTE
 
 #: The cluster as it is.
 AS_IT_IS = "as it is"
 #: Words of a change that are no words of slurm.conf: our order, what is kept from batch jobs,
 #: and run times that backfill is told.
 HOOK, RESERVE, PLAN = "hook", "reserve", "plan"
+#: What is said of a plan that the daemon would not make.
+_NOT_LIVE = (
+    "a daemon tells run times that [policy] model foretells; this order foretells none, so none "
+    "would be told."
+)
 #: The model of a hook that none is named for.
 DEFAULT_MODEL = "default"
 
@@ -55,8 +61,8 @@ class ClusterVariant:
 
     def settings(self, settings: SimulationSettings) -> SimulationSettings:
         """The batch system of this variant: bounds of the hook only where there is one."""
+        plan = self._told(settings.refresh)
         settings = settings if self.has_hook else settings.without_hook
-        plan = None if self.plan is None else PlanRule(kind="pending", prediction=self.plan)
         settings = replace(settings, capacity=int(self.machine.capacity[0]), plan=plan)
         if not self.reserve:
             return settings
@@ -65,6 +71,13 @@ class ClusterVariant:
         limit = settings.class_limit or ClassLimit()
         limit = replace(limit, most=float(processors), most_resources=others)
         return replace(settings, reserve=processors, class_limit=limit)
+
+    def _told(self, cycle: float) -> PlanRule | None:
+        """What backfill is told, by a hook that looks each `cycle` seconds; 0 as by default."""
+        if self.plan is None:
+            return None
+        delay = cycle + MINUTE if cycle > 0.0 else TOLD_DELAY
+        return PlanRule(kind="pending", prediction=self.plan, delay=delay)
 
 
 def variant_of(
@@ -82,49 +95,68 @@ def variant_of(
         ConfigurationError: a change cannot be understood, or it changes nothing that counts here.
         PolicyError: the model cannot be read.
     """
-    parts = [part.strip() for part in words.split(";") if part.strip()]
-    if not parts:
-        raise ConfigurationError(f"{PLACE} names no change: write such as PriorityWeightAge=2000.")
-    before = cluster.machine
-    now, found = cluster, ClusterVariant(name=" ".join(words.split()), machine=before)
-    kept: list[str] = []
-    planner: str | None = None
-    for each in parts:
-        first, _, rest = each.partition(" ")
-        if first.lower() == HOOK and found.has_hook:
-            raise ConfigurationError(f"{PLACE} {words!r}: a cluster has one hook; leave out one.")
-        if first.lower() == HOOK:
-            found = replace(found, policy=candidate_of(rest.strip() or DEFAULT_MODEL))
-        elif first.lower() == RESERVE:
-            kept.append(rest)
-        elif first.lower() == PLAN:
-            planner = rest.strip()
-        else:
-            now = changed(now, each)
-    after = now.machine
-    if kept:
-        found = replace(found, reserve=_reserve(",".join(kept), after))
-    if planner is not None:
-        found = replace(found, plan=_prediction(planner, found.policy, candidate_of))
+    ours, theirs = _sorted_out(words)
+    before, now = cluster.machine, cluster
+    for each in theirs:
+        now = changed(now, each)
+    after, found = now.machine, ClusterVariant(name=" ".join(words.split()), machine=before)
+    if HOOK in ours:
+        found = replace(found, policy=candidate_of(ours[HOOK][0] or DEFAULT_MODEL))
+    if RESERVE in ours:
+        found = replace(found, reserve=_reserve(",".join(ours[RESERVE]), after))
+    if PLAN in ours:
+        found = replace(found, plan=_prediction(ours[PLAN][0], found.policy, candidate_of))
     sentences = [each for each in after.left_out if each not in before.left_out]
-    ours = found.has_hook or found.reserve or found.plan is not None
+    if PLAN in ours and _foretells(found.policy) is None:
+        sentences.append(_NOT_LIVE)
     if after == replace(before, left_out=after.left_out) and not ours:
         sentences.append("nothing that is simulated differs from the cluster as it is.")
     return replace(found, machine=after, sentences=tuple(sentences))
+
+
+def _sorted_out(words: str) -> tuple[dict[str, list[str]], list[str]]:
+    """What is said of our hook, by its first word, and the changes of the cluster.
+
+    Raises:
+        ConfigurationError: no change at all, or two of a kind of which there is one.
+    """
+    parts = [part.strip() for part in words.split(";") if part.strip()]
+    if not parts:
+        raise ConfigurationError(f"{PLACE} names no change: write such as PriorityWeightAge=2000.")
+    ours: dict[str, list[str]] = {}
+    theirs: list[str] = []
+    for each in parts:
+        first, _, rest = each.partition(" ")
+        if first.lower() in (HOOK, RESERVE, PLAN):
+            ours.setdefault(first.lower(), []).append(rest.strip())
+        else:
+            theirs.append(each)
+    for one in (HOOK, PLAN):
+        if len(ours.get(one, [])) > 1:
+            raise ConfigurationError(
+                f"{PLACE} {words!r}: a cluster has one {one}; leave out the others."
+            )
+    return ours, theirs
 
 
 def _prediction(
     model: str, hook: Candidate, candidate_of: Callable[[str], Candidate]
 ) -> RunTimePrediction:
     """What a model foretells; where none is named, the hook's, or that of the shipped one."""
-    named = [candidate_of(model or DEFAULT_MODEL).network]
-    for network in named if model else [hook.network, *named]:
-        if isinstance(network, QNetwork) and network.prediction is not None:
-            return network.prediction
+    named = [candidate_of(model or DEFAULT_MODEL)]
+    for candidate in named if model else [hook, *named]:
+        if (found := _foretells(candidate)) is not None:
+            return found
     raise ConfigurationError(
         f"{PLACE} plan {model}: that foretells no run times; name a model that does, such as "
         f"{DEFAULT_MODEL}."
     )
+
+
+def _foretells(candidate: Candidate) -> RunTimePrediction | None:
+    """What foretells run times beside the order of a candidate; None for nothing."""
+    network = candidate.network
+    return network.prediction if isinstance(network, QNetwork) else None
 
 
 def _reserve(words: str, machine: Machine) -> dict[str, float]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.cli.what_if import tune
 from slurm_rl_plugin.what_if.tuning import search
 from tests.functional.small_site import BUSY_CPUS, write_busy_log
 
@@ -51,6 +52,12 @@ def test_a_site_that_favours_wide_jobs_is_told_better_weights(typed: Typed, tmp_
     figures = found["variants"]["tuned"]["figures"]
     assert figures["bounded_slowdown"]["ratio"] < 0.8
     assert {"tuned", "best rule", "learned order"} <= set(found["variants"])
+    chosen = found["chosen"]
+    assert chosen["name"] == "tuned"
+    assert set(chosen["objective"]) >= {"as it is", "tuned", "protecting rule"}
+    assert chosen["objective"]["tuned"] == max(chosen["objective"].values())
+    learned = found["gain"]["learned order"]["gain"] - found["gain"]["tuned"]["gain"]
+    assert chosen["learned_order_gain"]["gain"] == pytest.approx(learned)  # the same jobs
     lines = (tmp_path / "tuned.conf").read_text().splitlines()
     assert lines == found["lines"]
     assert all(line.startswith("# ") for line in lines)
@@ -92,10 +99,18 @@ def test_an_interrupted_search_goes_on_to_the_same_end(
         interrupted.setattr(search, "objective_of", stop)
         assert typed(*kept)[0] == 1
     assert (tmp_path / "kept.jsonl").exists()
+    with monkeypatch.context() as interrupted:  # the search is done, and all that follows is not
+        interrupted.setattr(tune, "best_rule", _interrupt)
+        assert typed(*kept)[0] == 1
+    assert (tmp_path / "kept.jsonl").exists()
     again = told(typed, *kept)
     assert again["settings"] == whole["settings"]
     assert again["search"] == whole["search"]
     assert not (tmp_path / "kept.jsonl").exists()
+
+
+def _interrupt(*given: Any) -> Any:
+    raise KeyboardInterrupt
 
 
 def test_people_read_the_orders_and_the_lines(typed: Typed) -> None:

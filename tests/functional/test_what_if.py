@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,19 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.cli.what_if import what_if
 from slurm_rl_plugin.learning import workplace
 from slurm_rl_plugin.learning.evaluation import paired
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
+from slurm_rl_plugin.learning.export.model import import_model
+from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.what_if import replay
 from tests.fakes.array_slurm import ArraySlurm
 from tests.functional.small_site import write_busy_log, write_small_site
 
 Typed = Callable[..., tuple[int, str, str]]
+MODEL = Path(__file__).parents[2] / "policy_models" / "default.onnx"
 _AT_THE_SITE = ("week.events", "--cluster", "slurm.conf")
 
 
@@ -82,12 +88,14 @@ def test_our_order_and_a_reserve_are_variants_too(typed: Typed) -> None:
 
 def test_backfill_that_is_told_run_times_is_a_variant_too(typed: Typed, tmp_path: Path) -> None:
     write_busy_log(tmp_path / "busy.swf", limits=(40.0, 60.0))
-    changes = ("plan", "hook sjf; PLAN default")
+    changes = ("plan", "hook default; PLAN")
     words = [word for change in changes for word in ("--change", change)]
     status, output, errors = typed("busy.swf", *words, "--json")
     assert status == 0, errors
     told, ours = (json.loads(output)["variants"][name] for name in changes)
-    assert told["sentences"] == ours["sentences"] == []
+    (sentence,) = told["sentences"]
+    assert sentence.startswith("a daemon tells run times that [policy] model foretells")
+    assert ours["sentences"] == []
     waits = told["figures"]["mean_wait"], ours["figures"]["mean_wait"]
     assert len({waits[0]["before"], waits[0]["after"], waits[1]["after"]}) == 3
 
@@ -190,9 +198,10 @@ def test_people_read_a_table_a_variant_and_see_a_picture(typed: Typed, tmp_path:
         (["--change", "hook nonsense"], "nonsense"),
         (["--change", "A=1", "--change", "A=1"], "given twice"),
         (["--change", "A=1", "--processors", "4"], "leave out --processors"),
-        (["--change", "hook sjf; hook saf"], "a cluster has one hook"),
+        (["--change", "hook sjf; hook saf"], "a cluster has one hook; leave out the others"),
         (["--change", "plan sjf"], "that foretells no run times"),
         (["--change", "plan nonsense"], "nonsense"),
+        (["--change", "plan; plan default"], "a cluster has one plan; leave out the others"),
         (["--change", "reserve cpu=0.5"], "give a whole number"),
         (["--change", "A=1", "--plot", "slurm.conf"], "the folder cannot be made"),
     ],
@@ -237,13 +246,65 @@ def test_an_interrupted_run_goes_on_to_the_same_end(
     assert not (tmp_path / "kept.jsonl").exists()
 
 
-def test_what_is_kept_of_another_log_is_not_taken(
+def kept_starts(typed: Typed, monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
+    """The policies that are simulated where a checkpoint is there; it is kept as it was."""
+    simulated: list[str] = []
+    starts_under = paired.starts_under
+    before = Path("kept.jsonl").read_bytes() if Path("kept.jsonl").exists() else b""
+
+    def counted(policy: Candidate, *given: Any) -> Any:
+        simulated.append(policy.name)
+        return starts_under(policy, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(replay, "starts_under", counted)
+        patched.setattr(what_if, "forget_checkpoint", lambda path: None)
+        told(typed, *words, "--checkpoint", "kept.jsonl")
+    if before:
+        Path("kept.jsonl").write_bytes(before)
+    return sorted(simulated)
+
+
+def test_starts_are_taken_for_those_of_nothing_else(
     typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = ("--checkpoint", "kept.jsonl")
-    (tmp_path / "kept.jsonl").write_text('{"variants": ["a", "b"]}\n["a", [0.0]]\n')
-    whole = told(typed, "--change", "hook sjf")
-    assert told(typed, "--change", "hook sjf", *kept) == whole
+    """Another job, weight, or model is simulated anew; another variant beside the kept ones."""
+    change = ("--change", "hook mine.onnx")
+    (tmp_path / "mine.onnx").write_bytes(MODEL.read_bytes())
+    assert kept_starts(typed, monkeypatch, *change) == ["mine.onnx", "multifactor"]
+    assert kept_starts(typed, monkeypatch, *change) == []
+    assert kept_starts(typed, monkeypatch, *change, "--change", "hook sjf") == ["sjf"]
+    network = import_model(MODEL)
+    assert isinstance(network, QNetwork)
+    other = replace(network, linear=-network.linear)
+    export_network(other, tmp_path / "mine.onnx", {})
+    assert kept_starts(typed, monkeypatch, *change) == ["mine.onnx"]
+    (tmp_path / "mine.onnx").write_bytes(MODEL.read_bytes())
+    conf = (tmp_path / "slurm.conf").read_text()
+    (tmp_path / "slurm.conf").write_text(conf.replace("WeightAge=1000", "WeightAge=1001"))
+    assert "multifactor" in kept_starts(typed, monkeypatch, *change)
+    (tmp_path / "slurm.conf").write_text(conf)
+    log = (tmp_path / "week.events").read_text().splitlines(keepends=True)
+    (tmp_path / "week.events").write_text("".join(log[:200] + log[201:]))
+    assert kept_starts(typed, monkeypatch, *change) == ["mine.onnx", "multifactor"]
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("week.events", "holds something else than a checkpoint"),
+        (".", "holds something else than a checkpoint"),
+        ("nowhere/kept.jsonl", "no folder that can be written to"),
+    ],
+)
+def test_a_checkpoint_spoils_nothing(
+    typed: Typed, tmp_path: Path, path: str, sentence: str
+) -> None:
+    before = (tmp_path / "week.events").read_bytes()
+    status, _, errors = typed(*_AT_THE_SITE, *_TWO, "--checkpoint", path)
+    assert (status, len(errors.strip().splitlines())) == (2, 1)
+    assert sentence in errors
+    assert (tmp_path / "week.events").read_bytes() == before
 
 
 def test_job_arrays_tell_the_same(

@@ -41,7 +41,7 @@ class Ran(NamedTuple):
 
 class How(NamedTuple):
     """Backfilling, order, seconds of the cycle, whether jobs end at their limits, the reserve, the
-    slack with which backfill is told run times; None where it is not."""
+    slack with which backfill is told run times, None where it is not, and seconds until it acts."""
 
     backfilling: str
     order: str
@@ -50,6 +50,7 @@ class How(NamedTuple):
     wanted: int = 0
     rule: ClassLimit | None = None
     slack: float | None = None
+    delay: float = 60.0
 
 
 def prepared_load(load: NodeLoad, how: How) -> tuple[PreparedLog, Workload]:
@@ -87,10 +88,10 @@ def foretold(limits: Sequence[float]) -> list[float]:
     return (parts * np.array(limits)).tolist()
 
 
-def plan_rule(workload: Workload, slack: float) -> PlanRule:
+def plan_rule(workload: Workload, slack: float, delay: float) -> PlanRule:
     """The same as the product takes them."""
     seconds = np.array(foretold(workload.estimate.tolist()))
-    return PlanRule(kind="pending", seconds=seconds, slack=slack)
+    return PlanRule(kind="pending", seconds=seconds, slack=slack, delay=delay)
 
 
 def node_run(load: NodeLoad, how: How) -> NodeRun:
@@ -107,7 +108,7 @@ def node_run(load: NodeLoad, how: How) -> NodeRun:
         cycle=how.cycle,
         reserve=how.wanted,
         class_limit=how.rule,
-        plan=None if how.slack is None else plan_rule(workload, how.slack),
+        plan=None if how.slack is None else plan_rule(workload, how.slack, how.delay),
     )
     nodes = node_machine(prepared.log, load.machine)
     return NodeRun.of(workload, nodes, orders[how.order], settings)
@@ -149,7 +150,7 @@ def run_readable(load: NodeLoad, how: How) -> Ran:
         backfill = load.machine.backfill
         told = None
         if how.slack is not None:
-            told = Told(foretold([each.estimate for each in jobs]), how.slack, delay=60.0)
+            told = Told(foretold([each.estimate for each in jobs]), how.slack, how.delay)
         scorer = scorers[how.order]
         world = simulate_slurmctld(jobs, nodes, scorer, serves, backfill, reserve, told)
     else:

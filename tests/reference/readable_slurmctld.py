@@ -46,7 +46,7 @@ def simulate_slurmctld(
         changed = world.now if event == world.now else changed
         is_due = how.backfills and waited and world.now >= planned + how.interval
         is_due = is_due and changed >= planned
-        estimates = told.chosen(world, order) if told and is_due and _any_room(world) else {}
+        estimates = told.chosen(world, order) if told and order and is_due else {}
         if event == world.now:
             depth = how.depth
             if world.now >= full + how.main_interval:
@@ -58,12 +58,6 @@ def simulate_slurmctld(
         if len(world.pending) < waited:
             changed = world.now
     return world
-
-
-def _any_room(world: World) -> bool:
-    """Whether some pending job could start now: else nobody is promised anything."""
-    waiting = [j for j in world.pending if not world.is_held_back(j)]
-    return any(world.find(j) is not None for j in waiting)
 
 
 def _main_pass(world: World, order: list[int], partitions: Sequence[set[int]]) -> None:

@@ -30,10 +30,10 @@ class Told:
 
     def chosen(self, world: World, order: Sequence[int]) -> dict[int, float]:
         """Job -> seconds that backfill is told of it."""
-        oldest = world.now - min(world.jobs[j].submit for j in world.pending)
+        waiting = [j for j in order if not world.is_held_back(j)]
+        oldest = max((world.now - world.jobs[j].submit for j in waiting), default=0.0)
         faded = self.longest * 0.5 ** ((world.now - self.at) / _MONTH)
         self.longest, self.at = max(faded, oldest), world.now
-        waiting = [j for j in order if not world.is_held_back(j)]
         heads, free = self._heads(world, waiting)
         for head in heads:
             if world.now < head.start < math.inf:

@@ -21,8 +21,8 @@ LONGER = 16.0
 
 def how_of(seed: int) -> How:
     """Settings by turns, so that each meets each."""
-    slack = (0.1, 10.0)[seed // 3 % 2]
-    return How(AS_SLURM, ORDERS[seed % 3], kill_at_limit=seed % 4 == 0, slack=slack)
+    slack, delay = (0.1, 10.0)[seed // 3 % 2], (60.0, 90.0, 400.0)[seed // 6 % 3]
+    return How(AS_SLURM, ORDERS[seed % 3], 0.0, seed % 4 == 0, slack=slack, delay=delay)
 
 
 def long_load(seed: int) -> NodeLoad:

@@ -63,7 +63,7 @@ def add_protocol_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plan",
         choices=PLANS,
-        help="with --protocol continuous, what EASY backfilling plans with: none for requests "
+        help="with --protocol continuous, what backfilling plans with: none for requests "
         "(default), predicted run times of pending jobs alone or of all (consistent), or the true "
         "ones",
     )

@@ -29,13 +29,19 @@ from slurm_rl_plugin.cli.what_if.tune_text import print_tuning
 from slurm_rl_plugin.cli.what_if.what_if import ClusterAndJobs
 from slurm_rl_plugin.configuration.keys.goals import RewardSection
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.evaluation.paired import Candidate
+from slurm_rl_plugin.learning.checkpoint import check_checkpoint, forget_checkpoint
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
-from slurm_rl_plugin.learning.workplace import ThisMachine
+from slurm_rl_plugin.learning.workplace import ThisMachine, Workplace
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.what_if.digest import digest_of
 from slurm_rl_plugin.what_if.replay import ReplayedPair
-from slurm_rl_plugin.what_if.tuning.choices import RULE, TUNED, Choice, choices_of
+from slurm_rl_plugin.what_if.tuning.choices import (
+    PROTECTING,
+    TUNED,
+    Choice,
+    best_rule,
+    choices_of,
+)
 from slurm_rl_plugin.what_if.tuning.gain import ObjectiveGain, gain_of
 from slurm_rl_plugin.what_if.tuning.lines import conf_lines
 from slurm_rl_plugin.what_if.tuning.search import (
@@ -49,8 +55,8 @@ from slurm_rl_plugin.what_if.tuning.search import (
 from slurm_rl_plugin.what_if.variant import AS_IT_IS, HOOK, variant_of
 from slurm_rl_plugin.whole_file import write_whole
 
-#: The order beside those that are chosen on the past.
-MODEL = "learned order"
+#: The orders beside those that the past speaks for.
+RULE, MODEL = "best rule", "learned order"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -103,6 +109,7 @@ def main(options: argparse.Namespace) -> int:
     model = candidate_of(options.model)
     make_folder("--plot", options.plot)
     _check_output(options.output)
+    check_checkpoint(options.checkpoint)
     past = past_of(found.placed(found.jobs, found.cluster.machine))
     plan = replace(TuningPlan(), generations=options.generations, seed=options.seed)
     settings = replace(found.settings, capacity=past.capacity)
@@ -111,33 +118,34 @@ def main(options: argparse.Namespace) -> int:
         for count in (plan.stretches, plan.checks)
     )
     key = digest_of(past, settings, weights)
-    with (
-        training_place(workers) as place,
-        progress_bar("tuning", plan.generations, "gain") as progress,
-    ):
-        tuned = tune(
-            short,
-            checks,
-            plan,
-            progress,
-            checkpoint=options.checkpoint,
-            log_key=key,
-            place=place or ThisMachine(),
-        )
-    with said_if_long("comparing simple rules"):
-        choices = choices_of(tuned, short, checks, past.capacity)
-    document = _document(found, tuned, choices, model, weights, options)
+    with training_place(workers) as array:
+        place = array or ThisMachine()
+        with progress_bar("tuning", plan.generations, "gain") as progress:
+            tuned = tune(
+                short,
+                checks,
+                plan,
+                progress,
+                checkpoint=options.checkpoint,
+                log_key=key,
+                place=place,
+            )
+        with said_if_long("comparing simple rules"):
+            choices = choices_of(tuned, short, checks, past.capacity, place)
+            beside = {RULE: f"{HOOK} {best_rule(short, place)}", MODEL: f"{HOOK} {model.name}"}
+        document = _document(found, tuned, choices, beside, weights, options, place)
     if document["lines"]:
         write_whole(options.output, "\n".join(document["lines"]) + "\n")
         document["written"] = options.output.name
-    if place is not None:
-        document["workers"] = cost_entry(place.cost)
+    forget_checkpoint(options.checkpoint)
+    if array is not None:
+        document["workers"] = cost_entry(array.cost)
     if options.json:
         print_json(document)
         return 0
     print_tuning(document)
-    if place is not None:
-        print(cost_sentence(place.cost))
+    if array is not None:
+        print(cost_sentence(array.cost))
     return 0
 
 
@@ -162,17 +170,17 @@ def _document(
     found: ClusterAndJobs,
     tuned: TunedCluster,
     choices: Mapping[str, Choice],
-    model: Candidate,
+    beside: Mapping[str, str],
     weights: RewardWeights,
     options: argparse.Namespace,
+    place: Workplace,
 ) -> dict[str, Any]:
-    words = {name: each.words for name, each in choices.items() if each.words}
-    words[MODEL] = f"{HOOK} {model.name}"
+    words = {name: each.words for name, each in choices.items() if each.words} | {**beside}
     variants = [
         replace(variant_of(each, found.cluster, candidate_of), name=name)
         for name, each in words.items()
     ]
-    pairs = found.replayed(variants, counted_from=TRAINING_FRACTION)
+    pairs = found.replayed(variants, counted_from=TRAINING_FRACTION, place=place)
     document = what_if_document(found.read, pairs, options.seed)
     document["notes"] = list(found.notes)
     by_name = {each.variant.variant.name: each for each in pairs}
@@ -220,15 +228,25 @@ def _lines(
     choices: Mapping[str, Choice],
     gains: Mapping[str, ObjectiveGain],
 ) -> list[str]:
-    """Of what is sure to gain: lines of slurm.conf, and the rule of our hook."""
-    lines: list[str] = []
-    if TUNED in gains and gains[TUNED].is_sure:
-        lines += [_head("settings of slurm.conf", found, gains[TUNED])]
-        lines += conf_lines(found.cluster, tuned.changes)
-    if gains[RULE].is_sure:
-        lines += [_head("a rule of the hook, in the file of slurm-rl", found, gains[RULE])]
-        lines += ["# [policy]", f'# model = "{choices[RULE].rule}"']
-    return lines
+    """Of what is sure to gain, as the past said: settings of slurm.conf, or the rule of our hook.
+
+    Of both that which served the past better: together they were never tried.
+    """
+    better = [
+        name
+        for name in (TUNED, PROTECTING)
+        if name in gains
+        and gains[name].is_sure
+        and choices[name].objective > choices[AS_IT_IS].objective
+    ]
+    if not better:
+        return []
+    name = max(better, key=lambda each: choices[each].objective)
+    if name == TUNED:
+        head = _head("settings of slurm.conf", found, gains[name])
+        return [head, *conf_lines(found.cluster, tuned.changes)]
+    head = _head("a rule of the hook, in the file of slurm-rl", found, gains[name])
+    return [head, "# [policy]", f'# model = "{choices[name].rule}"']
 
 
 def _head(what: str, found: ClusterAndJobs, gain: ObjectiveGain) -> str:

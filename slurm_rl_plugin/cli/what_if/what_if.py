@@ -38,6 +38,7 @@ from slurm_rl_plugin.cli.what_if.document import what_if_document
 from slurm_rl_plugin.cli.what_if.text import print_what_if
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.learning.checkpoint import check_checkpoint, forget_checkpoint
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.machine_files.plain_cluster import plain_cluster
@@ -230,6 +231,7 @@ def _accounts(jobs: JobLog) -> list[str]:
 
 def main(options: argparse.Namespace) -> int:
     """Replay the log under each change and print what it does, with intervals."""
+    check_checkpoint(options.checkpoint)
     with training_place(array_settings(options, Path("what-if"))) as place:
         found = ClusterAndJobs.of(options.log, LogOptions.of(options))
         variants = [variant_of(each, found.cluster, candidate_of) for each in options.change]
@@ -245,6 +247,7 @@ def main(options: argparse.Namespace) -> int:
         from slurm_rl_plugin.cli.what_if.figure import draw_variants  # noqa: PLC0415 - matplotlib
 
         document["figures"] = draw_variants(options.plot, document)
+    forget_checkpoint(options.checkpoint)
     if options.json:
         print_json(document)
         return 0

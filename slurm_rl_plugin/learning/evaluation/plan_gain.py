@@ -27,6 +27,7 @@ from slurm_rl_plugin.learning.load_windows import class_known_at_submission, tra
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.plan_gain import NOT_MEASURED, PlanGain
+from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 
@@ -57,8 +58,7 @@ def measured_gain(
     if network.prediction is None or network.prediction.spread is None:
         return None
     known = [class_known_at_submission(training_part(each), classifier) for each in logs]
-    # on nodes no plan estimates are simulated
-    long = [each for each in known if len(each.log) >= FEWEST_JOBS and each.machine is None]
+    long = [each for each in known if len(each.log) >= FEWEST_JOBS]
     if not long:
         return PlanGain(verdict=NOT_MEASURED)
     return gain_of([_replayed(network, each) for each in long])
@@ -71,7 +71,8 @@ def _replayed(network: QNetwork, known: PreparedLog) -> Runs:
         Replayed(name=WITHOUT, candidate=order),
         Replayed(name=FIRST_COME, candidate=Candidate(name="fifo")),
     ]
-    settings = SimulationSettings(capacity=known.capacity, backfilling="easy")
+    backfilling = "easy" if known.machine is None else AS_SLURM  # on nodes Slurm alone is told
+    settings = SimulationSettings(capacity=known.capacity, backfilling=backfilling)
     return replay_continuously(compared, known, settings, PROTOCOL)
 
 

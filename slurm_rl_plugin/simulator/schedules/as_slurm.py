@@ -249,8 +249,9 @@ def run_as_slurm(
         is_backfill = _next_pass(cluster, passes) <= time
         started = cluster.counts[STARTED]
         leave_out_batch_limit(machine, passes.limit)
-        if cluster.counts[PENDING] > 0 and any_room(cluster, machine):
-            cluster.counts[DECISIONS] += 1
+        room = cluster.counts[PENDING] > 0 and any_room(cluster, machine)
+        told = is_backfill and cluster.counts[PENDING] > 0 and len(passes.told.seconds) > 0
+        if room or told:
             order, count = cluster.pending, cluster.counts[PENDING]
             if len(rank) == 0:
                 score_queue(workload, cluster, queue)
@@ -259,6 +260,8 @@ def run_as_slurm(
                 count = _order_now(cluster, machine, passes, queue, is_backfill)
                 if is_backfill:
                     tell(workload, cluster, machine.limits, passes.told, order, count)
+        if room:
+            cluster.counts[DECISIONS] += 1
             _look(workload, cluster, machine, passes, order, count, depth, is_backfill)
         if is_backfill:
             passes.last[_BACKFILL] = time

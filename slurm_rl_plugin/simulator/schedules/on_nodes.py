@@ -48,7 +48,7 @@ from slurm_rl_plugin.simulator.schedules.told_estimates import (
     told_estimates,
 )
 from slurm_rl_plugin.simulator.scoring.plan_estimates import UnplannedQueue, planned_queue
-from slurm_rl_plugin.units import MINUTE, FloatArray, IntArray
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Looks at the queue as slurmctld makes them, with its own backfilling.
 AS_SLURM = "slurm"
@@ -242,11 +242,11 @@ def _refuse(settings: SimulationSettings) -> None:
 def _told(
     workload: Workload, machine: NodeMachine, settings: SimulationSettings
 ) -> ToldEstimates | NothingTold:
-    """What the hook tells backfill, as much later as it would act on it."""
+    """What the hook tells backfill."""
     planned = planned_queue(settings.plan, workload, len(workload.submit))
-    if isinstance(planned, UnplannedQueue):
+    if settings.plan is None or isinstance(planned, UnplannedQueue):
         return nothing_told()
-    return told_estimates(planned, machine.queues.partition, settings.refresh + MINUTE)
+    return told_estimates(planned, machine.queues.partition, settings.plan.delay)
 
 
 def _kept_free(order: QueueOrder, settings: SimulationSettings) -> ClassLimit | None:

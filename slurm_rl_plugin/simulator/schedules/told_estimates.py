@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from slurm_rl_plugin.simulator.kernel.cluster import IDLE, NOW, RUNNING, Cluster
+from slurm_rl_plugin.simulator.kernel.cluster import IDLE, NOW, PENDING, RUNNING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.group_limits import GroupLimits, within_limits
@@ -166,6 +166,15 @@ def _helps(cluster: Cluster, told: ToldEstimates, wide: int, limit: float, secon
 
 
 @compiled_borrowing
+def _longest_wait(workload: Workload, cluster: Cluster, limits: GroupLimits) -> float:
+    """Of the jobs that wait for the machine and for no limit, seconds."""
+    for place in range(cluster.counts[PENDING]):
+        if within_limits(limits, cluster.pending[place]):
+            return float(cluster.clock[NOW] - workload.submit[cluster.pending[place]])
+    return 0.0
+
+
+@compiled_borrowing
 def _choose(
     workload: Workload,
     cluster: Cluster,
@@ -175,7 +184,7 @@ def _choose(
     count: int,
 ) -> None:
     """Tell of those of the first `count` of an order whose effect every promise bounds."""
-    bring_site_up_to_now(workload, cluster, told.planned)
+    bring_site_up_to_now(workload, cluster, told.planned, _longest_wait(workload, cluster, limits))
     free = _find_heads(workload, cluster, limits, told, order, count)
     for place in range(count):
         job = order[place]

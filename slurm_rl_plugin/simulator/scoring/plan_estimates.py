@@ -40,7 +40,7 @@ from slurm_rl_plugin.simulator.scoring.last_runs import (
     predict_arrived,
 )
 from slurm_rl_plugin.simulator.scoring.protection import longest_wait
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.units import MINUTE, FloatArray
 
 _seconds_at = compiled_copy(scales.seconds_at)
 _plan_slack = compiled_copy(plain.plan_slack)
@@ -51,6 +51,8 @@ _CORRECTIONS = {
     "requested": REQUESTED,
     "stepped": STEPPED,
 }
+#: A cycle of the hook, and a minute for the batch system's own.
+TOLD_DELAY = 1.5 * MINUTE
 #: Indices into `PlannedQueue.site`.
 _LOOKED_AT, _LONGEST = 0, 1
 
@@ -68,6 +70,7 @@ class PlanRule:
         last_runs: whether it is the mean of the user's last two runs at submission.
         slack: of the promise, as a part of the longest wait that the site has known lately.
         part: of the runs that are to end before the estimate, one of `run_spread.PARTS`.
+        delay: seconds until a batch system may act on what it is told, on nodes alone.
         correction: of the estimate that a running job has outlived, as "consistent" plans:
             "doubled" up to the request, "doubled-beyond" it, "requested" at once, or "stepped"
             by a minute and more and more.
@@ -82,6 +85,7 @@ class PlanRule:
     last_runs: bool = False
     slack: float = 0.1
     part: float = 0.5
+    delay: float = TOLD_DELAY
     correction: str = "doubled"
 
     def __post_init__(self) -> None:
@@ -191,14 +195,22 @@ def foretold(workload: Workload, planned: PlannedQueue, job: int) -> float:
 
 
 @compiled_borrowing
-def bring_site_up_to_now(workload: Workload, cluster: Cluster, planned: PlannedQueue) -> None:
-    """What is known of past runs, and what heads may be pushed beyond their promise."""
+def bring_site_up_to_now(
+    workload: Workload, cluster: Cluster, planned: PlannedQueue, wait: float
+) -> None:
+    """What is known of past runs, and what heads may be pushed beyond their promise.
+
+    Args:
+        workload: the jobs.
+        cluster: read only.
+        planned: changed in place.
+        wait: of the job that waits longest for the machine, seconds.
+    """
     now = cluster.clock[NOW]
     if len(planned.history.stamp) > 0:
         bring_up_to_now(workload, cluster, planned.history)
     if len(planned.runs.seconds) > 0:
         predict_arrived(workload, cluster, planned.runs, planned.plan.seconds)
-    wait = now - workload.submit[cluster.pending[0]]
     site = planned.site
     site[_LONGEST] = longest_wait(site[_LONGEST], now - site[_LOOKED_AT], wait)
     site[_LOOKED_AT] = now
@@ -208,7 +220,8 @@ def bring_site_up_to_now(workload: Workload, cluster: Cluster, planned: PlannedQ
 @compiled_borrowing
 def bring_plan_up_to_now(workload: Workload, cluster: Cluster, planned: PlannedQueue) -> None:
     """Estimate the pending jobs anew, and what heads may be pushed beyond their promise."""
-    bring_site_up_to_now(workload, cluster, planned)
+    wait = cluster.clock[NOW] - workload.submit[cluster.pending[0]]
+    bring_site_up_to_now(workload, cluster, planned, wait)
     if len(planned.history.stamp) > 0:
         for place in range(cluster.counts[PENDING]):
             job = cluster.pending[place]

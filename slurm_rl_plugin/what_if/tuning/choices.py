@@ -1,29 +1,32 @@
-"""What is chosen on the past of a log: tuned settings, a simple rule by our hook, a reserve."""
+"""What is chosen on the past of a log: tuned settings, a protecting rule by our hook, a reserve."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from slurm_rl_plugin.learning.evaluation.heldout import NODE_HEURISTICS
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
-from slurm_rl_plugin.learning.workplace import ThisMachine
+from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.policies.protection import PROTECTED
 from slurm_rl_plugin.what_if.tuning.search import (
     WORTH,
     TunedCluster,
     TuningTask,
+    bounded_objective,
     candidate_objective,
+    compile_objective,
     objective_of,
 )
 from slurm_rl_plugin.what_if.tuning.space import words_of
 from slurm_rl_plugin.what_if.variant import AS_IT_IS, HOOK, RESERVE
 
 #: What the choices are called.
-TUNED, RULE, WITH_RESERVE = "tuned", "best rule", "tuned with a reserve"
-#: Simple rules, also with those first whom others have overtaken for long.
-_RULES = (*NODE_HEURISTICS, *(f"{PROTECTED}{rule}" for rule in NODE_HEURISTICS if rule != "fifo"))
+TUNED, PROTECTING, WITH_RESERVE = "tuned", "protecting rule", "tuned with a reserve"
+#: Simple rules under which those go first whom others have overtaken for long.
+_PROTECTING = tuple(f"{PROTECTED}{rule}" for rule in NODE_HEURISTICS if rule != "fifo")
 #: Parts of the cluster's CPUs that are tried as a reserve.
 _RESERVES = (0.02, 0.05, 0.1)
 
@@ -44,7 +47,11 @@ class Choice:
 
 
 def choices_of(
-    tuned: TunedCluster, short: TuningTask, checks: TuningTask, processors: int
+    tuned: TunedCluster,
+    short: TuningTask,
+    checks: TuningTask,
+    processors: int,
+    place: Workplace,
 ) -> dict[str, Choice]:
     """Name -> what was chosen; the cluster as it is among them.
 
@@ -53,14 +60,15 @@ def choices_of(
         short: stretches of the past on which rules and reserves are compared.
         checks: more of them, which tell what each choice is worth.
         processors: of the cluster.
+        place: where rules are tried.
     """
     found = {AS_IT_IS: Choice(words="", objective=tuned.before)}
     words = words_of(tuned.changes)
     if words:
         found[TUNED] = Choice(words=words, objective=tuned.after)
-    rule = best_rule(short)
-    worth = candidate_objective(checks, Candidate(name=rule))
-    found[RULE] = Choice(words=f"{HOOK} {rule}", objective=worth, rule=rule)
+    rule = _best(_PROTECTING, bounded_objective, short, place)
+    worth = bounded_objective(checks, Candidate(name=rule))
+    found[PROTECTING] = Choice(words=f"{HOOK} {rule}", objective=worth, rule=rule)
     if reserve := _reserve(tuned, short, processors):
         both = "; ".join(filter(None, (words, f"{RESERVE} cpu={reserve}")))
         worth = objective_of(checks, dict(tuned.changes), reserve)
@@ -68,15 +76,23 @@ def choices_of(
     return found
 
 
-def best_rule(task: TuningTask) -> str:
-    """The simple rule that serves the goals best within the bounds that settings are held to."""
-    candidates = [Candidate(name=name) for name in _RULES]
-    values = ThisMachine().each(candidate_objective, task, candidates, warm_up=_nothing)
-    return _RULES[int(np.argmax(values))]
+def best_rule(task: TuningTask, place: Workplace) -> str:
+    """The simple rule that serves the goals best, whatever it costs in fairness and longest wait.
+
+    That is what a learned order is compared with; nobody is advised to take it.
+    """
+    return _best(NODE_HEURISTICS, candidate_objective, task, place)
 
 
-def _nothing(task: TuningTask) -> None:
-    """Threads of this process keep what is compiled."""
+def _best(
+    rules: Sequence[str],
+    objective: Callable[[TuningTask, Candidate], float],
+    task: TuningTask,
+    place: Workplace,
+) -> str:
+    candidates = [Candidate(name=name) for name in rules]
+    values = place.each(objective, task, candidates, warm_up=compile_objective)
+    return rules[int(np.argmax(values))]
 
 
 def _reserve(tuned: TunedCluster, short: TuningTask, processors: int) -> int:

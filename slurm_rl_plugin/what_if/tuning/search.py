@@ -188,9 +188,15 @@ def objective_of(task: TuningTask, changes: dict[str, str], reserve: int = 0) ->
     return _objective(task, loads, Candidate(name=SITES_OWN))
 
 
-def candidate_objective(task: TuningTask, candidate: Candidate) -> float:
+def bounded_objective(task: TuningTask, candidate: Candidate) -> float:
     """The same of another order on the cluster as it is."""
     return _objective(task, task.loads, candidate)
+
+
+def candidate_objective(task: TuningTask, candidate: Candidate) -> float:
+    """The same of another order, whatever it costs in fairness and longest wait."""
+    values = [load.objective(_starts(load, candidate), task.weights) for load in task.loads]
+    return float(np.mean(values))
 
 
 def _objective(task: TuningTask, loads: Sequence[TrainingLoad], candidate: Candidate) -> float:
@@ -224,7 +230,7 @@ def denser(part: PreparedLog) -> PreparedLog:
     return replace(part, log=scale_load(part.log, DENSER))
 
 
-def _compile(task: TuningTask) -> None:
+def compile_objective(task: TuningTask) -> None:
     """Make a worker load what an objective calls; the first candidate does that too."""
     objective_of(replace(task, loads=task.loads[:1], guarded=task.guarded[:1]), {})
 
@@ -246,7 +252,8 @@ def tune(
         checks: the same on more of them.
         plan: how long.
         progress: called after each generation with its number and the best gain so far.
-        checkpoint: keeps the progress; an interrupted search goes on from there.
+        checkpoint: keeps the progress; an interrupted search goes on from there. It is left for
+            the caller to remove.
         log_key: names the log and all else that shapes the search.
         place: where candidates are tried; by default in threads of this machine.
     """
@@ -258,16 +265,17 @@ def tune(
 
     def values_of(generation: int, tried: list[dict[str, str]]) -> list[float]:
         if generation >= len(kept.steps):
-            kept.add(place.each(objective_of, short, tried, warm_up=_compile))
+            kept.add(place.each(objective_of, short, tried, warm_up=compile_objective))
         return list(kept.steps[generation])
 
     found, curve = _searched(space, plan, values_of, lambda step, best: progress(step, best - base))
     best = sorted(found.values(), key=lambda each: -each[0])[: plan.finalists]
     finalists = [changes for value, changes in best if value > base]
-    values = place.each(objective_of, checks, finalists, warm_up=_compile) if finalists else []
+    values = (
+        place.each(objective_of, checks, finalists, warm_up=compile_objective) if finalists else []
+    )
     before = objective_of(checks, {})
     after, changes = _best(short, checks, list(zip(values, finalists, strict=True)), (base, before))
-    kept.forget()
     return TunedCluster(
         changes=changes,
         before=before,

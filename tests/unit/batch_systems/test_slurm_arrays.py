@@ -151,7 +151,7 @@ def test_jobs_of_a_killed_run_are_ended_first(cluster, settings):
 
 
 def test_two_trainings_do_not_share_a_folder(cluster, settings):
-    with SlurmArrays(settings), pytest.raises(ConfigurationError, match="another training uses"):
+    with SlurmArrays(settings), pytest.raises(ConfigurationError, match="another command uses"):
         SlurmArrays(settings).__enter__()
 
 

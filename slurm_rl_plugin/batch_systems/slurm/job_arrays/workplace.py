@@ -75,7 +75,7 @@ class SlurmArrays:
         """Take the folder; jobs that an earlier run left are cancelled.
 
         Raises:
-            ConfigurationError: no usable Slurm here, or another training uses the folder.
+            ConfigurationError: no usable Slurm here, or another command uses the folder.
             BatchSystemError: Slurm does not answer.
         """
         self._jobs.check()
@@ -90,7 +90,7 @@ class SlurmArrays:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigurationError(
-                f"another training uses {self.folder}: wait for it, or give another --work-folder."
+                f"another command uses {self.folder}: wait for it, or give another --work-folder."
             ) from None
         except OSError:
             pass  # a file system without locks: jobs are told apart by their name alone
@@ -264,7 +264,7 @@ class _Round:
             raise BatchSystemError(
                 f"{TRIES} workers for the same work were lost, the last one, {job.job_id}, as "
                 f"{state} ({last_line(_log(job), _NO_LOG)}): give them more time or memory by "
-                f"--slurm-option, or look into {self._folder}; the same command goes on from here."
+                f"--slurm-option, or look into {self._folder}; what a checkpoint holds is kept."
             )
         with contextlib.suppress(BatchSystemError):
             self._jobs.cancel([job.job_id])  # whatever Slurm still means to do with it
