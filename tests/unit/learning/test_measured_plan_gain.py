@@ -22,6 +22,7 @@ from slurm_rl_plugin.learning.evaluation.plan_gain import (
 )
 from slurm_rl_plugin.learning.evaluation.schedule_waits import FIGURES, ScheduleWaits
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
+from slurm_rl_plugin.machine_files.plain_cluster import plain_cluster
 from slurm_rl_plugin.policies.plan_gain import PlanGain
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
@@ -35,11 +36,11 @@ PREDICTION = RunTimePrediction(
 NETWORK = replace(small_network(sees_history=True), prediction=PREDICTION)
 
 
-def a_log(jobs):
+def a_log(jobs, machine=None):
     """Jobs of one processor each: nobody is head in vain, so no plan changes anything."""
     log = mmn_log(np.random.default_rng(3), processors=20, jobs=jobs)
     log.time_limit[:] = 3600.0 * np.ceil(log.run_time / 3600.0)
-    return prepare_log(log)
+    return prepare_log(log, machine=machine)
 
 
 def runs_of(slowdown, longest_wait, count=4):
@@ -62,6 +63,12 @@ def compared(with_, without, first_come=(20.0, 100.0)):
 def test_nothing_is_gained_where_no_plan_can_change_anything():
     gain = measured_gain(NETWORK, [a_log(ENOUGH), a_log(100)])  # the short one is left out
     assert (gain.verdict, gain.slowdown, gain.ci95) == ("nothing gained", 1.0, (1.0, 1.0))
+    assert gain.runs == 16
+
+
+def test_on_nodes_it_is_measured_as_slurm_is_told():
+    gain = measured_gain(NETWORK, [a_log(ENOUGH, plain_cluster(20).machine)])
+    assert (gain.verdict, gain.slowdown) == ("nothing gained", 1.0)
     assert gain.runs == 16
 
 
