@@ -25,9 +25,6 @@ class Checkpoint:
         Args:
             path: of the file; None keeps nothing.
             key: everything that shapes the training but the version of this package; JSON.
-
-        Raises:
-            ConfigurationError: as `check_checkpoint`.
         """
         # as it will be read back: tuples become lists
         key = json.loads(json.dumps({**key, "version": __version__}))
@@ -36,7 +33,6 @@ class Checkpoint:
         self.steps: list[Any] = []
         if path is None:
             return
-        check_checkpoint(path)
         if path.exists():
             lines = _whole_lines(path.read_bytes())
             if lines and lines[0] == key:
@@ -61,7 +57,7 @@ class Checkpoint:
 
 
 def check_checkpoint(path: Path | None) -> None:
-    """Refuse, before any work, a file that a checkpoint cannot or must not be.
+    """Refuse, before any work, a file named by a user that a checkpoint cannot or must not be.
 
     Raises:
         ConfigurationError: its folder cannot be written to, or it holds something else.
