@@ -46,7 +46,11 @@ def simulate_slurmctld(
         changed = world.now if event == world.now else changed
         is_due = how.backfills and waited and world.now >= planned + how.interval
         is_due = is_due and changed >= planned
-        estimates = told.chosen(world, order) if told and order and is_due else {}
+        estimates: Mapping[int, float] = {}
+        if told and is_due:
+            if not order and world.reserve is not None:  # a hook that tells looks at full machines
+                world.reserve.decide(world)
+            estimates = told.chosen(world, order or world.in_order(scorer))
         if event == world.now:
             depth = how.depth
             if world.now >= full + how.main_interval:

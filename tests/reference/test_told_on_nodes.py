@@ -13,6 +13,7 @@ from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.units import DAY
 from tests.reference.node_loads import NodeLoad, random_load
 from tests.reference.nodes_both_ways import ORDERS, How, node_run, run_compiled, run_readable
+from tests.reference.test_reserve_on_nodes import how_of as reserve_how_of
 
 LOADS = 420
 #: Run times and gaps are so many times longer: Slurm is told whole minutes.
@@ -60,6 +61,15 @@ def test_jobs_start_and_lie_where_the_readable_simulator_has_them(first: int) ->
         assert found == run_readable(load, how), f"load {seed}, {how}"
         changed += found.start != run_compiled(load, how._replace(slack=None)).start
     assert changed >= 3
+
+
+@pytest.mark.parametrize("first", range(0, 120, 60))
+def test_a_reserve_is_kept_beside_it_as_the_readable_simulator_has_it(first: int) -> None:
+    for seed in range(first, first + 60):
+        kept = reserve_how_of(seed, AS_SLURM)
+        how = how_of(seed)._replace(order=kept.order, wanted=kept.wanted, rule=kept.rule)
+        load = long_load(seed)
+        assert run_compiled(load, how) == run_readable(load, how), f"load {seed}, {how}"
 
 
 @pytest.mark.parametrize("backfilling", ["none", "easy", "conservative"])
