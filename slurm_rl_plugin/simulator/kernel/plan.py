@@ -9,11 +9,11 @@ no such candidate may outlive it, even at its own limit (docs/definitions.md, "P
 # ruff: noqa: ARG001 - what stands in for a function takes all of its arguments
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
+from slurm_rl_plugin.simulator.kernel.chosen_by_type import chosen_by_type
 from slurm_rl_plugin.simulator.kernel.cluster import IDLE, NOW, RUNNING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.processors import processors_planned
@@ -133,22 +133,9 @@ def _consistent_shadow(
         ends[first] = np.inf
 
 
-def head_shadow(
-    workload: Workload, cluster: Cluster, plan: Any, head: int, reserve: int
+def _planned_shadow(
+    workload: Workload, cluster: Cluster, plan: Plan, head: int, reserve: int
 ) -> tuple[float, int]:
-    """`shadow_of` the head as the plan sees it; notes what is promised to it."""
-    raise NotImplementedError  # compiled code takes what `_head_shadow_of` gives for the plan
-
-
-@overload(head_shadow, inline="always")
-def _head_shadow_of(workload: Any, cluster: Any, plan: Any, head: Any, reserve: Any) -> Any:
-    def by_request(workload: Any, cluster: Any, plan: Any, head: Any, reserve: Any) -> Any:
-        return shadow_of(workload, cluster, head, reserve)
-
-    return _planned_shadow if plan.instance_class is Plan else by_request
-
-
-def _planned_shadow(workload: Any, cluster: Any, plan: Any, head: Any, reserve: Any) -> Any:
     if plan.kind == CONSISTENT:
         return _consistent_shadow(workload, cluster, plan, head, reserve)
     shadow, spare = shadow_of(workload, cluster, head, reserve)
@@ -157,38 +144,17 @@ def _planned_shadow(workload: Any, cluster: Any, plan: Any, head: Any, reserve: 
     return shadow, spare
 
 
-def ends_in_time(
-    workload: Workload, cluster: Cluster, plan: Any, job: int, head: int, shadow: float
-) -> bool:
-    """Whether a candidate that starts now is planned to end before the head's start."""
-    raise NotImplementedError  # compiled code takes what `_ends_in_time` gives for the plan
-
-
-@overload(ends_in_time, inline="always")
-def _ends_in_time(
-    workload: Any,
-    cluster: Any,
-    plan: Any,
-    job: Any,
-    head: Any,
-    shadow: Any,
-) -> Any:
-    def by_request(
-        workload: Any,
-        cluster: Any,
-        plan: Any,
-        job: Any,
-        head: Any,
-        shadow: Any,
-    ) -> Any:
-        return cluster.clock[NOW] + workload.estimate[job] <= shadow
-
-    return _planned_to_end if plan.instance_class is Plan else by_request
+@chosen_by_type("plan", {Plan: _planned_shadow})
+def head_shadow(
+    workload: Workload, cluster: Cluster, plan: Plan | ByRequest, head: int, reserve: int
+) -> tuple[float, int]:
+    """`shadow_of` the head as the plan sees it; a plan notes what is promised to it."""
+    return shadow_of(workload, cluster, head, reserve)
 
 
 def _planned_to_end(
-    workload: Any, cluster: Any, plan: Any, job: Any, head: Any, shadow: Any
-) -> Any:
+    workload: Workload, cluster: Cluster, plan: Plan, job: int, head: int, shadow: float
+) -> bool:
     now = cluster.clock[NOW]
     at_limit = now + workload.estimate[job]
     planned = now + min(plan.seconds[job], workload.estimate[job]) <= shadow
@@ -197,23 +163,29 @@ def _planned_to_end(
     return at_limit <= shadow or (planned and at_limit <= plan.promise[head] + plan.slack[0])
 
 
-def ends_as_planned(workload: Workload, cluster: Cluster, plan: Any, job: int) -> bool:
-    """Whether the plan expected a job that ends now to end by now."""
-    raise NotImplementedError  # compiled code takes what `_ends_as_planned` gives for the plan
+@chosen_by_type("plan", {Plan: _planned_to_end})
+def ends_in_time(
+    workload: Workload,
+    cluster: Cluster,
+    plan: Plan | ByRequest,
+    job: int,
+    head: int,
+    shadow: float,
+) -> bool:
+    """Whether a candidate that starts now is planned to end before the head's start."""
+    return cluster.clock[NOW] + workload.estimate[job] <= shadow
 
 
-@overload(ends_as_planned, inline="always")
-def _ends_as_planned(workload: Any, cluster: Any, plan: Any, job: Any) -> Any:
-    def by_request(workload: Any, cluster: Any, plan: Any, job: Any) -> Any:
-        return cluster.start[job] + workload.estimate[job] <= cluster.clock[NOW]
-
-    return _ended_as_planned if plan.instance_class is Plan else by_request
-
-
-def _ended_as_planned(workload: Any, cluster: Any, plan: Any, job: Any) -> Any:
+def _ended_as_planned(workload: Workload, cluster: Cluster, plan: Plan, job: int) -> bool:
     request, age = workload.estimate[job], cluster.clock[NOW] - cluster.start[job]
     if plan.kind != CONSISTENT:
         return request <= age
     just_before = np.nextafter(age, 0.0)  # nobody outlives an estimate by ending
     seconds = max(plan.seconds[job], 1.0)
     return _corrected(seconds, just_before, request, plan.correction) <= age
+
+
+@chosen_by_type("plan", {Plan: _ended_as_planned})
+def ends_as_planned(workload: Workload, cluster: Cluster, plan: Plan | ByRequest, job: int) -> bool:
+    """Whether the plan expected a job that ends now to end by now."""
+    return cluster.start[job] + workload.estimate[job] <= cluster.clock[NOW]

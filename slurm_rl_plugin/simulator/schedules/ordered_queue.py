@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.protection import Protection
+from slurm_rl_plugin.simulator.kernel.chosen_by_type import chosen_by_type
 from slurm_rl_plugin.simulator.kernel.class_limit import (
     rail_orders,
     reserve_in_force,
@@ -127,74 +127,54 @@ class OrderedQueue(NamedTuple):
         return self._replace(network=network, protection=self.protection.copy())
 
 
+def _score_by_echo_state(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
+    remembers = writes_now(cluster, queue.effects)
+    score_pending_from_memory(workload, cluster, queue.network, remembers, queue.scores, queue.jobs)
+    return 0
+
+
+def _take_fixed(_: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
+    return take_fixed_scores(cluster, queue.network, queue.scores, queue.jobs)
+
+
+def _score_behind_head(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
+    return score_behind_head(workload, cluster, queue.network, queue.scores, queue.jobs)
+
+
+def _score_by_site(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
+    return score_by_site(workload, cluster, queue.network, queue.scores, queue.jobs)
+
+
+@chosen_by_type(
+    "queue.network",
+    {
+        CompiledEchoState: _score_by_echo_state,
+        FixedScores: _take_fixed,
+        ShortestBehindHead: _score_behind_head,
+        SitePriority: _score_by_site,
+    },
+)
 def _score_by_network(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
     """Score every pending job by the network of the queue; the processors that it holds."""
-    raise NotImplementedError  # compiled code takes what `_scorer` gives for the network's type
+    return score_pending(workload, cluster, queue.network, queue.scores, queue.jobs)
 
 
-@overload(_score_by_network, inline="always")
-def _scorer(workload: Any, cluster: Any, queue: Any) -> Any:  # noqa: ARG001
-    def by_network(workload: Any, cluster: Any, queue: Any) -> Any:
-        return score_pending(workload, cluster, queue.network, queue.scores, queue.jobs)
-
-    def by_echo_state(workload: Any, cluster: Any, queue: Any) -> Any:
-        remembers = writes_now(cluster, queue.effects)
-        score_pending_from_memory(
-            workload, cluster, queue.network, remembers, queue.scores, queue.jobs
-        )
-        return 0
-
-    def by_fixed_scores(workload: Any, cluster: Any, queue: Any) -> Any:  # noqa: ARG001
-        return take_fixed_scores(cluster, queue.network, queue.scores, queue.jobs)
-
-    def by_length_behind_head(workload: Any, cluster: Any, queue: Any) -> Any:
-        return score_behind_head(workload, cluster, queue.network, queue.scores, queue.jobs)
-
-    def by_site(workload: Any, cluster: Any, queue: Any) -> Any:
-        return score_by_site(workload, cluster, queue.network, queue.scores, queue.jobs)
-
-    scorers = {
-        CompiledEchoState: by_echo_state,
-        FixedScores: by_fixed_scores,
-        ShortestBehindHead: by_length_behind_head,
-        SitePriority: by_site,
-    }
-    network = queue.types[queue.fields.index("network")].instance_class
-    return scorers.get(network, by_network)
+def _protect(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
+    protect(workload, cluster, queue.protection, queue.scores, queue.jobs)
 
 
+@chosen_by_type("queue.protection", {ProtectedQueue: _protect})
 def _put_protected_first(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
     """Raise the scores of the protected jobs, where the queue protects any."""
-    raise NotImplementedError  # compiled code takes what `_protector` gives for the queue's type
 
 
-@overload(_put_protected_first, inline="always")
-def _protector(workload: Any, cluster: Any, queue: Any) -> Any:  # noqa: ARG001
-    def by_what_overtook(workload: Any, cluster: Any, queue: Any) -> None:
-        protect(workload, cluster, queue.protection, queue.scores, queue.jobs)
-
-    def nobody(workload: Any, cluster: Any, queue: Any) -> None:
-        pass
-
-    protection = queue.types[queue.fields.index("protection")].instance_class
-    return by_what_overtook if protection is ProtectedQueue else nobody
+def _plan_by_estimates(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
+    bring_plan_up_to_now(workload, cluster, queue.planned)
 
 
+@chosen_by_type("queue.planned", {PlannedQueue: _plan_by_estimates})
 def _plan_anew(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
     """Bring the plan's estimates up to now, where it has any."""
-    raise NotImplementedError  # compiled code takes what `_planner` gives for the queue's type
-
-
-@overload(_plan_anew, inline="always")
-def _planner(workload: Any, cluster: Any, queue: Any) -> Any:  # noqa: ARG001
-    def by_estimates(workload: Any, cluster: Any, queue: Any) -> None:
-        bring_plan_up_to_now(workload, cluster, queue.planned)
-
-    def by_requests(workload: Any, cluster: Any, queue: Any) -> None:
-        pass
-
-    planned = queue.types[queue.fields.index("planned")].instance_class
-    return by_estimates if planned is PlannedQueue else by_requests
 
 
 @compiled_inline

@@ -4,14 +4,13 @@ As the live hook chooses them (`hook.plan`): processors are counted, and running
 limits. A pass plans a job by what it was told of it; the job is killed at its limit only.
 """
 
-# ruff: noqa: ARG001 - what stands in for a function takes all of its arguments
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
+from slurm_rl_plugin.simulator.kernel.chosen_by_type import chosen_by_type
 from slurm_rl_plugin.simulator.kernel.cluster import IDLE, NOW, PENDING, RUNNING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -198,6 +197,18 @@ def _choose(
             told.seconds[job] = seconds
 
 
+def _tell_estimates(
+    workload: Workload,
+    cluster: Cluster,
+    limits: GroupLimits,
+    told: ToldEstimates,
+    order: IntArray,
+    count: int,
+) -> None:
+    _choose(workload, cluster, limits, told, order, count)
+
+
+@chosen_by_type("told", {ToldEstimates: _tell_estimates})
 def tell(
     workload: Workload,
     cluster: Cluster,
@@ -216,19 +227,3 @@ def tell(
         order: job numbers by priority.
         count: how many there are.
     """
-    raise NotImplementedError  # compiled code takes what `_teller` gives for the type
-
-
-@overload(tell, inline="always")
-def _teller(workload: Any, cluster: Any, limits: Any, told: Any, order: Any, count: Any) -> Any:
-    def by_estimates(
-        workload: Any, cluster: Any, limits: Any, told: Any, order: Any, count: Any
-    ) -> None:
-        _choose(workload, cluster, limits, told, order, count)
-
-    def nothing(
-        workload: Any, cluster: Any, limits: Any, told: Any, order: Any, count: Any
-    ) -> None:
-        pass
-
-    return by_estimates if told.instance_class is ToldEstimates else nothing
