@@ -49,13 +49,11 @@ def counted_of(number: float, way: Way) -> float:
     return number + way.before
 
 
-@compiled
-def compiled_counted(number: float, counting: Doubling | AsItIs) -> float:
+def count(number: float, counting: Doubling | AsItIs) -> float:
     return counted(number, counting)
 
 
-@compiled
-def compiled_counted_of(number: float, way: Way) -> float:
+def count_of(number: float, way: Way) -> float:
     return counted_of(number, way)
 
 
@@ -64,8 +62,8 @@ def test_body_of_the_type_is_taken_by_python_and_by_compiled_code(
     counting: Doubling | AsItIs, expected: float
 ) -> None:
     way = Way(before=1.0, counting=counting)
-    assert counted(3.0, counting) == compiled_counted(3.0, counting) == expected
-    assert counted_of(3.0, way) == compiled_counted_of(3.0, way) == expected + 1.0
+    assert counted(3.0, counting) == compiled(count)(3.0, counting) == expected
+    assert counted_of(3.0, way) == compiled(count_of)(3.0, way) == expected + 1.0
 
 
 def test_what_a_function_says_of_itself_is_that_of_the_other_body() -> None:
