@@ -187,12 +187,15 @@ class RunningJobs:
         requested: processors that each had asked for, shape [n]; None where they got just that.
             Where jobs get whole cores or nodes, it is what tells them from others that wait.
         asked: what each had asked of nodes; None where they got just that.
+        waited_as: number that each had while it waited, a task that of its array; None where all
+            have it still.
     """
 
     jobs: JobTable
     start: FloatArray
     requested: IntArray | None = None
     asked: ResourceRequests | None = None
+    waited_as: IntArray | None = None
 
     @classmethod
     def seen(
@@ -217,6 +220,12 @@ class RunningJobs:
             return self.jobs
         asked = self.jobs.requests if self.asked is None else self.asked
         return replace(self.jobs, processors=self.requested, requests=asked)
+
+    @property
+    def numbers(self) -> set[int]:
+        """By which they may be known: their own, and those of the arrays that they are of."""
+        arrays = [] if self.waited_as is None else self.waited_as.tolist()
+        return {*self.jobs.job_id.tolist(), *arrays}
 
     def __len__(self) -> int:
         return len(self.jobs)

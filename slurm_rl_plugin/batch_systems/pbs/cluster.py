@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -171,7 +172,10 @@ class Pbs:
         waiting = [job for job in jobs if job.waits]
         counts = self._server is not None and self._server.counts_eligible_time
         pending = build.pending(waiting, base, now, counts_eligible_time=counts)
-        running_jobs = RunningJobs.seen(build.jobs(running), _starts(running), now)
+        running_jobs = replace(
+            RunningJobs.seen(build.jobs(running), _starts(running), now),
+            waited_as=np.array([job.array_id for job in running], dtype=np.int64),
+        )
         self._gpus = gpus_of_queues(running)
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
         ended_jobs = self._past(jobs, build, now) or EndedJobs(

@@ -23,8 +23,8 @@ from slurm_rl_plugin.batch_systems.port import (
 )
 from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import PastRun, read_past_runs
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
-    PENDING,
     RUNNING_STATES,
+    WAITING_STATES,
     QueueRow,
     parse_capacity,
     parse_tiers,
@@ -176,7 +176,7 @@ class SlurmCluster:
         tree = parse_shares(self._runner.read(SSHARE))
         nodes = self._runner.read(SINFO)
         started, ended = self._watch.told(rows, self._read_vanished(rows), now)
-        records = [row for row in rows if row.state == PENDING]
+        records = [row for row in rows if row.state in WAITING_STATES]
         waiting = first_of_each_array(records)
         running = [row for row in rows if row.state in RUNNING_STATES]
         tiers = parse_tiers(nodes)

@@ -20,6 +20,11 @@ FILTER_PREFIXES = (
     "SBATCH_",
     "SLURM_CLUSTERS",
 )
+#: Each is --local of a command: one that shows a whole federation (`fed_display`) would count the
+#: nodes of its other clusters as this one's, and take their jobs for ours of the same number.
+OF_THIS_CLUSTER = {
+    f"{command}_LOCAL": "1" for command in ("SQUEUE", "SPRIO", "SINFO", "SCONTROL", "SACCT")
+}
 #: Words of a command that could not reach slurmctld.
 UNREACHABLE = (
     "Unable to contact slurm controller",
@@ -60,7 +65,11 @@ class CommandRunner(KillableCommands):
         on_call: Callable[[str, float], None] | None,
     ) -> None:
         super().__init__(
-            environment={**clean_environment(environment), "SLURM_TIME_FORMAT": "%s"},
+            environment={
+                **clean_environment(environment),
+                **OF_THIS_CLUSTER,
+                "SLURM_TIME_FORMAT": "%s",
+            },
             timeout=timeout,
             on_call=on_call,
             failure=failure,

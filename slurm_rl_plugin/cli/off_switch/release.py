@@ -89,7 +89,8 @@ def _rests(known: KnownConfiguration) -> bool:
 def _marked(known: KnownConfiguration) -> bool:
     """Whether a file says that a limit or a table of ours may stand."""
     defaults = ClassDefaults(table=class_defaults_table(known.configuration))
-    beside = (limits_path(known.state_file), plan_path(known.state_file))
+    planned = PlanFile(plan_path(known.state_file))
+    beside = (limits_path(known.state_file), planned.path, planned.of_others.path)
     return any(may_exist(path) for path in beside) or defaults.stands
 
 
@@ -199,10 +200,10 @@ def _take_limit_back(system: BatchSystem, known: KnownConfiguration) -> bool | N
 def _take_estimates_back(system: BatchSystem, known: KnownConfiguration) -> bool | None:
     """Take away what the scheduler plans with; whether it was, None where nothing stood."""
     estimates = PlanEstimates(file=PlanFile(plan_path(known.state_file)))
-    if not estimates.stands:
+    if not estimates.remembers:
         return None
     try:
-        estimates.take_back(system)
+        estimates.take_back(system, system.snapshot())
     except Exception as error:  # noqa: BLE001 - said, and factors must not stand for it
         _tell(f"plan estimates stay for now: {error}")
         return False

@@ -19,6 +19,7 @@ from slurm_rl_plugin.batch_systems.port import (
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.errors import (
     BatchSystemError,
+    BatchSystemUnavailable,
     ChangeRejected,
     SlurmRLError,
 )
@@ -49,10 +50,6 @@ from slurm_rl_plugin.hook.rails.policy_guard import PolicyGuard
 from slurm_rl_plugin.policies.port import Policy
 
 logger = logging.getLogger(__name__)
-
-#: Failures of cycles that an answering batch system sees: they may last, and a limit that nobody
-#: lifts for a starving job must not last with them.
-_NO_LIMIT_AFTER = ("write", "internal", "refused")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -161,7 +158,7 @@ class Cycle:
         snapshot: QueueSnapshot | None = None
         facts: SchedulerFacts | None = None
         load: SchedulerLoad | None = None
-        ours = False
+        ours = not self.settings.beside_controllers
         self._denied = max(self._denied - 1, 0)
         try:
             begin = self.monotonic()
@@ -184,13 +181,15 @@ class Cycle:
             self._denied = self.settings.breaker_rest
             report = self._failed("write", str(error), snapshot)
         except BatchSystemError as error:
+            ours = ours and not isinstance(error, BatchSystemUnavailable)
             report = self._failed("batch_system", str(error), snapshot)
         except SlurmRLError as error:
             report = self._failed("write", str(error), snapshot)
         except Exception as error:  # whatever breaks, the site must not notice
             logger.exception("cycle=failed failure=internal")
             report = self._failed("internal", str(error), snapshot)
-        if ours and report.failure in _NO_LIMIT_AFTER:
+        if ours and report.failure not in (None, "busy"):
+            # it answers, and this may last: so must no limit that nobody lifts for a starving job
             report = replace(report, limit=self.limit.lift(self.batch_system))
             self.estimates.withdraw(self.batch_system)
         calls = tuple(self.calls)

@@ -13,14 +13,12 @@ from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.disturbances import STATE, Disturbances
+from slurm_rl_plugin.hook.memory.absences import Absences
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.whole_file import version_of
 
 logger = logging.getLogger(__name__)
 
-#: Seconds for which a job that is neither pending nor running is remembered: while it completes
-#: or is suspended it can still be requeued, and comes back with the factor it had.
-REMEMBERED_AFTER_END = 600.0
 #: Seconds in which the batch system does what nobody waits for any more: a command that was ended
 #: without an answer has sent its writes, and a slurmctld that wakes up does them in any order.
 SETTLED = 2.0
@@ -45,7 +43,7 @@ class CarriedFactors:
     #: The file is lost: whatever is in the queue may carry a factor of ours.
     _is_lost: bool = False
     _version: tuple[int, int] | None = None
-    _away: dict[int, float] = field(default_factory=dict)
+    _absences: Absences = field(default_factory=Absences)
     #: The file holds our way out.
     _has_told: bool = False
     #: A write got no answer, and none since has got one.
@@ -65,7 +63,7 @@ class CarriedFactors:
             ConfigurationError: the state file cannot be written; then nothing may be.
         """
         pending = snapshot.pending
-        alive = {*pending.jobs.job_id.tolist(), *snapshot.running.jobs.job_id.tolist()}
+        alive = {*pending.jobs.job_id.tolist(), *snapshot.running.numbers}
         carrying = set(pending.jobs.job_id[pending.factor != 0].tolist())
         self._remember(carrying | self._not_yet_gone(alive, snapshot.now) | set(job_ids))
 
@@ -105,8 +103,7 @@ class CarriedFactors:
         result = ApplyReport(applied=0, rejected={})
         if jobs is None:  # whatever carries a factor may be ours; of a job that runs it is not seen
             result = batch_system.release(None)
-            running = batch_system.snapshot().running.jobs.job_id.tolist()
-            jobs = (self._jobs or set()) | set(running)
+            jobs = (self._jobs or set()) | batch_system.snapshot().running.numbers
         waiting = sorted(jobs)
         if not waiting:
             self._forget_all_but(set(result.later))
@@ -154,5 +151,4 @@ class CarriedFactors:
         """Ours, except those away for so long that they will not be requeued any more."""
         known = self._known()
         jobs = (self._jobs or set()) | alive if known is None else known
-        self._away = {job: self._away.get(job, now) for job in jobs - alive}
-        return {job for job in jobs if now - self._away.get(job, now) <= REMEMBERED_AFTER_END}
+        return self._absences.not_yet_gone(jobs, alive, now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected, SlurmRLError
 from slurm_rl_plugin.features.history.run_spread import PARTS
+from slurm_rl_plugin.hook.memory.absences import Absences
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
 from slurm_rl_plugin.hook.plan.candidates import PlanBounds, wanted_estimates
 from slurm_rl_plugin.hook.plan.heads import waiting_queue
@@ -73,12 +74,18 @@ class PlanEstimates:
     delay: float = LEAST_DELAY
     most: int = 2000
     _known: PlanMemory | None = None
+    _absences: Absences = field(default_factory=Absences)
     _complained: str = ""
 
     @property
     def stands(self) -> bool:
-        """Whether an estimate of ours may stand."""
+        """Whether an estimate of ours may stand on a job that waits."""
         return self.file is not None and self.file.stands
+
+    @property
+    def remembers(self) -> bool:
+        """Whether one stands, or a job that left the queue may come back with one."""
+        return self.stands or (self.file is not None and self.file.of_others.stands)
 
     def go_on_from(self, earlier: PlanEstimates) -> None:
         """After a reload: what heads were promised, how long jobs have waited lately."""
@@ -96,7 +103,7 @@ class PlanEstimates:
             plan: of this cycle, after its factors were written.
             shadow: nothing is given, and what stands is taken back.
         """
-        if not (self.wanted or self.stands):
+        if not (self.wanted or self.remembers):
             return PlanReport()
         try:
             return self._carried_out(system, plan, shadow)
@@ -109,30 +116,46 @@ class PlanEstimates:
     def withdraw(self, system: BatchSystem) -> None:
         """A cycle that cannot follow the queue keeps no promise, so nothing of ours is planned."""
         try:
-            self.take_back(system)
+            if self.stands:
+                self.take_back(system)
         except Exception as error:  # noqa: BLE001 - that cycle has failed already
             logger.error("plan_estimates=left reason=%s", error)
 
-    def take_back(self, system: BatchSystem) -> None:
+    def take_back(self, system: BatchSystem, snapshot: QueueSnapshot | None = None) -> None:
         """Take away every estimate of ours, where one may stand.
+
+        A running job keeps what it started with, and comes back with it where it is requeued: so
+        whoever does not wait is remembered, as long as he may come back.
+
+        Args:
+            system: who was told.
+            snapshot: the queue now; without it nobody is known to be gone for good.
 
         Raises:
             BatchSystemUnavailable: no answer in time; call again.
             SlurmRLError: one cannot be taken away.
         """
-        if not self.stands:
+        if self.file is None or not self.remembers:
             return
-        lever = _lever(system)
-        standing = lever.estimates()
-        left = self._write(lever, self._of_ours(standing))
-        if left:
-            raise ChangeRejected(f"{len(left)} jobs keep an estimate of ours for now: {left}")
-        self._forget()
+        known, standing = self.file.read_all(), dict[int, JobEstimate]()
+        if known is None or snapshot is None or self.stands or _wait(known, snapshot):
+            lever = _lever(system)
+            standing = dict(lever.estimates())
+            left = self._write(lever, _of_ours(standing, known))
+            if left:
+                raise ChangeRejected(f"{len(left)} jobs keep an estimate of ours for now: {left}")
+        others = {job: told for job, told in _jobs(known).items() if job not in standing}
+        if known is not None and snapshot is not None:
+            alive, now = snapshot.running.numbers, snapshot.now
+            may = self._absences.not_yet_gone(others.keys(), alive, now, known.time)
+            others = {job: others[job] for job in may}
+            known = replace(known, time=now) if others.keys() & alive else known
+        self._forget(replace(known or PlanMemory(), jobs=others, promises={}))
 
     def _carried_out(self, system: BatchSystem, plan: QueuePlan, shadow: bool) -> PlanReport:
         refused = self._refused(system, plan)
         if refused or shadow:
-            self.take_back(system)
+            self.take_back(system, plan.snapshot)
         if refused:
             self._tell(refused)
             return PlanReport(refused=refused)
@@ -143,8 +166,9 @@ class PlanEstimates:
         lever = _lever(system)
         standing = lever.estimates()
         changes = self._changes(wanted, standing, known)
-        alive = {*standing, *plan.snapshot.running.jobs.job_id.tolist()}
-        ours = {job: told for job, told in known.jobs.items() if job in alive}
+        alive = {*standing, *plan.snapshot.running.numbers}
+        may = self._absences.not_yet_gone(known.jobs.keys(), alive, plan.snapshot.now)
+        ours = {job: told for job, told in known.jobs.items() if job in may}
         before = {job: (*ours.get(job, ()), told) for job, told in changes.items()}
         self._keep(replace(known, jobs={**ours, **before}))
         left = self._write(lever, changes)
@@ -177,7 +201,7 @@ class PlanEstimates:
     def _look(self, system: BatchSystem, snapshot: QueueSnapshot) -> PlanMemory:
         """What is known now; the longest wait grows, and fades while nobody waits."""
         assert self.file is not None
-        known = self._known or self.file.read()
+        known = self._known or self.file.read_all()
         if known is None:  # nobody knows which are ours
             self.take_back(system)
             known = PlanMemory()
@@ -222,18 +246,6 @@ class PlanEstimates:
             (new if seconds else gone)[job] = seconds
         return dict(list({**gone, **new}.items())[: self.most])
 
-    def _of_ours(self, standing: Mapping[int, JobEstimate]) -> dict[int, int]:
-        """Zero for each job that carries an estimate of ours; for all, where nobody knows whose."""
-        assert self.file is not None
-        known = self.file.read()
-        if known is None:
-            return {job: 0 for job, told in standing.items() if told.seconds}
-        return {
-            job: 0
-            for job, told in standing.items()
-            if told.seconds and told.seconds in known.jobs.get(job, ())
-        }
-
     def _write(self, lever: PlansByEstimates, changes: Mapping[int, int]) -> dict[int, str]:
         """Job -> why it was not written, of those that still wait or run."""
         if not changes:
@@ -256,20 +268,26 @@ class PlanEstimates:
         if known.jobs:
             if self._known is None or known.jobs != self._known.jobs:
                 self.file.write(known)
-        elif self.file.stands:
-            self._forget()
+                self.file.of_others.remove()  # they are in it
+        elif self.remembers:
+            self._forget(known)
         self._known = known
 
-    def _forget(self) -> None:
+    def _forget(self, others: PlanMemory) -> None:
+        """Nobody who waits carries an estimate of ours; those who may come back are kept apart."""
         assert self.file is not None
         try:
+            if others.jobs:
+                self.file.of_others.write(others)
+            else:
+                self.file.of_others.remove()
             self.file.remove()
         except OSError as error:
             raise ChangeRejected(
                 f"{self.file.path} cannot be removed ({error.strerror}): make its folder writable "
                 "for this user."
             ) from None
-        self._known = None if self._known is None else replace(self._known, jobs={})
+        self._known = None if self._known is None else replace(self._known, jobs=others.jobs)
 
     def _failed(self, error: SlurmRLError) -> PlanReport:
         self._tell(str(error))
@@ -281,6 +299,24 @@ class PlanEstimates:
         if words != self._complained and words:  # the same every minute would fill the log
             logger.warning("plan_estimates=none reason=%s", words)
         self._complained = words
+
+
+def _jobs(known: PlanMemory | None) -> Mapping[int, tuple[int, ...]]:
+    return {} if known is None else known.jobs
+
+
+def _wait(known: PlanMemory, snapshot: QueueSnapshot) -> bool:
+    """Whether any of the remembered jobs waits."""
+    return not known.jobs.keys().isdisjoint(snapshot.pending.jobs.job_id.tolist())
+
+
+def _of_ours(standing: Mapping[int, JobEstimate], known: PlanMemory | None) -> dict[int, int]:
+    """Zero for each job that carries an estimate of ours; for all, where nobody knows whose."""
+    return {
+        job: 0
+        for job, told in standing.items()
+        if told.seconds and (known is None or told.seconds in known.jobs.get(job, ()))
+    }
 
 
 def _is_much_the_same(standing: int, wanted: int) -> bool:

@@ -1,6 +1,7 @@
 """The file that remembers plan estimates of ours, what heads were promised, and the longest wait.
 
-It is there while an estimate of ours may stand, and written before one is.
+It is there while an estimate of ours may stand, and written before one is. Of jobs that have left
+the queue with one another file beside it tells, once the first is gone.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,19 @@ class PlanFile:
     def stands(self) -> bool:
         """Whether an estimate of ours may stand."""
         return may_exist(self.path)
+
+    @property
+    def of_others(self) -> PlanFile:
+        """The file of those who may come back with an estimate of ours, where none waits."""
+        return PlanFile(self.path.with_name(self.path.name + "-others"))
+
+    def read_all(self) -> PlanMemory | None:
+        """What both files hold; None where one of them cannot be trusted."""
+        known, others = self.read(), self.of_others.read()
+        if known is None or others is None:
+            return None
+        later = max(known, others, key=lambda each: each.time)
+        return replace(later, jobs={**others.jobs, **known.jobs}, promises=known.promises)
 
     def read(self) -> PlanMemory | None:
         """What it holds; nothing where it is not there, None where it cannot be trusted."""

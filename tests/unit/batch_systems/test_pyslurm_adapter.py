@@ -116,7 +116,7 @@ class TestRows:
     def test_jobs_put_back_into_the_queue_still_wait(self, cluster: PyslurmCluster) -> None:
         cluster.add(1, state="SPECIAL_EXIT", site=7, eligible=None)
         system = adapter(cluster)
-        assert len(system.snapshot().pending) == 0
+        assert system.snapshot().pending.jobs.job_id.tolist() == [1]
         assert system.release().applied == 1
         assert cluster.sites == {1: 0}
 

@@ -305,6 +305,12 @@ def test_priority_that_is_all_rounding_is_not_by_hand() -> None:
     assert priorities(line.format(total=5))[1].by_hand
 
 
+def test_a_users_nice_is_no_priority_by_hand_though_the_site_weighs_nothing() -> None:
+    terms = priorities("5|batch|1|0|100|0|0|0|0|0|0|")[5]
+    assert not terms.by_hand
+    assert terms.native == 1
+
+
 def test_sub_accounts_divide_their_parents_share() -> None:
     tree = parse_shares(
         "root|||100\n root|root|1|5\n physics||60|80\n  physics|alice|1|20\n"

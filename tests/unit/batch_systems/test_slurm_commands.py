@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
+from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.batch_systems.slurm.accounting import past_runs as slurm_accounting
 from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.levers.writes import DENIED, NO_RIGHT
+from slurm_rl_plugin.batch_systems.slurm.process import commands_of
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (
@@ -84,6 +86,30 @@ class TestSnapshot:
         assert len(snapshot.pending) == len(snapshot.running) == len(snapshot.started) == 0
         assert snapshot.accounts == ("biology", "physics")
         assert snapshot.now == NOW
+
+    @pytest.mark.parametrize("state", ["RESV_DEL_HOLD", "REQUEUE_HOLD", "SPECIAL_EXIT"])
+    def test_who_waits_with_a_flag_is_pending(self, cluster: FakeCluster, state: str) -> None:
+        cluster.add(1)
+        cluster.add(2, state=state)
+        system = adapter(cluster)
+        assert sorted(system.snapshot().pending.jobs.job_id.tolist()) == [1, 2]
+        system.apply([FactorChange(job_id=2, old=0, new=7)])
+        assert system.release().applied == 1
+
+    @pytest.mark.parametrize("state", ["RESIZING", "SIGNALING", "STOPPED"])
+    def test_who_runs_with_a_flag_occupies_processors(
+        self, cluster: FakeCluster, state: str
+    ) -> None:
+        cluster.run_job(cluster.add(1))
+        cluster.change(1, state=state)
+        assert adapter(cluster).snapshot().running.jobs.job_id.tolist() == [1]
+
+    def test_commands_are_asked_for_this_cluster_of_a_federation(
+        self, cluster: FakeCluster
+    ) -> None:
+        words = commands_of(cluster.adapter_settings()).read(["env"]).splitlines()
+        of_this = {"SINFO_LOCAL=1", "SPRIO_LOCAL=1", "SCONTROL_LOCAL=1", "SACCT_LOCAL=1"}
+        assert of_this <= set(words)
 
     def test_node_of_two_partitions_counts_once_and_down_processors_do_not(
         self, cluster: FakeCluster

@@ -20,6 +20,16 @@ def test_what_no_user_controls_is_nobodys_own_doing(reason: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("reason", "expected"),
+    [("Resources,Priority", True), ("Priority,JobArrayTaskLimit", False), ("Licenses", False)],
+)
+def test_an_array_waits_for_processors_where_all_its_records_do(
+    reason: str, expected: bool
+) -> None:
+    assert slurm_reasons.waits_for_processors(reason) == expected
+
+
+@pytest.mark.parametrize(
     ("settings", "kept_back"),
     [
         (LimitKeys(mechanism="qos", qos="batch"), [True, False, False]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -96,6 +96,7 @@ class QueueInMemory:
     struggles: str | None = None
     events: tuple[int, ...] = (0,)
     asked: list[str] = field(default_factory=list)
+    running: RunningJobs | None = None
 
     def facts(self) -> SchedulerFacts:
         self._answer("facts")
@@ -107,7 +108,8 @@ class QueueInMemory:
 
     def snapshot(self) -> QueueSnapshot:
         self._answer("snapshot")
-        return snapshot_of(self.pending, self.now)
+        seen = snapshot_of(self.pending, self.now)
+        return seen if self.running is None else replace(seen, running=self.running)
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
         self._answer("apply")

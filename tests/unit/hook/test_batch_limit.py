@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.batch_systems.port import SchedulerFacts
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
-from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
+from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import default_guard_rails
@@ -144,7 +145,33 @@ def undone(hook: Hook, folder: Path) -> None:
     hook.queue.known = replace(FACTS, harm="writing would do nothing")
 
 
-@pytest.mark.parametrize(("harm", "failure"), [(unwritable, "write"), (undone, "refused")])
+def not_understood(hook: Hook, folder: Path) -> None:
+    del folder
+
+    def snapshot() -> QueueSnapshot:
+        raise BatchSystemError("sshare answered a line that is not understood")
+
+    hook.queue.snapshot = snapshot  # type: ignore[method-assign]
+
+
+def without_facts(hook: Hook, folder: Path) -> None:
+    del folder
+
+    def facts() -> SchedulerFacts:
+        raise BatchSystemError("scontrol answered a line that is not understood")
+
+    hook.queue.facts = facts  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("harm", "failure"),
+    [
+        (unwritable, "write"),
+        (undone, "refused"),
+        (not_understood, "batch_system"),
+        (without_facts, "batch_system"),
+    ],
+)
 def test_no_limit_stands_while_cycles_fail_for_reasons_of_their_own(
     hook: Hook, tmp_path: Path, harm: Callable[[Hook, Path], None], failure: str
 ) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
-from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
+from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot, RunningJobs
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
-from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END
+from slurm_rl_plugin.hook.memory.absences import REMEMBERED_AFTER_END
 from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.order.order_changes import in_safe_order
@@ -199,6 +199,19 @@ def test_jobs_that_ended_are_forgotten(tmp_path: Path) -> None:
     queue.now += REMEMBERED_AFTER_END + 1
     cycle.run()
     assert not set(state_jobs(tmp_path)) & {2, 3}
+
+
+def test_an_array_is_remembered_while_a_task_of_it_runs(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    cycle.run()
+    task = replace(queue.pending.jobs.select(np.array([2])), job_id=np.array([103]))
+    queue.running = RunningJobs(jobs=task, start=task.submit, waited_as=np.array([3]))
+    queue.pending, cycle.policy = queue.pending.select(np.array([0])), ScorePolicy([1])
+    cycle.run()
+    queue.now += REMEMBERED_AFTER_END + 1
+    cycle.run()
+    assert set(state_jobs(tmp_path)) & {2, 3} == {3}
 
 
 def test_a_job_that_completes_and_is_requeued_is_not_forgotten(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.plan_port import JobEstimate
 from slurm_rl_plugin.batch_systems.port import ApplyReport
-from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
+from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot, RunningJobs
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.memory.absences import REMEMBERED_AFTER_END
 from slurm_rl_plugin.hook.plan.estimates import PlanEstimates, plan_path
 from slurm_rl_plugin.hook.plan.plan_file import PlanFile
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy
@@ -55,7 +56,9 @@ class PlannedQueue(QueueInMemory):
         if self.fault is not None:
             raise self.fault
         self.calls.append(dict(seconds))
-        content = json.loads(self.file.read_text())
+        planned = PlanFile(self.file)
+        noted = planned if planned.stands else planned.of_others
+        content = json.loads(noted.path.read_text())
         self.remembered.append(content["jobs"] if content else {})
         for job, told in seconds.items():
             if job not in self.refuses:
@@ -84,6 +87,8 @@ class Hook:
 
     The head's promise was made when a running job had six hours left.
     """
+
+    pending: PendingJobs
 
     def __init__(self, folder: Path, **settings: object) -> None:
         self.file = plan_path(folder / "state.json")
@@ -310,3 +315,61 @@ def test_shadow_mode_writes_nothing(tmp_path: Path) -> None:
     report = hook.cycle.run()
     assert (hook.queue.calls, hook.file.exists()) == ([], False)
     assert report.estimates.standing == 1
+
+
+def without_job_2(hook: Hook) -> QueueSnapshot:
+    """The queue once job 2 has left it; what it was before is given back."""
+    before = hook.queue.shown
+    hook.pending = hook.queue.pending
+    hook.queue.pending = hook.pending.select(hook.pending.jobs.job_id != 2)
+    hook.queue.standing, hook.policy.scores = {}, [1]
+    return before
+
+
+def requeued(hook: Hook) -> None:
+    hook.queue.pending, hook.queue.standing, hook.policy.scores = hook.pending, {2: 300}, [2, 1]
+
+
+def test_a_job_that_completes_and_is_requeued_has_an_estimate_of_ours(hook: Hook) -> None:
+    hook.cycle.run()
+    without_job_2(hook)
+    for _ in range(3):  # neither pending nor running, as while it completes
+        hook.queue.now += 60.0
+        hook.cycle.run()
+    requeued(hook)
+    hook.queue.obstacles[2] = "a reservation is near"
+    assert hook.cycle.run().estimates.taken == 1
+    assert hook.queue.standing == {}
+
+
+def test_a_job_that_stays_away_is_forgotten(hook: Hook) -> None:
+    hook.cycle.run()
+    without_job_2(hook)
+    hook.cycle.run()
+    hook.queue.now += REMEMBERED_AFTER_END + 1.0
+    hook.cycle.run()
+    assert not hook.cycle.estimates.remembers
+
+
+def test_an_estimate_that_a_running_job_started_with_is_taken_back_once_it_is_requeued(
+    hook: Hook, tmp_path: Path
+) -> None:
+    hook.cycle.run()
+    running = hook.queue.pending.jobs.select(hook.queue.pending.jobs.job_id == 2)
+    before = without_job_2(hook)
+    runs = RunningJobs(jobs=running, start=running.submit)
+    hook.queue.shown = replace(before, running=runs)
+    hook.cycle.release()  # as at a stop, or at the end of a turn
+    assert not hook.cycle.carries_factors  # none that waits, so that nothing is left to do
+    shadow = hook.over(tmp_path)
+    shadow.settings = replace(shadow.settings, shadow=True)
+    calls = len(hook.queue.calls)
+    hook.queue.now += 2 * REMEMBERED_AFTER_END
+    shadow.run()
+    assert len(hook.queue.calls) == calls
+    assert shadow.estimates.remembers  # it runs still
+    hook.queue.shown = before
+    requeued(hook)
+    shadow.run()
+    assert hook.queue.standing == {}
+    assert not shadow.estimates.remembers

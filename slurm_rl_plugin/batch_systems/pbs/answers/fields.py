@@ -87,6 +87,11 @@ class PbsJob:
     asked: PbsRequest = NOTHING
 
     @property
+    def array_id(self) -> int:
+        """Number of the array that a subjob is of; the same as `job_id` for any other job."""
+        return self.job_id & ((1 << _SUBJOB_SHIFT) - 1)
+
+    @property
     def runs(self) -> bool:
         """Whether it occupies processors; an array does so by its subjobs."""
         return self.state in RUNNING_STATES

@@ -43,8 +43,14 @@ _AT_GREENWICH = {"TZ": "UTC0"}
 _END = "|;|"
 
 PENDING = "PENDING"
+#: States of a job that waits. All but the first are flags that Slurm shows in their place, some for
+#: good: a job of a deleted reservation keeps its flag when it is released, until it starts.
+WAITING_STATES = frozenset(
+    {PENDING, "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+)
 #: States in which a job occupies processors. COMPLETING does not count: its work is over.
-RUNNING_STATES = frozenset({"RUNNING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT"})
+RUNNING_STATES = frozenset({"RUNNING", "CONFIGURING", "RESIZING", "SIGNALING", "STOPPED"})
+WAITING_OR_RUNNING = WAITING_STATES | RUNNING_STATES
 #: States of a job that is over; a requeued one shows COMPLETING at first and then PENDING.
 FINAL_STATES = frozenset(
     {
@@ -53,8 +59,10 @@ FINAL_STATES = frozenset(
     }
 )
 HELD_REASONS = frozenset({"JobHeldUser", "JobHeldAdmin"})
-#: Values of a job state option that name exactly the jobs above.
-PENDING_AND_RUNNING = "PENDING,RUNNING,CONFIGURING"
+#: Values of `squeue`'s state option that name these jobs. PENDING and RUNNING alone leave out all
+#: that have a flag. REQUEUED would add jobs that complete, and every release knows these names.
+ASK_WAITING = "PENDING,REQUEUE_HOLD,RESV_DEL_HOLD,SPECIAL_EXIT"
+ASK_WAITING_OR_RUNNING = f"{ASK_WAITING},RUNNING,CONFIGURING,RESIZING,SIGNALING,STOPPED"
 
 NO_TIME = frozenset({"N/A", "NONE", "Unknown", "None", "(null)", ""})
 NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "INVALID", "Partition_Limit", "N/A", ""})

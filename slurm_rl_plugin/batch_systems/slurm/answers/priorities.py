@@ -112,7 +112,8 @@ def _listed_by_terms(line: str) -> ListedJob:
     job_id, partition, (total, site, nice, *factors), tres = _cut(line)
     if tres:
         factors.append(round(sum(points for _, points in tres)))
-    by_hand = site == NO_TERM or (site == 0 and not any(factors) and total + nice > ROUNDING)
+    # a user's nice is a term as well: with a priority by hand Slurm shows none
+    by_hand = site == NO_TERM or (not any((site, nice, *factors)) and total > ROUNDING)
     if by_hand:
         return job_id, partition, total, PriorityTerms(native=total, site=0, by_hand=True)
     native = total - site

@@ -38,6 +38,16 @@ _OWN_DOING = re.compile(
 
 
 @lru_cache(maxsize=1000)  # a queue shows few reasons, and a user cannot make up any
+def waits_for_processors(reason: str) -> bool:
+    """Whether free processors are all that a job waits for.
+
+    Args:
+        reason: as `squeue` shows it: of an array those of all its records, with commas between.
+    """
+    return all(each in FOR_PROCESSORS for each in reason.split(","))
+
+
+@lru_cache(maxsize=1000)
 def is_own_doing(reason: str) -> bool:
     """Whether the job waits by what its user controls.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
+    ASK_WAITING,
     NO_TIME,
-    PENDING,
     SEPARATOR,
     parse_duration,
 )
@@ -20,7 +20,7 @@ FIELDS = (
 #: With -r each task is a line: without, `squeue` shows an array's records as one, with the values
 #: of one of them.
 WAITING = (
-    *("squeue", "--noheader", "--all", "--local", "-r", "--states", PENDING, "-O"),
+    *("squeue", "--noheader", "--all", "--local", "-r", "--states", ASK_WAITING, "-O"),
     ",".join(f"{field}:{SEPARATOR}" for field in FIELDS).removesuffix(SEPARATOR),
 )
 

@@ -14,8 +14,8 @@ from typing import Any
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
-    PENDING,
-    RUNNING_STATES,
+    WAITING_OR_RUNNING,
+    WAITING_STATES,
     QueueRow,
 )
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCluster
@@ -38,10 +38,6 @@ ATTRIBUTES = (
     *("state", "state_reason", "priority", "nice", "cpus", "submit_time", "eligible_time"),
     *("accrue_time", "start_time", "end_time", "time_limit", "account", "user_name"),
     *("partition", "qos", "is_batch_job", "allocated_nodes", "name"),
-)
-#: As what Slurm shows a job that waits; the others are ways to be put back into the queue.
-WAITING_STATES = frozenset(
-    {PENDING, "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 )
 NO_LIMIT = (None, "UNLIMITED")
 SIGN, WHOLE = 1 << 31, 1 << 32
@@ -88,7 +84,7 @@ class PyslurmQueue:
         if self._machine.seen is not None:
             return self._listed(self._squeue.waiting_and_running())
         self._look()
-        return [row for row in self._rows if row.state in WAITING_STATES | RUNNING_STATES]
+        return [row for row in self._rows if row.state in WAITING_OR_RUNNING]
 
     def waiting(self) -> list[QueueRow]:
         """Have the child read all jobs; those that wait."""

@@ -98,7 +98,8 @@ class TableBuilder:
         processors = _integers([row.processors for row in asked])
         start = _floats([row.start for row in rows])
         seen = RunningJobs.seen(self.jobs(rows), start, now, processors)
-        return replace(seen, asked=self._requests(asked, processors))
+        arrays = _integers([row.array_id for row in rows])
+        return replace(seen, asked=self._requests(asked, processors), waited_as=arrays)
 
     def past_jobs(self, runs: Sequence[PastRun]) -> JobTable:
         """Columns of runs from accounting; account, partition and class are not asked for."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
-    PENDING,
     RUNNING_STATES,
+    WAITING_STATES,
     QueueRow,
 )
 
@@ -78,7 +78,7 @@ class JobWatch:
             self._since = math.floor(now)  # Slurm's times are whole seconds
         gone = [row for row in answers if _ran(row) and row.start >= self._since]
         running = [row for row in rows if row.state in RUNNING_STATES]
-        waiting = [row for row in rows if row.state == PENDING]
+        waiting = [row for row in rows if row.state in WAITING_STATES]
         for job_id in self._started.keys() & {row.job_id for row in waiting}:
             del self._started[job_id]
         self._requested.update((row.array_id, row) for row in waiting)
@@ -106,7 +106,7 @@ class JobWatch:
         watched = {**self._not_ended, **{row.job_id: row.array_id for row in started}}
         self._not_ended = {row.job_id: row.array_id for row in rows if row.state in RUNNING_STATES}
         for row in answers:  # of tasks that were suspended at the first look too
-            if row.job_id not in here and row.state not in (PENDING, *FINAL_STATES):
+            if row.job_id not in here and row.state not in WAITING_STATES | FINAL_STATES:
                 self._not_ended[row.job_id] = row.array_id
         ended: list[QueueRow] = []
         for job_id, array_id in watched.items():
@@ -144,11 +144,11 @@ def _first_of_each(*tables: Sequence[QueueRow]) -> list[QueueRow]:
 
 def _ran(row: QueueRow) -> bool:
     """Whether it got nodes; a job that was cancelled while it waited has a start time too."""
-    return row.state != PENDING and bool(row.nodes) and not math.isnan(row.start)
+    return row.state not in WAITING_STATES and bool(row.nodes) and not math.isnan(row.start)
 
 
 def _waiting_tasks(rows: Iterable[QueueRow]) -> dict[int, frozenset[str]]:
-    waiting = [row for row in rows if row.state == PENDING]
+    waiting = [row for row in rows if row.state in WAITING_STATES]
     known = {row.array_id: PLAIN_JOB for row in waiting}
     tasks: dict[int, set[str]] = {}
     for row in waiting:

@@ -10,8 +10,8 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
-    PENDING,
     RUNNING_STATES,
+    WAITING_STATES,
     QueueRow,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import is_own_doing
@@ -111,7 +111,7 @@ def _reason(parts: Sequence[QueueRow]) -> str:
 
 def _progress(state: str) -> int:
     """Of several components the one that is least far on tells how far the job is."""
-    if state == PENDING:
+    if state in WAITING_STATES:
         return 0
     if state in RUNNING_STATES:
         return 1

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from slurm_rl_plugin.batch_systems.numbered_names import Names
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import MANY, QueueRow
-from slurm_rl_plugin.batch_systems.slurm.answers.reasons import FOR_PROCESSORS, is_own_doing
+from slurm_rl_plugin.batch_systems.slurm.answers.reasons import is_own_doing, waits_for_processors
 from slurm_rl_plugin.domain.job_class import IsInteractive
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.units import IntArray
@@ -109,7 +109,7 @@ class RowNumbers:
             self.partition_lists[row.partitions],
             *(row.submit, row.eligible, row.accrue, row.start, row.time_limit),
             *(self._interactive(describe(row)), row.held, is_own_doing(row.reason)),
-            row.reason in FOR_PROCESSORS or keeps_back,
+            waits_for_processors(row.reason) or keeps_back,
         )
 
 

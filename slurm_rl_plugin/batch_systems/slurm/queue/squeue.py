@@ -6,9 +6,11 @@ import secrets
 from collections.abc import Mapping, Sequence
 
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
-    PENDING,
-    PENDING_AND_RUNNING,
+    ASK_WAITING,
+    ASK_WAITING_OR_RUNNING,
     QUEUE_FIELDS,
+    WAITING_OR_RUNNING,
+    WAITING_STATES,
     QueueRow,
     parse_records,
     queue_format,
@@ -36,13 +38,14 @@ class Squeue:
         self._known: Mapping[str, QueueRow] = {}
 
     def waiting_and_running(self) -> list[QueueRow]:
-        """Ask `squeue` for pending and running jobs, and keep the answer for `of_arrays`."""
-        self._known = self._read("--states", PENDING_AND_RUNNING)
-        return list(self._known.values())
+        """Ask `squeue` for jobs that wait or run, and keep the answer for the next look."""
+        self._known = self._read("--states", ASK_WAITING_OR_RUNNING)
+        return [row for row in self._known.values() if row.state in WAITING_OR_RUNNING]
 
     def waiting(self) -> list[QueueRow]:
-        """Ask `squeue` for pending jobs only."""
-        return list(self._read("--states", PENDING).values())
+        """Ask `squeue` for jobs that wait only."""
+        answer = self._read("--states", ASK_WAITING)
+        return [row for row in answer.values() if row.state in WAITING_STATES]
 
     def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
         """Ask `squeue` for these numbers in all states; what it does not know is left out."""
