@@ -38,18 +38,44 @@ def replacing(path: Path, *, sync: bool = True, mode: int = 0o666) -> Iterator[P
         path: the file to write or replace. A reader sees the old file or the new one, never half.
         sync: wait for the disk, so that this holds after a power cut as well.
         mode: permissions, less the umask; those of the file before do not count.
+
+    Raises:
+        OSError: as the file system says, of `path`; a device, a pipe or a folder is no place.
     """
+    if (found := _lies_there(path)) and not (stat.S_ISREG(found) or stat.S_ISLNK(found)):
+        raise OSError(errno.EINVAL, "not a plain file", str(path))
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    os.close(os.open(beside, flags, mode))
+    with _faults_of(path, beside):
+        os.close(os.open(beside, flags, mode))
     try:
-        yield beside
-        if sync:
-            with beside.open("rb") as file:
-                os.fsync(file.fileno())
-        beside.replace(path)
+        with _faults_of(path, beside):
+            yield beside
+            if sync:
+                with beside.open("rb") as file:
+                    os.fsync(file.fileno())
+            beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def _faults_of(path: Path, beside: Path) -> Iterator[None]:
+    """Nobody knows the name beside: faults are those of the file that it is for."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename not in (None, beside, str(beside)):
+            raise
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+def _lies_there(path: Path) -> int:
+    """The type and permissions of what has this path; 0 for nothing."""
+    try:
+        return path.lstat().st_mode
+    except OSError:  # whoever opens a file beside it says why
+        return 0
 
 
 def write_whole(path: Path, content: str | bytes, *, sync: bool = True, mode: int = 0o666) -> None:

@@ -200,6 +200,9 @@ def missing_library(verb: str, error: ImportError) -> str:
 
 
 def _unforeseen(verb: str, error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        what = "see to the file, its folder or the disc"
+        return f"{error.filename}: {error.strerror}: {what}{_by_hand(verb)}."
     return (
         f"failed ({type(error).__name__}: {_one_line(error)}): mend that, or report it with what "
         f"{TRACEBACK}=1 shows{_by_hand(verb)}."

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from slurm_rl_plugin.cli.argument_types.folders import make_folder
+from slurm_rl_plugin.cli.argument_types.results import make_folder
 from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.cli.evaluate.continuous import continuous_entry, print_continuous
 from slurm_rl_plugin.cli.evaluate.entries import (
@@ -112,14 +112,13 @@ def main(options: argparse.Namespace) -> int:
             seed=options.seed,
             drop=options.drop,
         )
-    if options.export is not None:
-        document["exports"] = exports(options, log, schedules, _system(options))
-    if options.plot is not None:
-        document["figures"] = draw_study(options.plot, schedules, document["study"])
-    if options.json:
-        print_json(document)
-    else:
-        print_document(document)
+    try:
+        if options.export is not None:
+            document["exports"] = exports(options, log, schedules, _system(options))
+        if options.plot is not None:
+            document["figures"] = draw_study(options.plot, schedules, document["study"])
+    finally:  # a disc that is full costs no figure
+        (print_json if options.json else print_document)(document)
     return 0
 
 

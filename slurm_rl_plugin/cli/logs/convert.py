@@ -9,6 +9,7 @@ from pathlib import Path
 
 from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.log_format import files_of
+from slurm_rl_plugin.cli.argument_types.results import result_file
 from slurm_rl_plugin.cli.logs.arguments import warn_of_malformed
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.tables import print_json, print_table
@@ -34,10 +35,7 @@ def main(options: argparse.Namespace) -> int:
     output: Path = options.output
     if output.suffix != ".parquet":
         raise ConfigurationError(f"-o {output} must end in .parquet.")
-    if not output.resolve().parent.is_dir():
-        raise ConfigurationError(
-            f"folder {output.resolve().parent} does not exist: make it, or give another -o."
-        )
+    output = result_file("-o", output)
     size = sum(_size(file) for log in options.logs for file in files_of(log))
     begin = time.monotonic()
     with parts_bar("converting", max(size, 1)) as progress:

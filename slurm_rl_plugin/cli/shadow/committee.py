@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slurm_rl_plugin.cli.argument_types.results import result_file
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.whole_file import write_whole
 
@@ -31,24 +32,12 @@ def page_writer(path: Path | None, *, is_replayed: bool) -> PageWriter | None:
         return None
     if not is_replayed:
         raise ConfigurationError("--committee needs the replay: leave out --no-replay.")
-    check_page_folder(path)
+    page = result_file("--committee", path)
     from slurm_rl_plugin.cli.what_if.committee.two_cases import (  # noqa: PLC0415 - the extras
         replay_page,
     )
 
     def write(found: SiteReplay, warning: str | None) -> None:
-        write_whole(path, replay_page(found, warning))
+        write_whole(page, replay_page(found, warning))
 
     return write
-
-
-def check_page_folder(path: Path) -> None:
-    """Say before the work that a page could not be written.
-
-    Raises:
-        ConfigurationError: its folder is missing, or it is a folder itself.
-    """
-    if not path.resolve().parent.is_dir():
-        raise ConfigurationError(f"--committee {path}: there is no such folder; make it.")
-    if path.is_dir():
-        raise ConfigurationError(f"--committee {path}: this is a folder; give a file.")

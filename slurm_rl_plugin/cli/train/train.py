@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
+from slurm_rl_plugin.cli.argument_types.results import result_file
 from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.cli.evaluate.protocols import HELDOUT
 from slurm_rl_plugin.cli.evaluate.reserve_option import add_reserve_option, reserve_words
@@ -133,7 +134,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Train and say how it compares."""
-    _check_output(options.output)
+    options.output = _model_file(options.output)
     _check_protocol(options)
     settings = _settings(options)
     start = None if options.start is None else _start(options.start)
@@ -195,13 +196,11 @@ def _read_logs(options: argparse.Namespace) -> list[NamedLog]:
     return logs
 
 
-def _check_output(output: Path) -> None:
-    """Check that the model can be written, before the training that it is for."""
-    folder = output.resolve().parent
-    if not folder.is_dir():
-        raise ConfigurationError(f"folder {folder} does not exist: make it, or give another -o.")
+def _model_file(output: Path) -> Path:
+    """Where the model is to be written, checked before the training that it is for."""
     if output.suffix != ".onnx":
         raise ConfigurationError(f"-o {output} must end in .onnx.")
+    return result_file("-o", output)
 
 
 def _measure(plan: TrainingPlan, place: object) -> str:

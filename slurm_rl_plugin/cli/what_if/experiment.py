@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from slurm_rl_plugin.cli.argument_types.numbers import number_above_zero, whole_number
+from slurm_rl_plugin.cli.argument_types.results import result_file
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_way_out_options,
     configuration_of,
@@ -19,7 +20,6 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.cli.daemon.service_loop import serve_until_stopped
-from slurm_rl_plugin.cli.shadow.committee import check_page_folder
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.cli.what_if.declared_experiment import DeclaredExperiment, add_day_option
 from slurm_rl_plugin.cli.what_if.experiment_text import experiment_document, print_experiment
@@ -143,12 +143,13 @@ def _status(site: DeclaredExperiment, options: argparse.Namespace) -> int:
 def _report(site: DeclaredExperiment, options: argparse.Namespace) -> int:
     """Print what was found, and write the page for the committee where it is asked for."""
     if options.committee is not None:
-        check_page_folder(options.committee)
-        if not os.access(options.committee.resolve().parent, os.W_OK):
+        folder = options.committee.resolve().parent
+        if folder.is_dir() and not os.access(folder, os.W_OK):
             raise ConfigurationError(
                 f"--committee {options.committee}: its folder is not writable for the daemon's "
                 "user, who writes it: give another, as /var/lib/slurm-rl/waits.html."
             )
+        options.committee = result_file("--committee", options.committee)
         from slurm_rl_plugin.cli.what_if.experiment_page import (  # noqa: PLC0415 - matplotlib
             write_page,
         )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.cli.argument_types.folders import make_folder
 from slurm_rl_plugin.cli.argument_types.numbers import at_least_one, whole_number
+from slurm_rl_plugin.cli.argument_types.results import make_folder, result_file
 from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.cli.logs.arguments import add_log_options
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
@@ -28,7 +27,6 @@ from slurm_rl_plugin.cli.what_if.document import blocks_of, what_if_document
 from slurm_rl_plugin.cli.what_if.tune_text import print_tuning
 from slurm_rl_plugin.cli.what_if.what_if import ClusterAndJobs
 from slurm_rl_plugin.configuration.keys.goals import RewardSection
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.checkpoint import check_checkpoint, forget_checkpoint
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
 from slurm_rl_plugin.learning.workplace import ThisMachine, Workplace
@@ -108,7 +106,7 @@ def main(options: argparse.Namespace) -> int:
     weights = _weights(options.config)
     model = candidate_of(options.model)
     make_folder("--plot", options.plot)
-    _check_output(options.output)
+    output = result_file("-o", options.output)
     check_checkpoint(options.checkpoint)
     past = past_of(found.placed(found.jobs, found.cluster.machine))
     plan = replace(TuningPlan(), generations=options.generations, seed=options.seed)
@@ -135,7 +133,7 @@ def main(options: argparse.Namespace) -> int:
             beside = {RULE: f"{HOOK} {best_rule(short, place)}", MODEL: f"{HOOK} {model.name}"}
         document = _document(found, tuned, choices, beside, weights, options, place)
     if document["lines"]:
-        write_whole(options.output, "\n".join(document["lines"]) + "\n")
+        write_whole(output, "\n".join(document["lines"]) + "\n")
         document["written"] = options.output.name
     forget_checkpoint(options.checkpoint)
     if array is not None:
@@ -147,17 +145,6 @@ def main(options: argparse.Namespace) -> int:
     if array is not None:
         print(cost_sentence(array.cost))
     return 0
-
-
-def _check_output(path: Path) -> None:
-    """Refuse a file that could not be written once the search is done.
-
-    Raises:
-        ConfigurationError: its folder is not there, or may not be written to.
-    """
-    folder = path.resolve().parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise ConfigurationError(f"-o {path}: {folder} is no folder that can be written to.")
 
 
 def _weights(config: Path | None) -> RewardWeights:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.cli.argument_types.folders import make_folder
 from slurm_rl_plugin.cli.argument_types.numbers import whole_number
+from slurm_rl_plugin.cli.argument_types.results import make_folder
 from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.cli.evaluate.study.in_force import settings_in_force
 from slurm_rl_plugin.cli.logs.arguments import (

@@ -1,0 +1,55 @@
+"""Where results go is looked at before the work; what lies there is never something else's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.cli.argument_types.results import make_folder, result_file
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.whole_file import replacing, write_whole
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "disc").mkdir()
+    link = tmp_path / "log.parquet"
+    link.symlink_to(tmp_path / "disc" / "log.parquet")
+    write_whole(result_file("-o", link), "jobs")
+    assert link.is_symlink()
+    assert (tmp_path / "disc" / "log.parquet").read_text() == "jobs"
+
+
+def test_no_pipe_and_no_folder_is_taken_for_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(ConfigurationError, match=f"-o .*{name} is no plain file"):
+            result_file("-o", tmp_path / name)
+        with pytest.raises(OSError, match="not a plain file"):
+            write_whole(tmp_path / name, "jobs")
+    assert (tmp_path / "pipe").is_fifo()
+    with pytest.raises(ConfigurationError, match=r"nowhere does not exist: make it"):
+        result_file("-o", tmp_path / "nowhere" / "model.onnx")
+
+
+def test_a_folder_that_cannot_be_written_to_is_said_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as for one who is not root
+    with pytest.raises(ConfigurationError, match="cannot be written to"):
+        make_folder("--plot", tmp_path)
+    with pytest.raises(ConfigurationError, match="no folder that can be written to"):
+        result_file("-o", tmp_path / "tuned.conf")
+
+
+def test_a_disc_that_is_full_is_told_of_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "figure.png"
+    with pytest.raises(OSError, match="No space left") as raised, replacing(path):
+        raise OSError(28, "No space left on device")
+    assert raised.value.filename == str(path)
+    with pytest.raises(FileNotFoundError) as raised, replacing(path):
+        (tmp_path / "a log").read_bytes()
+    assert raised.value.filename == str(tmp_path / "a log")
+    assert list(tmp_path.iterdir()) == []
