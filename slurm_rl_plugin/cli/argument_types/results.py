@@ -35,13 +35,13 @@ def result_file(option: str, path: Path) -> Path:
     """
     file = path.resolve()
     if not file.parent.is_dir():
-        raise ConfigurationError(
-            f"{option} {path}: folder {file.parent} does not exist: make it, or give another."
-        )
+        raise ConfigurationError(f"{option} {path}: there is no such folder; make it.")
     if not os.access(file.parent, os.W_OK):
         raise ConfigurationError(
             f"{option} {path}: {file.parent} is no folder that can be written to."
         )
+    if file.is_dir():
+        raise ConfigurationError(f"{option} {path}: this is a folder; give a file.")
     if file.exists() and not file.is_file():
-        raise ConfigurationError(f"{option} {path} is no plain file: give another.")
+        raise ConfigurationError(f"{option} {path}: this is no plain file; give another.")
     return file

@@ -24,13 +24,13 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
 def test_no_pipe_and_no_folder_is_taken_for_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
-    for name in ("pipe", "folder"):
-        with pytest.raises(ConfigurationError, match=f"-o .*{name} is no plain file"):
+    for name, what in (("pipe", "no plain file"), ("folder", "a folder")):
+        with pytest.raises(ConfigurationError, match=f"-o .*{name}: this is {what}"):
             result_file("-o", tmp_path / name)
         with pytest.raises(OSError, match="not a plain file"):
             write_whole(tmp_path / name, "jobs")
     assert (tmp_path / "pipe").is_fifo()
-    with pytest.raises(ConfigurationError, match=r"nowhere does not exist: make it"):
+    with pytest.raises(ConfigurationError, match=r"nowhere/model.onnx: there is no such folder"):
         result_file("-o", tmp_path / "nowhere" / "model.onnx")
 
 
