@@ -18,6 +18,8 @@ KILLED = 0.01
 _WORTH = MINUTE
 #: Limits are advised in whole parts of this, seconds.
 _STEP = 15.0 * MINUTE
+#: Fewer draws than these are nearly all sooner by chance in one of twenty: nothing is said of them.
+_FEWEST_DRAWS = 5
 #: Draws of a run time by which a limit is chosen.
 RUN_DRAWS = 1000
 
@@ -37,7 +39,8 @@ class Variant:
     killed: float
 
 
-#: Waits of the job in a queue where it asks for something else, seconds, float64[draws].
+#: Waits of the job in a queue where it asks for something else, seconds, shape [draws]; fewer
+#: of the same draws where there is no time for all.
 Waits = Callable[[QueueSnapshot], FloatArray]
 
 
@@ -76,8 +79,10 @@ def advice_for(
         place: of the job among the pending ones.
         run_times: draws of how long it may run, seconds.
         base: its waits as it stands, seconds, shape [draws].
-        waits: plays another queue forward, by the same draws.
+        waits: plays another queue forward, by the same draws, as far as there is time.
     """
+    if len(base) < _FEWEST_DRAWS:
+        return []
     jobs = snapshot.pending.jobs
     limit, processors = float(jobs.time_limit[place]), int(jobs.processors[place])
     found = []
@@ -85,7 +90,10 @@ def advice_for(
         asks: dict[str, Any] = dict(each.asks)
         if "processors" in asks:
             asks["processors"] = int(asks["processors"])
-        sooner = base - waits(asking_for(snapshot, place, **asks))
+        played = waits(asking_for(snapshot, place, **asks))
+        if len(played) < _FEWEST_DRAWS:
+            continue
+        sooner = base[: len(played)] - played
         low, middle, high = np.quantile(sooner, [0.05, 0.5, 0.95])
         if low > 0.0 and middle >= _WORTH:
             found.append(

@@ -23,13 +23,18 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 _BAD = "400 Bad Request"
 #: A site, and the row of one of its pending jobs.
 _Placed = tuple[SiteAt, IntArray]
-#: Replays of each question at most, and seconds that the first of its requests may take.
+#: Replays of each request at most, and seconds that one may take: the job's own, and each variant.
 _DRAWS, _SECONDS = 40, 4.0
+#: Seconds after which a question has no further replay: of the job's own request and two variants.
+QUESTION_SECONDS = 3.0 * _SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedQueue:
     """Plays the last look forward with what somebody asks about.
+
+    A question ends QUESTION_SECONDS after it began, and then the replay under way: who asks has
+    fewer draws from a queue that is slow to play, and an answer.
 
     Attributes:
         forecaster: of the site.
@@ -45,12 +50,13 @@ class AskedQueue:
         Raises:
             ForecastRefused: the request is not understood, or this machine never holds it.
         """
+        until = self.forecaster.monotonic() + QUESTION_SECONDS
         wanted = dict(request)
         advice = wanted.pop("advice", False) is True
         snapshot = with_job(queue.snapshot, AskedJob.of_document(wanted))
         place = len(snapshot.pending) - 1
         site, job = self._placed(snapshot, place)
-        draws = self.forecaster.replayed(site, job, _DRAWS, _SECONDS)
+        draws = self._replayed(site, job, _DRAWS, until)
         told = self.forecaster.told_of(site, job, draws)
         ahead, of_account = ahead_of(snapshot, waits_for_machine(snapshot))
         document = {
@@ -59,7 +65,7 @@ class AskedQueue:
             "ahead": int(ahead[place]),
             "ahead_of_account": int(of_account[place]),
             "note": queue.note or None,
-            "advice": self._advice(snapshot, place, (site, job), draws) if advice else [],
+            "advice": self._advice(snapshot, place, (site, job), draws, until) if advice else [],
         }
         return {"jobs": [document]}
 
@@ -70,26 +76,38 @@ class AskedQueue:
             queue: as it was foretold last.
             place: of the job among its pending ones.
         """
+        until = self.forecaster.monotonic() + QUESTION_SECONDS
         site, job = self._placed(queue.snapshot, place)
-        draws = self.forecaster.replayed(site, job, _DRAWS, _SECONDS)
-        return self._advice(queue.snapshot, place, (site, job), draws)
+        draws = self._replayed(site, job, _DRAWS, until)
+        return self._advice(queue.snapshot, place, (site, job), draws, until)
 
     def _advice(
-        self, snapshot: QueueSnapshot, place: int, base: _Placed, draws: FloatArray
+        self,
+        snapshot: QueueSnapshot,
+        place: int,
+        base: _Placed,
+        draws: FloatArray,
+        until: float,
     ) -> list[dict[str, Any]]:
         count = draws.shape[1]
 
         def waits(other: QueueSnapshot) -> FloatArray:
+            if self.forecaster.monotonic() >= until:
+                return np.empty(0)
             try:
                 there, job = self._placed(other, place)
             except ForecastRefused:  # so asked it never starts
                 return np.full(count, np.inf)
-            found = self.forecaster.replayed(there, job, count, np.inf, least=count)
-            return np.asarray(found[0])
+            return np.asarray(self._replayed(there, job, count, until)[0])
 
         site, own = base
         run_times = self.forecaster.source.run_times(site, int(own[0]), RUN_DRAWS)
         return advice_for(snapshot, place, run_times, draws[0], waits)
+
+    def _replayed(self, site: SiteAt, job: IntArray, most: int, until: float) -> FloatArray:
+        """Waits of one job, [1, draws]: one, and more as far as the question's time goes."""
+        seconds = min(_SECONDS, until - self.forecaster.monotonic())
+        return self.forecaster.replayed(site, job, most, seconds, least=1)
 
     def _placed(self, snapshot: QueueSnapshot, place: int) -> _Placed:
         """The site of a look, and the row of one of its pending jobs, shape [1].
