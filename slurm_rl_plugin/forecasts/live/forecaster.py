@@ -253,6 +253,7 @@ def _given(
         forecasts=told.forecasts,
         start=start,
         gone=np.zeros(len(job), dtype=np.bool_),
+        stands_for=np.ones(len(job)),
     )
 
 
