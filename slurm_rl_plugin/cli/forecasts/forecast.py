@@ -174,7 +174,7 @@ class ForecastService:
             looks = 40
             with progress_bar("looking back", looks, "forecasts") as progress:
                 count = self.forecaster.look_back(
-                    log, lambda done, of: progress(done * looks // of, done)
+                    log, queue.snapshot, lambda done, of: progress(done * looks // of, done)
                 )
             logger.info("forecast=looked_back scored=%d", count)
         self._log = log
