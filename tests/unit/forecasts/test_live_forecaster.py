@@ -15,7 +15,7 @@ from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.scored_forecasts import scores_document
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_in_log
 from slurm_rl_plugin.forecasts.live.site_now import site_now
-from slurm_rl_plugin.forecasts.live.sources import ReplaySource
+from slurm_rl_plugin.forecasts.live.sources import PastWaits, ReplaySource
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray, IntArray
 from tests.unit.forecasts.foretelling import busy_look, forecaster, looked_back, replay_source
 from tests.unit.forecasts.live_site import LiveSite, last_days, live_site
@@ -244,6 +244,25 @@ def test_a_job_that_is_not_submitted_stands_last(site: LiveSite, now: float) -> 
     assert len(longer.shares) == len(longer.accounts)
     half = asking_for(longer, len(longer.pending) - 1, processors=2)
     assert half.pending.jobs.processors.tolist() == [*snapshot.pending.jobs.processors.tolist(), 2]
+
+
+def test_what_past_waits_taught_outlives_another_numbering(site: LiveSite, now: float) -> None:
+    """A new account moves the numbers of all behind it; names stay."""
+    at = site_in_log(site.history(np.inf), now, 7.0 * DAY)
+    log = at.prepared.log
+    moved = replace(
+        log,
+        account=log.account + 1,
+        accounts=("astronomy", *log.accounts),
+        partition=log.partition + 1,
+        partitions=("any", *log.partitions),
+    )
+    other = replace(at, prepared=replace(at.prepared, log=moved))
+    past = PastWaits.of_site(at, np.random.default_rng(1))
+    told, told_other = past.forecasts(at), past.forecasts(other)
+    assert told is not None
+    assert told_other is not None
+    np.testing.assert_array_equal(told.seconds, told_other.seconds)
 
 
 def test_bands_that_differ_are_pooled_wide() -> None:
