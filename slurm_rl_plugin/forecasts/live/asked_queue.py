@@ -15,13 +15,13 @@ from slurm_rl_plugin.forecasts.live.asked_jobs import NOT_SUBMITTED, AskedJob, w
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue, ahead_of, forecast_document
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt
-from slurm_rl_plugin.forecasts.live.site_now import site_now
+from slurm_rl_plugin.forecasts.live.site_now import SiteNow, site_now
 from slurm_rl_plugin.policies.protected_policy import waits_for_machine
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 _BAD = "400 Bad Request"
-#: A site, and the row of one of its pending jobs.
+#: A site, and the row of one of its pending jobs, shape [1].
 _Placed = tuple[SiteAt, IntArray]
 #: Replays of each request at most, and seconds that one may take: the job's own, and each variant.
 _DRAWS, _SECONDS = 40, 4.0
@@ -55,10 +55,11 @@ class AskedQueue:
         advice = wanted.pop("advice", False) is True
         snapshot = with_job(queue.snapshot, AskedJob.of_document(wanted))
         place = len(snapshot.pending) - 1
-        site, job = self._placed(snapshot, place)
+        now = self._now(snapshot, place)
+        site, job = _placed_in(now, place)
         draws = self._replayed(site, job, _DRAWS, until)
         told = self.forecaster.told_of(site, job, draws)
-        ahead, of_account = ahead_of(snapshot, waits_for_machine(snapshot))
+        ahead, of_account = self._ahead(snapshot, now)
         document = {
             "job": NOT_SUBMITTED,
             "forecast": forecast_document(told.forecasts, snapshot.now),
@@ -77,7 +78,7 @@ class AskedQueue:
             place: of the job among its pending ones.
         """
         until = self.forecaster.monotonic() + QUESTION_SECONDS
-        site, job = self._placed(queue.snapshot, place)
+        site, job = _placed_in(self._now(queue.snapshot, place), place)
         draws = self._replayed(site, job, _DRAWS, until)
         return self._advice(queue.snapshot, place, (site, job), draws, until)
 
@@ -95,7 +96,7 @@ class AskedQueue:
             if self.forecaster.monotonic() >= until:
                 return np.empty(0)
             try:
-                there, job = self._placed(other, place)
+                there, job = _placed_in(self._now(other, place), place)
             except ForecastRefused:  # so asked it never starts
                 return np.full(count, np.inf)
             return np.asarray(self._replayed(there, job, count, until)[0])
@@ -109,8 +110,15 @@ class AskedQueue:
         seconds = min(_SECONDS, until - self.forecaster.monotonic())
         return self.forecaster.replayed(site, job, most, seconds, least=1)
 
-    def _placed(self, snapshot: QueueSnapshot, place: int) -> _Placed:
-        """The site of a look, and the row of one of its pending jobs, shape [1].
+    def _ahead(self, snapshot: QueueSnapshot, now: SiteNow) -> tuple[IntArray, IntArray]:
+        """Jobs before each by the order of replays: who is not submitted has no priority."""
+        placed = now.row >= 0
+        scores = np.full(len(placed), -np.inf)
+        scores[placed] = -self.forecaster.source.ranks(now.site)[now.row[placed]]
+        return ahead_of(snapshot, waits_for_machine(snapshot), scores)
+
+    def _now(self, snapshot: QueueSnapshot, place: int) -> SiteNow:
+        """The site of a look, in which one of its pending jobs has a row.
 
         Raises:
             ForecastRefused: the machine never holds it.
@@ -119,4 +127,8 @@ class AskedQueue:
         now = site_now(self.history(), snapshot, waits, self.forecaster.source.half_life)
         if now.row[place] < 0:
             raise ForecastRefused(_BAD, "the machine as it is now never holds such a job.")
-        return now.site, now.site.pending[[now.row[place]]]
+        return now
+
+
+def _placed_in(now: SiteNow, place: int) -> _Placed:
+    return now.site, now.site.pending[[now.row[place]]]

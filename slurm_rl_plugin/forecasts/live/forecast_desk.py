@@ -114,6 +114,8 @@ class ForecastDesk:
             raise ForecastRefused(_NOT_YET, queue.too_little)
         with self._turn():
             found = self.new_job(queue, {**request, "user": asker.user or request.get("user", "")})
+        if not self._may_count(asker, queue, request.get("account", "")):
+            found["jobs"][0]["ahead_of_account"] = None
         return self._head(queue) | found
 
     @contextmanager
@@ -132,6 +134,12 @@ class ForecastDesk:
 
     def _may_see(self, asker: Asker, user: str) -> bool:
         return asker.sees_all or self.others or (user != "" and asker.user == user)
+
+    def _may_count(self, asker: Asker, queue: ForetoldQueue, account: object) -> bool:
+        """Whether he may hear how many jobs of an account wait: with PrivateData it is secret."""
+        if asker.sees_all or self.others:
+            return True
+        return asker.user != "" and queue.has_job_of(asker.user, str(account))
 
     def _ready(self) -> ForetoldQueue:
         if self._queue is None:

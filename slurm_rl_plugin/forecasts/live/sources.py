@@ -75,6 +75,13 @@ class ReplaySource:
         replayed, queue = self.at(site)
         return replayed.starts(queue, jobs, draws, rng, goes_on) - site.now
 
+    def ranks(self, site: SiteAt) -> IntArray:
+        """Place of each pending job in the order in force, 0 for the first, shape [p]."""
+        replayed, queue = self.at(site)
+        ranks = np.empty(len(site.pending), dtype=np.int64)
+        ranks[np.searchsorted(site.pending, replayed.line(queue))] = np.arange(len(ranks))
+        return ranks
+
     def run_times(self, site: SiteAt, job: int, draws: int) -> FloatArray:
         """How long one pending job may run, seconds, evenly over what is foretold, [draws]."""
         replayed, _ = self.at(site)

@@ -1,9 +1,9 @@
-"""Questions that play the queue forward: how long they take."""
+"""Questions that play the queue forward: how long they take, and what stands before the job."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS, AskedQueue
 from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt
+from slurm_rl_plugin.forecasts.live.site_orders import rule_order
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
 from tests.unit.forecasts.foretelling import busy_look, forecaster, replay_source
@@ -122,3 +123,37 @@ def test_of_too_few_draws_nothing_is_said_to_be_sure(
 ) -> None:
     asked, queue, _ = asked_queue(tmp_path, site, now, 3.0)
     assert asked.new_job(queue, REQUEST)["jobs"][0]["advice"] == []
+
+
+@pytest.mark.parametrize("rule", ["fifo", "sjf"])
+def test_a_job_that_is_not_submitted_stands_where_the_order_puts_it(
+    site: LiveSite, now: float, tmp_path: Path, rule: str
+) -> None:
+    """It has no priority yet, and not everybody goes first."""
+    asked, queue, source = asked_queue(tmp_path, site, now, 1.0)
+    asked.forecaster.source = replace(source, order=rule_order(rule))
+    waiting = queue.snapshot.pending.jobs
+    found = {}
+    for limit in (60.0, 5.0 * HOUR, 300.0 * HOUR):
+        request = {**REQUEST, "time_limit": limit, "advice": False}
+        job = asked.new_job(queue, request)["jobs"][0]
+        before = waiting.time_limit <= limit if rule == "sjf" else np.ones(len(waiting), np.bool_)
+        physics = waiting.account == queue.snapshot.accounts.index("physics")
+        assert job["ahead"] == before.sum()
+        assert job["ahead_of_account"] == (before & physics).sum()
+        found[limit] = job["ahead"]
+    assert found[60.0] == (0 if rule == "sjf" else len(waiting))
+
+
+def test_whose_jobs_are_of_an_account_is_seen_wherever_they_are(
+    site: LiveSite, now: float, tmp_path: Path
+) -> None:
+    _, queue, _ = asked_queue(tmp_path, site, now, 1.0)
+    look = queue.snapshot
+    nobody = np.empty(0, dtype=np.int64)
+    running = look.running.jobs
+    user, account = look.users[running.user[0]], look.accounts[running.account[0]]
+    alone = replace(queue, snapshot=replace(look, pending=look.pending.select(nobody)))
+    assert alone.has_job_of(user, account)
+    assert not alone.has_job_of("eve", account)
+    assert not alone.has_job_of(user, "chemistry")

@@ -33,6 +33,9 @@ class OneQueue:
     def users_jobs(self, user: str) -> list[int]:
         return [0] if user == "ann" else []
 
+    def has_job_of(self, user: str, account: str) -> bool:
+        return (user, account) == ("ann", "physics")
+
     def document(self, place: int) -> dict[str, Any]:
         return {"job": 7 + place, "forecast": {"start": 2000.0}}
 
@@ -41,7 +44,7 @@ def pages(*, others: bool = False, pause: float = 0.0) -> ForecastPages:
     desk = ForecastDesk(
         others=others,
         clock=lambda: 1000.0,
-        new_job=lambda queue, request: {"jobs": [dict(request)]},
+        new_job=lambda queue, request: {"jobs": [{**request, "ahead_of_account": 3}]},
         advice=lambda queue, place: [{"words": "ask for less"}],
     )
     desk.renew(OneQueue())  # type: ignore[arg-type]
@@ -49,7 +52,7 @@ def pages(*, others: bool = False, pause: float = 0.0) -> ForecastPages:
         desk=desk,
         scores=lambda: {"given": 1},
         metrics=lambda: (b"slurm_rl_forecasts_given 1\n", "text/plain"),
-        name_of={0: "root", 1: "ann", 2: "ben"}.get,  # type: ignore[arg-type]
+        name_of=lambda number: {0: "root", 1: "ann", 2: "ben"}.get(number, ""),
         trusted=frozenset({0}),
         pause=lambda address: pause,
         is_token=lambda header: header == "Bearer right",
@@ -104,6 +107,21 @@ def test_without_a_token_the_port_tells_metrics_alone() -> None:
 def test_a_user_asks_as_himself_whatever_he_writes() -> None:
     body = json.dumps({"user": "ann", "processors": 1}).encode()
     assert asked(pages(), "", body=body, **BEN)[1]["jobs"][0]["user"] == "ben"
+
+
+def test_how_many_jobs_an_account_has_waiting_hears_who_has_one_of_it() -> None:
+    body = json.dumps({"account": "physics", "user": "ann"}).encode()
+
+    def told(who: Mapping[str, str], *, others: bool = False) -> int | None:
+        answer = asked(pages(others=others), "", body=body, **who)[1]
+        found: int | None = answer["jobs"][0]["ahead_of_account"]
+        return found
+
+    assert told(ANN) == 3
+    assert told(BEN) is None
+    assert told({"REMOTE_ADDR": "uid:9"}) is None  # a number without a name
+    assert told(ROOT) == 3
+    assert told(BEN, others=True) == 3
 
 
 @pytest.mark.parametrize("query", ["job=7&advice=1", ""])
