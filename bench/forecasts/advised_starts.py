@@ -123,17 +123,19 @@ def advised(log: AdvisedLog, job: int) -> list[dict[str, Any]]:
     )
     before, found = log.start_of(job, log.workload), []
     for variant in variants_of(limit, processors, run_times):
-        if log.workload.run_time[job] > variant.asks.get("time_limit", np.inf):
-            found.append({"kind": "limit", "killed": True})
+        kind = "limit" if "time_limit" in variant.asks else "processors"
+        runs = log.workload.run_time[job] * variant.runs_longer
+        if runs > variant.asks.get("time_limit", limit):
+            found.append({"kind": kind, "killed": True})
             continue
         sooner = base - _played(log, _asking(known, job - first, variant), job - first)[0]
         low, middle, high = np.quantile(sooner, [0.05, 0.5, 0.95]).tolist()
         after = log.start_of(job, _changed(log.workload, job, variant))
         found.append(
             {
-                "kind": "limit" if "time_limit" in variant.asks else "processors",
+                "kind": kind,
                 "killed": False,
-                "speaks": low > 0.0 and middle >= MINUTE,
+                "speaks": variant.is_sure(sooner, run_times),
                 "foretold": middle,
                 "interval": [low, high],
                 "true": before - after,

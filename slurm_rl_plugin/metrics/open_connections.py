@@ -2,11 +2,13 @@
 
 Where all places are taken, or those that one client may have, the newcomer is served and the one
 that has kept us waiting longest goes: a client that opens connections and says little puts out his
-own. What a client has asked for is never put out while the answer is made.
+own. What a client has asked for is never put out to make room while the answer is made, and an
+answer may take longer to make than a client may to ask for it or to take it.
 """
 
 from __future__ import annotations
 
+import math
 import select
 import socket
 import threading
@@ -21,8 +23,10 @@ MOST_CONNECTIONS = 64
 OF_ONE_CLIENT = MOST_CONNECTIONS // 2
 #: Seconds that a client has to say what he wants, TLS included.
 REQUEST_DEADLINE = 5.0
-#: Seconds that he has for that and to take the answer.
+#: Seconds for which he may leave an answer untaken.
 DEADLINE = 10.0
+#: Seconds that all of it may take, the making of the answer included.
+ANSWER_DEADLINE = 60.0
 
 
 @dataclass(slots=True)
@@ -33,11 +37,14 @@ class _Connection:
         client: who opened it.
         since: when, seconds.
         asked: whether the whole request has come.
+        untaken: since when the client has been seen to leave the answer untaken, seconds; inf
+            where he takes it, or there is none yet.
     """
 
     client: str
     since: float
     asked: bool = False
+    untaken: float = math.inf
 
 
 @dataclass(slots=True)
@@ -86,13 +93,12 @@ class OpenConnections:
             self._served.pop(connection, None)
 
     def end_late(self, now: float) -> None:
-        """End those past their deadline; their threads then see a broken connection."""
+        """End those past their deadline; their threads then see a broken connection.
+
+        Who only waits for his answer is not late before ANSWER_DEADLINE.
+        """
         with self._lock:
-            late = [
-                connection
-                for connection, each in self._served.items()
-                if now - each.since > (DEADLINE if each.asked else REQUEST_DEADLINE)
-            ]
+            late = [item[0] for item in self._served.items() if _is_late(*item, now)]
             for connection in late:
                 self._end(connection)
 
@@ -112,6 +118,13 @@ class OpenConnections:
         self._served.pop(connection, None)
         with suppress(OSError):  # not SSLSocket's own, which is not for other threads
             socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+def _is_late(connection: socket.socket, each: _Connection, now: float) -> bool:
+    if not each.asked:
+        return now - each.since > REQUEST_DEADLINE
+    each.untaken = min(each.untaken, now) if _is_full(connection) else math.inf
+    return now - each.untaken > DEADLINE or now - each.since > ANSWER_DEADLINE
 
 
 def _says_something(connection: socket.socket) -> bool:

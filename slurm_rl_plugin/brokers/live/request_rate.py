@@ -31,14 +31,33 @@ class RequestRate:
         #: client -> (requests that he may still make, when that was so).
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def pause(self, client: str) -> float:
-        """Take one request of this client; seconds after which he may ask, 0 where he may now."""
-        who, now = client_of(client), self._monotonic()
+    def pause(self, client: str, cost: float = 1.0) -> float:
+        """Take one request of this client; seconds after which he may ask, 0 where he may now.
+
+        Args:
+            client: his address.
+            cost: requests that it counts as, at most as many as he may make at once.
+        """
         with self._lock:
-            left, since = self._left.pop(who, (self._at_once, now))
-            left = min(self._at_once, left + (now - since) * self._per_second)
-            granted = left >= 1.0
-            self._left[who] = (left - granted, now)
-            while len(self._left) > MOST_CLIENTS:
-                self._left.popitem(last=False)
-        return 0.0 if granted else (1.0 - left) / self._per_second
+            left = self._left_of(client)
+            granted = left >= cost
+            self._keep(client, left - cost * granted)
+        return 0.0 if granted else (cost - left) / self._per_second
+
+    def give_back(self, client: str, requests: float) -> None:
+        """Count fewer requests of this client than were taken, or more where it is negative."""
+        with self._lock:
+            self._keep(client, min(self._at_once, self._left_of(client) + requests))
+
+    def _left_of(self, client: str) -> float:
+        """Requests that he may make now; below 0 where he owes some."""
+        now = self._monotonic()
+        left, since = self._left.get(client_of(client), (self._at_once, now))
+        return min(self._at_once, left + (now - since) * self._per_second)
+
+    def _keep(self, client: str, left: float) -> None:
+        who = client_of(client)
+        self._left[who] = (left, self._monotonic())
+        self._left.move_to_end(who)
+        while len(self._left) > MOST_CLIENTS:
+            self._left.popitem(last=False)

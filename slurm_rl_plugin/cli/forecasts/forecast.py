@@ -6,7 +6,7 @@ import argparse
 import logging
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,7 @@ class ForecastService:
     _took: float = math.nan
     _look: float = math.nan
     _complaint: str = ""
+    _scores: dict[str, Any] = field(default_factory=dict)
 
     def serve(self) -> None:
         """Begin to answer at the socket and at the port.
@@ -101,13 +102,13 @@ class ForecastService:
             ConfigurationError: one of them cannot be listened on.
         """
         given = self.configuration.sections.forecast
+        self._scores = self._scored()
         pages = ForecastPages(
             desk=self.asked_desk(),
-            scores=self._scores,
+            scores=lambda: self._scores,
             metrics=self._metrics,
             name_of=login_name,
             trusted=trusted_users(),
-            pause=question_pace(),
             is_token=token_of(self.configuration),
         )
         if given.socket:
@@ -126,6 +127,8 @@ class ForecastService:
             self.desk = ForecastDesk(
                 others=self.configuration.sections.forecast.others,
                 clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+                monotonic=time.monotonic,
+                pace=question_pace(time.monotonic),
                 new_job=asked.new_job,
                 advice=asked.advice,
             )
@@ -145,13 +148,15 @@ class ForecastService:
         begin = time.monotonic()
         try:
             queue = self._foretold(read_queue(self.queue_file))
+            self._look = queue.snapshot.now
+            self._scores = self._scored()
         except SlurmRLError as error:
             self._complain(str(error))
             return False
         except Exception:  # a bug of ours must not end the answers of before
             logger.exception("forecast=broken")
             return False
-        self._took, self._look, self._complaint = time.monotonic() - begin, queue.snapshot.now, ""
+        self._took, self._complaint = time.monotonic() - begin, ""
         self.asked_desk().renew(queue)
         self._leave_notice(queue)
         logger.info(
@@ -174,7 +179,7 @@ class ForecastService:
             looks = 40
             with progress_bar("looking back", looks, "forecasts") as progress:
                 count = self.forecaster.look_back(
-                    log, lambda done, of: progress(done * looks // of, done)
+                    log, queue.snapshot, lambda done, of: progress(done * looks // of, done)
                 )
             logger.info("forecast=looked_back scored=%d", count)
         self._log = log
@@ -206,13 +211,14 @@ class ForecastService:
             logger.warning("forecast=failed reason=%s", words)
         self._complaint = words
 
-    def _scores(self) -> dict[str, Any]:
+    def _scored(self) -> dict[str, Any]:
+        """Made once for each forecast of the queue: whoever asks for scores must not cost much."""
         now = self._look if math.isfinite(self._look) else 0.0
         return scores_document(self.forecaster.kept.rows(now - LATELY), now)
 
     def _metrics(self) -> tuple[bytes, str]:
         now = time.time()  # noqa: TID251 - the composition root hands out the clock
-        return forecast_metrics(self._scores(), now - self._look, self._took)
+        return forecast_metrics(self._scores, now - self._look, self._took)
 
 
 def _service(configuration: Configuration) -> ForecastService:

@@ -16,6 +16,7 @@ from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.queue_file import QueueOnFile
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
 from slurm_rl_plugin.forecasts.live.site_orders import (
@@ -39,8 +40,11 @@ logger = logging.getLogger(__name__)
 SLURM = "slurm"
 #: Seconds after which past usage counts half, where no batch system tells.
 _HALF_LIFE = 7.0 * DAY
-#: Questions of one client a minute that play the queue forward, and without a pause.
-_QUESTIONS, _AT_ONCE = 6.0, 10.0
+#: Seconds of each minute for which one client may have the queue played forward, and without a
+#: pause: the others have three quarters of the time.
+_SECONDS_A_MINUTE, _AT_ONCE = 15.0, 2.0 * QUESTION_SECONDS
+#: What a question counts as at least, seconds.
+_LEAST_OF_QUESTION = 1.0
 #: Modes of a cycle whose order is the policy's.
 _ORDERS = ("active", "fallback")
 
@@ -202,7 +206,31 @@ def _nobodys(header: str) -> bool:
     return False
 
 
-def question_pace() -> Callable[[str], float]:
-    """How often one client may ask what plays the queue forward; see `RequestRate.pause`."""
-    rate = RequestRate(per_minute=_QUESTIONS, at_once=_AT_ONCE, monotonic=time.monotonic)
-    return rate.pause
+@dataclass(frozen=True, slots=True)
+class SecondsOfQuestions:
+    """For how long one client may have the queue played forward; see `QuestionPace`.
+
+    Attributes:
+        rate: of seconds.
+    """
+
+    rate: RequestRate
+
+    def pause(self, client: str) -> float:
+        """Take the seconds that a question may cost; those after which he may ask, 0 for now."""
+        return self.rate.pause(client, QUESTION_SECONDS)
+
+    def spent(self, client: str, seconds: float) -> None:
+        """Give back what a question that was taken has not cost."""
+        self.rate.give_back(client, QUESTION_SECONDS - max(seconds, _LEAST_OF_QUESTION))
+
+
+def question_pace(monotonic: Callable[[], float]) -> SecondsOfQuestions:
+    """How long each client may have the queue played forward.
+
+    Args:
+        monotonic: seconds.
+    """
+    return SecondsOfQuestions(
+        RequestRate(per_minute=_SECONDS_A_MINUTE, at_once=_AT_ONCE, monotonic=monotonic)
+    )

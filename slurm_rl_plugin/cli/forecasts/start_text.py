@@ -45,7 +45,7 @@ def _lines(job: Mapping[str, Any]) -> list[str]:
     lines = []
     if job.get("why_not"):
         lines.append(str(job["why_not"]))
-    ahead, own = int(job["ahead"]), int(job["ahead_of_account"])
+    ahead, own = int(job["ahead"]), int(job["ahead_of_account"] or 0)
     if not job.get("why_not") or ahead:
         of_account = f", {own} of them of its account" if own else ""
         lines.append(

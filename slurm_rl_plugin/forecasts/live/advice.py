@@ -18,6 +18,11 @@ KILLED = 0.01
 _WORTH = MINUTE
 #: Limits are advised in whole parts of this, seconds.
 _STEP = 15.0 * MINUTE
+#: Fewer draws than these are nearly all sooner by chance in one of twenty: nothing is said of them.
+_FEWEST_DRAWS = 5
+#: A job on half of its processors is taken to run so many times as long: as one that does the same
+#: work, all of it in parallel.
+_ON_HALF = 2.0
 #: Draws of a run time by which a limit is chosen.
 RUN_DRAWS = 1000
 
@@ -29,20 +34,36 @@ class Variant:
     Attributes:
         words: what it asks for.
         asks: of the request: name -> value.
-        killed: chance that it runs into this limit, by what is foretold of its run time.
+        runs_longer: how many times as long it is taken to run.
+        killed: chance that it then runs into its limit, by what is foretold of its run time.
     """
 
     words: str
     asks: dict[str, float]
+    runs_longer: float
     killed: float
 
+    def is_sure(self, sooner: FloatArray, run_times: FloatArray) -> bool:
+        """Whether the job surely starts sooner by it, worth a word, and ends sooner too.
 
-#: Waits of the job in a queue where it asks for something else, seconds, float64[draws].
+        How long it runs itself does not move its own start in a replay, but its end.
+
+        Args:
+            sooner: seconds in replays, at least one.
+            run_times: draws of how long it may run as it stands, seconds.
+        """
+        ends_sooner = np.subtract.outer(sooner, (self.runs_longer - 1.0) * run_times)
+        low, middle = np.quantile(sooner, [0.05, 0.5])
+        return bool(low > 0.0 and middle >= _WORTH and np.quantile(ends_sooner, 0.05) > 0.0)
+
+
+#: Waits of the job in a queue where it asks for something else, seconds, shape [draws]; fewer
+#: of the same draws where there is no time for all.
 Waits = Callable[[QueueSnapshot], FloatArray]
 
 
 def variants_of(limit: float, processors: int, run_times: FloatArray) -> Iterator[Variant]:
-    """Requests that might start sooner.
+    """Requests that might start sooner, and of which few would be killed.
 
     Args:
         limit: seconds that it asks for; nan for none.
@@ -55,14 +76,16 @@ def variants_of(limit: float, processors: int, run_times: FloatArray) -> Iterato
         yield Variant(
             words=f"a limit of {_hours(advised)} instead of {_hours(limit)}",
             asks={"time_limit": advised},
+            runs_longer=1.0,
             killed=float((run_times > advised).mean()),
         )
-    if processors > 1:
-        half = processors // 2
+    half, killed = (processors + 1) // 2, float((_ON_HALF * run_times > limit).mean())
+    if half < processors and killed <= KILLED:
         yield Variant(
-            words=f"{half} processors instead of {processors}",
+            words=f"{half} processors instead of {processors}, its run time taken to double",
             asks={"processors": float(half)},
-            killed=0.0,
+            runs_longer=_ON_HALF,
+            killed=killed,
         )
 
 
@@ -76,8 +99,10 @@ def advice_for(
         place: of the job among the pending ones.
         run_times: draws of how long it may run, seconds.
         base: its waits as it stands, seconds, shape [draws].
-        waits: plays another queue forward, by the same draws.
+        waits: plays another queue forward, by the same draws, as far as there is time.
     """
+    if len(base) < _FEWEST_DRAWS:
+        return []
     jobs = snapshot.pending.jobs
     limit, processors = float(jobs.time_limit[place]), int(jobs.processors[place])
     found = []
@@ -85,9 +110,12 @@ def advice_for(
         asks: dict[str, Any] = dict(each.asks)
         if "processors" in asks:
             asks["processors"] = int(asks["processors"])
-        sooner = base - waits(asking_for(snapshot, place, **asks))
-        low, middle, high = np.quantile(sooner, [0.05, 0.5, 0.95])
-        if low > 0.0 and middle >= _WORTH:
+        played = waits(asking_for(snapshot, place, **asks))
+        if len(played) < _FEWEST_DRAWS:
+            continue
+        sooner = base[: len(played)] - played
+        if each.is_sure(sooner, run_times):
+            low, middle, high = np.quantile(sooner, [0.05, 0.5, 0.95])
             found.append(
                 {
                     "words": each.words,

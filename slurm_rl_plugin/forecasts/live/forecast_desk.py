@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from slurm_rl_plugin.errors import ForecastRefused
 from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue
 
 NOT_FOUND = "404 Not Found"
 _BAD = "400 Bad Request"
-_NOT_YET = "503 Service Unavailable"
+_NOT_YET, _TOO_OFTEN = "503 Service Unavailable", "429 Too Many Requests"
 #: Number of the form of documents.
 FORM = 1
 #: Seconds after which a look is called old.
 _OLD = 600.0
-#: Seconds that a question waits for those before it.
-_PATIENCE = 20.0
+#: Seconds that a question waits for those before it: for as many as one client may ask at once.
+_PATIENCE = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +30,22 @@ class Asker:
     Attributes:
         user: login name; "" for one that has none.
         sees_all: may ask for jobs of everybody: root, the service's own user, a portal.
+        client: where he asks from, whose questions count together.
     """
 
     user: str
     sees_all: bool
+    client: str
+
+
+class QuestionPace(Protocol):
+    """For how long each client may have the queue played forward; any thread may ask."""
+
+    def pause(self, client: str) -> float:
+        """Take one question; seconds after which he may ask it, 0 where he may now."""
+
+    def spent(self, client: str, seconds: float) -> None:
+        """Note what a question that was taken has cost, its wait for others left out."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,12 +55,16 @@ class ForecastDesk:
     Attributes:
         others: whether users may ask for the jobs of others.
         clock: seconds since the epoch.
+        monotonic: clock of durations, seconds.
+        pace: for how long a client may have the queue played forward.
         new_job: foretells a job that is not submitted, by a document of what it asks for.
         advice: what other requests of a pending job, by its place, would bring.
     """
 
     others: bool
     clock: Callable[[], float]
+    monotonic: Callable[[], float]
+    pace: QuestionPace
     new_job: Callable[[ForetoldQueue, Mapping[str, Any]], dict[str, Any]]
     advice: Callable[[ForetoldQueue, int], list[dict[str, Any]]]
     _queue: ForetoldQueue | None = None
@@ -78,7 +95,7 @@ class ForecastDesk:
             )
         document = self._document(queue, [place])
         if advice and document["jobs"][0]["forecast"] is not None:
-            with self._turn():
+            with self._turn(asker):
                 document["jobs"][0]["advice"] = self.advice(queue, place)
         return document
 
@@ -112,26 +129,43 @@ class ForecastDesk:
         queue = self._ready()
         if queue.too_little:
             raise ForecastRefused(_NOT_YET, queue.too_little)
-        with self._turn():
+        with self._turn(asker):
             found = self.new_job(queue, {**request, "user": asker.user or request.get("user", "")})
+        if not self._may_count(asker, queue, request.get("account", "")):
+            found["jobs"][0]["ahead_of_account"] = None
         return self._head(queue) | found
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _turn(self, asker: Asker) -> Iterator[None]:
         """One question at a time plays the queue forward, and nobody waits long for his turn.
 
         Raises:
-            ForecastRefused: others are before it.
+            ForecastRefused: others are before it, or he has asked too much.
         """
-        if not self._lock.acquire(timeout=_PATIENCE):
-            raise ForecastRefused(_NOT_YET, "others ask just now: ask again in a minute.")
+        pause, cost = self.pace.pause(asker.client), 0.0
+        if pause > 0.0:
+            words = f"that is a lot of questions: ask again in {math.ceil(pause)} s."
+            raise ForecastRefused(_TOO_OFTEN, words)
         try:
-            yield
+            if not self._lock.acquire(timeout=_PATIENCE):
+                raise ForecastRefused(_NOT_YET, "others ask just now: ask again in a minute.")
+            begin = self.monotonic()
+            try:
+                yield
+            finally:
+                cost = self.monotonic() - begin
+                self._lock.release()
         finally:
-            self._lock.release()
+            self.pace.spent(asker.client, cost)
 
     def _may_see(self, asker: Asker, user: str) -> bool:
         return asker.sees_all or self.others or (user != "" and asker.user == user)
+
+    def _may_count(self, asker: Asker, queue: ForetoldQueue, account: object) -> bool:
+        """Whether he may hear how many jobs of an account wait: with PrivateData it is secret."""
+        if asker.sees_all or self.others:
+            return True
+        return asker.user != "" and queue.has_job_of(asker.user, str(account))
 
     def _ready(self) -> ForetoldQueue:
         if self._queue is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,8 +37,6 @@ class ForecastPages:
         metrics: the same as Prometheus's text, and its content type.
         name_of: login name of a user's number; "" for none.
         trusted: numbers of users that see everything.
-        pause: takes one question of a client that plays the queue forward; seconds until he may
-            ask the next one, 0 where this one is his to ask.
         is_token: whether a header `Authorization` bears the site's token; it sees everything.
     """
 
@@ -48,7 +45,6 @@ class ForecastPages:
     metrics: Callable[[], tuple[bytes, str]]
     name_of: Callable[[int], str]
     trusted: frozenset[int]
-    pause: Callable[[str], float]
     is_token: Callable[[str], bool]
 
     def __call__(
@@ -81,9 +77,10 @@ class ForecastPages:
         address = str(environ.get("REMOTE_ADDR", ""))
         if address.startswith(LOCAL_USER):
             number = int(address.removeprefix(LOCAL_USER))
-            return Asker(user=self.name_of(number), sees_all=number in self.trusted)
+            user, sees_all = self.name_of(number), number in self.trusted
+            return Asker(user=user, sees_all=sees_all, client=address)
         if self.is_token(str(environ.get("HTTP_AUTHORIZATION", ""))):
-            return Asker(user="", sees_all=True)
+            return Asker(user="", sees_all=True, client=address)
         raise ForecastRefused(_NOBODY, "give the site's token.")
 
     def _document(self, asker: Asker, page: str, environ: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,10 +89,7 @@ class ForecastPages:
         if page != START:
             raise ForecastRefused(NOT_FOUND, "ask /start, /scores or /metrics.")
         asked = parse_qs(str(environ.get("QUERY_STRING", "")))
-        is_new = environ["REQUEST_METHOD"] == "POST"
-        if is_new or "advice" in asked:
-            self._pace(environ)
-        if is_new:
+        if environ["REQUEST_METHOD"] == "POST":
             return self.desk.of_new_job(asker, _body(environ))
         if "job" in asked:
             number = number_of_job(asked["job"][-1])
@@ -105,12 +99,6 @@ class ForecastPages:
         if "all" in asked:
             return self.desk.of_all(asker)
         return self.desk.of_user(asker, asker.user)
-
-    def _pace(self, environ: Mapping[str, Any]) -> None:
-        pause = self.pause(str(environ.get("REMOTE_ADDR", "")))
-        if pause > 0.0:
-            words = f"that is a lot of questions: ask again in {math.ceil(pause)} s."
-            raise ForecastRefused("429 Too Many Requests", words)
 
 
 def _body(environ: Mapping[str, Any]) -> dict[str, Any]:

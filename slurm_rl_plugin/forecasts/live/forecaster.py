@@ -15,7 +15,7 @@ from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue, ahead_o
 from slurm_rl_plugin.forecasts.live.joining import FEWEST_SCORED, JoinedForecasts, join
 from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows, KeptForecasts
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_in_log
-from slurm_rl_plugin.forecasts.live.site_now import site_now
+from slurm_rl_plugin.forecasts.live.site_now import site_now, with_present
 from slurm_rl_plugin.forecasts.live.sources import PastWaits, ReplaySource, own_waits
 from slurm_rl_plugin.forecasts.scores import covered
 from slurm_rl_plugin.policies.protected_policy import waits_for_machine
@@ -143,32 +143,41 @@ class Forecaster:
         starts = {job: start for job, start in told if job in unknown and math.isfinite(start)}
         self.kept.settle(starts, set())
 
-    def look_back(self, history: PreparedLog, progress: Callable[[int, int], None]) -> int:
+    def look_back(
+        self,
+        history: PreparedLog,
+        snapshot: QueueSnapshot,
+        progress: Callable[[int, int], None],
+    ) -> int:
         """Foretell looks of the past as if nothing of later were known, where nothing is kept.
 
         So that the first forecasts that are shown have been scored on this site.
 
         Args:
-            history: what accounting tells.
+            history: what accounting tells of runs that have ended.
+            snapshot: the present look: who runs or waits now did so in the past too.
             progress: told the looks done and how many there are.
 
         Returns:
             Forecasts that were scored.
         """
-        last = float((history.log.start + history.log.run_time).max())
+        ended = float((history.log.start + history.log.run_time).max())
+        last = min(ended, snapshot.now)
         first = float(history.log.submit[0]) + 2.0 * DAY
         moments = np.arange(last - HOUR, first, -_APART)[:_LOOKS][::-1]
-        count = 0
+        known, count = with_present(history, snapshot, self.source.half_life), 0
         for number, moment in enumerate(moments.tolist()):
-            site = site_in_log(history, moment, self.source.half_life)
-            count += self._foretell_past(site) if len(site.pending) else 0
+            count += self._foretell_past(site_in_log(known, moment, self.source.half_life))
             progress(number + 1, len(moments))
         self._past = None
         return count
 
     def _foretell_past(self, site: SiteAt) -> int:
         rng = np.random.default_rng([self.seed, int(site.now)])
-        chosen = np.sort(rng.permutation(len(site.pending))[:_OF_ONE_LOOK])
+        started = np.flatnonzero(site.prepared.log.job_id[site.pending] >= 0)
+        if len(started) == 0:
+            return 0
+        chosen = np.sort(rng.permutation(started)[:_OF_ONE_LOOK])
         earlier = self.kept.rows(site.now - self.kept_days * DAY)
         before = earlier.as_known_at(site.now)
         log, jobs = site.prepared.log, site.pending[chosen]
@@ -253,6 +262,7 @@ def _given(
         forecasts=told.forecasts,
         start=start,
         gone=np.zeros(len(job), dtype=np.bool_),
+        stands_for=np.ones(len(job)),
     )
 
 

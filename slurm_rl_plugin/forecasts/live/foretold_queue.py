@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +79,17 @@ class ForetoldQueue:
         number = int(self.snapshot.pending.jobs.user[place])
         return self.snapshot.users[number] if number >= 0 else ""
 
+    def has_job_of(self, user: str, account: str) -> bool:
+        """Whether a user has a job of an account in the look, whatever it does."""
+        look = self.snapshot
+        if user not in look.users or account not in look.accounts:
+            return False
+        of_user, of_account = look.users.index(user), look.accounts.index(account)
+        return any(
+            bool(((table.jobs.user == of_user) & (table.jobs.account == of_account)).any())
+            for table in (look.pending, look.running, look.started, look.ended)
+        )
+
     def document(self, place: int) -> dict[str, Any]:
         """All that is told of one pending job; times in seconds since the epoch."""
         jobs = self.snapshot.pending.jobs
@@ -134,7 +144,7 @@ def forecast_document(one: Forecasts, now: float) -> dict[str, Any]:
 
 
 def ahead_of(
-    snapshot: QueueSnapshot, waits: BoolArray, scores: Sequence[float] | None = None
+    snapshot: QueueSnapshot, waits: BoolArray, scores: FloatArray | None = None
 ) -> tuple[IntArray, IntArray]:
     """How many waiting jobs of its partition go before each, and how many of its account.
 
@@ -144,7 +154,7 @@ def ahead_of(
         scores: of the pending jobs, higher goes first; by default their priorities.
     """
     pending = snapshot.pending
-    points = pending.native_priority + pending.factor if scores is None else np.asarray(scores)
+    points = pending.native_priority + pending.factor if scores is None else scores
     order = np.lexsort((pending.jobs.job_id, pending.jobs.submit, -points))
     count = np.where(waits, 1 if pending.tasks is None else pending.tasks, 0)
     found = []

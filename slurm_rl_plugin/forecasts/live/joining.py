@@ -144,7 +144,7 @@ def _outcomes(earlier: GivenRows, now: float) -> Outcomes:
     return Outcomes(
         place=places_of(earlier.plain, log_waits(wait))[counted],
         known=earlier.known[counted],
-        weight=(0.5 ** ((now - earlier.moment) / _HALF_LIFE))[counted],
+        weight=(earlier.counts * 0.5 ** ((now - earlier.moment) / _HALF_LIFE))[counted],
         kind=earlier.kind[counted],
     )
 
@@ -156,8 +156,12 @@ def _tails(earlier: GivenRows, now: float) -> Tails:
     day = np.floor((earlier.moment - now) / DAY)
     wait = earlier.wait_by(now)
     low, high = earlier.forecasts.band(0.9)
+    missed_below, missed_above = (wait < low) & earlier.known, wait > high
     for each in np.unique(day[counted]):
         here = counted & (day == each)
-        missed_below = (wait[here] < low[here]) & earlier.known[here]
-        tails = tails.after(float(missed_below.mean()), float((wait[here] > high[here]).mean()))
+        missed = (
+            float(np.average(side[here], weights=earlier.counts[here]))
+            for side in (missed_below, missed_above)
+        )
+        tails = tails.after(*missed)
     return tails

@@ -17,7 +17,12 @@ from slurm_rl_plugin.forecasts.live.sources import SOURCES
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 _FORM = 1
-_TABLES = """
+#: The lot of a forecast, below `_LOTS`, by its job and moment alone: the same at each draw, and
+#: nothing that its wait has to do with. SQLite has no hash; the square mixes what comes evenly.
+_LOTS = 2**31 - 1
+_MIXED = f"((job % {_LOTS} * 48271 + cast(moment as integer) % {_LOTS} * 69621) % {_LOTS})"
+_LOT = f"({_MIXED} * {_MIXED} % {_LOTS})"
+_TABLES = f"""
 create table if not exists given (
     job integer not null, moment real not null, partition text not null,
     kind integer not null, interactive integer not null, shown integer not null,
@@ -26,8 +31,19 @@ create table if not exists given (
     primary key (job, moment)) without rowid;
 create index if not exists given_moment on given (moment);
 create index if not exists given_open on given (job) where start is null and gone = 0;
+create index if not exists lots_of_known on given ({_LOT}) where start is not null;
+create index if not exists lots_of_others on given ({_LOT}) where start is null;
 """
-#: Forecasts that have come true which bands, weights and scores are made of at most, the newest.
+_DRAWN = (
+    "select job, moment, partition, kind, interactive, shown, sources, plain, forecast, start, "  # noqa: S608 - constants
+    f"gone, {_LOT} from given indexed by {{index}} where moment >= ? and start {{is_known}} "
+    f"order by {_LOT} limit ?"
+)
+_DRAWS = (
+    _DRAWN.format(index="lots_of_known", is_known="is not null"),
+    _DRAWN.format(index="lots_of_others", is_known="is null"),
+)
+#: Forecasts that have come true which bands, weights and scores are made of at most.
 _MOST = 10_000
 _NUMBERS = np.dtype("<f4")
 #: Seconds by which a start may be told earlier than a forecast was given: clocks and whole seconds.
@@ -50,6 +66,7 @@ class GivenRows:
         forecasts: as given.
         start: of the job, seconds since the epoch; nan while it waits.
         gone: the job left the queue and nobody saw it start.
+        stands_for: forecasts that each stands for, where not all were taken.
     """
 
     job: IntArray
@@ -63,6 +80,7 @@ class GivenRows:
     forecasts: Forecasts
     start: FloatArray
     gone: BoolArray
+    stands_for: FloatArray
 
     def __len__(self) -> int:
         """How many."""
@@ -72,6 +90,12 @@ class GivenRows:
     def known(self) -> BoolArray:
         """Whose job has started, shape [n]."""
         return np.isfinite(self.start)
+
+    @property
+    def counts(self) -> FloatArray:
+        """How much each counts where one that has come true counts 1, shape [n]."""
+        known = self.stands_for[self.known]
+        return self.stands_for / (known.mean() if len(known) else 1.0)
 
     def wait_by(self, now: float) -> FloatArray:
         """Seconds from each forecast to the start, or what it has been so far, shape [n]."""
@@ -93,6 +117,7 @@ class GivenRows:
             forecasts=self.forecasts.select(before),
             start=np.where(self.start[before] <= now, self.start[before], np.nan),
             gone=self.gone[before],
+            stands_for=self.stands_for[before],
         )
 
 
@@ -193,24 +218,22 @@ class KeptForecasts:
             self._file.execute("delete from given where moment < ?", (before,))
 
     def rows(self, since: float, *, most: int = _MOST) -> GivenRows:
-        """The newest forecasts since a time, in the order in which they were given.
+        """Forecasts since a time, in the order in which they were given.
+
+        Where there are more, some are drawn evenly from the whole time. The newest would be those
+        of short waits: of two that were given together, the shorter one is known first.
 
         Args:
             since: seconds since the epoch.
             most: of those that have come true, and as many of the others: a long queue must not
                 hide what is known.
         """
-        found = []
+        found: list[tuple[Any, ...]] = []
         with self._lock:
-            for is_open in (0, 1):
-                found += self._file.execute(
-                    "select job, moment, partition, kind, interactive, shown, sources, plain, "
-                    "forecast, start, gone from given where moment >= ? and (start is null) = ? "
-                    "order by moment desc, job desc limit ?",
-                    (since, is_open, most),
-                ).fetchall()
+            for draw in _DRAWS:
+                found += _drawn(self._file.execute(draw, (since, most + 1)).fetchall(), most)
         found.sort(key=_turn)
-        columns = list(zip(*found, strict=True)) if found else [()] * 11
+        columns = list(zip(*found, strict=True)) if found else [()] * 12
         return GivenRows(
             job=np.array(columns[0], dtype=np.int64),
             moment=np.array(columns[1], dtype=np.float64),
@@ -225,7 +248,19 @@ class KeptForecasts:
                 [np.nan if each is None else each for each in columns[9]], dtype=np.float64
             ),
             gone=np.array(columns[10], dtype=np.bool_),
+            stands_for=np.array(columns[11], dtype=np.float64),
         )
+
+
+def _drawn(rows: list[tuple[Any, ...]], most: int) -> list[tuple[Any, ...]]:
+    """The rows of the lowest lots; in place of its lot how many rows each stands for.
+
+    Args:
+        rows: by their lots, one more than are wanted where there are more.
+        most: wanted.
+    """
+    stands_for = _LOTS / max(rows[most][-1], 1) if len(rows) > most else 1.0
+    return [(*row[:-1], stands_for) for row in rows[:most]]
 
 
 def _turn(row: tuple[Any, ...]) -> tuple[float, int]:

@@ -27,9 +27,9 @@ def scores_document(rows: GivenRows, now: float) -> dict[str, Any]:
     lately = rows.moment >= now - LATELY
     over = lately & rows.known
     found: dict[str, Any] = {
-        "given": int(lately.sum()),
-        "started": int(over.sum()),
-        "gone": int((lately & rows.gone).sum()),
+        "given": _number(rows, lately),
+        "started": _number(rows, over),
+        "gone": _number(rows, lately & rows.gone),
         "enough": int(over.sum()) >= FEWEST_SCORED,
     }
     if not over.any():
@@ -46,6 +46,11 @@ def scores_document(rows: GivenRows, now: float) -> dict[str, Any]:
         found[what] = {name: one.as_json() for name, one in scores_by(each, told, wait).items()}
     found["sources"] = _of_sources(rows, over, now)
     return found
+
+
+def _number(rows: GivenRows, which: BoolArray) -> int:
+    """How many forecasts some rows stand for."""
+    return round(float(rows.stands_for[which].sum()))
 
 
 def _of_sources(rows: GivenRows, over: BoolArray, now: float) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.live.joined_log import joined_log
 from slurm_rl_plugin.forecasts.live.present_jobs import PresentJobs, present_jobs
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, usage_until
+from slurm_rl_plugin.policies.protected_policy import waits_for_machine
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log, told_apart
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -66,6 +67,25 @@ def site_now(
         expected=nothing if expected is None else expected[of_pending],
     )
     return SiteNow(site=site, row=row)
+
+
+def with_present(history: PreparedLog, snapshot: QueueSnapshot, half_life: float) -> PreparedLog:
+    """What accounting tells of runs that have ended, and who runs and waits at a look beside it.
+
+    Whoever runs has his number and his start; the number of who waits is negative, and when he
+    starts is not known.
+
+    Args:
+        history: what accounting tells.
+        snapshot: the look.
+        half_life: of past usage, seconds.
+    """
+    prepared = site_now(history, snapshot, waits_for_machine(snapshot), half_life).site.prepared
+    job_id, runs = prepared.log.job_id.copy(), snapshot.running.jobs.job_id
+    row = -1 - job_id
+    mine = (row >= 0) & (row < len(runs))
+    job_id[mine] = runs[row[mine]]
+    return replace(prepared, log=replace(prepared.log, job_id=job_id))
 
 
 def _prepared(present: PresentJobs, history: PreparedLog) -> PreparedLog | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
+from slurm_rl_plugin.forecasts.live.joined_log import numbers_in
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt
 from slurm_rl_plugin.forecasts.past_waits.features import features_of
 from slurm_rl_plugin.forecasts.past_waits.polled_log import polled_log, seen_now
@@ -73,6 +75,13 @@ class ReplaySource:
         replayed, queue = self.at(site)
         return replayed.starts(queue, jobs, draws, rng, goes_on) - site.now
 
+    def ranks(self, site: SiteAt) -> IntArray:
+        """Place of each pending job in the order in force, 0 for the first, shape [p]."""
+        replayed, queue = self.at(site)
+        ranks = np.empty(len(site.pending), dtype=np.int64)
+        ranks[np.searchsorted(site.pending, replayed.line(queue))] = np.arange(len(ranks))
+        return ranks
+
     def run_times(self, site: SiteAt, job: int, draws: int) -> FloatArray:
         """How long one pending job may run, seconds, evenly over what is foretold, [draws]."""
         replayed, _ = self.at(site)
@@ -119,36 +128,56 @@ class ReplaySource:
 class PastWaits:
     """A forest that has learned from the waits of a site's past.
 
+    It outlives the log that it learned from: another one may number accounts and partitions
+    otherwise, since one more of them moves those behind it.
+
     Attributes:
         seen: jobs of the past as they were seen waiting.
         forest: fitted to them; None where they are too few.
+        accounts: names, as `seen` and the forest number them.
+        partitions: the same.
     """
 
     seen: SeenJobs
     forest: WaitForest | None
+    accounts: tuple[str, ...]
+    partitions: tuple[str, ...]
 
     @classmethod
     def of_site(cls, site: SiteAt, rng: np.random.Generator) -> PastWaits:
         """Learned from what is known at an instant."""
-        seen = polled_log(site.prepared, site.now)
-        if len(seen) == 0:
-            return cls(seen=seen, forest=None)
-        rows = training_rows(seen, site.now, 1, rng)[0]
-        if len(rows.rows) < _FEWEST_ROWS:
-            return cls(seen=seen, forest=None)
-        table = features_of(seen)
-        forest = fit_forest(table.values[rows.rows], rows.log_wait, rows.weight, rng)
-        return cls(seen=seen, forest=forest)
+        seen, log = polled_log(site.prepared, site.now), site.prepared.log
+        forest = _fitted(seen, site.now, rng)
+        return cls(seen=seen, forest=forest, accounts=log.accounts, partitions=log.partitions)
 
     def forecasts(self, site: SiteAt) -> Forecasts | None:
         """Of all pending jobs; None where too little is known."""
         if self.forest is None or len(site.pending) == 0:
             return None
-        now = seen_now(site.prepared, site.now, site.pending)
+        now = self._numbered(seen_now(site.prepared, site.now, site.pending), site.prepared.log)
         known = self.seen.as_known_at(site.now)
         table = features_of(joined_seen(known, now), at=site.now)
         draws = self.forest.draws(table.values[-len(now) :])
         return Forecasts.of_logs(np.quantile(draws, LEVELS, axis=1).T)
+
+    def _numbered(self, jobs: SeenJobs, log: JobLog) -> SeenJobs:
+        """Jobs of another log with the numbers that the forest knows."""
+        accounts, partitions = list(self.accounts), list(self.partitions)
+        return replace(
+            jobs,
+            account=numbers_in(accounts, log.accounts, jobs.account),
+            partition=numbers_in(partitions, log.partitions, jobs.partition),
+        )
+
+
+def _fitted(seen: SeenJobs, now: float, rng: np.random.Generator) -> WaitForest | None:
+    """A forest of jobs that were seen waiting; None where they are too few."""
+    if len(seen) == 0:
+        return None
+    rows = training_rows(seen, now, 1, rng)[0]
+    if len(rows.rows) < _FEWEST_ROWS:
+        return None
+    return fit_forest(features_of(seen).values[rows.rows], rows.log_wait, rows.weight, rng)
 
 
 def own_waits(site: SiteAt) -> FloatArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
 from slurm_rl_plugin.simulator.schedules.kept_order import run_until_started
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
@@ -90,6 +91,25 @@ class ReplayedSite:
         """
         nobody = np.empty(0, dtype=np.int64)
         return self._replayed(queue, awaited, nobody, np.empty(0), None)
+
+    def line(self, queue: QueueNow) -> IntArray:
+        """The pending jobs in the order that replays begin with, the first first, shape [p].
+
+        Args:
+            queue: who runs and who waits.
+        """
+        jobs = np.sort(np.concatenate([queue.running, queue.pending]))
+        workload = self.jobs.select(jobs)
+        runs = np.searchsorted(jobs, queue.running)
+        held = int(workload.processors[runs].sum())
+        capacity = max(self.settings.capacity, held)
+        # who goes first is a matter of the order, not of nodes or of who is let past
+        settings = replace(self.settings, capacity=capacity, backfilling="none", plan=None)
+        order = self.order(workload, jobs)
+        run = ProcessorRun.of(workload, order, settings, keeps_order=True)
+        run.cluster.account_usage[: len(queue.usage)] = queue.usage
+        run.queue.protection.resume(queue.protection, jobs)
+        return np.asarray(jobs[run.line_up(queue.now, runs, queue.start)])
 
     def _replayed(
         self,

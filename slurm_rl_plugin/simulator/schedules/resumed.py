@@ -127,14 +127,24 @@ class ProcessorRun:
 
     def resume(self, now: float, running: IntArray, start: FloatArray) -> None:
         """Bring a run that has not begun to an instant, and decide at once; see `resume`."""
-        resume(self.workload, self.cluster, now, running, start)
         if not len(self.rank):
+            resume(self.workload, self.cluster, now, running, start)
             decide_scored(self.workload, self.cluster, self.queue)
             return
+        self.line_up(now, running, start)
+        decide_static(self.workload, self.cluster, self.queue.backfilling, int(self.reserve[0]))
+
+    def line_up(self, now: float, running: IntArray, start: FloatArray) -> IntArray:
+        """Bring a run of a static or a kept order to an instant, and decide nothing; see `resume`.
+
+        Returns:
+            Who waits, the first first.
+        """
+        resume(self.workload, self.cluster, now, running, start)
         pending = self.cluster.pending[: self.cluster.counts[PENDING]]
         pending[:] = pending[np.argsort(self.rank[pending])]
         self.order_anew()
-        decide_static(self.workload, self.cluster, self.queue.backfilling, int(self.reserve[0]))
+        return pending
 
     def order_anew(self) -> None:
         """Rank the jobs by scores of now, if it keeps an order."""

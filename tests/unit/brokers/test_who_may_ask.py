@@ -26,6 +26,18 @@ def test_a_client_may_ask_some_at_once_and_then_at_his_rate() -> None:
     assert [rate.pause("10.0.0.1") for _ in range(2)] == [0.0, 1.0]
 
 
+def test_what_a_request_cost_is_known_behind_it() -> None:
+    now = [0.0]
+    rate = RequestRate(per_minute=60.0, at_once=6.0, monotonic=lambda: now[0])
+    assert [rate.pause("a", 4.0) for _ in range(2)] == [0.0, 2.0]
+    rate.give_back("a", 3.0)
+    assert rate.pause("a", 4.0) == 0.0
+    rate.give_back("a", -5.0)  # it cost more than was taken: he owes that
+    assert rate.pause("a", 4.0) == 8.0
+    rate.give_back("a", 100.0)
+    assert [rate.pause("a", 6.0) for _ in range(2)] == [0.0, 6.0]
+
+
 def test_a_network_of_ipv6_is_one_client_and_a_mapped_address_that_of_ipv4() -> None:
     rate = RequestRate(per_minute=60.0, at_once=1.0, monotonic=lambda: 0.0)
     assert rate.pause("2001:db8::1") == 0.0

@@ -55,7 +55,7 @@ def forecaster(folder: Path, *, draws: int = 8) -> Forecaster:
 def looked_back(folder: Path, site: LiveSite, now: float) -> Forecaster:
     """One that has foretold the site's past."""
     made = forecaster(folder)
-    made.look_back(site.history(now), lambda done, of: None)
+    made.look_back(site.history(now), site.queue(now, now), lambda done, of: None)
     return made
 
 

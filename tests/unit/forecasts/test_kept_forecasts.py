@@ -1,16 +1,20 @@
-"""Forecasts outlive the process in their file, and a long queue hides none that has come true."""
+"""Forecasts outlive the process in their file, and those that are looked at stand for all."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.forecasts.calibration.outcomes import Outcomes, quantiles_of
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.forecasts.live.joining import worth
 from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows, KeptForecasts
+from slurm_rl_plugin.forecasts.live.scored_forecasts import scores_document
+from slurm_rl_plugin.units import DAY, HOUR
 
 
 def given(jobs: list[int], moment: float, start: float = np.nan) -> GivenRows:
@@ -28,6 +32,7 @@ def given(jobs: list[int], moment: float, start: float = np.nan) -> GivenRows:
         forecasts=told,
         start=np.full(count, start),
         gone=np.zeros(count, dtype=np.bool_),
+        stands_for=np.ones(count),
     )
 
 
@@ -58,6 +63,44 @@ def test_a_long_queue_hides_none_that_has_come_true(tmp_path: Path) -> None:
     assert rows.known.sum() == 2
     assert len(rows) == 7
     assert (np.diff(rows.moment) >= 0.0).all()
+
+
+def test_of_a_busy_site_long_waits_have_their_share(tmp_path: Path) -> None:
+    """The newest that came true would be short waits alone; what still waits is drawn as evenly."""
+    rng, now, count, most = np.random.default_rng(1), 30 * DAY, 60_000, 2000
+    moment = rng.uniform(0.0, now, count)
+    wait = HOUR * rng.lognormal(0.0, 2.5, count)
+    start = np.where(moment + wait <= now, moment + wait, np.nan)
+    kept, known = KeptForecasts(tmp_path / "kept.sqlite"), np.isfinite(start)
+    everybody = given(list(range(1, count + 1)), 0.0)
+    kept.keep(replace(everybody, moment=moment, start=start))
+    rows = kept.rows(0.0, most=most)
+    assert rows.known.sum() == most
+    for longer in (10 * HOUR, DAY, 3 * DAY):
+        share = float((wait[known] > longer).mean())
+        found = float((rows.wait_by(now)[rows.known] > longer).mean())
+        assert found == pytest.approx(share, abs=4.0 * np.sqrt(share / most))
+    outcomes = Outcomes(
+        place=np.log(rows.wait_by(now)),
+        known=rows.known,
+        weight=rows.counts,
+        kind=rows.kind,
+    )
+    told = quantiles_of(outcomes, outcomes.weight, np.array([0.5, 0.9, 0.95]))
+    np.testing.assert_allclose(told, np.log(np.quantile(wait, [0.5, 0.9, 0.95])), atol=0.25)
+    scores = scores_document(rows, now)
+    assert scores["started"] == pytest.approx((known & (moment >= 2 * DAY)).sum(), rel=0.1)
+    assert scores["given"] == pytest.approx((moment >= 2 * DAY).sum(), rel=0.1)
+
+
+def test_the_same_forecasts_are_drawn_again(tmp_path: Path) -> None:
+    """Bands must not move because others were drawn, but for what is new."""
+    kept = KeptForecasts(tmp_path / "kept.sqlite")
+    kept.keep(given(list(range(4000)), 1000.0, start=1300.0))
+    before = set(kept.rows(0.0, most=400).job.tolist())
+    kept.keep(given(list(range(4000, 4400)), 1600.0, start=1700.0))
+    after = set(kept.rows(0.0, most=400).job.tolist())
+    assert len(before & after) >= 320
 
 
 def test_what_is_too_old_is_dropped(tmp_path: Path) -> None:

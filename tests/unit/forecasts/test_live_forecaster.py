@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,11 @@ from slurm_rl_plugin.forecasts.forecast import Forecasts, pooled
 from slurm_rl_plugin.forecasts.live.asked_jobs import AskedJob, asking_for, with_job
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.scored_forecasts import scores_document
-from slurm_rl_plugin.forecasts.live.site_at import site_in_log
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_in_log
 from slurm_rl_plugin.forecasts.live.site_now import site_now
-from slurm_rl_plugin.units import DAY, HOUR, MINUTE
-from tests.unit.forecasts.foretelling import busy_look, forecaster, looked_back
+from slurm_rl_plugin.forecasts.live.sources import PastWaits, ReplaySource
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray, IntArray
+from tests.unit.forecasts.foretelling import busy_look, forecaster, looked_back, replay_source
 from tests.unit.forecasts.live_site import LiveSite, last_days, live_site
 
 
@@ -94,6 +96,50 @@ def test_the_past_that_was_foretold_again_is_scored(experienced: Forecaster, now
     # first come, first served is known to the replays, run times are not
     assert scores["sources"]["replays"]["median_error"] < 0.25
     assert 0.8 <= scores["all"]["coverage_90"] <= 0.98
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedSource(ReplaySource):
+    """Notes the queues that it is asked to play forward."""
+
+    seen: list[SiteAt] = field(default_factory=list)
+
+    def waits(
+        self,
+        site: SiteAt,
+        jobs: IntArray,
+        draws: int,
+        rng: np.random.Generator,
+        goes_on: Callable[[int], bool] | None = None,
+    ) -> FloatArray:
+        self.seen.append(site)
+        return np.full((len(jobs), draws), 60.0)
+
+
+def test_who_runs_now_ran_in_the_past_that_is_foretold_again(
+    site: LiveSite, now: float, tmp_path: Path
+) -> None:
+    """Accounting tells of runs that have ended; without the others the machine was too empty."""
+    run_time = site.log.run_time.copy()
+    long = np.flatnonzero((site.log.start < now - 2 * DAY) & (site.log.processors == 16))[-3:]
+    run_time[long] = 30 * DAY  # they run on beside the others, on more than there is
+    grown = LiveSite(log=replace(site.log, run_time=run_time))
+    made, source = forecaster(tmp_path), replay_source()
+    known = {name: getattr(source, name) for name in ReplaySource.__slots__}
+    made.source = watched = WatchedSource(**known)
+    made.look_back(grown.history(now), grown.queue(now, now), lambda done, of: None)
+    truth = grown.history(np.inf)
+    for seen in watched.seen:
+        then = site_in_log(truth, seen.now, 7.0 * DAY)
+        for rows in ("running", "pending"):
+            here, there = (
+                each.prepared.log.processors[getattr(each, rows)].sum() for each in (seen, then)
+            )
+            assert here == there
+    assert watched.seen[-1].prepared.log.run_time.max() > DAY
+    rows = made.kept.rows(0.0)
+    assert rows.known.all()
+    np.testing.assert_array_equal(rows.start, grown.start_of(rows.job))
 
 
 def test_what_is_told_live_is_scored_as_jobs_start(
@@ -198,6 +244,25 @@ def test_a_job_that_is_not_submitted_stands_last(site: LiveSite, now: float) -> 
     assert len(longer.shares) == len(longer.accounts)
     half = asking_for(longer, len(longer.pending) - 1, processors=2)
     assert half.pending.jobs.processors.tolist() == [*snapshot.pending.jobs.processors.tolist(), 2]
+
+
+def test_what_past_waits_taught_outlives_another_numbering(site: LiveSite, now: float) -> None:
+    """A new account moves the numbers of all behind it; names stay."""
+    at = site_in_log(site.history(np.inf), now, 7.0 * DAY)
+    log = at.prepared.log
+    moved = replace(
+        log,
+        account=log.account + 1,
+        accounts=("astronomy", *log.accounts),
+        partition=log.partition + 1,
+        partitions=("any", *log.partitions),
+    )
+    other = replace(at, prepared=replace(at.prepared, log=moved))
+    past = PastWaits.of_site(at, np.random.default_rng(1))
+    told, told_other = past.forecasts(at), past.forecasts(other)
+    assert told is not None
+    assert told_other is not None
+    np.testing.assert_array_equal(told.seconds, told_other.seconds)
 
 
 def test_bands_that_differ_are_pooled_wide() -> None:

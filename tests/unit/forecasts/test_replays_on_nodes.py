@@ -7,20 +7,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.forecasts.replays.replayed_site import ReplayedSite
+from slurm_rl_plugin.learning.export.model import import_model
+from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.resumed_on_nodes import HeldNodes
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
 #: Two nodes of 4 CPUs, of which the second, which is taken last, has a GPU.
 MACHINE = Machine(
@@ -127,6 +131,26 @@ def test_drawn_run_times_bring_starts_forward(backfilling: str) -> None:
     starts = site(backfilling).starts(QUEUE, WAITING, 40, np.random.default_rng(1))
     assert starts.shape == (3, 40)
     assert 1200.0 < np.median(starts[0]) < 1600.0
+
+
+@pytest.mark.parametrize("backfilling", NODE_BACKFILLING)
+def test_the_line_is_that_of_the_order_whoever_finds_room(backfilling: str) -> None:
+    """Job 3 starts at once and job 2 does not; in line it stands behind it."""
+    one = site(backfilling)
+    assert one.line(QUEUE).tolist() == [2, 3, 4]
+    last_first = replace(one, order=lambda jobs, _: QueueOrder(scores=jobs.submit))
+    assert last_first.line(QUEUE).tolist() == [4, 3, 2]
+
+
+def test_the_line_goes_by_scores_of_now_where_they_change() -> None:
+    points = np.array([0.0, 0.0, 1.0, 3.0, 2.0])
+    own = SitePriority(points=points, age=0.0, highest_age=DAY, fairshare=0.0, period=60.0)
+    one = replace(site("slurm"), order=lambda *_: QueueOrder(site=own))
+    assert one.line(QUEUE).tolist() == [3, 4, 2]
+    model = import_model(model_path("default"))
+    assert isinstance(model, QNetwork)
+    learned = replace(one, order=lambda *_: QueueOrder(network=model))
+    assert sorted(learned.line(QUEUE).tolist()) == [2, 3, 4]
 
 
 def test_cpus_are_spread_over_the_nodes_of_a_job() -> None:

@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
@@ -21,7 +22,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.metrics import open_connections
 from slurm_rl_plugin.metrics.collector import CycleMetrics
-from slurm_rl_plugin.metrics.http import serve_metrics
+from slurm_rl_plugin.metrics.http import serve_metrics, serve_pages
 from slurm_rl_plugin.metrics.served import ServedMetrics, read_served_metrics
 from slurm_rl_plugin.metrics.tls import ServedTls, TlsFiles, reading_context
 from tests.fakes.certificates import self_signed
@@ -168,6 +169,31 @@ def test_a_client_that_takes_no_answer_is_put_out(
     until(lambda: served() == 1)
     until(lambda: served() == 0)
     lazy.close()
+
+
+@pytest.mark.parametrize("seconds", [1.5, 60.0])
+def test_an_answer_may_take_longer_to_make_than_to_take(
+    monkeypatch: pytest.MonkeyPatch, served: Callable[[], int], seconds: float
+) -> None:
+    """A forecast plays a queue forward meanwhile; what takes no end is ended all the same."""
+    monkeypatch.setattr(open_connections, "REQUEST_DEADLINE", 0.1)
+    monkeypatch.setattr(open_connections, "DEADLINE", 0.1)
+    monkeypatch.setattr(open_connections, "ANSWER_DEADLINE", 3.0)
+    over = threading.Event()
+
+    def pages(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        over.wait(seconds)
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [b"at last"]
+
+    port = serve_pages(pages, "127.0.0.1", 0, section="metrics")
+    if seconds < open_connections.ANSWER_DEADLINE:
+        assert get(port, "/") == (200, "at last")
+    else:
+        with pytest.raises(OSError):  # noqa: PT011 - a reset, or an answer that ends too early
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=20)
+    over.set()
+    until(lambda: served() == 0)
 
 
 @pytest.mark.parametrize(
