@@ -55,8 +55,20 @@ def replacing(path: Path, *, sync: bool = True, mode: int = 0o666) -> Iterator[P
                 with beside.open("rb") as file:
                     os.fsync(file.fileno())
             beside.replace(path)
+            if sync:
+                _sync_folder(path.parent)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Or a power cut might give the file back that was replaced; not all file systems can."""
+    with suppress(OSError):
+        number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
 
 
 @contextmanager

@@ -236,11 +236,7 @@ class CycleMetrics:
 
     def publish(self, report: CycleReport) -> None:
         """Take one cycle's report into the metrics; what it does not tell keeps its value."""
-        if not report.release:  # a cycle without an answer takes nothing back that is known
-            report = replace(report, release=self._queue.report.release)
-        untold = not report.succeeded and report.limit == LimitReport()
-        if untold and report.mode not in _UNSEEING:
-            report = replace(report, limit=limit_as_before(self._queue.report.limit))
+        report = self._with_what_was(report)
         self._queue.report = report
         self._cycles.inc()
         self._up.set(1 if report.succeeded else 0)
@@ -264,6 +260,22 @@ class CycleMetrics:
         for call, seconds in report.calls:
             self._calls.labels(call).observe(seconds)
         self._publish_queue(report)
+
+    def _with_what_was(self, report: CycleReport) -> CycleReport:
+        """A cycle without an answer takes nothing back that is known."""
+        before = self._queue.report
+        if not report.release:
+            report = replace(report, release=before.release)
+        if report.succeeded or report.mode in _UNSEEING:
+            return report
+        untold = report.limit == LimitReport()
+        return replace(
+            report,
+            limit=limit_as_before(before.limit) if untold else report.limit,
+            reserve=before.reserve,
+            protected=before.protected,
+            fallback_reason=report.fallback_reason or before.fallback_reason,
+        )
 
     def _count_limit(self, limit: LimitReport) -> None:
         if limit.change is not None:

@@ -19,6 +19,7 @@ from slurm_rl_plugin.configuration import (
     read_configuration,
 )
 from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.whole_file import may_exist
 
 logger = logging.getLogger(__name__)
 
@@ -43,14 +44,16 @@ def configuration_of(
     Args:
         options: as declared by `add_configuration_options`.
         flags: what other options of the verb say of keys; these go before --set.
-        or_defaults: where no file is named, the usual one may be missing.
+        or_defaults: where no file is named, the usual one may be missing or unreadable.
 
     Raises:
         ConfigurationError: lists every fault.
     """
     settings = _settings(options)
     path = options.config or DEFAULT_PATH
-    if or_defaults and options.config is None and not path.exists():
+    if or_defaults and options.config is None and not os.access(path, os.R_OK):
+        if may_exist(path):  # as where only the daemon's group may read it
+            logger.warning("%s is not yours to read: defaults are taken", path)
         path = None
     configuration = read_configuration(path, environment=os.environ, flags=[*settings, *flags])
     for warning in configuration.warnings:

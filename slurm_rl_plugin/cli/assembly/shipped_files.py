@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import site
 import sys
+import sysconfig
 from pathlib import Path
 
-_INSTALLED = Path(sys.prefix) / "share" / "slurm-rl"
+#: Where pip puts data: into an environment, with a distribution's Python beside its own files, or
+#: into the user's home.
+_PREFIXES = (sys.prefix, sysconfig.get_path("data"), site.getuserbase())
 
 
 def shipped_folder(name: str) -> Path:
@@ -15,4 +19,5 @@ def shipped_folder(name: str) -> Path:
         name: in the source tree, `deploy/pbs` for example; an installation keeps the last part.
     """
     in_tree = Path(__file__).resolve().parents[3] / name
-    return in_tree if in_tree.is_dir() else _INSTALLED / Path(name).name
+    installed = [Path(each) / "share" / "slurm-rl" / Path(name).name for each in _PREFIXES]
+    return next((each for each in (in_tree, *installed) if each.is_dir()), installed[0])

@@ -85,7 +85,7 @@ class AuditSummary:
         if line["event"] in LIMIT_EVENTS:
             self.limits.add(line)
             return
-        if line["event"] == "request":
+        if line["event"] in ("request", "experiment"):
             return
         if line["event"] != "cycle":
             self.writes[line["event"]] += 1

@@ -19,6 +19,8 @@ from slurm_rl_plugin.whole_file import replacing
 
 #: A longer file is none of ours.
 _LONGEST = 10_000
+#: Letters of what is said in one of its lines.
+_LONGEST_VALUE = 500
 _KEYS = ("by", "at", "until", "reason")
 
 
@@ -85,10 +87,10 @@ def write_disable_file(path: Path, disablement: Disablement) -> None:
         "until": _stamp(disablement.until) if math.isfinite(disablement.until) else "",
         "reason": disablement.reason,
     }
-    lines = [f"{key}: {' '.join(value.split())}\n" for key, value in values.items() if value]
+    lines = [f"{key}: {_plain(value)}\n" for key, value in values.items() if value]
     try:
         with replacing(path) as beside:
-            beside.write_text("".join(lines))
+            beside.write_bytes("".join(lines).encode())
             beside.chmod(0o644)
     except OSError as error:
         raise DisableFileError(
@@ -141,6 +143,12 @@ class DisableWatch:
             self._seen, self._ends, self._over = found, monotonic + (found.until - now), False
         self._over = self._over or not (found.counts(now) or monotonic < self._ends)
         return None if self._over else found
+
+
+def _plain(value: str) -> str:
+    """As `_parsed` reads it: what one cannot print would switch off without end, or not at all."""
+    printable = "".join(each if each.isprintable() else " " for each in value)
+    return " ".join(printable.split())[:_LONGEST_VALUE]
 
 
 def _parsed(content: bytes) -> Disablement:

@@ -44,6 +44,11 @@ def test_cycles_jobs_writes_fallbacks_failures_and_rails_are_counted() -> None:
     assert found["guard_rails"] == {"starvation bound": 1}
 
 
+def test_turns_of_an_experiment_are_no_writes() -> None:
+    turn = {"event": "experiment", "time": 2.0, "mode": "active", "policy": "x", "why": "our turn"}
+    assert summary_of(cycle(1.0, [1]), turn)["writes"] == summary_of(cycle(1.0, [1]))["writes"]
+
+
 def test_moves_are_told_by_class_and_account() -> None:
     line = cycle(
         *(0.0, [7, 8, 9, 10]),

@@ -38,6 +38,16 @@ def test_what_is_written_is_read_back(path: Path) -> None:
     assert found.words.startswith("by alice as root since 2027-")
 
 
+@pytest.mark.parametrize(
+    "reason", ["deploy \U0001f469\u200d\U0001f4bb", "St\udcf6rung", "w" * 20_000]
+)
+def test_a_pause_ends_whatever_its_reason_is_written_in(path: Path, reason: str) -> None:
+    write_disable_file(path, Disablement(by="root", at=AT, until=UNTIL, reason=reason))
+    found = read_disable_file(path)
+    assert found is not None
+    assert (found.until, found.reason[:1]) == (UNTIL, reason[:1])
+
+
 def test_the_daemon_can_read_it_whatever_the_umask(path: Path) -> None:
     before = os.umask(0o077)
     try:

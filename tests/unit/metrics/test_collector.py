@@ -198,6 +198,19 @@ def test_a_failed_cycle_keeps_the_last_queue_and_says_down(
     assert value("slurm_rl_pending_jobs", where) == 3
 
 
+def test_a_failed_cycle_keeps_what_the_last_decision_told(
+    registry: CollectorRegistry, metrics: CycleMetrics
+) -> None:
+    value = registry.get_sample_value
+    told = ("slurm_rl_fallback_active", "slurm_rl_protected_jobs", "slurm_rl_reserve_processors")
+    metrics.publish(report(mode="fallback", fallback_reason="broken", reserve=5, protected=7))
+    before = [value(name) for name in told]
+    metrics.publish(report(snapshot=None, failure="batch_system", time=0.0))
+    assert [value(name) for name in told] == before
+    metrics.publish(report(mode="disabled", snapshot=None, time=0.0))
+    assert value("slurm_rl_fallback_active") == 0
+
+
 def test_the_limit_of_a_failed_cycle_is_that_of_before_unless_it_was_lifted(
     registry: CollectorRegistry, metrics: CycleMetrics
 ) -> None:
