@@ -20,7 +20,7 @@ from slurm_rl_plugin.domain.resources import (
     shares_of_machine,
     weighed_processors,
 )
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.units import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +68,26 @@ class QueueSnapshot:
         accrued = self.pending.accrued
         since = self.now - self.pending.jobs.eligible if accrued is None else accrued
         return np.maximum(since, 0.0)
+
+    @property
+    def waits_for_machine(self) -> BoolArray:
+        """Which pending jobs could start if there were room, shape [pending].
+
+        Not who is held, not eligible yet, or waits by his own doing.
+        """
+        pending = self.pending
+        eligible = ~(pending.jobs.eligible > self.now)
+        return eligible & ~pending.held & ~pending.each_own_doing
+
+    @property
+    def each_waits_as(self) -> FloatArray:
+        """How many jobs each pending row is to those who count a queue, shape [pending].
+
+        A row may be the waiting tasks of an array; who could not start is none, as a log tells of
+        jobs from when they were eligible.
+        """
+        tasks = self.pending.tasks
+        return np.where(self.waits_for_machine, 1 if tasks is None else tasks, 0).astype(np.float64)
 
     def shares_asked(self, jobs: JobColumns) -> FloatArray:
         """The part of each resource of this machine that jobs ask for, shape [n, resources].

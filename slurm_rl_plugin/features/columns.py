@@ -46,25 +46,26 @@ def site_queue_features(
     """
     waiting, running = snapshot.weighed(snapshot.pending.jobs), snapshot.running.jobs
     expected_end = snapshot.running.start + running_estimate
+    jobs = snapshot.each_waits_as
+    batch = jobs * ~waiting.interactive
     next_release = float(expected_end.min()) - snapshot.now if len(running) else 0.0
     values = queue_features(
         float(max(snapshot.capacity, 1)),
         float(max(snapshot.capacity - int(running.processors.sum()), 0)),
-        float(len(waiting)),
-        float(np.count_nonzero(waiting.interactive)),
-        float(waiting.size.sum()),
-        float((estimate * waiting.size).sum()),
+        float(jobs.sum()),
+        float(jobs.sum() - batch.sum()),
+        float((jobs * waiting.size).sum()),
+        float((jobs * (estimate * waiting.size)).sum()),
         max(next_release, 0.0),
         float(running.processors[running.interactive].sum()),
         fairness(snapshot.shares, snapshot.usage) if snapshot.shares.any() else 0.0,
     )
-    batch = ~waiting.interactive
     values += reserve_features(
-        float(np.count_nonzero(waiting.interactive)),
-        float(np.count_nonzero(batch)),
+        float(jobs.sum() - batch.sum()),
+        float(batch.sum()),
         float(running.processors[running.interactive].sum()),
         float(running.processors[expected_end <= snapshot.now + SOON].sum()),
-        float(estimate[batch].min(initial=np.inf)) if batch.any() else 0.0,
+        float(estimate[batch > 0].min(initial=np.inf)) if batch.any() else 0.0,
         arrived,
     )
     if schema == SITE:

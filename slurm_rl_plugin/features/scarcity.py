@@ -34,7 +34,8 @@ def scarcity_of(snapshot: QueueSnapshot) -> Scarcity:
     machine = snapshot.resources
     waiting = snapshot.shares_asked(snapshot.pending.jobs)
     running = snapshot.shares_asked(snapshot.running.jobs)
-    demand, held = waiting.sum(axis=0), running.sum(axis=0)
+    demand = (snapshot.each_waits_as[:, None] * waiting).sum(axis=0)
+    held = running.sum(axis=0)
     scarce = int(np.argmax(demand + held))
     free = 1.0 - float(held[scarce])
     if machine is not None and machine.capacity[scarce] > 0.0:

@@ -81,7 +81,7 @@ class Overtaken:
 
         A job that does not wait for the machine is not overtaken meanwhile.
         """
-        job_id, waits = snapshot.pending.jobs.job_id, waits_for_machine(snapshot)
+        job_id, waits = snapshot.pending.jobs.job_id, snapshot.waits_for_machine
         waited, last = np.nan_to_num(snapshot.accrued_wait), min(self.time, snapshot.now)
         added = _overtaken_since(snapshot, last)
         seconds = self.of(job_id) + np.where(waits, added, 0.0)
@@ -96,13 +96,6 @@ class Overtaken:
             job_id=job_id[kept].astype(np.float64),
             seconds=seconds[kept],
         )
-
-
-def waits_for_machine(snapshot: QueueSnapshot) -> BoolArray:
-    """Which pending jobs could start if there were room, shape [n]: others are not overtaken."""
-    pending = snapshot.pending
-    eligible = ~(pending.jobs.eligible > snapshot.now)
-    return eligible & ~pending.held & ~pending.each_own_doing
 
 
 def _overtaken_since(snapshot: QueueSnapshot, last: float) -> FloatArray:
@@ -195,7 +188,7 @@ class ProtectedPolicy:
         """Places of the protected jobs, the oldest first."""
         limit = protected_after(known.longest, self.protection.after)
         jobs = snapshot.pending.jobs
-        may = waits_for_machine(snapshot)
+        may = snapshot.waits_for_machine
         if self.orderable is not None:
             may &= self.orderable(snapshot)
         late = np.flatnonzero(

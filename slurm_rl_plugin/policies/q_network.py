@@ -178,7 +178,7 @@ class QNetworkPolicy:
         if self.prediction is None or len(jobs) == 0:
             return None
         asked = RequestedLimit().estimate(jobs.time_limit, jobs.interactive)
-        return known_past(snapshot, jobs, asked, past)
+        return known_past(snapshot, jobs, asked, past, snapshot.each_waits_as)
 
     def _remembered(self, memory: Memory | None) -> _Remembered:
         """The parts of a memory; nothing is remembered of one of another model."""

@@ -17,7 +17,6 @@ from slurm_rl_plugin.forecasts.live.site_at import SiteAt
 from slurm_rl_plugin.forecasts.live.site_now import site_now
 from slurm_rl_plugin.forecasts.live.site_orders import own_order
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource
-from slurm_rl_plugin.policies.protected_policy import waits_for_machine
 from slurm_rl_plugin.what_if.switchback.live_cluster import live_cluster
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
 
@@ -77,7 +76,7 @@ class ExperimentSite(DeclaredExperiment):
             return None
         log = self._history.read(snapshot.capacity)
         half_life = self._source().half_life
-        return site_now(log, snapshot, waits_for_machine(snapshot), half_life).site
+        return site_now(log, snapshot, snapshot.waits_for_machine, half_life).site
 
     def cluster(self, site: SiteAt, candidate: str = "") -> ReplayedCluster:
         """The cluster of a look, whose blocks can be played again.

@@ -51,12 +51,16 @@ class KnownPast:
     time_limit: FloatArray
     known: BoolArray
     speaks: BoolArray
-    alike: tuple[IntArray, IntArray]
+    alike: tuple[FloatArray | IntArray, IntArray]
     group: IntArray
 
 
 def known_past(
-    snapshot: QueueSnapshot, jobs: JobTable, time_limit: FloatArray, past: PastRuns
+    snapshot: QueueSnapshot,
+    jobs: JobTable,
+    time_limit: FloatArray,
+    past: PastRuns,
+    waits_as: FloatArray | None = None,
 ) -> KnownPast:
     """What past runs and jobs alike tell of jobs of a snapshot; the facts of `fill_known_facts`.
 
@@ -67,11 +71,12 @@ def known_past(
         jobs: n jobs of it, one at least.
         time_limit: requested seconds of each of them, UNKNOWN_RUN_TIME where none, shape [n].
         past: what runs have told up to the snapshot.
+        waits_as: how many waiting jobs each of them is; by default one.
     """
     running = snapshot.running.as_requested
     users, which = met_users(snapshot.users, jobs.user)
     template = template_keys(users[which], jobs.processors, jobs.time_limit)
-    first, group, pending_alike = _alike(template, time_limit)
+    first, group, pending_alike = _alike(template, time_limit, waits_as)
     _, running_template = job_keys(snapshot.users, running)
     of_users, users_known = _rows(past.users, users, past.site)
     of_group = which[first]
@@ -111,7 +116,8 @@ def history_columns(
         return np.empty((0, len(SITE.history_jobs)), dtype=np.float32)
     told = past
     if isinstance(told, PastRuns):
-        told = known_past(snapshot, snapshot.pending.jobs, time_limit, told)
+        waits_as = snapshot.each_waits_as
+        told = known_past(snapshot, snapshot.pending.jobs, time_limit, told, waits_as)
     limit, speaks = told.time_limit, told.speaks
     predicted = prediction.weights @ told.facts
     silent = ~speaks
@@ -125,12 +131,14 @@ def history_columns(
     return features[told.group]
 
 
-def _alike(template: FloatArray, time_limit: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
+def _alike(
+    template: FloatArray, time_limit: FloatArray, waits_as: FloatArray | None
+) -> tuple[IntArray, IntArray, FloatArray | IntArray]:
     """Groups of jobs of the same template and time limit.
 
     Returns:
         A job of each group, shape [groups]; the group of each job, [n]; how many jobs wait of each
-        group's template, [groups].
+        group's template, [groups]; one where none does, as a job is alike itself.
     """
     order = np.argsort(template)
     by_template, limit = template[order], time_limit[order]
@@ -141,7 +149,9 @@ def _alike(template: FloatArray, time_limit: FloatArray) -> tuple[IntArray, IntA
     group = np.empty(len(order), dtype=np.int64)
     group[order] = np.cumsum(begins) - 1
     of_template = np.cumsum(another) - 1
-    return order[begins], group, np.bincount(of_template)[of_template[begins]]
+    weights = None if waits_as is None else waits_as[order]
+    waiting = np.maximum(np.bincount(of_template, weights), 1)
+    return order[begins], group, waiting[of_template[begins]]
 
 
 def _counted(keys: FloatArray, wanted: FloatArray) -> IntArray:

@@ -16,7 +16,6 @@ from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue, ahead_of, forecast_document
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt
 from slurm_rl_plugin.forecasts.live.site_now import SiteNow, site_now
-from slurm_rl_plugin.policies.protected_policy import waits_for_machine
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -115,7 +114,7 @@ class AskedQueue:
         placed = now.row >= 0
         scores = np.full(len(placed), -np.inf)
         scores[placed] = -self.forecaster.source.ranks(now.site)[now.row[placed]]
-        return ahead_of(snapshot, waits_for_machine(snapshot), scores)
+        return ahead_of(snapshot, snapshot.waits_for_machine, scores)
 
     def _now(self, snapshot: QueueSnapshot, place: int) -> SiteNow:
         """The site of a look, in which one of its pending jobs has a row.
@@ -123,7 +122,7 @@ class AskedQueue:
         Raises:
             ForecastRefused: the machine never holds it.
         """
-        waits = waits_for_machine(snapshot)
+        waits = snapshot.waits_for_machine
         now = site_now(self.history(), snapshot, waits, self.forecaster.source.half_life)
         if now.row[place] < 0:
             raise ForecastRefused(_BAD, "the machine as it is now never holds such a job.")

@@ -18,7 +18,6 @@ from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_in_log
 from slurm_rl_plugin.forecasts.live.site_now import site_now, with_present
 from slurm_rl_plugin.forecasts.live.sources import PastWaits, ReplaySource, own_waits
 from slurm_rl_plugin.forecasts.scores import covered
-from slurm_rl_plugin.policies.protected_policy import waits_for_machine
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray, IntArray
 
@@ -68,7 +67,7 @@ class Forecaster:
         if history is not self._history:
             self.settle_by(history)
             self._history = history
-        waits = waits_for_machine(snapshot)
+        waits = snapshot.waits_for_machine
         now = site_now(history, snapshot, waits, self.source.half_life)
         site = now.site
         earlier = self.kept.rows(snapshot.now - self.kept_days * DAY)

@@ -13,7 +13,6 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.live.joined_log import joined_log
 from slurm_rl_plugin.forecasts.live.present_jobs import PresentJobs, present_jobs
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, usage_until
-from slurm_rl_plugin.policies.protected_policy import waits_for_machine
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log, told_apart
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -80,7 +79,7 @@ def with_present(history: PreparedLog, snapshot: QueueSnapshot, half_life: float
         snapshot: the look.
         half_life: of past usage, seconds.
     """
-    prepared = site_now(history, snapshot, waits_for_machine(snapshot), half_life).site.prepared
+    prepared = site_now(history, snapshot, snapshot.waits_for_machine, half_life).site.prepared
     job_id, runs = prepared.log.job_id.copy(), snapshot.running.jobs.job_id
     row = -1 - job_id
     mine = (row >= 0) & (row < len(runs))

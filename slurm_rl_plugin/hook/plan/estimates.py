@@ -19,7 +19,6 @@ from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
 from slurm_rl_plugin.hook.plan.candidates import PlanBounds, wanted_estimates
 from slurm_rl_plugin.hook.plan.heads import waiting_queue
 from slurm_rl_plugin.hook.plan.plan_file import PlanFile, PlanMemory
-from slurm_rl_plugin.policies.protected_policy import waits_for_machine
 from slurm_rl_plugin.policies.protection import longest_wait, plan_slack
 
 logger = logging.getLogger(__name__)
@@ -205,7 +204,7 @@ class PlanEstimates:
         if known is None:  # nobody knows which are ours
             self.take_back(system)
             known = PlanMemory()
-        waits, waited = waits_for_machine(snapshot), np.nan_to_num(snapshot.accrued_wait)
+        waits, waited = snapshot.waits_for_machine, np.nan_to_num(snapshot.accrued_wait)
         since = max(snapshot.now - known.time, 0.0) if np.isfinite(known.time) else 0.0
         longest = longest_wait(known.longest, since, waited[waits].max(initial=0.0))
         return replace(known, longest=float(longest), time=snapshot.now)
@@ -214,7 +213,7 @@ class PlanEstimates:
         """Estimates that are wanted, and what is known with the promises of this cycle."""
         assert plan.decision.run_times is not None
         snapshot, quantiles = plan.snapshot, plan.decision.run_times()
-        queue = waiting_queue(snapshot, plan.priority_after, waits_for_machine(snapshot))
+        queue = waiting_queue(snapshot, plan.priority_after, snapshot.waits_for_machine)
         numbers = snapshot.pending.jobs.job_id
         starts = {int(numbers[head.place]): head.start for head in queue.heads}
         waiting = set(numbers.tolist())

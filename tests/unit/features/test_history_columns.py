@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.features.columns import site_job_features
+from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.history.columns import history_columns
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_history import LARGE_REQUEST, UNKNOWN
@@ -138,6 +138,26 @@ def test_jobs_alike_are_counted_by_template():
     np.testing.assert_allclose(
         alike, [[three, three], [0.0, 0.0], [three, three], [three, three]], rtol=1e-6
     )
+
+
+def test_an_array_is_as_many_jobs_as_its_waiting_tasks():
+    one = Run(1, 0, 2, 600.0, 0.0)
+    array, tasks = (snapshot_of(5.0, pending=[one] * rows) for rows in (1, 1000))
+    array = replace(array, pending=replace(array.pending, tasks=np.array([1000])))
+    held = replace(tasks, pending=replace(tasks.pending, held=np.arange(1000) > 0))
+    prediction = random_prediction()
+    first = [
+        site_job_features(each, np.full(len(each.pending), 600.0), PastRuns(), prediction)[0]
+        for each in (array, tasks, held)
+    ]
+    np.testing.assert_array_equal(first[0], first[1])
+    assert first[2][-2:].tolist() == [0.0, 0.0]  # alone of its template: none else could start
+    queues = [
+        site_queue_features(each, np.full(len(each.pending), 600.0), np.empty(0), np.zeros(3))
+        for each in (array, tasks, held, snapshot_of(5.0, pending=[one]))
+    ]
+    np.testing.assert_allclose(queues[0], queues[1], rtol=1e-6)
+    np.testing.assert_allclose(queues[2], queues[3], rtol=1e-6)
 
 
 def test_without_a_prediction_history_is_zero():
