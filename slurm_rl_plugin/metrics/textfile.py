@@ -14,6 +14,19 @@ from slurm_rl_plugin.whole_file import replacing
 logger = logging.getLogger(__name__)
 
 
+def check_textfile(path: Path) -> None:
+    """Refuse a name that nobody would read.
+
+    Raises:
+        ConfigurationError: node_exporter would not read a file of this name.
+    """
+    if path.suffix != ".prom":
+        raise ConfigurationError(
+            f"[metrics] textfile {path} is not read by node_exporter: give it a name that ends in "
+            ".prom."
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsTextfile:
     """Written after each cycle, whole; taken away when the daemon stops.
@@ -28,11 +41,7 @@ class MetricsTextfile:
     registry: CollectorRegistry
 
     def __post_init__(self) -> None:
-        if self.path.suffix != ".prom":
-            raise ConfigurationError(
-                f"[metrics] textfile {self.path} is not read by node_exporter: give it a name "
-                "that ends in .prom."
-            )
+        check_textfile(self.path)
 
     def write(self) -> None:
         """Replace the file; a failure is logged, as nothing that orders jobs depends on it."""

@@ -189,6 +189,17 @@ def test_metrics_port(checks: Checks, site: Site, served: int) -> None:
     assert checks()["metrics port"][0] == "fail"
 
 
+def test_what_the_metrics_name_can_be_used_or_no_daemon_starts(
+    checks: Checks, site: Site, tmp_path: Path
+) -> None:
+    nowhere = str(tmp_path / "nowhere.pem")
+    site.set("metrics", tls_certificate=nowhere, tls_key=nowhere, textfile="/tmp/slurm_rl.txt")
+    found = checks()
+    assert found["metrics tls"][0] == found["metrics textfile"][0] == "fail"
+    assert "nowhere.pem" in found["metrics tls"][1]
+    assert "ends in .prom" in found["metrics textfile"][1]
+
+
 def test_reward(checks: Checks, site: Site, tmp_path: Path) -> None:
     assert checks()["reward"][1].startswith("a rule has no reward")
     site.set("policy", model="default")

@@ -15,7 +15,7 @@ from slurm_rl_plugin.cli.check.model import FEWEST_JOBS, model_of
 from slurm_rl_plugin.cli.check.offers import offer_checks
 from slurm_rl_plugin.cli.check.plan import estimates_of
 from slurm_rl_plugin.cli.check.reserve import reserve_of
-from slurm_rl_plugin.cli.check.surroundings import files_of, now, port_of
+from slurm_rl_plugin.cli.check.surroundings import files_of, metrics_of, now
 from slurm_rl_plugin.cli.look.job_arguments import count
 from slurm_rl_plugin.cli.look.queue_look import look_at_queue
 from slurm_rl_plugin.cli.tables import print_json, print_table
@@ -58,7 +58,7 @@ def checks_of(configuration: Configuration, jobs: int | None = None) -> list[Che
     """
     checks = [
         *files_of(configuration, now()),
-        port_of(configuration),
+        *metrics_of(configuration),
         *offer_checks(configuration, now()),
     ]
     try:

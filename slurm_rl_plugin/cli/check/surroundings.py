@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
 from slurm_rl_plugin.cli.daemon.metrics import daemon_metrics
 from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
 from slurm_rl_plugin.metrics.served import ServedMetrics
+from slurm_rl_plugin.metrics.textfile import check_textfile
+from slurm_rl_plugin.metrics.tls import ServedTls
 
 
 def files_of(configuration: Configuration, now: float) -> Iterator[Check]:
@@ -36,7 +39,25 @@ def files_of(configuration: Configuration, now: float) -> Iterator[Check]:
         yield Check(PASS, "disable_file", "nothing is disabled")
 
 
-def port_of(configuration: Configuration) -> Check:
+def metrics_of(configuration: Configuration) -> Iterator[Check]:
+    """Whether what [metrics] names can be used: a daemon would not start with what cannot."""
+    yield _port_of(configuration)
+    textfile, tls = configuration.sections.metrics.textfile, configuration.tls
+    if textfile:
+        yield _usable("metrics textfile", lambda: check_textfile(Path(textfile)))
+    if tls is not None:
+        yield _usable("metrics tls", lambda: ServedTls(tls))
+
+
+def _usable(name: str, use: Callable[[], object]) -> Check:
+    try:
+        use()
+    except ConfigurationError as error:
+        return Check(FAIL, name, str(error))
+    return Check(PASS, name, "can be used")
+
+
+def _port_of(configuration: Configuration) -> Check:
     """Whether the port of the metrics is free, or ours."""
     where = configuration.sections.metrics
     address, port = where.address, where.port
