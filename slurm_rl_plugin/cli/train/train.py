@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
+from slurm_rl_plugin.cli.argument_types.numbers import at_least_one, whole_number
 from slurm_rl_plugin.cli.argument_types.results import result_file
 from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.cli.evaluate.protocols import HELDOUT
@@ -100,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"windows taken from each log (default: {_WINDOWS})",
     )
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=whole_number(0), default=1)
     parser.add_argument(
         "--seeds",
         type=at_least_one,
