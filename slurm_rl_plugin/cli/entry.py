@@ -119,7 +119,7 @@ class _Parser(argparse.ArgumentParser):
         self._negative_number_matcher = _BEGINS_AS_A_NUMBER
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: {message.removesuffix('.')} (see {self.prog} --help)\n")
 
 
 def program_parser() -> argparse.ArgumentParser:
@@ -165,8 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser = verb_parser(chosen.verb)
         options = parser.parse_args(rest)
         return int(_module(chosen.verb).main(options))
-    except KeyboardInterrupt:
-        return _failed(chosen.verb, "interrupted.")
+    except KeyboardInterrupt as stop:
+        return _failed(chosen.verb, str(stop) or "interrupted.")
     except Exception as error:  # noqa: BLE001 - sorted there
         return _ended_by(error, chosen.verb)
 

@@ -20,6 +20,7 @@ from slurm_rl_plugin.cli.logs.sample import sampled
 from slurm_rl_plugin.cli.logs.slurm_log import SLURM, print_origin
 from slurm_rl_plugin.cli.progress import progress_bar, say_of_compiling
 from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.cli.train.kept_progress import told_if_interrupted
 from slurm_rl_plugin.cli.train.place import (
     add_place_options,
     array_settings,
@@ -145,7 +146,10 @@ def main(options: argparse.Namespace) -> int:
         plan = _plan(options, logs, settings, start)
         say_of_compiling(compiled_before)
         begin = time.monotonic()
-        with progress_bar("training", plan.steps, _measure(plan, place)) as progress:
+        folder = options.output.parent if place is None else place.folder
+        kept = folder / f"{options.output.name}.checkpoint"
+        bar = progress_bar("training", plan.steps, _measure(plan, place))
+        with told_if_interrupted(kept, several=True), bar as progress:
             trained, manifest = train_model(plan, options.output, progress=progress, place=place)
         seconds = time.monotonic() - begin
     measure = ALGORITHMS[plan.algorithm].measure

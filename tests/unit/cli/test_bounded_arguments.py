@@ -40,6 +40,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (("--reserve", "-3"), "--reserve: '-3' is no whole number of at least 0"),
         (("--drop", "-1,5"), "--drop: '-1,5' is not FIRST,LAST: write two whole numbers"),
         (("--drop", "-.5,5"), "--drop: '-.5,5' is not FIRST,LAST"),
+        (("--shares", "vo0=2"), "one share for each account, together 1 (see slurm-rl evaluate"),
         (("--backfill", "slurm"), "--backfill slurm is simulated on nodes: give --cluster too"),
     ],
 )
