@@ -117,9 +117,8 @@ class LogExcerpt:
         """
         there = whole_weeks(first, last)
         if self.weeks is None or self.weeks > there:
-            raise ConfigurationError(
-                f"{self.log} holds {there} whole weeks: weeks={self.weeks} are more."
-            )
+            held = f"{there} whole {'week' if there == 1 else 'weeks'}"
+            raise ConfigurationError(f"{self.log} holds {held}: weeks={self.weeks} are more.")
         edges = np.linspace(0, there, self.weeks + 1).round().astype(np.int64)
         drawn = np.random.default_rng(self.seed).integers(edges[:-1], edges[1:])
         return [(first + week * WEEK, first + (week + 1) * WEEK) for week in drawn.tolist()]

@@ -74,3 +74,8 @@ def test_a_file_may_be_cut_too(log):
 def test_faults_are_told_in_one_sentence(words, message):
     with pytest.raises(ConfigurationError, match=message):
         read(f"mmn:jobs=300,seed=2@{words}")
+
+
+def test_one_week_is_one_week():
+    with pytest.raises(ConfigurationError, match=r"a.swf holds 1 whole week: weeks=2 are more"):
+        LogExcerpt(log="a.swf", weeks=2).drawn_weeks(0.0, 8 * 86400.0)
