@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 
 #: What compiled code and generators of random numbers take; more is a slip of the hand.
-_MOST = 2**31 - 1
+LARGEST = 2**31 - 1
 
 
 def whole_number(least: int) -> Callable[[str], int]:
@@ -20,8 +20,8 @@ def whole_number(least: int) -> Callable[[str], int]:
             value = least - 1
         if value < least:
             raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least {least}")
-        if value > _MOST:
-            raise argparse.ArgumentTypeError(f"{text!r} is too large: give {_MOST} at most")
+        if value > LARGEST:
+            raise argparse.ArgumentTypeError(f"{text!r} is too large: give {LARGEST} at most")
         return value
 
     return parsed

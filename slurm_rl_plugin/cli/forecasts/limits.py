@@ -69,7 +69,8 @@ def _print(document: dict[str, Any]) -> None:
         print("None of these jobs has a time limit, so there is nothing to compare.")
     else:
         _print_accounts(document)
-    _print_advice(document)
+    if document["accounts"] or document["rule"]:
+        _print_advice(document)
 
 
 def _print_accounts(document: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.cli.argument_types.numbers import LARGEST
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 
@@ -153,5 +154,9 @@ def _number(
     if not least <= value < float("inf"):
         raise ConfigurationError(
             f"{argument!r}: {key} has {text!r}, which is no number of at least {least:g}."
+        )
+    if value > LARGEST:
+        raise ConfigurationError(
+            f"{argument!r}: {key} has {text!r}, which is too large: give {LARGEST} at most."
         )
     return value

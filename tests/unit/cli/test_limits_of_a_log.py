@@ -37,3 +37,4 @@ def test_jobs_without_limits_give_a_sentence_and_no_table(
     output = capsys.readouterr().out
     assert "None of these jobs has a time limit" in output
     assert "LIMIT/RUN" not in output
+    assert "No limit is advised" not in output

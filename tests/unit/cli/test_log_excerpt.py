@@ -66,6 +66,7 @@ def test_a_file_may_be_cut_too(log):
         ("jobs=5", "jobs has '', which is no number"),
         ("load=much", "load has 'much', which is no number"),
         ("load=inf", "load has 'inf', which is no number"),
+        ("processors=99999999999999999999", "too large: give 2147483647 at most"),
         ("processors=0", "processors has '0', which is no number of at least 1"),
         ("cores=3", "unknown setting 'cores' behind the @; give jobs=FIRST:LAST, load, processors"),
         ("jobs=0:301", "holds 300 jobs that ran: jobs=0:301 goes beyond"),
