@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.cli.off_switch.by_hand import TAKE_BACK_BY_HAND
@@ -104,15 +105,21 @@ TRACEBACK = "SLURM_RL_TRACEBACK"
 _EXTRAS = dict.fromkeys(("numba", "matplotlib", "rich", "polars"), "simulate") | dict.fromkeys(
     ("onnx", "cmaes", "sklearn", "submitit"), "train"
 )
+#: No option of ours begins like this: the option before it says what is wrong with it.
+_BEGINS_AS_A_NUMBER = re.compile(r"-\.?\d")
 #: Faults of what the user gave: exit code 2.
 _USAGE_ERRORS = (ConfigurationError, AccountingLogError, ModelSchemaMismatch, ModelUnreadable)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says one sentence instead of the whole usage."""
+    """Says one sentence instead of the whole usage, and takes -1,5 for a value, as Python 3.14."""
+
+    def __init__(self, **words: Any) -> None:
+        super().__init__(**words)
+        self._negative_number_matcher = _BEGINS_AS_A_NUMBER
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: {message.removesuffix('.')} (see {self.prog} --help)\n")
 
 
 def program_parser() -> argparse.ArgumentParser:
@@ -158,8 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser = verb_parser(chosen.verb)
         options = parser.parse_args(rest)
         return int(_module(chosen.verb).main(options))
-    except KeyboardInterrupt:
-        return _failed(chosen.verb, "interrupted.")
+    except KeyboardInterrupt as stop:
+        return _failed(chosen.verb, str(stop) or "interrupted.")
     except Exception as error:  # noqa: BLE001 - sorted there
         return _ended_by(error, chosen.verb)
 

@@ -96,7 +96,9 @@ def split_windows(
     jobs = len(prepared.log)
     border = training_jobs(prepared)
     if border < 1 or jobs - border < 1:
-        raise ConfigurationError(f"a log of {jobs} jobs is too short to train and validate on.")
+        raise ConfigurationError(
+            f"the log has too few jobs to train and validate on ({jobs}): give a longer one."
+        )
     return (
         _windows(prepared, 0, border, most, rng),
         _windows(prepared, border, jobs, most, rng),

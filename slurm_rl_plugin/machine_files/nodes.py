@@ -80,8 +80,12 @@ def nodes_of(
     if gone := [name for name in in_order if name in away]:
         left_out.append(f"{compress(gone)}: down, drained or FUTURE, so not part of the machine.")
     left_out += _whole_cores(said)
+    if not said.nodes:
+        raise ConfigurationError("no NodeName line: give a whole slurm.conf.")
     if not kept:
-        raise ConfigurationError("no NodeName line has a node that serves; give a whole slurm.conf")
+        raise ConfigurationError(
+            "no node is left that serves: name at least one that is not down, drained or FUTURE."
+        )
     return kept, frozenset(away), left_out
 
 

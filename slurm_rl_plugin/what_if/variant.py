@@ -99,7 +99,8 @@ def variant_of(
     before, now = cluster.machine, cluster
     for each in theirs:
         now = changed(now, each)
-    after, found = now.machine, ClusterVariant(name=" ".join(words.split()), machine=before)
+    found = ClusterVariant(name=" ".join(words.split()), machine=before)
+    after = _changed_machine(now, found.name)
     if HOOK in ours:
         found = replace(found, policy=candidate_of(ours[HOOK][0] or DEFAULT_MODEL))
     if RESERVE in ours:
@@ -112,6 +113,20 @@ def variant_of(
     if after == replace(before, left_out=after.left_out) and not ours:
         sentences.append("nothing that is simulated differs from the cluster as it is.")
     return replace(found, machine=after, sentences=tuple(sentences))
+
+
+def _changed_machine(now: DescribedCluster, name: str) -> Machine:
+    """The machine after the changes; what does not fit is theirs, since it did before.
+
+    Raises:
+        ConfigurationError: a value is not understood, or what belongs together no longer fits.
+    """
+    try:
+        return now.machine
+    except ConfigurationError as error:
+        if str(error).startswith(PLACE):
+            raise
+        raise ConfigurationError(f"{PLACE} {name!r}: {error}") from None
 
 
 def _sorted_out(words: str) -> tuple[dict[str, list[str]], list[str]]:

@@ -220,6 +220,22 @@ def test_a_service_without_a_queue_file_does_not_start(tmp_path: Path, words: Wo
     assert "[forecast] queue_file is empty" in err
 
 
+@pytest.mark.parametrize("text", ["", None])
+def test_a_configuration_is_read_before_the_simulator_is_loaded(
+    text: str | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "slurm-rl.toml"
+    if text is not None:
+        path.write_text(text)
+    program = (
+        "import sys\nfrom slurm_rl_plugin.cli.entry import main\n"
+        f"code = main(['forecast', '--once', '--config', {str(path)!r}])\n"
+        "print(code, 'numba' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == b"2 False\n"
+
+
 def test_a_history_of_one_day_is_too_little(service: Service, tmp_path: Path, words: Words) -> None:
     lines = (service.folder / "sacct.log").read_text().splitlines()
     (tmp_path / "day.log").write_text("\n".join([lines[0], *lines[-40:]]) + "\n")

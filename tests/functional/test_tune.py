@@ -97,7 +97,9 @@ def test_an_interrupted_search_goes_on_to_the_same_end(
     kept = ("--generations", "2", "--checkpoint", "kept.jsonl")
     with monkeypatch.context() as interrupted:
         interrupted.setattr(search, "objective_of", stop)
-        assert typed(*kept)[0] == 1
+        status, _, errors = typed(*kept)
+        assert status == 1
+        assert "interrupted: the same command goes on from kept.jsonl." in errors
     assert (tmp_path / "kept.jsonl").exists()
     with monkeypatch.context() as interrupted:  # the search is done, and all that follows is not
         interrupted.setattr(tune, "best_rule", _interrupt)

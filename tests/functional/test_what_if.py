@@ -112,6 +112,14 @@ def test_jobs_that_no_node_holds_any_more_are_counted(typed: Typed) -> None:
     assert any("jobs that run now could not: no node" in each for each in sentences)
 
 
+def test_a_change_that_leaves_no_node_is_named(typed: Typed) -> None:
+    change = "node n[1-3],g1 State=DOWN"
+    status, output, errors = typed(*_AT_THE_SITE, "--change", change)
+    assert (status, output) == (2, "")
+    assert f"--change '{change}': no node is left that serves: name at least one" in errors
+    assert "slurm.conf" not in errors
+
+
 def test_a_variant_changes_nothing_in_what_is_told_of_another(typed: Typed) -> None:
     alone = told(typed, "--change", "PriorityWeightAge=0")
     change = "node g1 State=DOWN"  # whose jobs cannot run
@@ -237,7 +245,9 @@ def test_an_interrupted_run_goes_on_to_the_same_end(
     kept = (*_TWO, "--checkpoint", "kept.jsonl")
     monkeypatch.setattr(workplace, "processors_here", lambda: 1)  # one after the other
     monkeypatch.setattr(replay, "starts_under", interrupted)
-    assert typed(*_AT_THE_SITE, *kept)[0] == 1
+    status, _, errors = typed(*_AT_THE_SITE, *kept)
+    assert status == 1
+    assert "interrupted: the same command goes on from kept.jsonl." in errors
     steps = (tmp_path / "kept.jsonl").read_text().splitlines()
     assert len(steps) == 1 + 2  # as it is, and under the first change
     monkeypatch.setattr(replay, "starts_under", counted)

@@ -6,9 +6,12 @@ import argparse
 import math
 from collections.abc import Callable
 
+#: What compiled code and generators of random numbers take; more is a slip of the hand.
+LARGEST = 2**31 - 1
+
 
 def whole_number(least: int) -> Callable[[str], int]:
-    """The type of a whole number of at least `least`."""
+    """The type of a whole number of at least `least`, and of no more than compiled code takes."""
 
     def parsed(text: str) -> int:
         try:
@@ -17,6 +20,8 @@ def whole_number(least: int) -> Callable[[str], int]:
             value = least - 1
         if value < least:
             raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least {least}")
+        if value > LARGEST:
+            raise argparse.ArgumentTypeError(f"{text!r} is too large: give {LARGEST} at most")
         return value
 
     return parsed
@@ -32,6 +37,21 @@ def number_above_zero(what: str) -> Callable[[str], float]:
             value = 0.0
         if not 0 < value < math.inf:
             raise argparse.ArgumentTypeError(f"{text!r} is no {what} above 0")
+        return value
+
+    return parsed
+
+
+def seconds_up_to(most: float) -> Callable[[str], float]:
+    """The type of a number of seconds from 0 to `most`, seconds."""
+
+    def parsed(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not 0 <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0 to {most:g}")
         return value
 
     return parsed

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.cli.argument_types.numbers import at_least_one, whole_number
 from slurm_rl_plugin.cli.assembly.hook import load_policy
 from slurm_rl_plugin.cli.benchmark.drawn_queue import past_runs, random_snapshot
 from slurm_rl_plugin.cli.benchmark.fewest_writes import fewest_writes
-from slurm_rl_plugin.cli.look.job_arguments import count
 from slurm_rl_plugin.cli.progress import said_if_long
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.domain import Memory, QueueSnapshot
@@ -33,10 +33,12 @@ PAST_RUNS = 100_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What is measured, `hook` or `simulator`, and the sizes that it is measured at."""
     parser.add_argument("what", choices=["hook", "simulator"])
-    parser.add_argument("--jobs", type=count, default=10_000, help="pending, or simulated, jobs")
+    parser.add_argument(
+        "--jobs", type=at_least_one, default=10_000, help="pending, or simulated, jobs"
+    )
     parser.add_argument("--policy", default=SHIPPED_MODEL, metavar="RULE|MODEL")
-    parser.add_argument("--repeats", type=count, default=50)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--repeats", type=at_least_one, default=50)
+    parser.add_argument("--seed", type=whole_number(0), default=1)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

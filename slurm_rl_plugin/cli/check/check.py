@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from slurm_rl_plugin.batch_systems.port import FAIL, Check
+from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,
@@ -16,7 +17,6 @@ from slurm_rl_plugin.cli.check.offers import offer_checks
 from slurm_rl_plugin.cli.check.plan import estimates_of
 from slurm_rl_plugin.cli.check.reserve import reserve_of
 from slurm_rl_plugin.cli.check.surroundings import files_of, metrics_of, now
-from slurm_rl_plugin.cli.look.job_arguments import count
 from slurm_rl_plugin.cli.look.queue_look import look_at_queue
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.configuration import Configuration
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_configuration_options(parser)
     parser.add_argument(
         "--jobs",
-        type=count,
+        type=at_least_one,
         metavar="N",
         help=f"time a decision on so many jobs (default: those that wait, {FEWEST_JOBS} at least)",
     )

@@ -17,6 +17,8 @@ from prometheus_client import CollectorRegistry
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.batch_systems.simulated import SimulatedCluster
+from slurm_rl_plugin.cli.argument_types.numbers import at_least_one, whole_number
+from slurm_rl_plugin.cli.argument_types.results import make_folder
 from slurm_rl_plugin.cli.assembly.hook import load_policy
 from slurm_rl_plugin.cli.evaluate.front_figure import draw_front
 from slurm_rl_plugin.cli.evaluate.schedule_figures import draw_schedules
@@ -76,8 +78,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="for all files",
     )
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--generations", type=int, default=_GENERATIONS, help="training effort")
+    parser.add_argument("--seed", type=whole_number(0), default=1)
+    parser.add_argument(
+        "--generations", type=at_least_one, default=_GENERATIONS, help="training effort"
+    )
     parser.add_argument("--serve", action="store_true", help="keep serving /metrics until Ctrl-C")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -86,7 +90,7 @@ def main(options: argparse.Namespace) -> int:
     """Run the loop and print one table and where everything lies."""
     say: Callable[[str], None] = _silent if options.json else print
     folder: Path = options.output
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder("-o", folder)
     say("1. reading accounting logs")
     cluster_log = _bundled_log()
     load = _generated_load(folder, options.seed)

@@ -5,13 +5,21 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from slurm_rl_plugin.cli.argument_types.numbers import number_above_zero, whole_number
+from slurm_rl_plugin.cli.argument_types.numbers import (
+    number_above_zero,
+    seconds_up_to,
+    whole_number,
+)
 from slurm_rl_plugin.cli.evaluate.protocols import add_protocol_options
 from slurm_rl_plugin.cli.evaluate.reserve_option import add_reserve_option
 from slurm_rl_plugin.cli.logs.arguments import add_log_options
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
 from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING
+from slurm_rl_plugin.units import DAY
+
+#: A batch system that looks at its queue more rarely than once a year is a slip of the hand.
+_LONGEST_CYCLE = 365.0 * DAY
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,8 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drop", type=_drop, default=(0, 0), metavar="FIRST,LAST", help="jobs not counted"
     )
-    parser.add_argument("--cycle", type=float, default=0.0, metavar="SECONDS")
-    parser.add_argument("--reserve", type=int, default=0, metavar="PROCESSORS")
+    parser.add_argument(
+        "--cycle", type=seconds_up_to(_LONGEST_CYCLE), default=0.0, metavar="SECONDS"
+    )
+    parser.add_argument("--reserve", type=whole_number(0), default=0, metavar="PROCESSORS")
     add_reserve_option(parser)
     parser.add_argument("--timing", action="store_true", help="also measure jobs per second")
     parser.add_argument("--users", action="store_true", help="also a summary of each user")

@@ -81,11 +81,17 @@ def check_protocol_options(options: argparse.Namespace) -> None:
 
     Raises:
         ConfigurationError: an option that the protocol or the study of --config settles itself,
-            `native` with a protocol, or an option of another protocol.
+            `native` with a protocol, an option of another protocol, or backfilling that needs
+            nodes where none are named.
     """
     for option, protocol in _OF_ONE.items():
         if getattr(options, option[2:]) is not None and options.protocol != protocol:
             raise ConfigurationError(f"{option} belongs to --protocol {protocol}: give both.")
+    if options.backfill == AS_SLURM and options.cluster is None:
+        raise ConfigurationError(
+            f"--backfill {AS_SLURM} is simulated on nodes: give --cluster too, or another "
+            "--backfill."
+        )
     if options.protocol is None:
         if options.config is not None:
             on_nodes = {} if options.cluster is None else _ON_NODES

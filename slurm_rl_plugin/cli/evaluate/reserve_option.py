@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import fields
 
+from slurm_rl_plugin.cli.argument_types.numbers import whole_number
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.kernel.class_limit import FREE, LIMIT, ClassLimit
 
@@ -21,7 +22,7 @@ _NAMES = {
 
 #: By the attribute's type.
 _KINDS: dict[str, Callable[[str], float]] = {
-    "int": int,
+    "int": whole_number(1),
     "float": float,
     "bool": {"0": False, "1": True}.__getitem__,
 }
@@ -63,9 +64,16 @@ def _class_limit(text: str) -> ClassLimit | None:
         kinds = {each.name: each.type for each in fields(ClassLimit)}
         try:
             values[attribute] = _KINDS[str(kinds[attribute])](value)
-        except (KeyError, ValueError):
+        except (KeyError, ValueError, argparse.ArgumentTypeError):
             raise argparse.ArgumentTypeError(f"{text!r}: {part!r} has no such number") from None
     try:
         return ClassLimit(**values)  # type: ignore[arg-type]
     except ConfigurationError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+        raise argparse.ArgumentTypeError(f"{text!r}: {_in_its_words(str(error))}") from None
+
+
+def _in_its_words(sentence: str) -> str:
+    """With the option's names in place of those of ClassLimit."""
+    for name, attribute in _NAMES.items():
+        sentence = sentence.replace(attribute, name)
+    return sentence

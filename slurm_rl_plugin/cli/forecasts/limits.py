@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import numpy as np
+
+from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.cli.argument_types.numbers import number_above_zero
 from slurm_rl_plugin.cli.logs.arguments import add_log_options, read_named_logs
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
@@ -37,6 +40,8 @@ def main(options: argparse.Namespace) -> int:
         raise ConfigurationError("give a LOG, or --from slurm --since TIME: one of them.")
     given = [] if options.log is None else [options.log]
     (named,) = read_named_logs(given, LogOptions.of(options))
+    if options.user is not None:
+        _check_user(options.user, named.name, named.prepared.log)
     document = {"log": named.name, **limits_report(named.prepared.log, options.days)}
     if options.user is not None:
         mine = [each for each in document["templates"] if each["user"] == options.user]
@@ -48,8 +53,27 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
+def _check_user(user: str, name: str, log: JobLog) -> None:
+    """Refuse a user without a job, of whom an answer would say that nothing is to be saved.
+
+    Raises:
+        ConfigurationError: the log has none of his.
+    """
+    if user not in {log.users[place] for place in np.unique(log.user) if place >= 0}:
+        raise ConfigurationError(f"-u {user}: {name} has no job of this user: give another.")
+
+
 def _print(document: dict[str, Any]) -> None:
     print(f"{document['jobs']} jobs of the last {document['days']:g} days of {document['log']}\n")
+    if not document["accounts"]:
+        print("None of these jobs has a time limit, so there is nothing to compare.")
+    else:
+        _print_accounts(document)
+    if document["accounts"] or document["rule"]:
+        _print_advice(document)
+
+
+def _print_accounts(document: dict[str, Any]) -> None:
     rows = [
         [
             each["account"],
@@ -65,7 +89,6 @@ def _print(document: dict[str, Any]) -> None:
     header = ["ACCOUNT", "JOBS", "LIMIT/RUN", "HOURS ASKED", "USED", "ABOVE 90 %", "AT LIMIT"]
     print_table(header, rows)
     print("LIMIT/RUN: median of limit over run time. Hours are those of processors.\n")
-    _print_advice(document)
 
 
 def _print_advice(document: dict[str, Any]) -> None:

@@ -6,10 +6,12 @@ import argparse
 import getpass
 import math
 import os
+from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.accounting.sbatch.asked import asked_of
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
+from slurm_rl_plugin.batch_systems.submission_port import JobSubmission
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,
@@ -18,7 +20,7 @@ from slurm_rl_plugin.cli.brokers.route_request import given_command, request_of
 from slurm_rl_plugin.cli.forecasts.service_client import ServiceClient
 from slurm_rl_plugin.cli.forecasts.start_text import print_starts
 from slurm_rl_plugin.cli.look.job_arguments import job_number
-from slurm_rl_plugin.cli.tables import print_json
+from slurm_rl_plugin.cli.tables import print_json, printable
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.resources import GPUS, MEMORY
 from slurm_rl_plugin.errors import ConfigurationError
@@ -96,6 +98,23 @@ def _answer(
     return client.get(user=options.user or getpass.getuser())
 
 
+def _check_single_word(submission: JobSubmission, word: str) -> None:
+    """Refuse a word of which nobody knows whether a job or a command was meant.
+
+    Raises:
+        ConfigurationError: it is neither.
+    """
+    try:
+        submission.command([word])
+    except ConfigurationError:
+        if Path(word).exists():  # a script, whose command is missing
+            raise
+        raise ConfigurationError(
+            f"{printable(word)!r} is neither a job nor a command: give a job's number, such as 123 "
+            "or 123_4, or the command to submit with behind --, such as -- sbatch job.sh."
+        ) from None
+
+
 def _request(words: list[str], configuration: Configuration) -> dict[str, Any]:
     """What a command asks for, as the service takes it.
 
@@ -104,6 +123,8 @@ def _request(words: list[str], configuration: Configuration) -> dict[str, Any]:
     """
     makes = [kind.submission for kind in BATCH_SYSTEMS.values() if kind.submission is not None]
     submission = makes[0](os.environ, _SECONDS)
+    if len(words) == 1:
+        _check_single_word(submission, words[0])
     command, script = given_command(submission, words)
     request = request_of(submission, command, script, os.environ)
     try:

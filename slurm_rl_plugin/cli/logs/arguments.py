@@ -35,10 +35,11 @@ from slurm_rl_plugin.cli.logs.slurm_log import (
     slurm_shares,
 )
 from slurm_rl_plugin.cli.progress import said_if_long
+from slurm_rl_plugin.cli.tables import printable
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
-from slurm_rl_plugin.simulator.workloads.log_shares import check_shares
+from slurm_rl_plugin.simulator.workloads.log_shares import OTHER_ACCOUNT, check_shares
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from slurm_rl_plugin.accounting.stored.log import StoredLog
 
 
+#: Accounts that a warning names.
+_NAMED_ACCOUNTS = 8
 #: What most verbs take of --config.
 _CLASSES_AND_SHARES = "take job-class rules and shares from a TOML file"
 
@@ -182,6 +185,8 @@ def _read_jobs(argument: str, options: LogOptions) -> ReadJobs:
     given = excerpt.processors or options.processors
     log, report, capacity = _cut_log(excerpt, given)
     shares = _given_shares(options)
+    if options.shares is not None:
+        _warn_of_shares(argument, log, options.shares)
     if excerpt.load is not None:
         log = excerpt.scaled(log, prepare_log(log, capacity=capacity).capacity)
     return ReadJobs(
@@ -199,6 +204,23 @@ def _given_shares(options: LogOptions) -> Mapping[str, float] | None:
     if options.shares or options.config is None:
         return options.shares
     return site_in_file(options.config).shares
+
+
+def _warn_of_shares(argument: str, log: JobLog, shares: Mapping[str, float]) -> None:
+    """Say which accounts have a share and no job, or jobs and no share: fairness hides it."""
+    there = {log.accounts[place] for place in np.unique(log.account)}
+    missing = [name for name in shares if name not in there and name != OTHER_ACCOUNT]
+    others = [] if OTHER_ACCOUNT in shares else sorted(there.difference(shares))
+    parts = [f"no job is of {_named(missing)}"] * bool(missing)
+    parts += [f"{_named(others)} has jobs and no share"] * bool(others)
+    if parts:
+        print(f"slurm-rl: --shares and {argument}: {', and '.join(parts)}.", file=sys.stderr)
+
+
+def _named(accounts: Sequence[str]) -> str:
+    names = [printable(name) or "''" for name in accounts[:_NAMED_ACCOUNTS]]
+    left = len(accounts) - len(names)
+    return " or ".join([*names, *([f"{left} more"] if left else [])])
 
 
 def _machine(options: LogOptions) -> Machine | None:

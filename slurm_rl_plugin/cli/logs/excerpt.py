@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.cli.argument_types.numbers import LARGEST
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 
@@ -117,9 +118,8 @@ class LogExcerpt:
         """
         there = whole_weeks(first, last)
         if self.weeks is None or self.weeks > there:
-            raise ConfigurationError(
-                f"{self.log} holds {there} whole weeks: weeks={self.weeks} are more."
-            )
+            held = f"{there} whole {'week' if there == 1 else 'weeks'}"
+            raise ConfigurationError(f"{self.log} holds {held}: weeks={self.weeks} are more.")
         edges = np.linspace(0, there, self.weeks + 1).round().astype(np.int64)
         drawn = np.random.default_rng(self.seed).integers(edges[:-1], edges[1:])
         return [(first + week * WEEK, first + (week + 1) * WEEK) for week in drawn.tolist()]
@@ -154,5 +154,9 @@ def _number(
     if not least <= value < float("inf"):
         raise ConfigurationError(
             f"{argument!r}: {key} has {text!r}, which is no number of at least {least:g}."
+        )
+    if value > LARGEST:
+        raise ConfigurationError(
+            f"{argument!r}: {key} has {text!r}, which is too large: give {LARGEST} at most."
         )
     return value

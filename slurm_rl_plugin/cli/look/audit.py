@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
 from slurm_rl_plugin.cli.argument_types.slurm_times import time_argument
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,
 )
-from slurm_rl_plugin.cli.look.job_arguments import count, job_numbers
+from slurm_rl_plugin.cli.look.job_arguments import job_numbers
 from slurm_rl_plugin.cli.tables import finite, print_parsable, printable, slurm_time
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.audit.reader import (
@@ -61,7 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-E", "--until", type=time_argument, default=math.inf, metavar="TIME", help=when
     )
     parser.add_argument("--event", action="append", choices=EVENTS, help="only these; repeat it")
-    parser.add_argument("-n", "--last", type=count, metavar="N", help="only the last N lines")
+    parser.add_argument(
+        "-n", "--last", type=at_least_one, metavar="N", help="only the last N lines"
+    )
     parser.add_argument("--noheader", action="store_true", help="print no header")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--parsable2", action="store_true", help="a bar between fields")

@@ -35,14 +35,3 @@ def job_numbers(text: str) -> frozenset[int]:
 def names(text: str) -> frozenset[str]:
     """Names from a list with commas."""
     return frozenset(each for each in text.split(",") if each)
-
-
-def count(text: str) -> int:
-    """A whole number of at least 1.
-
-    Raises:
-        argparse.ArgumentTypeError: another.
-    """
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
-    return int(text)

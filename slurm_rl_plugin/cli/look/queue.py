@@ -6,12 +6,13 @@ import argparse
 import sys
 from typing import Any
 
+from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,
 )
 from slurm_rl_plugin.cli.look.foretold_starts import foretold_starts
-from slurm_rl_plugin.cli.look.job_arguments import count, job_numbers, names
+from slurm_rl_plugin.cli.look.job_arguments import job_numbers, names
 from slurm_rl_plugin.cli.look.limit_text import limit_sentence
 from slurm_rl_plugin.cli.look.queue_look import QueueLook, experiment_sentence, look_at_queue
 from slurm_rl_plugin.cli.look.queue_table import (
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"some of {','.join(FIELDS)}",
     )
     parser.add_argument("-n", "--noheader", action="store_true", help="print no header")
-    parser.add_argument("--limit", type=count, metavar="N", help="print the first N jobs")
+    parser.add_argument("--limit", type=at_least_one, metavar="N", help="print the first N jobs")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--parsable2", action="store_true", help="a bar between fields")
     form.add_argument("--json", action="store_true", help="print one JSON document")

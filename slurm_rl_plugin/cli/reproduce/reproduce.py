@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from slurm_rl_plugin import __version__
+from slurm_rl_plugin.cli.argument_types.numbers import whole_number
 from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.cli.progress import parts_bar, said_if_long
 from slurm_rl_plugin.cli.tables import print_json, print_table
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     usual = {name: study.seeds for name, study in STUDIES.items()}
     parser.add_argument(
         "--seeds",
-        type=int,
+        type=whole_number(0),
         metavar="N",
         help=f"generated logs of each kind (default: {usual['reactive-grids']}, heuristics "
         f"{usual['heuristics']}, switchback {usual['switchback']}, economic "
@@ -96,7 +97,11 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Refuse options of other studies, before anything is imported."""
+    """Refuse options of other studies and traces that are not there, before any import."""
+    if options.traces is not None and not options.traces.exists():
+        raise ConfigurationError(
+            f"{options.traces} does not exist: give the folder of the paper's job logs."
+        )
     if options.search and not STUDIES[options.paper].searches:
         raise ConfigurationError("--search is for rlscheduler.")
     small = options.quick and not options.search  # which may be made small, too

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
+from slurm_rl_plugin.cli.argument_types.numbers import at_least_one, whole_number
 from slurm_rl_plugin.cli.argument_types.results import result_file
 from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.cli.evaluate.protocols import HELDOUT
@@ -20,6 +20,7 @@ from slurm_rl_plugin.cli.logs.sample import sampled
 from slurm_rl_plugin.cli.logs.slurm_log import SLURM, print_origin
 from slurm_rl_plugin.cli.progress import progress_bar, say_of_compiling
 from slurm_rl_plugin.cli.tables import print_json, print_table
+from slurm_rl_plugin.cli.train.kept_progress import told_if_interrupted
 from slurm_rl_plugin.cli.train.place import (
     add_place_options,
     array_settings,
@@ -100,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"windows taken from each log (default: {_WINDOWS})",
     )
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=whole_number(0), default=1)
     parser.add_argument(
         "--seeds",
         type=at_least_one,
@@ -145,7 +146,10 @@ def main(options: argparse.Namespace) -> int:
         plan = _plan(options, logs, settings, start)
         say_of_compiling(compiled_before)
         begin = time.monotonic()
-        with progress_bar("training", plan.steps, _measure(plan, place)) as progress:
+        folder = options.output.parent if place is None else place.folder
+        kept = folder / f"{options.output.name}.checkpoint"
+        bar = progress_bar("training", plan.steps, _measure(plan, place))
+        with told_if_interrupted(kept, several=True), bar as progress:
             trained, manifest = train_model(plan, options.output, progress=progress, place=place)
         seconds = time.monotonic() - begin
     measure = ALGORITHMS[plan.algorithm].measure

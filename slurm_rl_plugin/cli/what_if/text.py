@@ -46,7 +46,8 @@ def print_what_if(document: Mapping[str, Any]) -> None:
 
 def intervals_words(drawn: Mapping[str, Any]) -> str:
     """Over what intervals are, or that there are none; a sentence."""
-    over = f"{drawn['stretches']} {drawn['unit']}"
+    unit = drawn["unit"] if drawn["stretches"] > 1 else drawn["unit"].removesuffix("s")
+    over = f"{drawn['stretches']} {unit}"
     if drawn["draws"]:
         return f"Intervals (95 %): over {over}, drawn again."
     return f"Only {over}: too few for intervals, so nothing is sure."

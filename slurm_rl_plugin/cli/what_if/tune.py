@@ -16,6 +16,7 @@ from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.logs.named_log import site_in_file
 from slurm_rl_plugin.cli.progress import progress_bar, said_if_long
 from slurm_rl_plugin.cli.tables import print_json
+from slurm_rl_plugin.cli.train.kept_progress import told_if_interrupted
 from slurm_rl_plugin.cli.train.place import (
     add_place_options,
     array_settings,
@@ -116,7 +117,7 @@ def main(options: argparse.Namespace) -> int:
         for count in (plan.stretches, plan.checks)
     )
     key = digest_of(past, settings, weights)
-    with training_place(workers) as array:
+    with told_if_interrupted(options.checkpoint), training_place(workers) as array:
         place = array or ThisMachine()
         with progress_bar("tuning", plan.generations, "gain") as progress:
             tuned = tune(

@@ -27,6 +27,7 @@ from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.logs.named_log import ReadJobs, configured_classifier, site_in_file
 from slurm_rl_plugin.cli.progress import parts_bar, said_if_long, say_of_compiling
 from slurm_rl_plugin.cli.tables import print_json
+from slurm_rl_plugin.cli.train.kept_progress import told_if_interrupted
 from slurm_rl_plugin.cli.train.place import (
     add_place_options,
     array_settings,
@@ -232,7 +233,8 @@ def _accounts(jobs: JobLog) -> list[str]:
 def main(options: argparse.Namespace) -> int:
     """Replay the log under each change and print what it does, with intervals."""
     check_checkpoint(options.checkpoint)
-    with training_place(array_settings(options, Path("what-if"))) as place:
+    workers = array_settings(options, Path("what-if"))
+    with told_if_interrupted(options.checkpoint), training_place(workers) as place:
         found = ClusterAndJobs.of(options.log, LogOptions.of(options))
         variants = [variant_of(each, found.cluster, candidate_of) for each in options.change]
         _refuse_twice([each.name for each in variants])

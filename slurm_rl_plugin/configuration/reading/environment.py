@@ -55,7 +55,7 @@ def _problem(variable: str, names: Iterable[str], given: GivenKeys) -> str | Non
     if near:
         return f"is no key, did you mean {ENVIRONMENT_PREFIX}{near[0]}?"
     if any(f"{variable}_".startswith(environment_name(section, "")) for section in given.keys):
-        return "is no key: see `slurm-rl show-config` for all keys."
+        return "is no key: see `slurm-rl show-config --defaults` for all keys."
     return None
 
 
@@ -80,4 +80,4 @@ def _problem_of_flag(name: str, sign: str, names: Iterable[str]) -> str:
         return f"[{section}] {_IN_FILES_ONLY}"
     if near:
         return f"is no key, did you mean {near[0]}?"
-    return "is no key: see `slurm-rl show-config` for all keys."
+    return "is no key: see `slurm-rl show-config --defaults` for all keys."

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_SCHEMAS, REACTIVE_GRID_WAIT
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.fitted_q.targets import REWARDS, SITE_REWARDS
+from slurm_rl_plugin.learning.setting_numbers import check_number
 from slurm_rl_plugin.policies.reservoir import ReservoirSettings
 from slurm_rl_plugin.simulator.rollouts.site_experience import MOST_OTHERS
 from slurm_rl_plugin.utility.reward import RewardWeights
@@ -98,6 +100,9 @@ class FittedQSettings:
             )
         if not 0.0 < self.exponent <= 1.0:
             raise ConfigurationError("exponent must lie in (0, 1].")
+        for name in ("noise", "decay", "ridge"):
+            fits = 0.0 <= getattr(self, name) < math.inf
+            check_number("fitted-q", name, getattr(self, name), fits, "at least 0, and finite")
         self._check_schema()
 
     def _check_schema(self) -> None:

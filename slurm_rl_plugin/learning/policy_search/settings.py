@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from slurm_rl_plugin.features.site import (
     SCARCITY_FEATURES,
     SITE,
 )
+from slurm_rl_plugin.learning.setting_numbers import check_number
 from slurm_rl_plugin.policies.network import QNetwork, parameter_count, with_resources
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.reward import RewardWeights
@@ -62,6 +64,10 @@ FEATURE_GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 #: Features of what a machine has beside processors; a search looks at them where it is told to.
 _OF_RESOURCES = {*RESOURCE_FEATURES, SCARCE_SHARE, *SCARCITY_FEATURES}
+#: Fewer candidates a generation give the search no weights to learn by.
+_FEWEST_CANDIDATES = 3
+#: Weights of networks are of order 1; where they begin to overflow, nothing is learned for long.
+_LARGEST_STEP = 1000.0
 #: The reserve looks at few features: with all of them it learns what only the training loads show.
 RESERVE_NUMBERS = len(RESERVE_FEATURES) + 1
 
@@ -87,6 +93,10 @@ class PolicySearchSettings:
             at what is scarce; on processors alone that tells it nothing new.
         without: names of FEATURE_GROUPS that it does not look at, separated by commas.
         batch: training loads drawn anew for each generation; 0 takes all of them in each.
+
+    Raises:
+        ConfigurationError: a word that is not known, words that do not go together, or a number out
+            of its range.
     """
 
     hidden: int = 6
@@ -109,6 +119,7 @@ class PolicySearchSettings:
             given = getattr(self, name)
             if given not in known:
                 raise ConfigurationError(f"{name} is {given!r}: give {' or '.join(known)}.")
+        self._check_numbers()
         if self.searched == "reserve" and not self.hold:
             raise ConfigurationError("searched=reserve searches the reserve: give --hold as well.")
         if self.searched == "resources" and not self.resources:
@@ -120,6 +131,17 @@ class PolicySearchSettings:
                 raise ConfigurationError(
                     f"without is {group!r}: give some of {', '.join(FEATURE_GROUPS)}."
                 )
+
+    def _check_numbers(self) -> None:
+        check = partial(check_number, "policy-search")
+        for name in ("hidden", "generations", "validate_every"):
+            check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        for name in ("batch", "seed"):
+            check(name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
+        several = self.population == 0 or self.population >= _FEWEST_CANDIDATES
+        check("population", self.population, several, f"at least {_FEWEST_CANDIDATES}, or 0")
+        fits = 0.0 < self.step <= _LARGEST_STEP
+        check("step", self.step, fits, f"above 0, and at most {_LARGEST_STEP:g}")
 
     @property
     def groups_left_out(self) -> list[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID, REACTIVE_GRID_WAIT
 from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.learning.setting_numbers import check_number
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 #: Allowed values of the settings of the same names.
@@ -80,13 +82,14 @@ class SarsaSettings:
                     f"SARSA setting {name} is {getattr(self, name)!r}: give one of "
                     f"{', '.join(allowed)}."
                 )
+        check = partial(check_number, "SARSA")
         for name in ("epsilon", "utility_weight"):
-            _check(name, getattr(self, name), 0.0 <= getattr(self, name) <= 1.0, "from 0 to 1")
-        _check("gamma", self.gamma, 0.0 <= self.gamma < 1.0, "from 0 to below 1")
-        _check("learning_rate", self.learning_rate, 0.0 < self.learning_rate <= 1.0, "in (0, 1]")
+            check(name, getattr(self, name), 0.0 <= getattr(self, name) <= 1.0, "from 0 to 1")
+        check("gamma", self.gamma, 0.0 <= self.gamma < 1.0, "from 0 to below 1")
+        check("learning_rate", self.learning_rate, 0.0 < self.learning_rate <= 1.0, "in (0, 1]")
         for name in ("hidden", "sweeps", "epochs"):
-            _check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
-        _check(
+            check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        check(
             "pretraining_sweeps",
             self.pretraining_sweeps,
             self.pretraining_sweeps >= 0,
@@ -97,11 +100,6 @@ class SarsaSettings:
     def inputs(self) -> FeatureSchema:
         """The feature schema that the network's inputs follow."""
         return SCHEMAS[self.schema]
-
-
-def _check(name: str, value: float, holds: bool, words: str) -> None:
-    if not holds:
-        raise ConfigurationError(f"SARSA setting {name} is {value:g}: give a number {words}.")
 
 
 #: As printed in 2008, section V.A; it learns to start interactive jobs last (see the reward).

@@ -8,14 +8,15 @@ simulated from the same state with the same jobs to come, and the difference is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.columns import site_queue_features
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.history.recent_arrivals import recent_arrivals
@@ -23,6 +24,7 @@ from slurm_rl_plugin.features.offered_jobs import offered_job_features, offered_
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.learning.fitted_q.regression import FeedForwardRegressor, Samples
+from slurm_rl_plugin.learning.setting_numbers import check_number
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.site_utilities import SCORES_ENTRY, SITE_UTILITY
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -55,7 +57,7 @@ class SiteUtilitySettings:
             no site's [reward] changes them.
 
     Raises:
-        ConfigurationError: no round or no state.
+        ConfigurationError: a number out of its range.
     """
 
     horizon: float = 24 * HOUR
@@ -70,13 +72,12 @@ class SiteUtilitySettings:
     weights: RewardWeights = _J_OF_2008
 
     def __post_init__(self) -> None:
+        check = partial(check_number, SITE_UTILITY)
         for name in ("rounds", "states", "hidden", "passes"):
-            if getattr(self, name) < 1:
-                raise ConfigurationError(
-                    f"setting {name} is {getattr(self, name)}: give a number of at least 1."
-                )
-        if not self.horizon > 0.0:
-            raise ConfigurationError(f"setting horizon is {self.horizon:g}: give seconds above 0.")
+            check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        check("horizon", self.horizon, 0.0 < self.horizon < math.inf, "above 0, and finite")
+        check("most", self.most, self.most > 0.0, "above 0")
+        check("decay", self.decay, 0.0 <= self.decay < math.inf, "at least 0, and finite")
 
 
 class SiteHistory(NamedTuple):

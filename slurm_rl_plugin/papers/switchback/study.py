@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.papers.study.claim_tables import TextTable
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.papers.switchback.claims import never_off, switchback_claims
@@ -28,6 +29,8 @@ _QUICK_SEEDS = 4
 def run(asked: Asked) -> Outcome:
     """Hold experiments on clusters of which it is known what there is to find."""
     asked.refuse_policy("its orders are made for it")
+    if asked.traces_given:
+        raise ConfigurationError(f"{asked.paper} takes no traces: its clusters are drawn.")
     seeds = asked.number_of_seeds()
     if asked.quick and asked.seeds is None:
         seeds = _QUICK_SEEDS

@@ -80,26 +80,32 @@ class ClassLimit:
     widest_batch_resources: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        least_0 = (self.change_interval, self.lift_after, self.idle_after, self.most)
-        if not all(number >= 0.0 for number in least_0) or self.widest_batch_job < 1:
+        names = ("change_interval", "lift_after", "idle_after", "most", "widest_batch_job")
+        for name, least in zip(names, (0, 0, 0, 0, 1), strict=True):
+            if not getattr(self, name) >= least:
+                raise ConfigurationError(
+                    f"{name} is {getattr(self, name):g}: give a number of at least {least}."
+                )
+        if math.isinf(self.change_interval):
+            raise ConfigurationError("change_interval is inf: give a finite number.")
+        self._check_that_all_start()
+        if self.most_resources and not 0.0 < self.most < math.inf:
             raise ConfigurationError(
-                f"a limit on batch jobs takes no negative number and leaves room for a job of at "
-                f"least 1 processor: {self}."
+                f"most is {self.most:g}: other resources are kept free in the measure of "
+                "processors: give a finite number above 0."
             )
-        if math.isinf(self.change_interval) or math.isinf(min(self.lift_after, self.idle_after)):
+
+    def _check_that_all_start(self) -> None:
+        """Refuse bounds under which a wide batch job might wait for ever."""
+        if math.isinf(min(self.lift_after, self.idle_after)):
             raise ConfigurationError(
-                "below a limit that is never lifted a wide batch job may never start: give a "
-                f"finite lift_after or idle_after: {self}."
+                "lift_after and idle_after are inf: below a limit that is never lifted a wide "
+                "batch job may never start: give a finite one."
             )
         if self.narrow_first and math.isinf(self.lift_after):
             raise ConfigurationError(
-                "behind narrow ones a wide batch job may never start: narrow_first needs a finite "
-                f"lift_after: {self}."
-            )
-        if self.most_resources and not 0.0 < self.most < math.inf:
-            raise ConfigurationError(
-                "other resources are kept free in the measure of processors: give a finite most "
-                f"above 0: {self}."
+                "lift_after is inf: behind narrow ones a wide batch job may never start: "
+                "narrow_first needs a finite one."
             )
 
     def entry(self) -> dict[str, Any]:

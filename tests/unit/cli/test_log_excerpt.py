@@ -66,6 +66,7 @@ def test_a_file_may_be_cut_too(log):
         ("jobs=5", "jobs has '', which is no number"),
         ("load=much", "load has 'much', which is no number"),
         ("load=inf", "load has 'inf', which is no number"),
+        ("processors=99999999999999999999", "too large: give 2147483647 at most"),
         ("processors=0", "processors has '0', which is no number of at least 1"),
         ("cores=3", "unknown setting 'cores' behind the @; give jobs=FIRST:LAST, load, processors"),
         ("jobs=0:301", "holds 300 jobs that ran: jobs=0:301 goes beyond"),
@@ -74,3 +75,8 @@ def test_a_file_may_be_cut_too(log):
 def test_faults_are_told_in_one_sentence(words, message):
     with pytest.raises(ConfigurationError, match=message):
         read(f"mmn:jobs=300,seed=2@{words}")
+
+
+def test_one_week_is_one_week():
+    with pytest.raises(ConfigurationError, match=r"a.swf holds 1 whole week: weeks=2 are more"):
+        LogExcerpt(log="a.swf", weeks=2).drawn_weeks(0.0, 8 * 86400.0)

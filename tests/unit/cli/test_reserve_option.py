@@ -37,6 +37,30 @@ def test_free_processors_and_a_limit_with_other_numbers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("change=-5", "change is -5: give a number of at least 0"),
+        ("change=inf", "change is inf: give a finite number"),
+        ("lift=nan", "lift is nan: give a number of at least 0"),
+        ("idle=-1", "idle is -1: give a number of at least 0"),
+        ("most=-2", "most is -2: give a number of at least 0"),
+        ("widest=0", "'widest=0' has no such number"),
+        ("widest=99999999999999999999", "'widest=99999999999999999999' has no such number"),
+        ("lift=inf,idle=inf", "lift and idle are inf: below a limit that is never lifted a wide"),
+        ("narrow=1,lift=inf", "lift is inf: behind narrow ones a wide batch job may never start"),
+    ],
+)
+def test_what_a_limit_cannot_be_is_said_in_the_words_of_the_option(
+    words: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parsed(f"limit:{words}")
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert "ClassLimit" not in said
+
+
+@pytest.mark.parametrize(
     "limit", [None, ClassLimit(), ClassLimit(change_interval=7.5, narrow_first=True)]
 )
 def test_the_words_of_a_limit_give_it_again(limit: ClassLimit | None) -> None:

@@ -9,7 +9,7 @@ from datetime import datetime
 import pytest
 
 from slurm_rl_plugin.cli.argument_types.slurm_times import parse_slurm_duration, parse_slurm_time
-from slurm_rl_plugin.cli.look.job_arguments import count, job_number, job_numbers, names
+from slurm_rl_plugin.cli.look.job_arguments import job_number, job_numbers, names
 from slurm_rl_plugin.cli.tables import printable, slurm_duration, slurm_time
 
 NOW = datetime(2026, 11, 21, 15, 30, 20)
@@ -51,7 +51,6 @@ def test_numbers_of_jobs() -> None:
     assert [job_number(text) for text in parts] == [123] * 4
     assert job_numbers("1,2_3,4_[5,6],7") == {1, 2, 4, 7}
     assert names("a,,b") == {"a", "b"}
-    assert count("7") == 7
 
 
 @pytest.mark.parametrize(
@@ -60,12 +59,6 @@ def test_numbers_of_jobs() -> None:
 def test_no_job(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         job_number(text)
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "x", "", "²"])
-def test_no_count(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError):
-        count(text)
 
 
 def test_how_times_are_printed() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from slurm_rl_plugin.cli.evaluate.study.text import FEWEST_JOBS, LOSERS, print_groups, print_losers
 from slurm_rl_plugin.cli.evaluate.study.verdict import verdict_sentence
+from slurm_rl_plugin.cli.what_if.text import intervals_words
 
 
 def verdict(**changes: Any) -> str:
@@ -71,3 +72,9 @@ def test_of_many_accounts_the_largest_are_shown(capsys: pytest.CaptureFixture[st
     assert "account: a11    11  2.0 h, 3.5 d" in out
     assert "account: a3 " not in out
     assert "3 smaller accounts: see --json." in out
+
+
+def test_one_day_is_one_day() -> None:
+    told = {"draws": 0, "unit": "days"}
+    assert intervals_words({**told, "stretches": 1}).startswith("Only 1 day: too few")
+    assert intervals_words({**told, "stretches": 2}).startswith("Only 2 days: too few")

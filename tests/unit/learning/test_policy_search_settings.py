@@ -1,5 +1,7 @@
 """Where a search may begin, what it may change and within which bounds."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -66,6 +68,29 @@ def test_the_start_by_past_runs_needs_them():
         settings_of("policy-search", {"start": "wspt", "searched": "linear"})
     text = {"start": "wspt", "searched": "linear", "history": "true", "batch": "2", "hidden": "1"}
     assert settings_of("policy-search", text).history
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("step", "0", "step is 0: give a number above 0, and at most 1000."),
+        ("step", "-1", "step is -1: give a number above 0"),
+        ("step", "inf", "step is inf: give"),
+        ("step", "nan", "step is nan: give"),
+        ("step", "1e300", "step is 1e+300: give"),
+        ("population", "1", "population is 1: give a number at least 3, or 0."),
+        ("population", "2", "population is 2: give"),
+        ("population", "-2", "population is -2: give"),
+        ("validate_every", "0", "validate_every is 0: give a number at least 1."),
+        ("validate_every", "-1", "validate_every is -1: give"),
+        ("generations", "0", "generations is 0: give"),
+        ("batch", "-1", "batch is -1: give a number at least 0."),
+        ("hidden", "-2", "hidden is -2: give a number at least 1."),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused(name, text, words):
+    with pytest.raises(ConfigurationError, match=re.escape(f"policy-search setting {words}")):
+        settings_of("policy-search", {name: text})
 
 
 def test_what_is_searched_is_one_of_four():

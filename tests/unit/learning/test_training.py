@@ -114,7 +114,7 @@ def test_no_more_windows_than_asked_for_are_drawn_by_the_seed():
 
 def test_a_log_of_one_job_cannot_be_split():
     log = prepare_log(mmn_log(np.random.default_rng(1), jobs=1))
-    with pytest.raises(ConfigurationError, match="too short"):
+    with pytest.raises(ConfigurationError, match=r"too few jobs to train and validate on \(1\)"):
         split_windows(log, 1, np.random.default_rng(1))
 
 

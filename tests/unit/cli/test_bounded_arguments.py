@@ -1,0 +1,91 @@
+"""Numbers and folders out of bounds: one sentence and exit code 2, before any log is read."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.cli.argument_types.numbers import at_least_one, seconds_up_to, whole_number
+from slurm_rl_plugin.cli.entry import main
+
+#: Read too late, it would be what the sentence is about.
+NO_LOG = "/none.swf"
+HUGE = "9" * 21
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one sentence of words that no verb takes."""
+    try:
+        code: object = main(list(words))
+    except SystemExit as stop:
+        code = stop.code
+    captured = capsys.readouterr()
+    assert (code, captured.out, captured.err.count("\n")) == (2, "", 1), captured
+    assert "none.swf" not in captured.err
+    return captured.err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--cycle", "nan"), "'nan' is no number of seconds from 0 to 3.1536e+07"),
+        (("--cycle", "inf"), "'inf' is no number of seconds"),
+        (("--cycle", "-3"), "'-3' is no number of seconds"),
+        (("--cycle", "1e300"), "'1e300' is no number of seconds"),
+        (("--processors", HUGE), f"--processors: '{HUGE}' is too large: give 2147483647 at most"),
+        (("--whole-nodes-of", HUGE), "--whole-nodes-of: '999"),
+        (("--reserve", HUGE), "--reserve: '999"),
+        (("--reserve", "-3"), "--reserve: '-3' is no whole number of at least 0"),
+        (("--drop", "-1,5"), "--drop: '-1,5' is not FIRST,LAST: write two whole numbers"),
+        (("--drop", "-.5,5"), "--drop: '-.5,5' is not FIRST,LAST"),
+        (("--shares", "vo0=2"), "one share for each account, together 1 (see slurm-rl evaluate"),
+        (("--backfill", "slurm"), "--backfill slurm is simulated on nodes: give --cluster too"),
+    ],
+)
+def test_what_evaluate_does_not_take(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sentence: str
+) -> None:
+    assert sentence in refused(capsys, "evaluate", NO_LOG, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("benchmark", "hook", "--seed", "-1"), "--seed: '-1' is no whole number of at least 0"),
+        (("benchmark", "hook", "--jobs", HUGE), "--jobs: '999"),
+        (("demo", "--generations", "0"), "--generations: '0' is no whole number of at least 1"),
+        (("demo", "--generations", "-1"), "--generations: '-1' is no whole number"),
+        (("demo", "--seed", "-1"), "--seed: '-1' is no whole number of at least 0"),
+        (("train", NO_LOG, "-o", "m.onnx", "--seed", "-1"), "--seed: '-1' is no whole number"),
+        (("train", NO_LOG, "-o", "m.onnx", "--protect", "-1,2"), "neither may be negative"),
+        (("reproduce", "switchback", "--seeds", HUGE), "--seeds: '999"),
+        (("reproduce", "switchback", "/nonexist"), "/nonexist does not exist: give the folder"),
+        (("reproduce", "switchback", "/"), "switchback takes no traces"),
+    ],
+)
+def test_what_other_verbs_do_not_take(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sentence: str
+) -> None:
+    assert sentence in refused(capsys, *words)
+
+
+def test_a_demo_that_cannot_write(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for path in (file, Path("/proc/x")):
+        sentence = refused(capsys, "demo", "-o", str(path))
+        assert sentence.startswith(f"slurm-rl demo: -o {path}: the folder cannot be made")
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "", "²", "2147483648"])
+def test_no_count(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        at_least_one(text)
+
+
+def test_what_is_within_bounds() -> None:
+    assert whole_number(0)("2147483647") == 2**31 - 1
+    assert at_least_one("7") == 7
+    assert [seconds_up_to(60.0)(text) for text in ("0", "60", ".5")] == [0.0, 60.0, 0.5]
