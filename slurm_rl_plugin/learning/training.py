@@ -15,6 +15,7 @@ from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.learning.algorithms import ALGORITHMS, schema_of
+from slurm_rl_plugin.learning.digest import digest_of
 from slurm_rl_plugin.learning.evaluation.paired import estimates_of
 from slurm_rl_plugin.learning.evaluation.plan_gain import measured_gain
 from slurm_rl_plugin.learning.export.manifest import file_checksum, write_card, write_manifest
@@ -44,7 +45,7 @@ from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.policies.network import QNetwork, without_resources
 from slurm_rl_plugin.policies.plan_gain import PLAN_GAIN_ENTRY
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.utility.reward import RewardWeights
 
 #: What a trained policy is compared with in its card.
 COMPARED_RULES = ("fifo", "sjf", "interactive-first", "min-run-wait")
@@ -89,7 +90,7 @@ def train_model(
     comparisons = _comparisons(plan, trained) if plan.heldout else {}
     shipped = shipped_rule(comparisons.values())
     if shipped is not None:
-        trained = replace(trained, network=rule_network(shipped))
+        trained = _standing_in(shipped, trained, loads[0].validation, plan.settings.weights)
     network = replace(trained.network, protection=plan.protection)
     if isinstance(network, QNetwork):  # no head node computes what weighs nothing
         network = without_resources(network)
@@ -125,29 +126,21 @@ def train_model(
 
 
 def _load_key(plan: TrainingPlan) -> str:
-    """Names everything that shapes the loads, the features they are seen through included."""
-    shares = [[list(each.accounts), each.shares.tolist()] for each in plan.logs]
-    loads: list[Any] = [list(plan.sources), shares, list(plan.estimates), plan.backfilling]
-    loads += [plan.windows, plan.heldout, str(plan.classifier)]
-    loads.append([_digest_of_jobs(each) for each in plan.logs])  # options change what was read
-    if plan.start is not None:
-        loads.append(asdict(plan.start))
-    if plan.class_limit is not None:
-        loads.append(plan.class_limit.entry())
-    return _digest([loads, schema_of(plan.settings).digest])
+    """Names everything that shapes the loads, the features they are seen through included.
+
+    All of the prepared logs: options and the machine change what was read. The plan's own seed
+    draws the windows of all its trainings.
+    """
+    limit = None if plan.class_limit is None else plan.class_limit.entry()
+    drawn = (plan.windows, plan.settings.seed, plan.heldout, str(plan.classifier))
+    system = (plan.estimates, plan.backfilling, limit)
+    schema = schema_of(plan.settings).digest
+    return digest_of(plan.sources, plan.logs, drawn, system, plan.start, schema)
 
 
 def _digest(value: Any) -> str:
     words = json.dumps(value, sort_keys=True, default=np.ndarray.tolist)
     return hashlib.sha256(words.encode()).hexdigest()
-
-
-def _digest_of_jobs(prepared: PreparedLog) -> str:
-    log, digest = prepared.log, hashlib.sha256(str(prepared.partition_capacities).encode())
-    columns = (log.submit, log.run_time, log.processors, log.time_limit, log.partition, log.user)
-    for column in (*columns, prepared.interactive, prepared.account):
-        digest.update(column.tobytes())
-    return digest.hexdigest()
 
 
 def _trainings(plan: TrainingPlan, output: Path, folder: Path) -> list[Training]:
@@ -175,6 +168,15 @@ def _best_of_seeds(trained: Sequence[TrainedPolicy]) -> TrainedPolicy:
     """The policy that validates best; of equal ones the first."""
     best = max(trained, key=lambda each: each.validation_objective)
     return replace(best, simulated_jobs=sum(each.simulated_jobs for each in trained))
+
+
+def _standing_in(
+    rule: str, beaten: TrainedPolicy, validation: Sequence[TrainingLoad], weights: RewardWeights
+) -> TrainedPolicy:
+    """A rule in place of the network that it beat: the objective told of it is its own."""
+    network = rule_network(rule)
+    objective = mean_objective(network, validation, weights)
+    return replace(beaten, network=network, validation_objective=objective)
 
 
 def _loads_of(plan: TrainingPlan) -> TrainingLoads:

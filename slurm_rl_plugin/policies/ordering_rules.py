@@ -37,7 +37,8 @@ def _saf(jobs: JobTable, estimate: FloatArray) -> FloatArray:
 
 
 def _f1(jobs: JobTable, estimate: FloatArray) -> FloatArray:
-    # Carastan-Santos and de Camargo 2017; submit times count from the start of the log
+    # Carastan-Santos and de Camargo 2017; submit times count from the start of the log, which
+    # whoever orders one sees to: of seconds since 1970 the logarithm never changes
     submit = np.maximum(jobs.submit, 1.0)
     return -(np.log10(estimate) * jobs.size + 870.0 * np.log10(submit))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,18 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.learning.evaluation.continuous import (
+    LEFT_OUT,
+    ContinuousProtocol,
+    Replayed,
+    ratios_to,
+    replay_continuously,
+)
+from slurm_rl_plugin.learning.evaluation.paired import Candidate
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import mmn_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from slurm_rl_plugin.units import DAY
 
 POLICIES = ["--policy", "sjf", "--policy", "protected:1,0.3:sjf"]
 
@@ -125,3 +138,27 @@ def test_a_log_too_short_is_one_sentence(capsys: pytest.CaptureFixture[str], log
     words = ["evaluate", f"{log}@jobs=0:2000", "--protocol", "continuous"]
     assert main(words) == 2
     assert "fewer than 1024 jobs: give a longer log" in capsys.readouterr().err
+
+
+def test_runs_have_as_many_days_though_one_leaves_out_the_last_one() -> None:
+    log = mmn_log(np.random.default_rng(1), processors=5, jobs=400)
+    submit = np.linspace(0.0, 9.9 * DAY, 400)
+    submit[-1] += DAY  # alone on the last day
+    prepared = prepare_log(replace(log, submit=submit, eligible=submit))
+    protocol = ContinuousProtocol(runs=2, seed=seed_without(last=399), whole=True, by_days=True)
+    replayed = Replayed(name="sjf", candidate=Candidate(name="sjf"))
+    settings = SimulationSettings(capacity=5, backfilling="easy")
+    runs = replay_continuously([replayed], prepared, settings, protocol)["sjf"]
+    assert [run.slowdowns[1, -1] for run in runs] == [0.0, 1.0]
+    ci95 = ratios_to({"sjf": runs}, runs, seed=1, together=1)["sjf"]["ci95"]
+    assert ci95 == pytest.approx([1.0, 1.0])
+
+
+def seed_without(last: int) -> int:
+    """A seed whose run leaves out the last job, and whose next one does not."""
+    jobs = last + 1
+    left_out = [
+        last in np.random.default_rng(seed).choice(jobs, int(jobs * LEFT_OUT), replace=False)
+        for seed in range(500)
+    ]
+    return next(seed for seed in range(499) if left_out[seed] and not left_out[seed + 1])

@@ -199,6 +199,7 @@ def _requests(rng: np.random.Generator, machine: Machine, jobs: int) -> Resource
     memory = np.where(by_cpu, cpus, np.maximum(nodes, 1)) * rng.integers(0, 5, jobs)
     memory = memory * np.where(by_cpu, 1, rng.integers(1, 3, jobs))
     gpus = np.maximum(nodes, 1) * rng.integers(1, 3, jobs) * (rng.random(jobs) < 0.3)
+    gpus = np.where((nodes == 0) & (cpus > 2), 3 * gpus, gpus)  # more than most nodes have
     typed = np.where(rng.random(jobs) < 0.4, gpus, 0)
     licences = rng.integers(0, 3, jobs) * (rng.random(jobs) < 0.3)
     constraint = rng.integers(0, len(_CONSTRAINTS), jobs) * (rng.random(jobs) < 0.3)

@@ -23,7 +23,7 @@ class LimitedGroup(NamedTuple):
 
 
 class QueuedJob(NamedTuple):
-    """A job, what it asks of nodes, and what counts beside."""
+    """A job, what it asks of nodes, and what counts beside; `named` nodes, 1 for none named."""
 
     submit: float
     run_time: float
@@ -34,6 +34,7 @@ class QueuedJob(NamedTuple):
     user: int
     groups: tuple[LimitedGroup, ...]
     counts: Mapping[str, float]
+    named: int
 
 
 def nodes_of(machine: Machine) -> list[Node]:
@@ -88,18 +89,44 @@ def _asks(log: JobLog, place: int, partition: MachinePartition, machine: Machine
             memory = partition.default_memory_per_cpu * cpus
     if not machine.counts_memory:
         memory = 0.0
+    of_node = 0.0 if with_cpus else memory / max(count, 1)
+    of_cpu = memory / cpus if with_cpus else 0.0
+    task = max(int(asked.cpus_per_task[place]), 1)
+    serving = _serving(partition, asked.constraints[asked.constraint[place]], machine)
+    if count == 0:
+        nodes = nodes_of(machine)
+        count = _in_equal_parts(total, cpus, task, of_node, of_cpu, [nodes[n].has for n in serving])
     per_node = {name: total[name] / max(count, 1) for name in machine.resources if name != "cpus"}
-    per_node["memory"] = 0.0 if with_cpus else memory / max(count, 1)
+    per_node["memory"] = of_node
     return NodeJob(
         cpus=cpus,
         fewest=max(count, 1),
         most=count or math.inf,
-        task=min(max(int(asked.cpus_per_task[place]), 1), cpus),
+        task=min(task, cpus),
         per_node=per_node,
-        memory_per_cpu=memory / cpus if with_cpus else 0.0,
+        memory_per_cpu=of_cpu,
         alone=bool(asked.exclusive[place]) or partition.whole_nodes or machine.whole_nodes,
-        serving=_serving(partition, asked.constraints[asked.constraint[place]], machine),
+        serving=serving,
     )
+
+
+def _in_equal_parts(total, cpus, task, of_node, of_cpu, serving: Sequence[Mapping[str, float]]):
+    """On how many nodes a job fits in equal parts, if no node alone has its GPUs; else 0."""
+    beside = [name for name in total if name not in ("cpus", "memory")]
+
+    def holding(count: int) -> int:
+        own = math.ceil(cpus / task / count) * task
+        return sum(
+            all(node[name] * count >= total[name] for name in beside)
+            and node["cpus"] >= own
+            and node["memory"] >= of_node + of_cpu * own
+            for node in serving
+        )
+
+    if any(all(node[name] >= total[name] for name in beside) for node in serving):
+        return 0
+    counts = range(2, min(len(serving), int(cpus // task)) + 1)
+    return next((count for count in counts if holding(count) >= count), 0)
 
 
 def _counts(job: NodeJob, licences: Mapping[str, float]) -> dict[str, float]:
@@ -171,6 +198,7 @@ def jobs_on(log: JobLog, machine: Machine, *, kill_at_limit: bool) -> dict[int, 
             user=int(log.user[place]),
             groups=groups,
             counts=counts,
+            named=max(int(log.requests.nodes[place]), 1),
         )
     return found
 

@@ -56,9 +56,9 @@ def _fixed_points(job: QueuedJob, qos: str, machine: Machine) -> float:
     weights, partitions = machine.weights, machine.partitions
     nodes = sum(kind.count for kind in machine.kinds)
     cpus = sum(kind.count * kind.resources[0] for kind in machine.kinds)
-    size = (job.asks.fewest / nodes + job.counts["cpus"] / cpus) / 2
+    size = (job.named / nodes + job.counts["cpus"] / cpus) / 2
     if "SMALL_RELATIVE_TO_TIME" in weights.flags:
-        size = max(job.asks.fewest / nodes, job.counts["cpus"] / cpus)
+        size = max(job.named / nodes, job.counts["cpus"] / cpus)
         size /= max(math.ceil(job.estimate / 60), 1)
     points = weights.size * (1 - size if weights.favours_small else size)
     highest = max(each.priority_factor for each in partitions)

@@ -29,7 +29,7 @@ def one_node(workload: Workload) -> NodeMachine:
         whole=np.zeros(jobs, dtype=np.bool_),
         pool=np.zeros(jobs, dtype=np.int64),
         pools=[np.array([0])],
-        machine_nodes=1,
+        node_has=np.array([[float(CAPACITY)]]),
     )
     return NodeMachine(
         whole=np.array([[float(CAPACITY)]]),

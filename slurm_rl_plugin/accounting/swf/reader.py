@@ -40,6 +40,9 @@ _COLUMNS = (
 )
 _WHOLE_COLUMNS = [0, 4, 7, 11, 12, 14]
 _UNKNOWN = -1
+#: Statuses of lines that tell one portion of a job's run: to be continued, the last one that
+#: completed, and the last one that failed. The job has a line of its own for all of it too.
+_PORTIONS = (2, 3, 4)
 #: Beyond this a float64 no longer holds every whole number.
 _LARGEST = 2.0**53
 _SIZE = re.compile(r"^;[ \t]*(MaxProcs|MaxNodes):[ \t]*(\d{1,15})\b", re.MULTILINE | re.ASCII)
@@ -141,6 +144,7 @@ def sift(rows: FloatArray) -> tuple[BoolArray, dict[str, int]]:
     """Which rows are jobs that ran, and how many are not and why."""
     run_time = rows[:, 3]
     faults = {
+        "part of a job": np.isin(rows[:, 10], _PORTIONS),
         "negative run time": (run_time < 0) & (run_time != _UNKNOWN),
         "never ran": (run_time == 0) | (run_time == _UNKNOWN),
         "no processors": _processors_of(rows) <= 0,

@@ -29,10 +29,10 @@ from slurm_rl_plugin.cli.what_if.tune_text import print_tuning
 from slurm_rl_plugin.cli.what_if.what_if import ClusterAndJobs
 from slurm_rl_plugin.configuration.keys.goals import RewardSection
 from slurm_rl_plugin.learning.checkpoint import check_checkpoint, forget_checkpoint
+from slurm_rl_plugin.learning.digest import digest_of
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
 from slurm_rl_plugin.learning.workplace import ThisMachine, Workplace
 from slurm_rl_plugin.utility.reward import RewardWeights
-from slurm_rl_plugin.what_if.digest import digest_of
 from slurm_rl_plugin.what_if.replay import ReplayedPair
 from slurm_rl_plugin.what_if.tuning.choices import (
     PROTECTING,

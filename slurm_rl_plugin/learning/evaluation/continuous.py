@@ -177,11 +177,13 @@ class DrawnRun:
         log: the jobs that are kept.
         counted: which of them count, shape [n].
         stretch: number of each one's stretch, shape [n].
+        stretches: of the whole log, so that runs have as many though one keeps no job of the last.
     """
 
     log: PreparedLog
     counted: BoolArray
     stretch: IntArray
+    stretches: int
 
 
 def stretches_of(prepared: PreparedLog, border: int, protocol: ContinuousProtocol) -> IntArray:
@@ -202,6 +204,7 @@ def drawn_run(prepared: PreparedLog, border: int, stretch: IntArray, seed: int) 
         log=select_prepared(prepared, kept),
         counted=kept >= border,
         stretch=stretch[kept],
+        stretches=int(stretch.max()) + 1,
     )
 
 
@@ -209,7 +212,7 @@ def figures_of(run: DrawnRun, start: FloatArray, settings: SimulationSettings) -
     """The figures of the counted jobs with the starts that a policy gave them, seconds, [n]."""
     jobs = schedule_of(run.log, start, settings)
     slowdown = bounded_slowdown(jobs.wait[run.counted], jobs.run_time[run.counted])
-    stretch, stretches = run.stretch[run.counted], int(run.stretch.max()) + 1
+    stretch, stretches = run.stretch[run.counted], run.stretches
     return ContinuousRun(
         waits=waits_of(jobs, run.counted),
         slowdowns=np.array(

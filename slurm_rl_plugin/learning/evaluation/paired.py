@@ -124,8 +124,9 @@ def _static_scores(named: NamedPolicy, prepared: PreparedLog, workload: Workload
         recent = prepared.recent_runs or recent_runs(prepared)
         rule = PREDICTED_RULES[named.rule]
         return rule(prepared.jobs().size, recent.predicted, recent.rate)
-    scores = STATIC_RULES[named.rule](prepared.jobs(), workload.estimate)
-    return np.asarray(scores, dtype=np.float64)
+    jobs = prepared.jobs()
+    since_begin = replace(jobs, submit=jobs.submit - prepared.begin)  # only f1 tells the difference
+    return np.asarray(STATIC_RULES[named.rule](since_begin, workload.estimate), dtype=np.float64)
 
 
 def _starts_in_partitions(

@@ -64,7 +64,7 @@ def node_requests(
     whole: BoolArray,
     pool: IntArray,
     pools: list[IntArray],
-    machine_nodes: int,
+    node_has: FloatArray,
 ) -> NodeRequests:
     """The requests of n jobs; jobs of one shape share a row.
 
@@ -77,21 +77,26 @@ def node_requests(
         whole: its nodes are its own, shape [n].
         pool: index into `pools`, shape [n].
         pools: numbers of the nodes that may serve, each in rising order.
-        machine_nodes: how many nodes there are.
+        node_has: what each node has, shape [nodes, resources].
     """
     rows = np.column_stack([nodes, cpus_per_task, memory_per_cpu, whole, pool, total])
     chosen, shape = np.unique(rows, axis=0, return_inverse=True)
     count, task, with_cpus, alone, place = chosen[:, :5].T
     whole_job = chosen[:, 5:]
+    named = np.maximum(count, 1.0)
+    for row in np.flatnonzero(count == 0):
+        has, by_cpu = node_has[pools[int(place[row])]], bool(with_cpus[row])
+        count[row] = _nodes_of_equal_parts(whole_job[row], task[row], memory, by_cpu, has)
     fewest = np.maximum(count, 1.0)
     per_node = whole_job / fewest[:, None]
     per_node[:, CPU] = 0.0
     per_cpu = np.zeros_like(per_node)
     if memory >= 0:
+        per_node[:, memory] = whole_job[:, memory] / named  # asked for by node: each gives it
         cpus = np.maximum(whole_job[:, CPU], 1.0)
         per_cpu[:, memory] = np.where(with_cpus > 0, whole_job[:, memory] / cpus, 0.0)
         per_node[with_cpus > 0, memory] = 0.0
-    serves = np.zeros((len(pools), machine_nodes), dtype=np.bool_)
+    serves = np.zeros((len(pools), len(node_has)), dtype=np.bool_)
     for index, each in enumerate(pools):
         serves[index, each] = True
     return NodeRequests(
@@ -108,3 +113,34 @@ def node_requests(
         pool_node=np.concatenate(pools).astype(np.int64),
         serves=bits_of(serves),
     )
+
+
+def _nodes_of_equal_parts(
+    total: FloatArray, task: float, memory: int, by_cpu: bool, has: FloatArray
+) -> int:
+    """The least number of nodes that hold a job in equal parts, where no node has its GPUs alone.
+
+    Slurm spreads `--gpus=8` of a job that names no nodes over two nodes of four.
+
+    Args:
+        total: of the job, shape [resources].
+        task: CPUs that have to be on one node together.
+        memory: column of memory; -1 for none.
+        by_cpu: its memory goes with the CPUs; else each node gives all of it.
+        has: what each node that may serve has, shape [nodes, resources].
+
+    Returns:
+        0 where one node has what the job asks for beside CPUs and memory, or no number holds it.
+    """
+    beside = [column for column in range(len(total)) if column not in (CPU, memory)]
+    if (has[:, beside] >= total[beside]).all(axis=1).any():
+        return 0
+    cpus, task = max(total[CPU], 1.0), max(task, 1.0)
+    for nodes in range(2, int(min(len(has), cpus // task)) + 1):
+        own = np.ceil(cpus / task / nodes) * task
+        holds = (has[:, beside] * nodes >= total[beside]).all(axis=1) & (has[:, CPU] >= own)
+        if memory >= 0:
+            holds &= has[:, memory] >= (total[memory] / cpus * own if by_cpu else total[memory])
+        if np.count_nonzero(holds) >= nodes:
+            return nodes
+    return 0

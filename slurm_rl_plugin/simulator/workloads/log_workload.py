@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.accounting.port import OWN_BEGINNING, JobLog
 from slurm_rl_plugin.domain import JobTable
 from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.job_class import JobClassifier
@@ -66,6 +66,8 @@ class PreparedLog:
         machine: whose nodes the jobs run on; None for a pool of processors.
         billed: what the site bills each job for a second, shape [n]; None where it counts
             processors.
+        begin: second of the log's times at which it begins, for rules that count from there: 0
+            where its times do, else the first arrival. Windows keep that of the whole.
     """
 
     log: JobLog
@@ -82,6 +84,7 @@ class PreparedLog:
     eligible_after: FloatArray | None = None
     machine: Machine | None = None
     billed: FloatArray | None = None
+    begin: float = 0.0
 
     @property
     def charged(self) -> FloatArray | IntArray:
@@ -205,6 +208,7 @@ def prepare_log(
         eligible_after=eligible_after,
         machine=machine,
         billed=billed,
+        begin=0.0 if log.kind in OWN_BEGINNING else float(log.submit[0]),
     )
 
 

@@ -136,7 +136,7 @@ def requests_on(log: JobLog, machine: Machine) -> NodeRequests:
         whole=asked.exclusive | alone[partition],
         pool=pool,
         pools=pools,
-        machine_nodes=machine.nodes,
+        node_has=node_resources(machine)[0],
     )
 
 

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_rl_plugin.accounting.log_stream import LogStream
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.accounting.swf.reader import SwfReader
+from slurm_rl_plugin.accounting.swf.stream import SwfStream
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.errors import AccountingLogError
 
@@ -67,12 +69,25 @@ def test_the_columns_become_the_table(read):
         ({"allocated": -1, "requested": -1}, "no processors"),
         ({"allocated": -1, "requested": 0}, "no processors"),
         ({"submit": -3}, "negative submit time"),
+        ({"status": 2}, "part of a job"),
+        ({"status": 3, "run": 20}, "part of a job"),
+        ({"status": 4, "run": 0}, "part of a job"),
     ],
 )
 def test_an_impossible_value_is_counted_and_dropped(read, changes, reason):
     log, report = read(row(), row(**changes))
     assert report.dropped == {reason: 1}
     assert (report.read, report.kept, len(log)) == (2, 1, 1)
+
+
+def test_a_job_that_ran_in_portions_is_one_job_whole_or_as_a_stream(read, tmp_path):
+    portions = [row(status=2, run=25), row(status=2, run=15, submit=-1), row(status=3, run=20)]
+    log, report = read(row(run=60), *portions, row(job=2, status=0), row(job=3, status=5))
+    assert (log.job_id.tolist(), log.run_time.tolist()) == ([1, 2, 3], [60.0, 60.0, 60.0])
+    assert report.dropped == {"part of a job": 3}
+    stream = SwfStream()
+    assert sum(len(frame) for frame in stream.jobs(LogStream(tmp_path / "log.swf"))) == 3
+    assert stream.report("").dropped == report.dropped
 
 
 def test_a_log_where_nothing_ran_is_an_empty_table(read):

@@ -1,12 +1,14 @@
 """Held-out training looks at the first 60 % of a log only, and never leaves a site worse off."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.evaluation.heldout import HEURISTICS, HeldoutProtocol
 from slurm_rl_plugin.learning.heldout_training import (
     RuleComparison,
@@ -19,6 +21,8 @@ from slurm_rl_plugin.learning.heldout_training import (
     with_reserve,
 )
 from slurm_rl_plugin.learning.policy_search.rule_networks import RULE_WEIGHTS, rule_network
+from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
+from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.utility.reward import RewardWeights
@@ -115,6 +119,33 @@ def test_otherwise_the_best_rule_that_is_a_network_is_shipped():
     assert shipped_rule([compared(1.001, ratio_to=0.06)]) is None  # the best rule is no network
     assert heldout_entry({"log": found[0]}, "sjf")["shipped"] == "sjf"
     assert heldout_entry({"log": found[0]}, None)["shipped"] == "network"
+
+
+def test_a_rule_that_is_shipped_has_its_own_objective_in_the_manifest(tmp_path, monkeypatch):
+    lost = compared(1.3, sjf=2.0)
+    monkeypatch.setattr(training, "compare_with_rules", lambda *_: lost)
+    monkeypatch.setattr(
+        training, "heldout_loads", partial(heldout_loads, training=SMALL, validation=SMALL)
+    )
+    plan = TrainingPlan(
+        logs=[prepared()],
+        sources=[{"log": "drawn", "sha256": "", "jobs": JOBS, "processors": 10}],
+        estimates=["requested"],
+        backfilling="easy",
+        windows=1,
+        algorithm="policy-search",
+        settings=PolicySearchSettings(hidden=1, generations=1, population=4),
+        command="slurm-rl train drawn --protocol heldout",
+        heldout=True,
+    )
+    _, manifest = training.train_model(plan, tmp_path / "site.onnx")
+    told = {row["policy"]: row["objective"] for row in manifest["validation"]}
+    assert manifest["heldout"]["shipped"] == "sjf"
+    assert told["this model"] == pytest.approx(told["sjf"])
+    assert manifest["seeds"]["1"] != pytest.approx(told["sjf"])  # the network that lost
+    card = (tmp_path / "site.md").read_text()
+    (line,) = (line for line in card.splitlines() if "this model" in line and "|" in line)
+    assert f"{told['sjf']:.4f}" in line
 
 
 def test_a_reserve_is_a_number_that_no_feature_moves():

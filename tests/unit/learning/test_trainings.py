@@ -22,6 +22,7 @@ from slurm_rl_plugin.learning.workplace import ThisMachine, processors_here
 from slurm_rl_plugin.policies.network import fixed_scaler, network_from_parameters, parameter_count
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from tests.reference.test_weighed_jobs import load as node_load
 
 LOGS = [prepare_log(mmn_log(np.random.default_rng(n), processors=5, jobs=300)) for n in (1, 2)]
 SOURCES = [{"log": f"mmn{n}", "sha256": "", "jobs": 300, "processors": 5} for n in (1, 2)]
@@ -140,6 +141,28 @@ def test_a_checkpoint_is_not_taken_up_by_other_jobs_or_another_start():
     plans = [PLAN, replace(PLAN, logs=[killed]), *(replace(PLAN, start=s) for s in (first, other))]
     assert len({_load_key(plan) for plan in plans}) == len(plans)
     assert _load_key(replace(PLAN, start=replace(other))) == _load_key(plans[-1])
+
+
+def test_a_checkpoint_is_not_taken_up_by_another_machine_other_requests_or_windows():
+    log = node_load(1)
+    requests = log.log.requests
+    asked = [
+        replace(requests, total=requests.total * 2.0),
+        replace(requests, exclusive=~requests.exclusive),
+    ]
+    kind, *others = log.machine.kinds
+    machine = replace(log.machine, kinds=(replace(kind, features=frozenset({"ib"})), *others))
+    logs = [
+        log,
+        *(replace(log, log=replace(log.log, requests=each)) for each in asked),
+        replace(log, machine=machine),
+        replace(log, billed=np.ones(len(log.log))),
+        replace(log, log=replace(log.log, start=log.log.submit + 1.0)),  # what of runs was known
+    ]
+    plans = [replace(PLAN, logs=[each]) for each in logs]
+    seeded = [replace(PLAN, settings=replace(PLAN.settings, seed=seed), seeds=2) for seed in (1, 2)]
+    assert len({_load_key(plan) for plan in (*plans, *seeded)}) == len(plans) + len(seeded)
+    assert _load_key(replace(PLAN, logs=[node_load(1)])) == _load_key(plans[0])
 
 
 class Interrupted(Exception):

@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.estimates import ClassMedian
+from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
+from slurm_rl_plugin.learning.load_windows import log_window
 from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES, STATIC_RULES
 from slurm_rl_plugin.policies.registry import rule_policy
 from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import generated_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.reference.loads import snapshot_of
 from tests.reference.readable_simulator import Moment
 
@@ -58,6 +63,32 @@ def test_interactive_first_separates_classes_over_any_span_of_epoch_seconds():
     jobs = snapshot_of(late, Moment(5e9, [0, 1, 2, 3], [], [np.nan] * 4), 8).pending.jobs
     scores = STATIC_RULES["interactive-first"](jobs, LIMITS)
     assert np.argmax(scores) == 3
+
+
+def f1_starts(prepared):
+    settings = SimulationSettings(capacity=prepared.capacity, backfilling="easy")
+    workload = prepared.workload(RequestedLimit())
+    return starts_under(Candidate(name="f1"), prepared, workload, settings)
+
+
+def test_f1_counts_from_the_first_job_of_a_log_with_dates_and_so_do_its_windows():
+    log = generated_log("mmn:jobs=600,processors=5,load=.95,seed=1")
+    since = np.round(log.submit - log.submit[0])
+    counted = prepare_log(replace(log, submit=since, eligible=since))
+    dates = since + 1.7e9
+    dated = prepare_log(replace(log, kind="sacct", submit=dates, eligible=dates))
+    for first in (0, 300):
+        here, there = (log_window(each, first, 300) for each in (counted, dated))
+        assert (f1_starts(there) - 1.7e9).tolist() == pytest.approx(f1_starts(here).tolist())
+    without_age = f1_starts(replace(dated, begin=0.0))
+    assert not np.allclose(without_age, f1_starts(dated))
+
+
+def test_f1_counts_from_where_a_log_of_its_own_clock_does():
+    log = generated_log("mmn:jobs=300,processors=5,load=.95,seed=1")
+    for kind in ("swf", "sbatch", "openb"):
+        submit = log.submit + 566129.0  # the first job of SDSC-SP2 comes days after the begin
+        assert prepare_log(replace(log, kind=kind, submit=submit, eligible=submit)).begin == 0.0
 
 
 def test_an_unknown_rule_is_refused_with_the_known_ones():

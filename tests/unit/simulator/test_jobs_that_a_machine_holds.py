@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,35 @@ def log(**asked: Any) -> JobLog:
         requests=requests,
         kind="swf",
     )
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "task", "spread"),
+    [
+        (8.0, 8.0, 1, 2),  # sbatch -n 8 --gpus=8 on nodes of four
+        (8.0, 4.0, 1, None),  # one node has them: as many nodes as its CPUs need
+        (8.0, 12.0, 1, 3),
+        (8.0, 13.0, 1, 0),  # more than all have
+        (2.0, 12.0, 1, 0),  # two tasks get on no third node
+        (8.0, 8.0, 4, 2),
+        (12.0, 8.0, 1, 3),  # two nodes have the GPUs, three the CPUs
+    ],
+)
+def test_gpus_that_no_node_has_are_spread_over_the_fewest_that_do(
+    cpus: float, gpus: float, task: int, spread: int | None
+) -> None:
+    kind = NodeKind(name="g[1-3]", count=3, resources=(4.0, 16.0, 4.0))
+    jobs = log(cpus=cpus, memory=3.0, task=task)
+    jobs.requests.total[1, BASIC_RESOURCES.index("gpus")] = gpus
+    jobs = replace(jobs, requests=replace(jobs.requests, memory_per_cpu=np.zeros(2, np.bool_)))
+    nodes = replace(machine(), kinds=(kind,))
+    kept, dropped = fit_to_machine(jobs, nodes)
+    assert dropped == ({NO_NODE: 1} if spread == 0 else {})
+    if spread:
+        asked = node_machine(kept, nodes).requests
+        shape = asked.shape[1]
+        assert (asked.fewest[shape], asked.most[shape]) == (spread, spread)
+        assert asked.per_node[shape].tolist() == [0.0, 3.0, gpus / spread]  # --mem is of each node
 
 
 @pytest.mark.parametrize(

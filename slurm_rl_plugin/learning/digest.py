@@ -33,6 +33,8 @@ def _parts(value: object) -> Iterable[bytes]:
         yield from _parts(sorted(value.items(), key=lambda item: repr(item[0])))
     elif isinstance(value, Set):  # in an order of its own in each process
         yield from _parts(sorted(value, key=repr))
+    elif isinstance(value, tuple) and all(isinstance(each, str) for each in value):
+        yield repr(value).encode()  # a column of texts has one for each job
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
         yield f"[{len(value)}".encode()
         for each in value:
