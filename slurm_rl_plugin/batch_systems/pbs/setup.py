@@ -19,7 +19,8 @@ from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 DEFAULT_SCORE = 1000
 #: What one point of the score is worth in the formula; the site's own terms decide below it.
 WEIGHT = 1000
-STALE_SECONDS = 60
+#: As WatchdogSec of the daemon's unit: no sign of life comes during a cycle, which may take minutes.
+STALE_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)

@@ -411,6 +411,22 @@ def test_running_subjobs_are_rows_of_their_own(fake: FakePbs) -> None:
     assert len(set(snapshot.running.jobs.job_id.tolist())) == len(snapshot.running) == 2
 
 
+@pytest.mark.parametrize("suspended", ["S", "U"])
+def test_a_job_that_goes_on_after_it_was_suspended_has_not_started_again(
+    fake: FakePbs, suspended: str
+) -> None:
+    system = adapter(fake)
+    system.snapshot()
+    fake.run_job("1.head", NOW - 5)
+    told = [system.snapshot().started.jobs.job_id.tolist()]
+    for state in (suspended, "R", suspended):
+        fake.change("1.head", job_state=state)
+        told.append(system.snapshot().started.jobs.job_id.tolist())
+    assert told == [[1], [], [], []]
+    fake.end_job("1.head", NOW - 1)
+    assert system.snapshot().ended.jobs.job_id.tolist() == [1]
+
+
 def test_the_first_snapshot_tells_the_runs_of_the_past(fake: FakePbs) -> None:
     accounting = fake.home / "server_priv" / "accounting"
     write_month(accounting, 2000, packed=2)
