@@ -111,6 +111,21 @@ def test_without_the_formula_active_mode_is_refused(
     assert "slurm-rl pbs-setup --print" in capsys.readouterr().err
 
 
+def test_a_daemon_beside_each_server_is_refused(
+    site: FakePbs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both would act: nothing here tells which of two servers is in charge."""
+    path = tmp_path / "site.toml"
+    path.write_text(path.read_text().replace("[hook]", "[hook]\nbeside_controllers = true"))
+    assert main(["run", "--once", "--config", "site.toml"]) == 2
+    assert "beside_controllers is for Slurm alone" in capsys.readouterr().err
+    assert set(scores(site).values()) == {DEFAULT_SCORE}
+    assert main(["check", "--json", "--config", "site.toml"]) == 1
+    checks = {each["name"]: each for each in json.loads(capsys.readouterr().out)["checks"]}
+    assert checks["controller"]["result"] == "fail"
+    assert "run one daemon" in checks["controller"]["what"]
+
+
 def test_check_of_a_site_where_all_is_well(
     site: FakePbs, capsys: pytest.CaptureFixture[str]
 ) -> None:
