@@ -234,6 +234,25 @@ def test_setup_keeps_the_sites_own_terms(
     assert told["heartbeat"] == str(Path.cwd() / "heartbeat")
 
 
+def test_setup_keeps_the_terms_of_a_schedulers_own_formula(
+    site: FakePbs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """PBS refuses one of the server beside it."""
+    site.set_server(job_sort_formula="")
+    site.set(sched={"default": {"job_sort_formula": "queue_priority"}})
+    lines = setup_lines(capsys)
+    done = [shlex.split(line)[2] for line in lines if line.startswith("qmgr -c")]
+    assert done[-2:] == [
+        "unset sched default job_sort_formula",
+        'set server job_sort_formula = "1000*rl_score + (queue_priority)"',
+    ]
+    assert "unset sched default job_sort_formula" in "\n".join(setup_lines(capsys, "--formula="))
+    two = {"default": {"job_sort_formula": "ncpus"}, "second": {"job_sort_formula": "mem"}}
+    site.set(schedulers=["default", "second"], sched=two)
+    assert main(["pbs-setup", "--print", "--config", "site.toml"]) == 2
+    assert "different formulas" in capsys.readouterr().err
+
+
 def test_every_step_of_the_setup_can_be_undone(
     site: FakePbs, capsys: pytest.CaptureFixture[str]
 ) -> None:

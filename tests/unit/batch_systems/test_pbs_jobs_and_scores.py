@@ -391,7 +391,6 @@ def test_capacity_is_what_jobs_can_use() -> None:
         ({"job_sort_formula": "1000*rl_score + (queue_priority)"}, None),
         ({"job_sort_formula": "my_rl_score_2"}, "does not hold rl_score"),
         ({}, "pbs-setup"),
-        ({"job_sort_formula": "rl_score", "job_sort_formula_threshold": 0}, "never runs"),
     ],
 )
 def test_a_formula_that_does_nothing_is_told(values: dict[str, Any], harm: str | None) -> None:
