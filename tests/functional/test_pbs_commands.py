@@ -210,12 +210,17 @@ def setup_lines(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
         ("rl_score", "rl_score", "unset server job_sort_formula"),
         (
             "queue_priority + ncpus",
-            "1000*rl_score + (queue_priority + ncpus)",
+            "1000*rl_score + asinh(queue_priority + ncpus)",
             'set server job_sort_formula = "queue_priority + ncpus"',
         ),
         (
             "1000*rl_score + (queue_priority + ncpus)",
-            "1000*rl_score + (queue_priority + ncpus)",
+            "1000*rl_score + asinh(queue_priority + ncpus)",
+            'set server job_sort_formula = "queue_priority + ncpus"',
+        ),
+        (
+            "1000*rl_score + asinh(queue_priority + ncpus)",
+            "1000*rl_score + asinh(queue_priority + ncpus)",
             'set server job_sort_formula = "queue_priority + ncpus"',
         ),
     ],
@@ -244,7 +249,7 @@ def test_setup_keeps_the_terms_of_a_schedulers_own_formula(
     done = [shlex.split(line)[2] for line in lines if line.startswith("qmgr -c")]
     assert done[-2:] == [
         "unset sched default job_sort_formula",
-        'set server job_sort_formula = "1000*rl_score + (queue_priority)"',
+        'set server job_sort_formula = "1000*rl_score + asinh(queue_priority)"',
     ]
     assert "unset sched default job_sort_formula" in "\n".join(setup_lines(capsys, "--formula="))
     two = {"default": {"job_sort_formula": "ncpus"}, "second": {"job_sort_formula": "mem"}}

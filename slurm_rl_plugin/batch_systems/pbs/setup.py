@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +15,11 @@ from slurm_rl_plugin.batch_systems.pbs.answers.schedulers import PbsScheduler, r
 from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, parse_server
 from slurm_rl_plugin.batch_systems.pbs.checks import CLASS_HOOK, DEAD_MAN_HOOK
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
+from slurm_rl_plugin.batch_systems.pbs.sort_formula import formula_with, without_ours
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 
 #: Score of a job that neither a class nor the daemon has placed.
 DEFAULT_SCORE = 1000
-#: What one point of the score is worth in the formula; the site's own terms decide below it.
-WEIGHT = 1000
 #: As WatchdogSec of the daemon's unit: no sign of life comes during a cycle, which may take minutes.
 STALE_SECONDS = 300
 
@@ -147,7 +145,6 @@ def _dead_man_hook(formula: str, heartbeat: Path, program: Path) -> Step:
 
 
 def _formula(formula: str, schedulers: Sequence[str]) -> Step:
-    ours = f"{WEIGHT}*{SCORE} + ({formula})" if formula else SCORE
     own = tuple(_qmgr(f"unset sched {name} job_sort_formula") for name in schedulers)
     back = (
         f'set server job_sort_formula = "{formula}"'
@@ -156,12 +153,13 @@ def _formula(formula: str, schedulers: Sequence[str]) -> Step:
     )
     return Step(
         "The scores come into force, at once and in shadow mode too. The site's own terms decide "
-        "between jobs of one score. Some releases before 22.05 do not start again while a formula "
+        "between jobs of one score alone: asinh keeps their order and bounds them, so that they "
+        "overrule no score. Some releases before 22.05 do not start again while a formula "
         "is set (openpbs issue 2530): restart pbs_server once when the site can stand it. Leave "
         "job_sort_formula_threshold of the schedulers unset: a job at or below it never runs.",
         (
             *own,
-            _qmgr(f'set server job_sort_formula = "{ours}"'),
+            _qmgr(f'set server job_sort_formula = "{formula_with(formula)}"'),
         ),
         (_qmgr(back),),
     )
@@ -187,7 +185,7 @@ def site_formula(given: str | None) -> SiteFormula:
 def _as_given(given: str | None, names: tuple[str, ...]) -> SiteFormula | None:
     if given is None:
         return None
-    return SiteFormula(_without_ours(given), "The site's own terms are those of --formula.", names)
+    return SiteFormula(without_ours(given), "The site's own terms are those of --formula.", names)
 
 
 def _as_told(server: str, schedulers: Sequence[PbsScheduler]) -> SiteFormula:
@@ -202,23 +200,6 @@ def _as_told(server: str, schedulers: Sequence[PbsScheduler]) -> SiteFormula:
             f"schedulers have different formulas ({'; '.join(found)}): give the one that is to "
             "decide between jobs of one score with --formula."
         )
-    terms = _without_ours(found[0]) if found else ""
+    terms = without_ours(found[0]) if found else ""
     names = tuple(each.name for each in schedulers)
     return SiteFormula(terms, f"The site's own terms now: {terms or 'none'}.", names)
-
-
-def _without_ours(formula: str) -> str:
-    """The terms of a formula that we have extended already, and of any other.
-
-    Raises:
-        ConfigurationError: it holds our resource in another form, or a double quote.
-    """
-    formula = formula.strip()
-    ours = re.fullmatch(rf"(?:{WEIGHT}\*)?{SCORE}(?: \+ \((.*)\))?", formula)
-    site = (ours[1] or "") if ours else formula
-    if re.search(rf"\b{SCORE}\b", site) or '"' in site:
-        raise ConfigurationError(
-            f"the formula {formula!r} cannot be taken apart: give the site's own terms with "
-            f"--formula, without {SCORE} and without double quotes."
-        )
-    return site
