@@ -410,6 +410,21 @@ def test_running_subjobs_are_rows_of_their_own(fake: FakePbs) -> None:
     assert len(set(snapshot.running.jobs.job_id.tolist())) == len(snapshot.running) == 2
 
 
+def test_jobs_of_several_servers_with_one_number_are_left_alone(
+    fake: FakePbs, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As peer scheduling moves them here; one would get the score of the other."""
+    fake.add("2.other")
+    system = adapter(fake)
+    for _ in range(2):
+        assert sorted(system.snapshot().pending.jobs.job_id.tolist()) == [1, 3]
+    report = system.apply([set_to(job, 10) for job in (1, 2, 3)])
+    assert (report.applied, set(report.rejected)) == (2, {2})
+    assert fake.score("2.head") == fake.score("2.other") == DEFAULT_SCORE
+    told = [each for each in caplog.messages if "left_alone" in each]
+    assert told == ["jobs=left_alone reason=one_number_of_several_jobs jobs='2.head 2.other'"]
+
+
 @pytest.mark.parametrize("suspended", ["S", "U"])
 def test_a_job_that_goes_on_after_it_was_suspended_has_not_started_again(
     fake: FakePbs, suspended: str
