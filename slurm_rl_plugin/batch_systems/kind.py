@@ -256,6 +256,7 @@ class BatchSystemKind:
         build: makes the adapter; ConfigurationError where it cannot work here.
         presence: what of it is here, by PATH and other variables.
         answers: whether it answers within so many seconds.
+        by_hand: the line for a shell that puts our order out of force without our program.
         class_defaults: makes the table at a path, by the rules of the classes, good for so many
             seconds, with a limit's names.
         offers: asks on behalf of brokers, each call within a time-out, under an account or "".
@@ -276,6 +277,7 @@ class BatchSystemKind:
     build: Callable[[AdapterParts], BatchSystem]
     presence: Callable[[Mapping[str, str]], Presence]
     answers: Callable[[Mapping[str, str], float], bool]
+    by_hand: str
     class_defaults: (
         Callable[[Path, Sequence[JobClassRule], float, LimitKeys], ClassDefaultsTable] | None
     ) = None

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from slurm_rl_plugin import __version__
-from slurm_rl_plugin.cli.off_switch.by_hand import TAKE_BACK_BY_HAND
+from slurm_rl_plugin.cli.off_switch.by_hand import taken_back_by_hand
 from slurm_rl_plugin.cli.progress import said_if_long
 from slurm_rl_plugin.errors import (
     AccountingLogError,
@@ -220,7 +220,7 @@ def _by_hand(verb: str) -> str:
     """How factors are taken back without us, for verbs that would have done it."""
     if verb not in WAY_OUT:
         return ""
-    return f"; until then factors are taken back by `{TAKE_BACK_BY_HAND}`"
+    return f"; until then factors are taken back by {taken_back_by_hand(os.environ)}"
 
 
 def _one_line(error: Exception) -> str:

@@ -47,7 +47,7 @@ def main(command):
         complain(f"{command}: cannot connect to server head (errno=15010)")
         return 1
     status = COMMANDS[command](state, words, mode)
-    if command in ("qalter", "pbs_ifl", "qmgr"):
+    if command in ("qalter", "pbs_ifl", "qmgr") and not words[-1].startswith("list "):
         state["calls"] = [*state.get("calls", []), [command, *words]]
         beside = f"{path}.{os.getpid()}"  # whole or not at all: the test reads it meanwhile
         with open(beside, "w") as file:  # noqa: PTH123
@@ -285,7 +285,10 @@ def qmgr(state, words, mode):
         return 0
     if command == "list sched":
         for name in state["schedulers"]:
-            say(f"Sched {name}\n    partition = pbs-default\n    state = idle\n")
+            say(f"Sched {name}\n    partition = pbs-default\n    state = idle")
+            for attribute, value in state.get("sched", {}).get(name, {}).items():
+                say(f"    {attribute} = {value}")
+            say("")
         return 0
     if command == "list hook":
         if mode == "operator":

@@ -111,6 +111,21 @@ def test_without_the_formula_active_mode_is_refused(
     assert "slurm-rl pbs-setup --print" in capsys.readouterr().err
 
 
+def test_a_daemon_beside_each_server_is_refused(
+    site: FakePbs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both would act: nothing here tells which of two servers is in charge."""
+    path = tmp_path / "site.toml"
+    path.write_text(path.read_text().replace("[hook]", "[hook]\nbeside_controllers = true"))
+    assert main(["run", "--once", "--config", "site.toml"]) == 2
+    assert "beside_controllers is for Slurm alone" in capsys.readouterr().err
+    assert set(scores(site).values()) == {DEFAULT_SCORE}
+    assert main(["check", "--json", "--config", "site.toml"]) == 1
+    checks = {each["name"]: each for each in json.loads(capsys.readouterr().out)["checks"]}
+    assert checks["controller"]["result"] == "fail"
+    assert "run one daemon" in checks["controller"]["what"]
+
+
 def test_check_of_a_site_where_all_is_well(
     site: FakePbs, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,12 +210,17 @@ def setup_lines(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
         ("rl_score", "rl_score", "unset server job_sort_formula"),
         (
             "queue_priority + ncpus",
-            "1000*rl_score + (queue_priority + ncpus)",
+            "1000*rl_score + asinh(queue_priority + ncpus)",
             'set server job_sort_formula = "queue_priority + ncpus"',
         ),
         (
             "1000*rl_score + (queue_priority + ncpus)",
-            "1000*rl_score + (queue_priority + ncpus)",
+            "1000*rl_score + asinh(queue_priority + ncpus)",
+            'set server job_sort_formula = "queue_priority + ncpus"',
+        ),
+        (
+            "1000*rl_score + asinh(queue_priority + ncpus)",
+            "1000*rl_score + asinh(queue_priority + ncpus)",
             'set server job_sort_formula = "queue_priority + ncpus"',
         ),
     ],
@@ -217,6 +237,25 @@ def test_setup_keeps_the_sites_own_terms(
     told = json.loads(shlex.split(settings.partition("echo ")[2])[0])
     assert told["formula"] == ("" if "unset" in back else "queue_priority + ncpus")
     assert told["heartbeat"] == str(Path.cwd() / "heartbeat")
+
+
+def test_setup_keeps_the_terms_of_a_schedulers_own_formula(
+    site: FakePbs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """PBS refuses one of the server beside it."""
+    site.set_server(job_sort_formula="")
+    site.set(sched={"default": {"job_sort_formula": "queue_priority"}})
+    lines = setup_lines(capsys)
+    done = [shlex.split(line)[2] for line in lines if line.startswith("qmgr -c")]
+    assert done[-2:] == [
+        "unset sched default job_sort_formula",
+        'set server job_sort_formula = "1000*rl_score + asinh(queue_priority)"',
+    ]
+    assert "unset sched default job_sort_formula" in "\n".join(setup_lines(capsys, "--formula="))
+    two = {"default": {"job_sort_formula": "ncpus"}, "second": {"job_sort_formula": "mem"}}
+    site.set(schedulers=["default", "second"], sched=two)
+    assert main(["pbs-setup", "--print", "--config", "site.toml"]) == 2
+    assert "different formulas" in capsys.readouterr().err
 
 
 def test_every_step_of_the_setup_can_be_undone(

@@ -22,7 +22,7 @@ from slurm_rl_plugin.batch_systems.pbs.checks import CLASS_HOOK
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.lever.writes import Ifl, Qalter
 from slurm_rl_plugin.batch_systems.pbs.queue.reader import PbsQueueReader
-from slurm_rl_plugin.batch_systems.pbs.setup import setup_steps
+from slurm_rl_plugin.batch_systems.pbs.setup import STALE_SECONDS, setup_steps
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.cli.assembly.shipped_files import shipped_folder
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
@@ -290,7 +290,7 @@ def test_a_killed_daemon_gives_the_formula_back(server: InstalledPbs, heartbeat:
     server.wait_until(heartbeat.exists, 30, "heartbeat")
     process.kill()
     process.wait()
-    old = time.time() - 70  # noqa: TID251
+    old = time.time() - STALE_SECONDS - 10  # noqa: TID251
     os.utime(heartbeat, (old, old))
     server.wait_until(lambda: adapter(server).server().formula == "", 60, "formula taken back")
     assert "does not hold" in str(adapter(server).facts().harm)

@@ -10,6 +10,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.sched_config import sched_folder
 from slurm_rl_plugin.batch_systems.pbs.answers.server import PbsServer
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
 from slurm_rl_plugin.batch_systems.pbs.scheduler_checks import scheduler_checks
+from slurm_rl_plugin.batch_systems.pbs.sort_formula import is_bounded
 from slurm_rl_plugin.batch_systems.port import Check
 from slurm_rl_plugin.errors import BatchSystemError
 
@@ -25,6 +26,7 @@ def pbs_checks(commands: PbsCommands, server: PbsServer) -> Iterator[Check]:
     """Every check of a site with PBS."""
     yield _resource(commands)
     yield _default_score(server)
+    yield _formula(server.formula)
     yield _restart(server.release)
     yield from scheduler_checks(sched_folder(commands) / "sched_config")
     yield _dead_man(commands)
@@ -64,6 +66,17 @@ def _default_score(server: PbsServer) -> Check:
         return Check("pass", "default score", f"new jobs have {server.base}")
     what = f"resources_default.{SCORE} is unset: new jobs stand behind all others until a cycle"
     return Check("warn", "default score", f"{what}; {_SETUP}")
+
+
+def _formula(formula: str) -> Check:
+    """Whether the site's own terms leave the order of scores as it is."""
+    if is_bounded(formula):
+        return Check("pass", "formula", "nothing beside the score can overrule it")
+    what = (
+        f"terms beside {SCORE} in job_sort_formula are not bounded, so that they may overrule "
+        f"scores that are near each other; {_SETUP}"
+    )
+    return Check("warn", "formula", what)
 
 
 def _restart(release: str) -> Check:

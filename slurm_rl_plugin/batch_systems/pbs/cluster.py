@@ -33,6 +33,7 @@ from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import PbsTables, factor
 from slurm_rl_plugin.batch_systems.pbs.queue.job_watch import PbsWatch
 from slurm_rl_plugin.batch_systems.pbs.queue.reader import PbsQueueReader
 from slurm_rl_plugin.batch_systems.pbs.setup import heartbeat_file
+from slurm_rl_plugin.batch_systems.pbs.sort_settings import SortSettings
 from slurm_rl_plugin.batch_systems.plan_port import JobEstimate
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
@@ -72,6 +73,7 @@ class Pbs:
         self._queue = PbsQueueReader(self.commands, library)
         self._sender: ResourceSender = Ifl(library) if library else Qalter(self.commands)
         self._fairshare = Fairshare(self.commands)
+        self._sorting = SortSettings(self.commands, given.clock)
         self._given = given
         #: Days of the past that the next snapshot tells of.
         self._history_days = given.history_days
@@ -85,7 +87,7 @@ class Pbs:
         self._looked: PbsServer | None = None
 
     def facts(self) -> SchedulerFacts:
-        """Read the server's attributes; see `BatchSystem.facts`.
+        """Read the attributes of server, schedulers and queues; see `BatchSystem.facts`.
 
         A submission or an end of a job makes the scheduler look at the whole queue at once.
 
@@ -97,7 +99,7 @@ class Pbs:
         return SchedulerFacts(
             release=server.release,
             lever=SCORE,
-            harm=server.harm(),
+            harm=server.harm() or self._sorting.harm(server.formula),
             points_an_hour=0.0,
             pass_interval=0.0,
             in_charge=True,

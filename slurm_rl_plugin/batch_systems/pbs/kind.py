@@ -67,6 +67,7 @@ PBS = BatchSystemKind(
     build=_build,
     presence=_presence,
     answers=_answers,
+    by_hand='qmgr -c "unset server job_sort_formula"',  # root's alone
     machine=_machine,
     nodes=_nodes,
 )

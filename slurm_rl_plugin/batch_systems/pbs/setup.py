@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE
+from slurm_rl_plugin.batch_systems.pbs.answers.schedulers import PbsScheduler, read_schedulers
 from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, parse_server
 from slurm_rl_plugin.batch_systems.pbs.checks import CLASS_HOOK, DEAD_MAN_HOOK
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
+from slurm_rl_plugin.batch_systems.pbs.sort_formula import formula_with, without_ours
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 
 #: Score of a job that neither a class nor the daemon has placed.
 DEFAULT_SCORE = 1000
-#: What one point of the score is worth in the formula; the site's own terms decide below it.
-WEIGHT = 1000
-STALE_SECONDS = 60
+#: As WatchdogSec of the daemon's unit: no sign of life comes during a cycle, which may take minutes.
+STALE_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,21 @@ def heartbeat_file(state_file: Path) -> Path:
     return state_file.with_name("heartbeat")
 
 
-def setup_steps(formula: str, heartbeat: Path, user: str | None, hooks: Path) -> list[Step]:
+class SiteFormula(NamedTuple):
+    """The site's own terms without ours, who told them, and the schedulers that have their own."""
+
+    terms: str
+    whence: str
+    schedulers: tuple[str, ...]
+
+
+def setup_steps(
+    formula: str,
+    heartbeat: Path,
+    user: str | None,
+    hooks: Path,
+    schedulers: Sequence[str] = (),
+) -> list[Step]:
     """Every step in the order in which it is run.
 
     Args:
@@ -44,6 +60,7 @@ def setup_steps(formula: str, heartbeat: Path, user: str | None, hooks: Path) ->
         heartbeat: the file that the daemon touches.
         user: who it runs as; None for root.
         hooks: folder of the hooks that come with the package.
+        schedulers: that have a formula of their own, beside which PBS takes no other.
     """
     return [
         _resource(),
@@ -52,7 +69,7 @@ def setup_steps(formula: str, heartbeat: Path, user: str | None, hooks: Path) ->
         _by_queue(),
         _class_hook(str(hooks / CLASS_HOOK)),
         _dead_man_hook(formula, heartbeat, hooks / f"{DEAD_MAN_HOOK}.py"),
-        _formula(formula),
+        _formula(formula, schedulers),
     ]
 
 
@@ -127,8 +144,8 @@ def _dead_man_hook(formula: str, heartbeat: Path, program: Path) -> Step:
     )
 
 
-def _formula(formula: str) -> Step:
-    ours = f"{WEIGHT}*{SCORE} + ({formula})" if formula else SCORE
+def _formula(formula: str, schedulers: Sequence[str]) -> Step:
+    own = tuple(_qmgr(f"unset sched {name} job_sort_formula") for name in schedulers)
     back = (
         f'set server job_sort_formula = "{formula}"'
         if formula
@@ -136,43 +153,53 @@ def _formula(formula: str) -> Step:
     )
     return Step(
         "The scores come into force, at once and in shadow mode too. The site's own terms decide "
-        "between jobs of one score. Some releases before 22.05 do not start again while a formula "
+        "between jobs of one score alone: asinh keeps their order and bounds them, so that they "
+        "overrule no score. Some releases before 22.05 do not start again while a formula "
         "is set (openpbs issue 2530): restart pbs_server once when the site can stand it. Leave "
-        "job_sort_formula_threshold unset: a job at or below it never runs.",
-        (_qmgr(f'set server job_sort_formula = "{ours}"'),),
+        "job_sort_formula_threshold of the schedulers unset: a job at or below it never runs.",
+        (
+            *own,
+            _qmgr(f'set server job_sort_formula = "{formula_with(formula)}"'),
+        ),
         (_qmgr(back),),
     )
 
 
-def site_formula(given: str | None) -> tuple[str, str]:
-    """The site's own terms without ours, and who told them.
+def site_formula(given: str | None) -> SiteFormula:
+    """The formula of before, as given or as PBS tells it.
 
     Raises:
         ConfigurationError: they cannot be kept.
     """
-    if given is not None:
-        return _without_ours(given), "The site's own terms are those of --formula."
     commands = PbsCommands(environment=dict(os.environ), timeout=10.0, on_call=None)
     try:
         told = parse_server(commands.read_json(QSTAT_SERVER)).formula
+        schedulers = [each for each in read_schedulers(commands.read) if each.formula]
     except BatchSystemError as error:
-        return "", f"No terms of the site are kept, since PBS does not answer ({error})."
-    site = _without_ours(told)
-    return site, f"The site's own terms now: {site or 'none'}."
+        whence = f"No terms of the site are kept, since PBS does not answer ({error})."
+        return _as_given(given, ()) or SiteFormula("", whence, ())
+    names = tuple(each.name for each in schedulers)
+    return _as_given(given, names) or _as_told(told, schedulers)
 
 
-def _without_ours(formula: str) -> str:
-    """The terms of a formula that we have extended already, and of any other.
+def _as_given(given: str | None, names: tuple[str, ...]) -> SiteFormula | None:
+    if given is None:
+        return None
+    return SiteFormula(without_ours(given), "The site's own terms are those of --formula.", names)
+
+
+def _as_told(server: str, schedulers: Sequence[PbsScheduler]) -> SiteFormula:
+    """By the server's formula; where it has none each scheduler sorts by its own.
 
     Raises:
-        ConfigurationError: it holds our resource in another form, or a double quote.
+        ConfigurationError: there are several, or the one cannot be kept.
     """
-    formula = formula.strip()
-    ours = re.fullmatch(rf"(?:{WEIGHT}\*)?{SCORE}(?: \+ \((.*)\))?", formula)
-    site = (ours[1] or "") if ours else formula
-    if re.search(rf"\b{SCORE}\b", site) or '"' in site:
+    found = [server] if server else sorted({each.formula for each in schedulers})
+    if len(found) > 1:
         raise ConfigurationError(
-            f"the formula {formula!r} cannot be taken apart: give the site's own terms with "
-            f"--formula, without {SCORE} and without double quotes."
+            f"schedulers have different formulas ({'; '.join(found)}): give the one that is to "
+            "decide between jobs of one score with --formula."
         )
-    return site
+    terms = without_ours(found[0]) if found else ""
+    names = tuple(each.name for each in schedulers)
+    return SiteFormula(terms, f"The site's own terms now: {terms or 'none'}.", names)

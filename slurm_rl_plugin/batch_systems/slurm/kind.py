@@ -107,6 +107,11 @@ def _licences(timeout: float) -> Mapping[str, float]:
     return parse_free_licences(commands.read(SHOW_LICENCES))
 
 
+#: Suspended and stopped jobs too: they may be requeued. The flags of waiting ones are no PD.
+_BY_HAND = (
+    "squeue -h -t PD,R,S,RD,RH,SE,ST -o %A | sort -u"
+    " | sed 's/.*/update jobid=& sitefactor=0/' | scontrol"
+)
 SLURM = BatchSystemKind(
     name="slurm",
     title="Slurm",
@@ -117,6 +122,7 @@ SLURM = BatchSystemKind(
     build=_build,
     presence=_presence,
     answers=_answers,
+    by_hand=_BY_HAND,
     class_defaults=_class_defaults,
     offers=_offers,
     accounting=_accounting,

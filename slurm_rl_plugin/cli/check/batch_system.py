@@ -23,7 +23,7 @@ from slurm_rl_plugin.cli.look.queue_look import QueueLook
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.cycle.in_charge import NO_CONTROLLER_HERE, NOBODY_IN_CHARGE
+from slurm_rl_plugin.hook.cycle.in_charge import NOBODY_IN_CHARGE, Charge
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
 
 #: Below this part of what the site's own priorities differ by, bounded influence changes little.
@@ -42,14 +42,7 @@ def site(
         cost = facts.traits.cost or facts.lever
         yield Check(WARN if facts.traits.costly else PASS, "lever", cost)
     yield _influence(float(configuration.sections.hook.influence_hours), facts)
-    if configuration.sections.hook.beside_controllers and not facts.controller_here:
-        yield Check(FAIL, "controller", NO_CONTROLLER_HERE)
-    elif facts.in_charge or not configuration.sections.hook.beside_controllers:
-        yield Check(PASS, "controller", "a daemon here acts")
-    elif facts.in_charge is None:
-        yield Check(WARN, "controller", NOBODY_IN_CHARGE)
-    else:
-        yield Check(WARN, "controller", "another host's is in charge: a daemon here stands by")
+    yield _controller(Charge(configuration.sections.hook.beside_controllers), facts)
     if load.struggles is not None:
         yield Check(WARN, "load", f"{load.struggles}: cycles do nothing meanwhile")
     else:
@@ -81,6 +74,17 @@ def _release(facts: SchedulerFacts, system: BatchSystem) -> Check:
     tried = " to ".join(f"{year}.{month:02d}" for year, month in facts.tried)
     what = f"{what}: tried with {tried}; watch it in shadow mode first"
     return Check(WARN, "batch system", what)
+
+
+def _controller(charge: Charge, facts: SchedulerFacts) -> Check:
+    """Whether a daemon here acts, or leaves it to another host's."""
+    if (fault := charge.fault(facts)) is not None:
+        return Check(FAIL, "controller", fault)
+    if facts.in_charge or not charge.beside_controllers:
+        return Check(PASS, "controller", "a daemon here acts")
+    if facts.in_charge is None:
+        return Check(WARN, "controller", NOBODY_IN_CHARGE)
+    return Check(WARN, "controller", "another host's is in charge: a daemon here stands by")
 
 
 def _influence(hours: float, facts: SchedulerFacts) -> Check:

@@ -28,10 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Print every step; the formula is the last one, since it brings the scores into force."""
     configuration = configuration_of(options)
-    formula, whence = site_formula(options.formula)
+    formula = site_formula(options.formula)
     heartbeat = heartbeat_file(Path(configuration.sections.hook.state_file))
-    steps = setup_steps(formula, heartbeat, options.user, shipped_folder("deploy/pbs"))
-    print(f"# As root on the host of pbs_server. {whence}")
+    hooks = shipped_folder("deploy/pbs")
+    steps = setup_steps(formula.terms, heartbeat, options.user, hooks, formula.schedulers)
+    print(f"# As root on the host of pbs_server. {formula.whence}")
     for number, step in enumerate(steps, start=1):
         print(f"\n# {number}. {step.does}")
         print("\n".join(step.lines))

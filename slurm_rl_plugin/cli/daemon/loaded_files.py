@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from slurm_rl_plugin.batch_systems.port import WatchesJobs
+from slurm_rl_plugin.batch_systems.port import SchedulerFacts, WatchesJobs
 from slurm_rl_plugin.cli.assembly.hook import build_cycle, load_policy, rival_of
 from slurm_rl_plugin.configuration import Configuration, changed_start_keys, with_start_values
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
@@ -112,16 +112,9 @@ def check_lever(configuration: Configuration, cycle: Cycle) -> None:
     except BatchSystemError as error:
         logger.warning("lever=unknown reason=%s", error)
         return
-    if facts.harm is not None and not cycle.settings.shadow:
-        raise ConfigurationError(f"mode is active, but {facts.harm}")
     hours = float(configuration.sections.hook.influence_hours)
-    if hours and facts.traits.no_influence is not None and not cycle.settings.shadow:
-        raise ConfigurationError(f"mode is active, but {facts.traits.no_influence}.")
-    if hours and hours * facts.points_an_hour < 1.0 and not cycle.settings.shadow:
-        raise ConfigurationError(
-            f"[hook] influence_hours = {hours:g} is worth nothing where age is (in Slurm "
-            "raise PriorityWeightAge): set influence_hours = 0."
-        )
+    if not cycle.settings.shadow:
+        _refuse(facts, hours, beside_controllers=cycle.settings.beside_controllers)
     worth = f"{hours:g} h = {hours * facts.points_an_hour:.0f} points" if hours else "full"
     logger.info(
         "lever=%s influence=%s release=%s%s",
@@ -130,6 +123,26 @@ def check_lever(configuration: Configuration, cycle: Cycle) -> None:
         facts.release,
         f" harm={facts.harm}" if facts.harm else "",
     )
+
+
+def _refuse(facts: SchedulerFacts, hours: float, *, beside_controllers: bool) -> None:
+    """Refuse an active mode that would do nothing or would be undone.
+
+    Raises:
+        ConfigurationError: what it is.
+    """
+    traits = facts.traits
+    if facts.harm is not None:
+        raise ConfigurationError(f"mode is active, but {facts.harm}")
+    if beside_controllers and traits.alone is not None:
+        raise ConfigurationError(f"mode is active, but {traits.alone}.")
+    if hours and traits.no_influence is not None:
+        raise ConfigurationError(f"mode is active, but {traits.no_influence}.")
+    if hours and hours * facts.points_an_hour < 1.0:
+        raise ConfigurationError(
+            f"[hook] influence_hours = {hours:g} is worth nothing where age is (in Slurm "
+            "raise PriorityWeightAge): set influence_hours = 0."
+        )
 
 
 def describe(metrics: CycleMetrics, configuration: Configuration, cycle: Cycle) -> None:

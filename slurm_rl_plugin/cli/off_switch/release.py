@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections import Counter
@@ -22,7 +23,7 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     tell_faults,
 )
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
-from slurm_rl_plugin.cli.off_switch.by_hand import TAKE_BACK_BY_HAND
+from slurm_rl_plugin.cli.off_switch.by_hand import taken_back_by_hand
 from slurm_rl_plugin.configuration import KnownConfiguration
 from slurm_rl_plugin.errors import BatchSystemUnavailable, SlurmRLError
 from slurm_rl_plugin.hook.class_defaults import ClassDefaults
@@ -37,7 +38,7 @@ from slurm_rl_plugin.whole_file import may_exist
 NOT_OURS = "released nothing: another host's controller is in charge; give --force to do it"
 NOT_KNOWN = (
     "neither the configuration nor a state file can be read, so nobody knows what was written: "
-    f"mend one, give --state-file, or take factors back by `{TAKE_BACK_BY_HAND}`."
+    "mend one, give --state-file, or take factors back by"
 )
 
 
@@ -62,7 +63,7 @@ def main(options: argparse.Namespace) -> int:
         return 0
     tell_faults("release", known)
     if not (known.is_read or may_exist(known.state_file)):
-        return _tell(NOT_KNOWN)
+        return _tell(f"{NOT_KNOWN} {taken_back_by_hand(os.environ)}.")
     if options.unattended and not may_exist(known.state_file) and not _marked(known):
         return _look_for_factors(known)
     return _release(known, force=options.force, unattended=options.unattended)

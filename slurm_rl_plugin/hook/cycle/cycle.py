@@ -165,7 +165,7 @@ class Cycle:
             facts = self.batch_system.facts()
             obstacle = self._standby(facts)
             if obstacle is None:  # on standby no more is asked
-                ours = not self._charge.is_astray(facts)
+                ours = self._charge.fault(facts) is None
                 load = self.batch_system.load()
                 self._accounting.look(load.backlog, self.disturbances)
                 obstacle = self._obstacle(facts, load)

@@ -39,12 +39,15 @@ class Charge:
             raise BatchSystemUnavailable(NOBODY_IN_CHARGE)
         return not facts.in_charge
 
-    def is_astray(self, facts: SchedulerFacts) -> bool:
-        """Whether this host has no controller to be beside."""
-        return self.beside_controllers and not facts.controller_here
+    def fault(self, facts: SchedulerFacts) -> str | None:
+        """Why a daemon cannot be beside a controller here, one sentence; None where it can."""
+        if not self.beside_controllers:
+            return None
+        if facts.traits.alone is not None:
+            return f"{facts.traits.alone}."
+        return None if facts.controller_here else NO_CONTROLLER_HERE
 
     def harm(self, facts: SchedulerFacts) -> str | None:
         """Why nothing may be written at all, one sentence; None where it may."""
-        if self.is_astray(facts):
-            return NO_CONTROLLER_HERE  # two such daemons would undo each other's order
-        return facts.harm
+        # two daemons that are at fault would undo each other's order
+        return self.fault(facts) or facts.harm

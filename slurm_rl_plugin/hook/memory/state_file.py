@@ -13,8 +13,8 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.whole_file import PRIVATE, read_whole, write_whole
 
 logger = logging.getLogger(__name__)
-#: Job numbers of Slurm end at 4294967293, those of OpenPBS at 999999999999.
-_LARGEST = 10**12 - 1
+#: Subjobs of OpenPBS have numbers of their own above its 999999999999, up to what 64 bits hold.
+_LARGEST = 2**63 - 1
 _VERSION = 2
 #: Version 1 holds no way out.
 _READABLE = (1, _VERSION)

@@ -19,8 +19,9 @@ from slurm_rl_plugin.whole_file import PRIVATE, may_exist, read_whole, write_who
 
 logger = logging.getLogger(__name__)
 _VERSION = 1
-#: Job numbers of OpenPBS end at 999999999999.
-_LARGEST = 10**12
+#: Subjobs of OpenPBS have numbers of their own above its 999999999999, up to what 64 bits hold.
+_LARGEST_JOB = 2**63 - 1
+_MOST_SECONDS = 10**12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,13 +119,13 @@ class PlanFile:
 
 def _job(found: str) -> int:
     number = int(found)
-    if not 1 <= number < _LARGEST:
+    if not 1 <= number <= _LARGEST_JOB:
         raise ValueError(f"{number} is no job's number")
     return number
 
 
 def _seconds(found: object) -> int:
     number = int(str(found))
-    if not 0 <= number < _LARGEST:
+    if not 0 <= number < _MOST_SECONDS:
         raise ValueError(f"{number} are no seconds of an estimate")
     return number

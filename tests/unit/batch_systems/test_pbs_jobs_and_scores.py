@@ -391,7 +391,6 @@ def test_capacity_is_what_jobs_can_use() -> None:
         ({"job_sort_formula": "1000*rl_score + (queue_priority)"}, None),
         ({"job_sort_formula": "my_rl_score_2"}, "does not hold rl_score"),
         ({}, "pbs-setup"),
-        ({"job_sort_formula": "rl_score", "job_sort_formula_threshold": 0}, "never runs"),
     ],
 )
 def test_a_formula_that_does_nothing_is_told(values: dict[str, Any], harm: str | None) -> None:
@@ -409,6 +408,37 @@ def test_running_subjobs_are_rows_of_their_own(fake: FakePbs) -> None:
     assert 9 in snapshot.pending.jobs.job_id.tolist()
     assert len(snapshot.pending) == 4
     assert len(set(snapshot.running.jobs.job_id.tolist())) == len(snapshot.running) == 2
+
+
+def test_jobs_of_several_servers_with_one_number_are_left_alone(
+    fake: FakePbs, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As peer scheduling moves them here; one would get the score of the other."""
+    fake.add("2.other")
+    system = adapter(fake)
+    for _ in range(2):
+        assert sorted(system.snapshot().pending.jobs.job_id.tolist()) == [1, 3]
+    report = system.apply([set_to(job, 10) for job in (1, 2, 3)])
+    assert (report.applied, set(report.rejected)) == (2, {2})
+    assert fake.score("2.head") == fake.score("2.other") == DEFAULT_SCORE
+    told = [each for each in caplog.messages if "left_alone" in each]
+    assert told == ["jobs=left_alone reason=one_number_of_several_jobs jobs='2.head 2.other'"]
+
+
+@pytest.mark.parametrize("suspended", ["S", "U"])
+def test_a_job_that_goes_on_after_it_was_suspended_has_not_started_again(
+    fake: FakePbs, suspended: str
+) -> None:
+    system = adapter(fake)
+    system.snapshot()
+    fake.run_job("1.head", NOW - 5)
+    told = [system.snapshot().started.jobs.job_id.tolist()]
+    for state in (suspended, "R", suspended):
+        fake.change("1.head", job_state=state)
+        told.append(system.snapshot().started.jobs.job_id.tolist())
+    assert told == [[1], [], [], []]
+    fake.end_job("1.head", NOW - 1)
+    assert system.snapshot().ended.jobs.job_id.tolist() == [1]
 
 
 def test_the_first_snapshot_tells_the_runs_of_the_past(fake: FakePbs) -> None:

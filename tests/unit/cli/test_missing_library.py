@@ -1,12 +1,31 @@
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.batch_systems.pbs.kind import PBS
+from slurm_rl_plugin.batch_systems.slurm.kind import SLURM
 from slurm_rl_plugin.cli.entry import TRACEBACK, main, missing_library
-from slurm_rl_plugin.cli.off_switch.by_hand import TAKE_BACK_BY_HAND
+from slurm_rl_plugin.cli.off_switch.by_hand import taken_back_by_hand
 from tests.architecture.markdown_documents import TOP
+from tests.fakes.fake_pbs_cluster import FakePbs
+
+OF_SLURM, OF_PBS = SLURM.by_hand, PBS.by_hand
+
+
+@pytest.fixture
+def on_pbs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in FakePbs(tmp_path).env.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def on_neither(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PBS_CONF_FILE", str(tmp_path / "pbs.conf"))
 
 
 @pytest.mark.parametrize(
@@ -28,11 +47,39 @@ def test_it_names_what_brings_the_library(name: str, what: str) -> None:
 def test_one_that_cannot_be_loaded_says_why() -> None:
     said = missing_library("run", ImportError("libx.so:\n no such file", name="onnxruntime"))
     assert said.startswith("onnxruntime cannot be loaded (libx.so: no such file): pip install")
-    assert TAKE_BACK_BY_HAND not in said
+    assert OF_SLURM not in said
+    assert OF_PBS not in said
 
 
+@pytest.mark.usefixtures("on_neither")
 def test_a_verb_of_the_way_out_says_what_does_it_by_hand() -> None:
-    assert TAKE_BACK_BY_HAND in missing_library("release", ImportError("x"))
+    said = missing_library("release", ImportError("x"))
+    assert said.endswith(f"taken back by `{OF_SLURM}` (Slurm) or `{OF_PBS}` (OpenPBS).")
+
+
+@pytest.mark.usefixtures("on_pbs")
+def test_on_a_host_of_pbs_it_is_the_line_of_pbs() -> None:
+    assert OF_PBS == 'qmgr -c "unset server job_sort_formula"'
+    assert missing_library("release", ImportError("x")).endswith(f"taken back by `{OF_PBS}`.")
+
+
+def test_on_a_host_of_slurm_it_is_the_line_of_slurm(tmp_path: Path) -> None:
+    (tmp_path / "scontrol").write_text("#!/bin/sh\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    environment = {"PATH": str(tmp_path), "PBS_CONF_FILE": str(tmp_path / "pbs.conf")}
+    assert taken_back_by_hand(environment) == f"`{OF_SLURM}`"
+
+
+@pytest.mark.usefixtures("on_pbs")
+def test_where_nothing_is_known_release_says_the_line_of_pbs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken.toml").write_text("[")
+    words = ("--config", str(tmp_path / "broken.toml"), "--state-file", str(tmp_path / "none"))
+    assert main(["release", *words]) == 1
+    said = capsys.readouterr().err
+    assert f"take factors back by `{OF_PBS}`." in said
+    assert "scontrol" not in said
 
 
 def test_a_fault_of_ours_while_an_experiment_is_stopped_is_one_sentence(
@@ -47,9 +94,10 @@ def test_a_fault_of_ours_while_an_experiment_is_stopped_is_one_sentence(
     said = capsys.readouterr().err
     assert said.startswith("slurm-rl experiment: failed (RuntimeError: unforeseen)")
     assert said.count("\n") == 1
-    assert TAKE_BACK_BY_HAND in said
+    assert taken_back_by_hand(os.environ) in said
 
 
 def test_the_line_is_the_one_of_the_documents() -> None:
     for document in ("README.md", "docs/operators.md", "deploy/debian/prerm"):
-        assert TAKE_BACK_BY_HAND in (TOP / document).read_text()
+        assert OF_SLURM in (TOP / document).read_text()
+    assert OF_PBS in (TOP / "docs" / "pbs.md").read_text()

@@ -2,12 +2,15 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from slurm_rl_plugin.batch_systems.pbs.setup import STALE_SECONDS, setup_steps
 
 TOP = Path(__file__).resolve().parents[3]
 HOOKS = TOP / "deploy" / "pbs"
@@ -118,6 +121,18 @@ def test_a_silent_daemon_gives_the_formula_back_once(tmp_path, qmgr):
 def test_the_sites_own_formula_comes_back(tmp_path, qmgr):
     told = dead_man(tmp_path, 99, formula='queue_priority + "x"')[1]
     assert told == ["-c", "set server job_sort_formula = \"queue_priority + 'x'\""]
+
+
+def test_the_hook_waits_as_long_as_systemd_does():
+    """A cycle beside a slow server takes minutes, and no sign of life comes meanwhile."""
+    unit = (TOP / "deploy" / "systemd" / "slurm-rl.service").read_text()
+    assert f"WatchdogSec={STALE_SECONDS // 60}min" in unit.splitlines()
+    shipped = json.loads((HOOKS / "slurm_rl_dead_man.json").read_text())
+    (step,) = [s for s in setup_steps("", Path("/s/heartbeat"), None, HOOKS) if "silent" in s.does]
+    (echo,) = [line for line in step.lines if "heartbeat" in line]
+    printed = json.loads(shlex.split(echo.partition("echo ")[2])[0])
+    assert shipped["stale_seconds"] == printed["stale_seconds"] == STALE_SECONDS
+    assert f"that is {STALE_SECONDS} s old" in (TOP / "docs" / "pbs.md").read_text()
 
 
 @pytest.mark.parametrize("age", [None, 0, 15])

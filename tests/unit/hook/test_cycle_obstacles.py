@@ -10,7 +10,7 @@ from threading import Event
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange, SchedulerLoad
+from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange, LeverTraits, SchedulerLoad
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
 from slurm_rl_plugin.hook.daemon.pace import Pace
 from slurm_rl_plugin.hook.memory import carried_factors
@@ -293,6 +293,15 @@ def test_beside_controllers_on_a_host_that_is_none_nothing_is_written(tmp_path: 
     report = cycle_over(here, SCORES, tmp_path, beside_controllers=True).run()
     assert report.failure == "refused"
     assert "slurm.conf names no controller" in str(report.failure_reason)
+    assert not here.pending.factor.any()
+    assert cycle_over(here, SCORES, tmp_path).run().succeeded
+
+
+def test_where_no_daemon_may_be_beside_another_nothing_is_written(tmp_path: Path) -> None:
+    here = queue()
+    here.known = replace(FACTS, traits=LeverTraits(alone="it is for others alone"))
+    report = cycle_over(here, SCORES, tmp_path, beside_controllers=True).run()
+    assert (report.failure, report.failure_reason) == ("refused", "it is for others alone.")
     assert not here.pending.factor.any()
     assert cycle_over(here, SCORES, tmp_path).run().succeeded
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import job_number
 from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from tests.unit.hook.queues import QueueInMemory, pending_jobs
@@ -34,6 +35,16 @@ def test_version_1_is_read_and_tells_no_way_out(tmp_path: Path) -> None:
     assert StateFile(path).left_behind() == {}
 
 
+def test_a_file_that_names_subjobs_of_pbs_is_read(tmp_path: Path) -> None:
+    """A daemon that has lost its file names all jobs, subjobs that run too."""
+    numbers = {job_number(name) for name in ("7[].h", "7[0].h", "999999999999[4194303].h")}
+    jobs = {number for number in numbers if number is not None}
+    state = StateFile(tmp_path / "state.json")
+    state.write(jobs)
+    assert len(jobs) == 3
+    assert state.read() == jobs
+
+
 @pytest.mark.parametrize("job", [2**63, 2**64, 10**30, 0, -1])
 def test_a_number_that_is_no_job_id_makes_it_untrusted(tmp_path: Path, job: int) -> None:
     path = tmp_path / "state.json"
@@ -44,6 +55,7 @@ def test_a_number_that_is_no_job_id_makes_it_untrusted(tmp_path: Path, job: int)
 def test_the_largest_job_id_can_be_released(tmp_path: Path) -> None:
     state = StateFile(tmp_path / "state.json")
     state.write({2**63 - 1})
+    assert state.read() == {2**63 - 1}
     CarriedFactors(state).release(QueueInMemory(pending_jobs([1])))
     assert state.read() == set()
 

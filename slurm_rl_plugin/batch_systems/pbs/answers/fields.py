@@ -31,6 +31,8 @@ ATTRIBUTES = (
 )
 WAITING_STATES = frozenset("QHWTB")
 RUNNING_STATES = frozenset("RE")
+#: Set aside with what it has done, by an operator, preemption or the owner of the workstation.
+SUSPENDED_STATES = frozenset("SU")
 FINAL_STATES = frozenset("FX")
 #: PBS numbers jobs below 2**40, so subjobs find numbers of their own above.
 _SUBJOB_SHIFT = 40
@@ -95,6 +97,11 @@ class PbsJob:
     def runs(self) -> bool:
         """Whether it occupies processors; an array does so by its subjobs."""
         return self.state in RUNNING_STATES
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it has started and not ended: it runs, or is suspended and will go on."""
+        return self.state in RUNNING_STATES or self.state in SUSPENDED_STATES
 
 
 def job_number(name: str) -> int | None:

@@ -30,7 +30,6 @@ class PbsServer:
         release: of PBS.
         state: `Active`, `Scheduling`, `Idle` or worse.
         formula: by which jobs are sorted; "" for none.
-        threshold: at or below which no job runs; None where unset.
         default_score: of jobs that carry none of their own; None where there is none.
         keeps_history: whether jobs that ended can be asked for.
         scheduling: whether jobs are started at all.
@@ -44,7 +43,6 @@ class PbsServer:
     release: str
     state: str
     formula: str
-    threshold: float | None
     default_score: float | None
     keeps_history: bool
     scheduling: bool
@@ -64,11 +62,6 @@ class PbsServer:
         """Why a score would do nothing, or worse; None where it works."""
         if not re.search(rf"\b{SCORE}\b", self.formula):
             return f"PBS's job_sort_formula does not hold {SCORE}: {_SETUP}"
-        if self.threshold is not None:
-            return (
-                "PBS's job_sort_formula_threshold is set, and a job at or below it never runs: "
-                "unset it (qmgr -c 'unset sched default job_sort_formula_threshold')"
-            )
         return None
 
     def struggles(self) -> str | None:
@@ -91,12 +84,10 @@ def parse_server(document: Mapping[str, Any]) -> PbsServer:
     given = values.get("resources_default")
     defaults = given if isinstance(given, dict) else {}
     depth = text(values.get("backfill_depth"))
-    threshold = parse_score(values.get("job_sort_formula_threshold"))
     return PbsServer(
         release=text(values.get("pbs_version") or document.get("pbs_version")) or "unknown",
         state=text(values.get("server_state")),
         formula=text(values.get("job_sort_formula")),
-        threshold=threshold,
         default_score=parse_score(defaults.get(SCORE)),
         keeps_history=_is_true(values.get("job_history_enable")),
         scheduling=_is_true(values.get("scheduling")),

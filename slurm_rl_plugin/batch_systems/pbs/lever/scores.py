@@ -22,6 +22,8 @@ SCORE_TRAITS = LeverTraits(
     takes_the_same=True,
     no_influence="influence_hours has no meaning with PBS, which tells nobody what its formula "
     "makes of a job: set it to 0; the site's own terms then decide between jobs of one score",
+    alone="beside_controllers is for Slurm alone: with PBS nobody here can tell which server is in "
+    "charge, and two daemons would undo each other's order; set it to false and run one daemon",
 )
 _STARTED = "it waits no longer"
 _UNKNOWN = "Unknown Job Id"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,14 +11,15 @@ from typing import Any, NamedTuple
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SOFT_WALLTIME, parse_count, text
 from slurm_rl_plugin.batch_systems.pbs.answers.nodes import QSTAT_QUEUES
 from slurm_rl_plugin.batch_systems.pbs.answers.sched_config import SchedConfig, sched_folder
+from slurm_rl_plugin.batch_systems.pbs.answers.schedulers import read_schedulers
 from slurm_rl_plugin.batch_systems.pbs.answers.server import PbsServer
 from slurm_rl_plugin.batch_systems.pbs.plan_estimates.closed_times import (
     ClosedTimes,
     read_closed_times,
 )
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, section
+from slurm_rl_plugin.batch_systems.pbs.sort_settings import queue_default
 
-LIST_SCHEDULERS = ("qmgr", "-c", "list sched")
 _HUP = "and send pbs_sched a HUP"
 
 
@@ -55,11 +55,10 @@ def read_plan_settings(commands: PbsCommands, server: PbsServer) -> PlanSettings
         BatchSystemUnavailable: no answer in time.
         BatchSystemError: an answer that cannot be understood.
     """
-    told = commands.read(LIST_SCHEDULERS)
     return PlanSettings(
         server=server,
         queues=section(commands.read_json(QSTAT_QUEUES), "Queue"),
-        schedulers=tuple(re.findall(r"^Sched (\S+)", told, re.MULTILINE)),
+        schedulers=tuple(each.name for each in read_schedulers(commands.read)),
         times=read_closed_times(sched_folder(commands)),
     )
 
@@ -125,14 +124,7 @@ def _given_by_default(settings: PlanSettings) -> str | None:
             f"resources_default.{SOFT_WALLTIME} is set, so none could be taken away: "
             f"qmgr -c 'unset server resources_default.{SOFT_WALLTIME}'"
         )
-    for name, queue in settings.queues.items():
-        defaults = queue.get("resources_default")
-        if isinstance(defaults, dict) and SOFT_WALLTIME in defaults:
-            return (
-                f"queue {name} has resources_default.{SOFT_WALLTIME}, so none could be taken away: "
-                f"qmgr -c 'unset queue {name} resources_default.{SOFT_WALLTIME}'"
-            )
-    return None
+    return queue_default(settings.queues, SOFT_WALLTIME)
 
 
 def _no_manager(managers: tuple[str, ...], user: str) -> str | None:

@@ -16,7 +16,8 @@ class PbsWatch:
 
     Jobs that are gone are asked for where the server keeps a history; else, and for subjobs that
     came and went between two looks, nobody knows when they ended, so nothing is told. A job that
-    waits again after it ran starts anew later. At the first look nothing has started.
+    waits again after it ran starts anew later; one that was suspended goes on. At the first look
+    nothing has started.
     """
 
     def __init__(self) -> None:
@@ -38,11 +39,11 @@ class PbsWatch:
         gone = sorted(name for name in (self._waiting | self._running) - here if not is_array(name))
         answers = ask(gone[:ASK_AT_MOST]) if gone else []
         ended = [job for job in answers if _ran_and_ended(job) and job.name in gone]
-        running = [job for job in jobs if job.runs and not math.isnan(job.start)]
+        running = [job for job in jobs if job.is_under_way and not math.isnan(job.start)]
         started = [job for job in [*running, *ended] if job.name not in self._running]
         first, self._first = self._first, False
         self._waiting = frozenset(job.name for job in jobs if job.waits)
-        self._running = frozenset(job.name for job in jobs if job.runs)
+        self._running = frozenset(job.name for job in jobs if job.is_under_way)
         return [] if first else started, ended
 
 

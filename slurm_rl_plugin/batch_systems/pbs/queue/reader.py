@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +16,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
 from slurm_rl_plugin.batch_systems.pbs.lever.libpbs import PbsLibrary
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, section
 
+logger = logging.getLogger(__name__)
 QSTAT = ("qstat", "-f", "-F", "json")
 
 
@@ -30,6 +33,8 @@ class PbsQueueReader:
         self._library = library
         #: What PBS calls each job, by its number, at the last look.
         self.names: dict[int, str] = {}
+        #: Numbers of several jobs that were told of.
+        self._told: set[int] = set()
 
     def jobs(self) -> list[PbsJob]:
         """All jobs that wait or run, with those subjobs of arrays that run.
@@ -48,12 +53,25 @@ class PbsQueueReader:
         if begun:
             subjobs = self._read([*QSTAT, "-t", *begun], or_nothing=True)
             jobs += [job for job in subjobs if job.runs and not is_array(job.name)]
+        jobs = self._without_namesakes(jobs)
         self.names = {job.job_id: job.name for job in jobs}
         return jobs
 
     def ended(self, names: Sequence[str]) -> list[PbsJob]:
         """Those of the named jobs that the server still knows; raises as `jobs` does."""
         return self._read([*QSTAT, "-x", *names], or_nothing=True)
+
+    def _without_namesakes(self, jobs: list[PbsJob]) -> list[PbsJob]:
+        """All but those of one number, which peer scheduling brings here from several servers.
+
+        A score that is meant for one of them could reach another.
+        """
+        several = {number for number, count in Counter(j.job_id for j in jobs).items() if count > 1}
+        for number in sorted(several - self._told):
+            names = " ".join(sorted(job.name for job in jobs if job.job_id == number))
+            logger.warning("jobs=left_alone reason=one_number_of_several_jobs jobs=%r", names)
+        self._told |= several
+        return [job for job in jobs if job.job_id not in several] if several else jobs
 
     def _read(self, arguments: Sequence[str], *, or_nothing: bool = False) -> list[PbsJob]:
         return _parsed(self._commands.read_json(arguments, or_nothing=or_nothing))
