@@ -45,7 +45,7 @@ class Site:
     ("attributes", "words"),
     [
         ({}, None),
-        ({"job_sort_formula": OURS}, None),
+        ({"job_sort_formula": OURS}, "which the dead-man hook cannot take back"),
         ({"job_sort_formula": "queue_priority"}, "formula of its own that is not the server's"),
         ({"job_sort_formula_threshold": 0}, "unset sched second job_sort_formula_threshold"),
         ({"job_sort_formula_threshold": -7.5}, "never runs"),

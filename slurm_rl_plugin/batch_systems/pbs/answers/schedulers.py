@@ -39,7 +39,13 @@ class PbsScheduler:
                 f"scheduler {self.name} has a job_sort_formula_threshold, and a job at or below it "
                 f"never runs: qmgr -c 'unset sched {self.name} job_sort_formula_threshold'"
             )
-        if self.formula and self.formula != ours:
+        if self.formula == ours != "":
+            return (
+                f"scheduler {self.name} has the server's job_sort_formula as its own, which the "
+                f"dead-man hook cannot take back: qmgr -c 'unset sched {self.name} "
+                "job_sort_formula'"
+            )
+        if self.formula:
             return (
                 f"scheduler {self.name} has a job_sort_formula of its own that is not the "
                 "server's: as root run what `slurm-rl pbs-setup --print` prints"
