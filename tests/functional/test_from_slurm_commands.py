@@ -208,7 +208,7 @@ def test_too_few_jobs_are_one_sentence(
 ) -> None:
     cluster.set(accounting=[ended_job(1, now() - 3600)])
     assert main(["train", *FROM, "-o", "site.onnx"]) == 2
-    assert "a log of 1 jobs is too short" in capsys.readouterr().err
+    assert "the log has too few jobs to train and validate on (1)" in capsys.readouterr().err
     never = ended_job(2, now() - 60, Start="None", ElapsedRaw=0, State="CANCELLED by 0")
     cluster.set(accounting=[never])
     check_fault(capsys, "train", FROM, "none of the 1 jobs that ended")

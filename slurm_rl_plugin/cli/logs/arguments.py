@@ -212,15 +212,15 @@ def _warn_of_shares(argument: str, log: JobLog, shares: Mapping[str, float]) -> 
     missing = [name for name in shares if name not in there and name != OTHER_ACCOUNT]
     others = [] if OTHER_ACCOUNT in shares else sorted(there.difference(shares))
     parts = [f"no job is of {_named(missing)}"] * bool(missing)
-    parts += [f"{_named(others)} has jobs and no share"] * bool(others)
+    parts += [f"jobs of {_named(others)} have no share"] * bool(others)
     if parts:
-        print(f"slurm-rl: --shares and {argument}: {', and '.join(parts)}.", file=sys.stderr)
+        print(f"slurm-rl: --shares and {argument}: {'; '.join(parts)}.", file=sys.stderr)
 
 
 def _named(accounts: Sequence[str]) -> str:
     names = [printable(name) or "''" for name in accounts[:_NAMED_ACCOUNTS]]
     left = len(accounts) - len(names)
-    return " or ".join([*names, *([f"{left} more"] if left else [])])
+    return ", ".join(names) + (f" and {left} more" if left else "")
 
 
 def _machine(options: LogOptions) -> Machine | None:

@@ -31,9 +31,9 @@ def log(tmp_path: Path) -> str:
         ("1=.5,2=.2,3=.3", ""),
         ("1=.5,_other=.5", ""),
         ("1=.5,2=.2,3=.2,9=.1", "no job is of 9."),
-        ("1=.5,9=.5", "no job is of 9, and 2 or 3 has jobs and no share."),
-        ("1=.5,2=.5", "3 has jobs and no share."),
-        ("1=.5,_other=.3,8=.1,9=.1", "no job is of 8 or 9."),
+        ("1=.5,9=.5", "no job is of 9; jobs of 2, 3 have no share."),
+        ("1=.5,2=.5", "jobs of 3 have no share."),
+        ("1=.5,_other=.3,8=.1,9=.1", "no job is of 8, 9."),
     ],
 )
 def test_accounts_that_do_not_meet_are_named(
@@ -51,4 +51,4 @@ def test_many_are_counted(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     add_log_options(parser)
     shares = ",".join(f"a{place}=.1" for place in range(10))
     read_named_log(log, LogOptions.of(parser.parse_args(["--shares", shares])))
-    assert "a6 or a7 or 2 more, and 1 or 2 or 3 has jobs" in capsys.readouterr().err
+    assert "a6, a7 and 2 more; jobs of 1, 2, 3 have no share." in capsys.readouterr().err
