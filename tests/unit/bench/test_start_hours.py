@@ -87,6 +87,7 @@ def test_ours_and_squeues_are_compared_on_the_jobs_for_which_that_answers() -> N
         forecasts=told,
         start=wait,
         gone=np.zeros(3, dtype=np.bool_),
+        stands_for=np.ones(3),
     )
     found = figures_of(rows, wait, np.ones(3, dtype=np.bool_))
     assert found["all"]["jobs"] == 3
