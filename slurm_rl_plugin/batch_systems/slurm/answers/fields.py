@@ -44,7 +44,7 @@ _END = "|;|"
 
 PENDING = "PENDING"
 #: States of a job that waits. All but the first are flags that Slurm shows in their place, some for
-#: good: a job of a deleted reservation keeps its flag when it is released, until it starts.
+#: good: a job whose reservation has ended keeps its flag when it is released, until it starts.
 WAITING_STATES = frozenset(
     {PENDING, "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 )
