@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +69,15 @@ def test_people_see_the_rules_and_the_ratios(
     assert "slurm backfilling" in told
 
 
-def test_rules_by_predicted_run_times_know_no_run_that_nobody_has_seen(site: Path) -> None:
+@pytest.mark.parametrize("nodes", [True, False])
+def test_rules_by_predicted_run_times_know_no_run_that_nobody_has_seen(
+    site: Path, nodes: bool
+) -> None:
     """The log records no starts: by itself every job would tell its length from when it came."""
     machine = read_machine(site / "slurm.conf")
     prepared = prepare_log(read_log(site / "week.events")[0], machine=machine)
+    if not nodes:  # processors that all jobs share
+        prepared = replace(prepared, machine=None)
     settings = SimulationSettings(capacity=prepared.capacity, backfilling="easy")
     workload = prepared.workload(RequestedLimit())
     start = starts_under(Candidate(name="fifo"), prepared, workload, settings)
@@ -85,6 +91,10 @@ def test_rules_by_predicted_run_times_know_no_run_that_nobody_has_seen(site: Pat
         mean = min(float(last.mean()), asked) if len(last) else asked
         assert told.predicted[job] == pytest.approx(mean)
     assert recent_runs(prepared).predicted.tolist() != told.predicted.tolist()
+    by_name = starts_under(Candidate(name="sjf-predicted"), prepared, workload, settings)
+    knowing = replace(prepared, recent_runs=told)
+    expected = starts_under(Candidate(name="sjf-predicted"), knowing, workload, settings)
+    assert by_name.tolist() == expected.tolist()
 
 
 def test_a_plan_on_nodes_is_what_slurm_is_told(

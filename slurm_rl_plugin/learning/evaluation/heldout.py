@@ -9,19 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
+from slurm_rl_plugin.learning.evaluation.paired import (
+    Candidate,
+    goes_by_predictions,
+    knowing_recent_runs,
+    starts_under,
+)
 from slurm_rl_plugin.learning.load_windows import log_windows, training_jobs
 from slurm_rl_plugin.learning.workplace import processors_here
-from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.simulator.workloads.recorded_runs import recent_runs
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, SHORT_JOB_RUN_TIME, FloatArray
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
@@ -174,8 +177,10 @@ def figures_of_windows(
     Raises:
         ConfigurationError: an unknown policy.
     """
-    if prepared.recent_runs is None and any(each.name in PREDICTED_RULES for each in candidates):
-        prepared = replace(prepared, recent_runs=recent_runs(prepared))
+    if any(goes_by_predictions(each) for each in candidates):
+        workload = prepared.workload(RequestedLimit())
+        settings = protocol.settings(prepared.capacity)
+        prepared = knowing_recent_runs(prepared, workload, settings)
     windows = log_windows(prepared, firsts, protocol.jobs)
 
     def measured(window: PreparedLog) -> list[list[float]]:

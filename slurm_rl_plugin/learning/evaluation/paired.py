@@ -79,6 +79,8 @@ def starts_under(
     Raises:
         ConfigurationError: an unknown rule, or "native" on a log that records no starts.
     """
+    if goes_by_predictions(candidate):
+        prepared = knowing_recent_runs(prepared, workload, settings)
     if prepared.machine is not None and candidate.name != NATIVE:
         return _starts_on_nodes(candidate, prepared, workload, settings, prepared.machine)
     if prepared.partition_capacities and candidate.name != NATIVE:
@@ -121,7 +123,8 @@ def _rule(candidate: Candidate) -> NamedPolicy:
 
 def _static_scores(named: NamedPolicy, prepared: PreparedLog, workload: Workload) -> FloatArray:
     if named.kind is PolicyKind.PREDICTED:
-        recent = prepared.recent_runs or recent_runs(prepared)
+        recent = prepared.recent_runs
+        assert recent is not None, "starts_under looks them up"
         rule = PREDICTED_RULES[named.rule]
         return rule(prepared.jobs().size, recent.predicted, recent.rate)
     jobs = prepared.jobs()
@@ -146,8 +149,6 @@ def _starts_on_nodes(
     machine: Machine,
 ) -> FloatArray:
     named = named_policy(candidate.name)
-    if named is not None and named.kind is PolicyKind.PREDICTED:
-        prepared = knowing_recent_runs(prepared, workload, settings)
     if candidate.name == SITES_OWN:
         order = QueueOrder(site=site_priority(prepared.log, machine))
         settings = replace(settings, half_life=machine.weights.half_life)
@@ -173,18 +174,24 @@ def starts_of_order(
     return simulate_on_nodes(workload, nodes, order, settings).start
 
 
+def goes_by_predictions(candidate: Candidate) -> bool:
+    """Whether a candidate is a rule by predicted run times, protected or not."""
+    named = named_policy(candidate.name)
+    return named is not None and named.kind is PolicyKind.PREDICTED
+
+
 def knowing_recent_runs(
     prepared: PreparedLog, workload: Workload, settings: SimulationSettings
 ) -> PreparedLog:
     """The log with what users' last runs told at submission, for rules by predicted run times.
 
-    On a machine of nodes a log that records no starts tells it by those of first come, first
-    served; else runs would be known that nobody could have seen.
+    A log that records no starts tells it by those of first come, first served; else runs would
+    be known that nobody could have seen.
     """
     if prepared.recent_runs is not None:
         return prepared
     seen = prepared
-    if prepared.machine is not None and np.isnan(prepared.log.start).any():
+    if np.isnan(prepared.log.start).any():
         start = starts_under(Candidate(name="fifo"), prepared, workload, settings.without_hook)
         told = np.where(np.isnan(prepared.log.start), start, prepared.log.start)
         seen = replace(prepared, log=replace(prepared.log, start=told))

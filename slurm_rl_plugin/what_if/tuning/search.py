@@ -36,8 +36,9 @@ from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import JobMeasures
 from slurm_rl_plugin.what_if.tuning.space import TuningSpace, space_of, words_of
 
-#: Fairness that a setting may cost on the past at most.
-FAIRNESS_LOSS = 0.005
+#: Fairness that a setting may cost on the past at most, mean of the stretches: of a single one
+#: of some thousand jobs it is mostly chance.
+FAIRNESS_LOSS = 0.01
 #: How many times the longest wait of the cluster as it is a setting's may be there.
 LONGEST_WAITS = 1.5
 #: What a unit of fairness beyond that costs, and a longest wait ten times beyond: so much that
@@ -200,15 +201,19 @@ def candidate_objective(task: TuningTask, candidate: Candidate) -> float:
 
 
 def _objective(task: TuningTask, loads: Sequence[TrainingLoad], candidate: Candidate) -> float:
-    """Mean objective of an order over the loads, less for what it may not cost on each."""
-    values = []
+    """Mean objective of an order over the loads, less for what it may not cost.
+
+    Fairness is bounded in the mean over the loads, the longest wait on each.
+    """
+    values, lost = [], []
     for load, (fairness, longest) in zip(loads, task.guarded, strict=True):
         start = _starts(load, candidate)
         now = _guarded(load, start)
-        cost = _PENALTY * max(fairness - FAIRNESS_LOSS - now[0], 0.0)
-        cost += _STARVING * max(math.log10(now[1] / (LONGEST_WAITS * longest)), 0.0)
-        values.append(load.objective(start, task.weights) - cost)
-    return float(np.mean(values))
+        lost.append(fairness - now[0])
+        starving = max(math.log10(now[1] / (LONGEST_WAITS * longest)), 0.0)
+        values.append(load.objective(start, task.weights) - _STARVING * starving)
+    unfair = max(float(np.mean(lost)) - FAIRNESS_LOSS, 0.0)
+    return float(np.mean(values)) - _PENALTY * unfair
 
 
 def past_of(prepared: PreparedLog) -> PreparedLog:

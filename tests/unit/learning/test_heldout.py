@@ -116,7 +116,9 @@ def test_figures_are_those_of_the_counted_jobs_of_a_simulated_window():
 @pytest.mark.parametrize("name", sorted(PREDICTED_RULES))
 def test_rules_by_predicted_run_times_know_the_runs_before_the_window(name):
     users = np.arange(900) % 7
-    log = replace(KNOWN, log=replace(KNOWN.log, user=users, users=tuple("abcdefg")))
+    start = KNOWN.log.submit + np.random.default_rng(5).exponential(600.0, 900)
+    known = replace(KNOWN.log, user=users, users=tuple("abcdefg"), start=start)
+    log = replace(KNOWN, log=known)
     (found,) = figures([name], [123], log).values()
     jobs = slice(123, 123 + SMALL.jobs)
     told = recent_runs(log)  # of the whole log, as it was when each job was submitted

@@ -1,0 +1,69 @@
+"""What a setting may cost on the past: fairness in the mean, the longest wait on each stretch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.learning.evaluation.paired import SITES_OWN, Candidate
+from slurm_rl_plugin.machine_files.reader import read_cluster
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from slurm_rl_plugin.utility.reward import RewardWeights
+from slurm_rl_plugin.what_if.tuning.search import (
+    FAIRNESS_LOSS,
+    LONGEST_WAITS,
+    TuningTask,
+    bounded_objective,
+    candidate_objective,
+    stretches_of,
+)
+from tests.functional.small_site import BUSY_CPUS, write_busy_log
+
+OWN = Candidate(name=SITES_OWN)
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> TuningTask:
+    """A stretch of the past, and the same with denser arrivals."""
+    folder = tmp_path_factory.mktemp("site")
+    write_busy_log(folder / "log.swf")
+    folder.joinpath("slurm.conf").write_text(
+        f"ClusterName=small\nSelectTypeParameters=CR_Core\nNodeName=n[1-{BUSY_CPUS}] CPUs=1\n"
+        "PartitionName=all Nodes=ALL Default=YES\n"
+    )
+    cluster = read_cluster(folder / "slurm.conf")
+    prepared = prepare_log(read_log(folder / "log.swf")[0], machine=cluster.machine)
+    settings = SimulationSettings(capacity=prepared.capacity, backfilling="slurm")
+    parts = stretches_of(prepared, 1, 600)
+    return TuningTask.of(cluster, parts, settings, RewardWeights())
+
+
+def cost(task: TuningTask, lost: tuple[float, float], longest: float = 1.0) -> float:
+    """What the site's own order pays, had it lost so much fairness and its longest wait grown."""
+    guarded = tuple(
+        (fairness + less, wait / longest)
+        for (fairness, wait), less in zip(task.guarded, lost, strict=True)
+    )
+    now = bounded_objective(replace(task, guarded=guarded), OWN)
+    return candidate_objective(task, OWN) - now
+
+
+def test_what_costs_nothing_pays_nothing(task: TuningTask) -> None:
+    assert cost(task, (0.0, 0.0)) == 0.0
+    assert cost(task, (-0.2, -0.1), 0.5) == 0.0
+
+
+def test_fairness_is_bounded_in_the_mean_over_the_stretches(task: TuningTask) -> None:
+    assert cost(task, (1.8 * FAIRNESS_LOSS, 0.0)) == 0.0
+    assert cost(task, (5.0 * FAIRNESS_LOSS, -4.0 * FAIRNESS_LOSS)) == 0.0
+    dear = cost(task, (3.0 * FAIRNESS_LOSS, 0.0))
+    assert dear > 1.0  # more than any objective has to give
+    assert cost(task, (1.5 * FAIRNESS_LOSS, 1.5 * FAIRNESS_LOSS)) == pytest.approx(dear)
+
+
+def test_the_longest_wait_is_bounded_on_each_stretch(task: TuningTask) -> None:
+    assert cost(task, (0.0, 0.0), LONGEST_WAITS * 0.99) == 0.0
+    assert cost(task, (0.0, 0.0), LONGEST_WAITS * 2.0) > 1.0
