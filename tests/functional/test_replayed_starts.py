@@ -16,6 +16,7 @@ from slurm_rl_plugin.features.history.run_prediction import KNOWN_FACTS
 from slurm_rl_plugin.features.history.run_spread import BOUNDS
 from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.forecasts.replays.replayed_log import replayed_waits
+from slurm_rl_plugin.papers.replayed_starts.claims import ratio_of_medians
 from slurm_rl_plugin.papers.replayed_starts.experiment import bands_set
 from slurm_rl_plugin.papers.replayed_starts.sampling import (
     QUICK,
@@ -116,6 +117,21 @@ def test_days_are_spread_over_the_two_parts() -> None:
     assert np.unique(sampled.day[sampled.counted]).tolist() == [60, 67, 75, 83, 91, 99]
     assert (sampled.jobs % 2 == 0).all()
     assert (np.diff(sampled.jobs) > 0).all()
+
+
+def test_of_a_day_of_a_short_log_more_jobs_are_asked_for_and_not_all() -> None:
+    submit = np.arange(0.0, 6 * DAY, DAY / 500)
+    asked = np.ones(len(submit), dtype=np.bool_)
+    sampled = sampled_jobs(submit, asked, Sampling(warm_up=12, days=20, jobs=20), 1)
+    days, jobs = np.unique(sampled.day, return_counts=True)
+    assert days.tolist() == [2, 3, 4, 5]
+    assert jobs.tolist() == [60] * 4
+
+
+def test_a_ratio_to_a_plan_that_is_right_is_no_number_of_nothing() -> None:
+    assert ratio_of_medians(np.array([[1.0, 3.0], [4.0, 4.0]])) == 0.5
+    assert ratio_of_medians(np.zeros((2, 3))) == 1.0
+    assert ratio_of_medians(np.array([[1.0, 3.0], [0.0, 0.0]])) == np.inf
 
 
 def test_a_log_on_which_nobody_waits_is_refused(

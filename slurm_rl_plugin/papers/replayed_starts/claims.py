@@ -66,20 +66,23 @@ def claims_of(log: str, order: str, found: ForetoldLog) -> Iterator[Claim]:
 
 
 def ratio_of_medians(pair: FloatArray) -> float:
-    """Median of the first row over that of the second, shape [2, m]."""
+    """Median of the first row over that of the second, shape [2, m]; 1 where both are 0."""
     ours, others = np.median(pair, axis=1)
+    if others == 0.0:
+        return 1.0 if ours == 0.0 else float(np.inf)
     return float(ours / others)
 
 
 def _over_days(day: IntArray, pair: FloatArray) -> Measurement:
-    """The ratio of medians, its interval from days drawn again."""
+    """The ratio of medians, its interval from days drawn again; none where any has no ratio."""
     rng, days = np.random.default_rng(0), np.unique(day)
     places = [np.flatnonzero(day == each) for each in days]
     drawn = drawn_places(len(days), rng, 1, BLOCK_RESAMPLES)
     again = [
         ratio_of_medians(pair[:, np.concatenate([places[each] for each in some])]) for some in drawn
     ]
-    return Measurement.of(ratio_of_medians(pair), np.array(again))
+    known = np.array(again if np.isfinite(again).all() else [])
+    return Measurement.of(ratio_of_medians(pair), known)
 
 
 def _coverage(forecasts: Forecasts, wait: FloatArray) -> float:

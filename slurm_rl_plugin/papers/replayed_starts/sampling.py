@@ -11,6 +11,9 @@ from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
 
 #: Parts of a log's time: what is before teaches run times; then bands are set; then figures count.
 _BANDS_FROM, _COUNTED_FROM = 0.4, 0.6
+#: Of a day of a short log so many times `Sampling.jobs` at most: they wait in one queue together,
+#: so that more of them tell little more, and each takes as long to foretell.
+_MOST_TIMES = 3
 
 
 class Sampling(NamedTuple):
@@ -19,7 +22,7 @@ class Sampling(NamedTuple):
     Attributes:
         warm_up: days whose forecasts set the first bands.
         days: that count.
-        jobs: of each day at most, more where the log has fewer days.
+        jobs: of each day at most; up to three times as many where the log has fewer days.
         draws: replays for each job.
     """
 
@@ -70,7 +73,8 @@ def sampled_jobs(
         (border, last, sampling.days),
     ):
         chosen = _spread(begin, end, count)
-        most = sampling.jobs * count // max(len(chosen), 1)  # more of each day of a short log
+        times = min(count / max(len(chosen), 1), _MOST_TIMES)  # more of each day of a short log
+        most = int(sampling.jobs * times)
         for day in chosen:
             there = np.flatnonzero((days == day) & asked)
             jobs.append(np.sort(rng.permutation(there)[:most]))
