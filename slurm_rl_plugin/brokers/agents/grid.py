@@ -1,6 +1,6 @@
 """The grid of the 2005 paper: sequential resources of unequal speed, and agents that submit jobs.
 
-A. Galstyan, K. Czajkowski, K. Lerman, "Resource allocation in the Grid with reinforcement learning"
+A. Galstyan, K. Czajkowski, K. Lerman, "Resource allocation in the Grid with learning agents"
 (2005), sections 2 and 3. Time is counted in ticks; a resource of capacity C does C units of work in
 a tick, one job at a time, first come first served.
 """

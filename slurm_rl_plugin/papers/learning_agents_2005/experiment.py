@@ -1,4 +1,4 @@
-"""The 2005 paper, "Resource allocation in the Grid with reinforcement learning", run again.
+"""The 2005 paper, "Resource allocation in the Grid with learning agents", run again.
 
 Every rule meets the same grids: capacities and submissions of seed s, for seeds 0 to N - 1. Figures
 are means over the last ticks of a run. The paper's "Cmax = 300, Cmin = 700" is read the other way
