@@ -26,8 +26,8 @@ from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepar
 
 JOBS, PROCESSORS = 9500, 81
 SHARES = {"vo0": 0.53, "vo1": 0.19, "vo2": 0.10, "vo3": 0.18}
-#: Loads of the generator that are measured: that of the description, where queues are rare, and
-#: one with the queues that the paper's native figures speak of.
+#: Loads of the generator that are measured: a light one, where queues are rare (what Table 1 prints
+#: would fill the machine to .29), and one with the queues that the paper's native figures speak of.
 LOADS = (0.44, 0.7)
 #: Load to learn on: without a queue there is nothing to learn.
 _TRAINING_LOAD = 0.7

@@ -17,7 +17,7 @@ from slurm_rl_plugin.units import DAY, SHORT_JOB_RUN_TIME
 #: "25 Jul 2006 to 19 Oct 2006", said to be more than seven weeks.
 _PERIOD = (date(2006, 7, 25), date(2006, 10, 19))
 _PRINTED_WEEKS = "7"
-_OPEN = "the generator has the class means and the batch median of the paper, and no more of it"
+_OPEN = "the generator has the class means of the paper, about its class sizes, and no more of it"
 
 
 def largest_deviation(mean: float, median: float, longest: float) -> float:

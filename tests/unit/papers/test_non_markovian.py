@@ -129,6 +129,25 @@ def test_native_is_compared_where_starts_are_recorded(trial: PairedTrial) -> Non
     assert all("FIFO - native +0" in claim.because for claim in claims)
 
 
+def test_no_more_than_native_is_no_massive_gain(trial: PairedTrial) -> None:
+    measures = {**trial.measures, NATIVE: trial.measures[LEARNED[0]]}
+    schedules = {**trial.schedules, NATIVE: trial.schedules[LEARNED[0]]}
+    level = PairedTrial(schedules=schedules, measures=measures, drop=trial.drop)
+    verdicts = {
+        claim.cell.column: claim.reproduces
+        for claim in claims_on_native("a load", level)
+        if claim.cell.policy.startswith(LEARNED[0])
+    }
+    assert verdicts == {"interactive R": False, "batch R": True, "F": True}
+
+
+def test_the_generator_is_not_said_to_have_the_batch_median_of_table_1() -> None:
+    claims = claims_of_table_1(generated(0.44, range(4), QUICK))
+    [median] = [each for each in claims if each.cell.policy == "batch" and "median" in each.name]
+    assert median.reproduces is False
+    assert "median of the paper" not in median.because
+
+
 def test_each_learned_policy_has_a_training_of_its_own() -> None:
     stems = {learning_task(name, 1, QUICK).stem for name in (*LEARNED, *FORGETFUL)}
     assert len(stems) == len(LEARNED) + len(FORGETFUL)
