@@ -36,10 +36,15 @@ LOAD, RESPONSE = "load", "response (ticks)"
 TO_LEAST_LOADED = "load / least loaded"
 GROWTH = "load at the end / load in the middle"
 TO_PAPER = {LOAD: "load / paper's agents", RESPONSE: "response / paper's agents"}
+#: Source of a bound that makes a word of the paper a number, which it does not print.
+READING = "our reading of the paper"
 #: "Similar" and "comparable" of the paper, as a factor.
 SIMILAR = 2.0
 #: A load that grows by this factor from the middle of a run to its end has no steady state.
 GROWING = 1.2
+#: R Cmin / (g N Jav): with more noise, random jobs alone overload the slowest resources.
+BEARABLE_NOISE = 0.025
+_READINGS = (str(SIMILAR), str(GROWING))
 #: g -> what probing agents are to reach of the paper's load and response.
 GOALS = {0.20: "0.65", 0.22: "0.40"}
 _GOAL_AT_COMPLETION = "5"
@@ -67,11 +72,25 @@ def _bounded(
 ) -> Claim:
     """A ratio of means over the same seeds, against a bound."""
     ratio = measure(np.array(values), ratio_of_means)
+    if bound in _READINGS:
+        more = {"source": READING, **more}
     return bounded(Cell(group, policy, column), ratio, bound, logs=len(values[0]), **more)
 
 
 def _growth(measured: Measured, rule: str) -> tuple[FloatArray, FloatArray]:
     return measured.load[rule], measured.middle[rule]
+
+
+def _grown(group: str, rule: str, measured: Measured) -> Claim:
+    """That a load has no steady state, however slowly it grows."""
+    grown = measure(measured.load[rule] - measured.middle[rule])
+    return Claim(
+        cell=Cell(group, rule, "load at the end less that in the middle"),
+        measured=grown,
+        printed=Printed.of("0"),
+        baselines=_loads(measured),
+        judged=as_gain(grown),
+    )
 
 
 def _loads(measured: Measured) -> dict[str, float]:
@@ -105,14 +124,7 @@ def _random_diverges(measured: Measured) -> Iterator[Claim]:
     yield _bounded(
         *(group, RANDOM, TO_LEAST_LOADED, pair, str(SIMILAR)), least=True, baselines=loads
     )
-    grown = measure(measured.load[RANDOM] - measured.middle[RANDOM])
-    yield Claim(
-        cell=Cell(group, RANDOM, "load at the end less that in the middle"),
-        measured=grown,
-        printed=Printed.of("0"),
-        baselines=loads,
-        judged=as_gain(grown),
-    )
+    yield _grown(group, RANDOM, measured)
 
 
 def _figure_3(found: Mapping[str, Measured]) -> Iterator[Claim]:
@@ -158,17 +170,18 @@ def _figure_4(found: Mapping[str, Measured]) -> Iterator[Claim]:
 
 
 def _figure_5(found: Mapping[str, Measured]) -> Iterator[Claim]:
-    """The load is sustained up to eps = R Cmin / (g N Jav) = .025, and not far above it."""
+    """The load is sustained up to eps = R Cmin / (g N Jav) = .025, and grows above it."""
     measured = found[FIGURE_5]
     steady = measured.load[with_noise(PAPER, 0.0)]
     for noise in NOISE[1:]:
         rule = with_noise(PAPER, noise)
         column = "load / load without noise"
         yield _bounded(FIGURE_5, rule, column, (measured.load[rule], steady), "1", least=True)
-    for noise, least in ((NOISE[1], False), (NOISE[-1], True)):
-        rule = with_noise(PAPER, noise)
-        growth = _growth(measured, rule)
-        yield _bounded(FIGURE_5, rule, GROWTH, growth, str(GROWING), least=least)
+        if noise <= BEARABLE_NOISE:
+            growth = _growth(measured, rule)
+            yield _bounded(FIGURE_5, rule, GROWTH, growth, str(GROWING))
+        else:
+            yield _grown(FIGURE_5, rule, measured)
 
 
 def _goals(found: Mapping[str, Measured]) -> Iterator[Claim]:
