@@ -102,7 +102,8 @@ class SarsaSettings:
         return SCHEMAS[self.schema]
 
 
-#: As printed in 2008, section V.A; it learns to start interactive jobs last (see the reward).
+#: As printed in 2008, section V.A; it learns to start interactive jobs last (see the reward). The
+#: utility_weight is that of 2011 (section 4.3), for 2008 prints none, nor epochs or sweeps.
 PAPER = SarsaSettings(
     epsilon=0.3,
     gamma=0.2,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import BASELINES, RL
-from slurm_rl_plugin.papers.study.claims import Cell, Claim, measure
+from slurm_rl_plugin.papers.study.claims import GOAL, Cell, Claim, measure
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.papers.study.verdicts import as_bound, as_gain, bounded
 
@@ -20,6 +20,8 @@ _BESIDE = (RL, *BASELINES)
 
 def claims_of_holding(interactive: float, trial: PairedTrial) -> Iterator[Claim]:
     """What holding processors gives over the learned greedy policy, and its price for batch jobs.
+
+    Goals of ours: the paper knows no such action.
 
     Args:
         interactive: p of the load.
@@ -33,12 +35,14 @@ def claims_of_holding(interactive: float, trial: PairedTrial) -> Iterator[Claim]
             measure(trial.figure(policy, column)),
             "0.9",
             least=True,
+            source=GOAL,
             baselines=trial.means(column, _BESIDE),
         )
         gain = measure(trial.figure(policy, "J") - trial.figure(RL, "J"))
         yield Claim(
             cell=Cell(group, f"{policy} - {RL}", "J"),
             measured=gain,
+            source=GOAL,
             baselines=trial.means("J", _BESIDE),
             judged=as_gain(gain),
         )
@@ -47,6 +51,7 @@ def claims_of_holding(interactive: float, trial: PairedTrial) -> Iterator[Claim]
         yield Claim(
             cell=Cell(group, f"{policy} / {RL}", column),
             measured=price,
+            source=GOAL,
             baselines=trial.means(column, _BESIDE),
             judged=as_bound(price, 1.0, least=False, remark=remark),
         )

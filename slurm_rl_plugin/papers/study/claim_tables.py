@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from slurm_rl_plugin.papers.study.claims import Claim
+from slurm_rl_plugin.papers.study.claims import GOAL, Claim
 
 
 class TextTable(NamedTuple):
@@ -65,5 +65,13 @@ _VERDICTS = {True: "reproduces", False: "does not", None: None}
 
 
 def _counted(claims: Sequence[Claim]) -> str:
-    verdicts = [claim.reproduces for claim in claims if claim.reproduces is not None]
-    return f"{sum(verdicts)} of {len(verdicts)} reproduce."
+    """How many figures of others reproduce and, apart from them, how many goals of ours are met."""
+    judged = [claim for claim in claims if claim.reproduces is not None]
+    goals = [claim.reproduces for claim in judged if claim.source == GOAL]
+    published = [claim.reproduces for claim in judged if claim.source != GOAL]
+    told = []
+    if published or not goals:
+        told.append(f"{sum(map(bool, published))} of {len(published)} reproduce.")
+    if goals:
+        told.append(f"{sum(map(bool, goals))} of {len(goals)} goals of ours are met.")
+    return " ".join(told)

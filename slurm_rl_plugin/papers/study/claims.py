@@ -15,6 +15,8 @@ from slurm_rl_plugin.units import FloatArray
 #: What is taken over the last axis, the seeds.
 Statistic = Callable[[FloatArray], FloatArray]
 
+#: Source of a claim that no paper makes: what we want of our own.
+GOAL = "goal"
 #: How many standard errors a published figure may lie off the measured one.
 TOLERANCE = 3.0
 
@@ -145,7 +147,7 @@ class Claim:
         cell: where it stands.
         measured: by this package.
         printed: by the source; None where there is no earlier figure.
-        source: who published it.
+        source: who published it; GOAL where nobody did.
         remark: why it may differ; for those that do not reproduce.
         baselines: policy -> the same figure under it.
         judged: the verdict where the printed figure is not the expected value but one draw, a

@@ -29,6 +29,7 @@ from slurm_rl_plugin.papers.reactive_grids_2008.shares import claims_of_shares, 
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, NATIVE, RL, SJF
 from slurm_rl_plugin.papers.reactive_grids_2008.trace import claims_of_segment
 from slurm_rl_plugin.papers.reactive_grids_2008.waits import claims_of_waits
+from slurm_rl_plugin.papers.study.claims import GOAL
 from slurm_rl_plugin.papers.study.effort import FULL, QUICK, Effort
 from slurm_rl_plugin.papers.study.paired_trials import (
     LONGEST_FIRST,
@@ -151,6 +152,10 @@ def test_holding_is_no_free_lunch(trial: PairedTrial) -> None:
     prices = [claim for claim in claims if claim.cell.column == "batch mean wait"]
     assert prices[0].measured.value > 1.0
     assert "batch jobs pay" in prices[0].because
+
+
+def test_an_action_that_the_paper_lacks_is_none_of_its_claims(trial: PairedTrial) -> None:
+    assert {claim.source for claim in claims_of_holding(0.2, trial)} == {GOAL}
 
 
 def test_small_logs_drop_no_more_than_a_tenth() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.papers.study.claim_tables import judged_claims
 from slurm_rl_plugin.papers.study.claims import (
+    GOAL,
     Cell,
     Claim,
     Judgement,
@@ -77,3 +79,20 @@ def test_a_judged_claim_has_every_key_of_the_contract() -> None:
     assert entry["because"] == "impossible"
     assert entry["baselines"] == {"FIFO": 3.0}
     assert {"name", "published", "measured", "ci95"} <= set(entry)
+
+
+def judged(source: str, *, holds: bool) -> Claim:
+    return Claim(
+        cell=Cell("a", "RL", "wait"),
+        measured=measure(HUNDRED),
+        printed=Printed.of("8"),
+        source=source,
+        judged=Judgement(holds, "because"),
+    )
+
+
+def test_goals_of_ours_are_not_counted_among_what_reproduces() -> None:
+    claims = [judged("paper", holds=False), judged(GOAL, holds=True), judged(GOAL, holds=False)]
+    assert "0 of 1 reproduce. 1 of 2 goals of ours are met." in str(judged_claims(claims)[1])
+    assert "reproduce" not in str(judged_claims(claims[1:])[1])
+    assert "0 of 1 reproduce. What" in str(judged_claims(claims[:1])[1])
