@@ -14,7 +14,13 @@ from typing import Any
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
-from slurm_rl_plugin.papers.economic_2002.logs import EXTRACTS, EconomicLog, extract, like_ctc
+from slurm_rl_plugin.papers.economic_2002.logs import (
+    EXTRACTS,
+    EconomicLog,
+    extract,
+    like_ctc,
+    untouched_weeks,
+)
 from slurm_rl_plugin.papers.economic_2002.markets import (
     ASKED,
     CONFIGURATIONS,
@@ -64,7 +70,7 @@ class Economic:
 
     Attributes:
         logs: workload -> results.
-        seeds: results on logs like CTC-SP2, one a seed.
+        seeds: results on logs of weeks on which nothing was chosen, one a seed.
     """
 
     logs: Mapping[str, LogResults]
@@ -111,7 +117,7 @@ def reproduce(
 
     Args:
         log: CTC-SP2.
-        seeds: logs like CTC-SP2 on which rescheduling is compared with EASY.
+        seeds: logs of untouched weeks of CTC-SP2 on which rescheduling is compared with EASY.
         jobs: of each workload.
         store: of what was measured.
         after_market: told after each market, and after the conventional schedulers.
@@ -122,8 +128,9 @@ def reproduce(
     logs = {
         name: _run(name, each, _markets(), store, after_market) for name, each in workloads.items()
     }
+    untouched = untouched_weeks(log, jobs)
     drawn = [
-        _run(f"{LIKE_CTC} {seed}", like_ctc(log, seed, jobs), compared, store, after_market)
+        _run(f"{LIKE_CTC} {seed}", like_ctc(untouched, seed, jobs), compared, store, after_market)
         for seed in range(seeds)
     ]
     return Economic(logs=logs, seeds=tuple(drawn))

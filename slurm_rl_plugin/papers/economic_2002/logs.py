@@ -7,7 +7,7 @@ replacement stand in for it, one log a seed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from slurm_rl_plugin.papers.study.archived_logs import archived_log
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
-from slurm_rl_plugin.simulator.workloads.resampling import resample_weeks
+from slurm_rl_plugin.simulator.workloads.resampling import WEEK, resample_weeks
 from slurm_rl_plugin.units import FloatArray
 
 CTC = "CTC-SP2-1996-3.1-cln"
@@ -30,6 +30,8 @@ PROCESSORS = 512
 EXTRACT_JOBS = 10_000
 #: Name -> which extract of so many jobs it is (Table 2).
 EXTRACTS: Mapping[str, int] = {"10-20k": 1, "30-40k": 3, "60-70k": 6}
+#: Extracts on which the rule of rescheduling was chosen.
+CHOICE = (0, 2, 4, 5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,26 @@ def like_ctc(log: JobLog, seed: int, jobs: int = EXTRACT_JOBS) -> EconomicLog:
     """A log of weeks of CTC-SP2 drawn with replacement, its first jobs."""
     drawn = resample_weeks(log, np.random.default_rng(seed))
     return economic_log(drawn.select(np.arange(min(jobs, len(drawn)))))
+
+
+def untouched_weeks(log: JobLog, jobs: int = EXTRACT_JOBS) -> JobLog:
+    """The weeks of CTC-SP2 in which no job of CHOICE was submitted, one behind the other.
+
+    Logs drawn of all weeks would be made by half of what the rule was chosen on.
+
+    Args:
+        log: CTC-SP2.
+        jobs: of each extract.
+    """
+    week = ((log.submit - log.submit[0]) // WEEK).astype(np.int64)
+    chosen = np.isin(np.arange(len(log)) // jobs, CHOICE)
+    kept = ~np.isin(week, week[chosen])
+    names, places = np.unique(week[kept], return_inverse=True)
+    back = WEEK * (names - np.arange(len(names)))[places]
+    left = log.select(kept)
+    return replace(
+        left, submit=left.submit - back, eligible=left.eligible - back, start=left.start - back
+    )
 
 
 def economic_log(log: JobLog) -> EconomicLog:

@@ -21,10 +21,10 @@ def found() -> Mapping[str, Measured]:
     steady = np.ones(3)
     return {
         each.group: Measured(
-            load={name: steady for name in each.rules},
-            middle={name: steady for name in each.rules},
-            response={name: steady for name in each.rules},
-            curve={name: steady for name in each.rules},
+            load=dict.fromkeys(each.rules, steady),
+            middle=dict.fromkeys(each.rules, steady),
+            response=dict.fromkeys(each.rules, steady),
+            curve=dict.fromkeys(each.rules, steady),
             ends=np.arange(3),
         )
         for each in experiments(QUICK)
