@@ -65,13 +65,13 @@ _VERDICTS = {True: "reproduces", False: "does not", None: None}
 
 
 def _counted(claims: Sequence[Claim]) -> str:
-    """How many figures of others reproduce and, apart from them, how many goals of ours are met."""
+    """How many goals of ours are met and, apart from them, how many figures of others reproduce."""
     judged = [claim for claim in claims if claim.reproduces is not None]
     goals = [claim.reproduces for claim in judged if claim.source == GOAL]
     published = [claim.reproduces for claim in judged if claim.source != GOAL]
     told = []
-    if published or not goals:
-        told.append(f"{sum(map(bool, published))} of {len(published)} reproduce.")
     if goals:
         told.append(f"{sum(map(bool, goals))} of {len(goals)} goals of ours are met.")
+    if published or not goals:
+        told.append(f"{sum(map(bool, published))} of {len(published)} reproduce.")
     return " ".join(told)
