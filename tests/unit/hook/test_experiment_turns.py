@@ -276,6 +276,15 @@ def test_the_journal_tells_how_long_ours_was_in_force(files: ExperimentFiles) ->
     assert held_part(DECLARED, journal, 1, last=0) == 1.0
 
 
+def test_a_clock_that_is_set_back_goes_on_being_journaled(files: ExperimentFiles) -> None:
+    turns, turn = ExperimentTurns(files=files), Turn(OURS)
+    declare(files)
+    turns.turn(1000.0, "scores", "")
+    for now in (90_000.0, *range(1000, 5000, 100)):  # ahead by a day at first
+        turns.note(turn, "active", float(now))
+    assert held_part(DECLARED, list(files.journaled()), 1) == 1.0
+
+
 def test_a_daemon_that_says_nothing_holds_nothing() -> None:
     only = [InForce(time=1000.0, arm=OURS, mode="active")]
     assert held_part(DECLARED, only, 1) == 0.0
