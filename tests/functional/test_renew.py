@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from slurm_rl_plugin.cli.what_if import (
 )
 from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
 from slurm_rl_plugin.cli.what_if.gain_watch import GainWatch
-from slurm_rl_plugin.cli.what_if.renewal_record import RenewalRecord
+from slurm_rl_plugin.cli.what_if.renewal_record import RenewalRecord, Renewed
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.domain.switchback import OURS, SITE
 from slurm_rl_plugin.errors import BatchSystemUnavailable
@@ -285,6 +286,37 @@ def test_a_better_candidate_is_tried_against_the_model_in_service(
     assert renew(capsys, *site)["step"] == "experiment"
     assert main(["experiment", "status", *site]) == 0
     assert "against the model in service (present)" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("drawn", "training")
+def test_an_experiment_that_was_declared_meanwhile_is_not_replaced(
+    tmp_path: Path,
+    site: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = tried(tmp_path, site, capsys).declaration.read_bytes()
+    (tmp_path / "state.json.experiment").unlink()
+
+    def meanwhile(*_: Any) -> float:
+        (tmp_path / "state.json.experiment").write_bytes(first)
+        return 0.9
+
+    monkeypatch.setattr(experiment_start, "_foretold", meanwhile)
+    assert main(["experiment", "start", *site]) == 2
+    assert "declared already" in capsys.readouterr().err
+    assert (tmp_path / "state.json.experiment").read_bytes() == first
+
+
+@pytest.mark.usefixtures("drawn", "training")
+@pytest.mark.parametrize("ahead", [0.0, 365 * DAY])
+def test_a_rest_that_a_wrong_clock_began_is_none(
+    ahead: float, tmp_path: Path, site: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost(tmp_path, site)
+    record = RenewalRecord(state_file=tmp_path / "state.json")
+    record.write(Renewed(refused=time.time() + ahead - DAY, why="no better."))  # noqa: TID251
+    assert renew(capsys, *site)["step"] == ("declared" if ahead else "rests")
 
 
 def gain_of(gained: str | None) -> Callable[..., Any]:
