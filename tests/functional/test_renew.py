@@ -319,6 +319,26 @@ def test_a_rest_that_a_wrong_clock_began_is_none(
     assert renew(capsys, *site)["step"] == ("declared" if ahead else "rests")
 
 
+@pytest.mark.usefixtures("drawn")
+def test_a_training_that_was_killed_is_not_begun_again_each_night(
+    tmp_path: Path,
+    site: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost(tmp_path, site)
+
+    def killed(*_: Any) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(renewal, "trained_candidate", killed)
+    main(["renew", *site])
+    capsys.readouterr()
+    found = renew(capsys, *site)
+    assert found["step"] == "rests"
+    assert "The try was cut short." in found["sentence"]
+
+
 def gain_of(gained: str | None) -> Callable[..., Any]:
     return lambda *_: SimpleNamespace(gain=lambda: gained)
 

@@ -165,6 +165,8 @@ class Renewal:
             raise ConfigurationError(
                 "[hook] mode is shadow, in which no candidate can be tried: set it to active."
             )
+        # whatever ends this process, a lack of memory say, would end it each night
+        self.record.write(Renewed(refused=now, why="The try was cut short."))
         try:
             return self._tried(present, now)
         except SlurmRLError as error:
