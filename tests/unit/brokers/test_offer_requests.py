@@ -95,6 +95,7 @@ def test_a_site_of_an_earlier_release_publishes_nothing() -> None:
         {"price": True},
         {"processors": 0},
         {"processors": 8.0},
+        {"processors": 10**400},
         {"published": 1},
     ],
 )
