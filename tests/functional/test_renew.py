@@ -151,6 +151,25 @@ def test_the_watch_begins_with_what_was_gained_and_adds_each_week(
     assert watch.look_now(drawn.now) == again  # nothing is due
 
 
+def test_weeks_that_a_clock_took_for_over_are_watched_when_they_are(
+    tmp_path: Path, site: list[str], drawn: DrawnWeeks
+) -> None:
+    assert site
+    watch = watch_of(tmp_path)
+    kept = watch.look_now(drawn.now)
+    assert kept is not None
+    to_come = tuple((kept.since + week * WEEK, 0.0, 0.0) for week in range(500))
+    watch.file.write(replace(kept, later=to_come))
+    drawn.now += 2.5 * WEEK
+    again = watch.look_now(drawn.now)
+    assert again is not None
+    assert [row[0] for row in again.later] == [kept.since, kept.since + WEEK]
+    drawn.now += WEEK
+    later = watch.look_now(drawn.now)
+    assert later is not None
+    assert later.later[2][1] > 0.0  # what really waited
+
+
 def test_a_gain_that_is_gone_is_told_once(
     tmp_path: Path,
     site: list[str],
