@@ -292,6 +292,13 @@ def test_stopped_it_is_the_sites_until_it_is_put_away(
     assert list(tmp_path.glob("state.json.experiment.*"))
 
 
+def test_any_reason_can_be_told_afterwards(tmp_path: Path, configured: list[str]) -> None:
+    files = declare(tmp_path)
+    assert main(["experiment", "stop", *configured, "--reason", "no UTF-8: \udcff\n"]) == 0
+    assert files.stands().reason.encode().startswith(b"no UTF-8: ")  # the page of a committee
+    assert files.stands().reason.isprintable()
+
+
 def test_it_can_be_stopped_whatever_is_wrong_with_the_configuration(
     tmp_path: Path, configured: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
