@@ -27,6 +27,8 @@ Orderable = Callable[[QueueSnapshot], BoolArray]
 _LAYOUT, _HEAD = 1.0, 4
 #: Seconds by which clocks and rounded waits may put two jobs of one moment into another order.
 _SAME_TIME = 1.0
+#: Seconds by which a clock is set back that was wrong; a leap second is none.
+_SET_BACK = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,19 +81,24 @@ class Overtaken:
     def after(self, snapshot: QueueSnapshot) -> Self:
         """What is known after a snapshot; jobs that wait no more are forgotten.
 
-        A job that does not wait for the machine is not overtaken meanwhile.
+        A job that does not wait for the machine is not overtaken meanwhile. Where the clock was
+        ahead and is set back, waits were counted too long: nobody is overtaken by more than he has
+        waited, and the longest wait is less by as much as the clock was ahead.
         """
         job_id, waits = snapshot.pending.jobs.job_id, snapshot.waits_for_machine
         waited, last = np.nan_to_num(snapshot.accrued_wait), min(self.time, snapshot.now)
-        added = _overtaken_since(snapshot, last)
-        seconds = self.of(job_id) + np.where(waits, added, 0.0)
+        ahead = max(self.time - snapshot.now, 0.0)
+        bound = waited if ahead > _SET_BACK else np.inf
+        added = np.where(waits, _overtaken_since(snapshot, last), 0.0)
+        seconds = np.minimum(self.of(job_id), bound) + added
         kept = np.flatnonzero(seconds > 0.0)
         kept = kept[np.argsort(job_id[kept])]
+        before = max(self.longest - ahead, 0.0)
         return replace(
             self,
             time=snapshot.now,
             longest=float(
-                longest_wait(self.longest, snapshot.now - last, waited[waits].max(initial=0.0))
+                longest_wait(before, snapshot.now - last, waited[waits].max(initial=0.0))
             ),
             job_id=job_id[kept].astype(np.float64),
             seconds=seconds[kept],

@@ -176,6 +176,24 @@ def test_without_accounting_nobody_watches(tmp_path: Path) -> None:
     assert look_at(site, late + 1.0).looked == late + 1.0
 
 
+def test_a_clock_that_is_set_back_leaves_it_watched(tmp_path: Path) -> None:
+    experiment = declared(1003, 4)
+    site = begun(tmp_path, alike(3, 4), experiment)
+    watch = ExperimentWatch(site=cast("ExperimentSite", site))
+    ahead, right = experiment.begin + experiment.day, experiment.blocks[0].end + 1.0
+    site.now, site.away = right, True
+    watch.look(ahead)  # nothing tells of blocks that are over by a wrong clock
+    assert site.files.stands().looked == experiment.begin
+    site.away = False
+    watch.look(right)  # and is tried again at once
+    found = site.files.found()
+    assert found is not None
+    assert (found["blocks"], site.files.stands().looked) == (1, right)
+    site.files.looked(ahead)
+    watch.look(right + 1.0)
+    assert site.files.stands().looked == right + 1.0
+
+
 def test_the_page_for_the_committee_tells_who_waited(
     tmp_path: Path, configured: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,6 +290,13 @@ def test_stopped_it_is_the_sites_until_it_is_put_away(
     assert main(["experiment", "stop", *configured, "--as-configured"]) == 0
     assert files.declared() is None
     assert list(tmp_path.glob("state.json.experiment.*"))
+
+
+def test_any_reason_can_be_told_afterwards(tmp_path: Path, configured: list[str]) -> None:
+    files = declare(tmp_path)
+    assert main(["experiment", "stop", *configured, "--reason", "no UTF-8: \udcff\n"]) == 0
+    assert files.stands().reason.encode().startswith(b"no UTF-8: ")  # the page of a committee
+    assert files.stands().reason.isprintable()
 
 
 def test_it_can_be_stopped_whatever_is_wrong_with_the_configuration(

@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from slurm_rl_plugin.cli.what_if import (
 )
 from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
 from slurm_rl_plugin.cli.what_if.gain_watch import GainWatch
-from slurm_rl_plugin.cli.what_if.renewal_record import RenewalRecord
+from slurm_rl_plugin.cli.what_if.renewal_record import RenewalRecord, Renewed
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.domain.switchback import OURS, SITE
 from slurm_rl_plugin.errors import BatchSystemUnavailable
@@ -148,6 +149,25 @@ def test_the_watch_begins_with_what_was_gained_and_adds_each_week(
     assert [row[0] for row in again.later] == [again.since, again.since + WEEK]
     assert watch.file.read() == again
     assert watch.look_now(drawn.now) == again  # nothing is due
+
+
+def test_weeks_that_a_clock_took_for_over_are_watched_when_they_are(
+    tmp_path: Path, site: list[str], drawn: DrawnWeeks
+) -> None:
+    assert site
+    watch = watch_of(tmp_path)
+    kept = watch.look_now(drawn.now)
+    assert kept is not None
+    to_come = tuple((kept.since + week * WEEK, 0.0, 0.0) for week in range(500))
+    watch.file.write(replace(kept, later=to_come))
+    drawn.now += 2.5 * WEEK
+    again = watch.look_now(drawn.now)
+    assert again is not None
+    assert [row[0] for row in again.later] == [kept.since, kept.since + WEEK]
+    drawn.now += WEEK
+    later = watch.look_now(drawn.now)
+    assert later is not None
+    assert later.later[2][1] > 0.0  # what really waited
 
 
 def test_a_gain_that_is_gone_is_told_once(
@@ -285,6 +305,57 @@ def test_a_better_candidate_is_tried_against_the_model_in_service(
     assert renew(capsys, *site)["step"] == "experiment"
     assert main(["experiment", "status", *site]) == 0
     assert "against the model in service (present)" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("drawn", "training")
+def test_an_experiment_that_was_declared_meanwhile_is_not_replaced(
+    tmp_path: Path,
+    site: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = tried(tmp_path, site, capsys).declaration.read_bytes()
+    (tmp_path / "state.json.experiment").unlink()
+
+    def meanwhile(*_: Any) -> float:
+        (tmp_path / "state.json.experiment").write_bytes(first)
+        return 0.9
+
+    monkeypatch.setattr(experiment_start, "_foretold", meanwhile)
+    assert main(["experiment", "start", *site]) == 2
+    assert "declared already" in capsys.readouterr().err
+    assert (tmp_path / "state.json.experiment").read_bytes() == first
+
+
+@pytest.mark.usefixtures("drawn", "training")
+@pytest.mark.parametrize("ahead", [0.0, 365 * DAY])
+def test_a_rest_that_a_wrong_clock_began_is_none(
+    ahead: float, tmp_path: Path, site: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost(tmp_path, site)
+    record = RenewalRecord(state_file=tmp_path / "state.json")
+    record.write(Renewed(refused=time.time() + ahead - DAY, why="no better."))  # noqa: TID251
+    assert renew(capsys, *site)["step"] == ("declared" if ahead else "rests")
+
+
+@pytest.mark.usefixtures("drawn")
+def test_a_training_that_was_killed_is_not_begun_again_each_night(
+    tmp_path: Path,
+    site: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost(tmp_path, site)
+
+    def killed(*_: Any) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(renewal, "trained_candidate", killed)
+    main(["renew", *site])
+    capsys.readouterr()
+    found = renew(capsys, *site)
+    assert found["step"] == "rests"
+    assert "The try was cut short." in found["sentence"]
 
 
 def gain_of(gained: str | None) -> Callable[..., Any]:

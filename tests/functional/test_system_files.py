@@ -133,3 +133,22 @@ def test_who_talks_to_strangers_is_not_the_daemon() -> None:
 def test_the_package_tells_the_rollback_of_the_documents() -> None:
     (document,) = [each for each in DOCUMENTS if each.name == "operators.md"]
     assert rollback_line(document) in (DEPLOY / "debian/prerm").read_text()
+
+
+def test_an_upgrade_starts_again_what_systemd_was_about_to_start(tmp_path: Path) -> None:
+    """A daemon that crashes again and again is just what an upgrade is to mend."""
+    script = (DEPLOY / "debian/prerm").read_text().replace("/run/", f"{tmp_path}/run/")
+    (tmp_path / "prerm").write_text(script)
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
+    systemctl = tmp_path / "bin/systemctl"
+    systemctl.parent.mkdir()
+    states = 'case "$2" in *.timer) echo active ;; slurm-rl.service) echo activating; exit 3 ;;'
+    systemctl.write_text(
+        f'#!/bin/sh\n[ "$1" = is-active ] || exit 0\n{states} *) echo inactive; exit 3 ;; esac\n'
+    )
+    systemctl.chmod(0o755)
+    path = f"{systemctl.parent}:{os.environ['PATH']}"
+    done = run("env", f"PATH={path}", "sh", tmp_path / "prerm", "upgrade")
+    assert (done.returncode, done.stderr) == (0, "")
+    marked = {each.name for each in (tmp_path / "run/slurm-rl-upgrade").iterdir()}
+    assert marked == {"slurm-rl.service", "slurm-rl-watchdog.timer", "slurm-rl-renew.timer"}

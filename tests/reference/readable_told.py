@@ -38,14 +38,21 @@ class Told:
         for head in heads:
             if world.now < head.start < math.inf:
                 self.promise.setdefault(head.job, head.start)
+        spare = {head.job: head.spare for head in heads}
         found = {}
         for j in waiting:
             seconds = 60 * math.ceil(max(self.seconds[j], 1.0) / 60)
             fits = _cpus(world, j) <= free and seconds + 60 <= world.jobs[j].estimate
             fits = fits and j not in [head.job for head in heads]
-            if fits and self._helps(world, heads, j, seconds):
+            if fits and self._helps(world, heads, spare, j, seconds):
                 found[j] = seconds
+                for head in self._outlasted(world, heads, j):
+                    if _cpus(world, j) <= spare[head.job]:
+                        spare[head.job] -= _cpus(world, j)
         return found
+
+    def _outlasted(self, world: World, heads: Sequence[_Head], j: int) -> list[_Head]:
+        return [h for h in heads if world.now + self.delay + world.jobs[j].estimate > h.start]
 
     def _heads(self, world: World, waiting: Sequence[int]) -> tuple[list[_Head], float]:
         ends = [(max(world.expected_end(j), world.now), _cpus(world, j)) for j in world.running]
@@ -62,10 +69,18 @@ class Told:
                 heads[job.partition] = _Head(j, *_start(ends, cpus, free, world.now))
         return list(heads.values()), free
 
-    def _helps(self, world: World, heads: Sequence[_Head], j: int, seconds: float) -> bool:
+    def _helps(
+        self,
+        world: World,
+        heads: Sequence[_Head],
+        spare: dict[int, float],
+        j: int,
+        seconds: float,
+    ) -> bool:
         acts, limit = world.now + self.delay, world.jobs[j].estimate
         slack = min(max(self.slack * self.longest, 60), 86400)
-        in_the_way = [h for h in heads if _cpus(world, j) > h.spare and acts + limit > h.start]
+        outlasted = self._outlasted(world, heads, j)
+        in_the_way = [h for h in outlasted if _cpus(world, j) > spare[h.job]]
         return bool(in_the_way) and all(
             acts + seconds <= head.start
             and acts + limit <= self.promise.get(head.job, -math.inf) + slack

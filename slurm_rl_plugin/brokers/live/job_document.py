@@ -50,6 +50,7 @@ def job_request(document: Mapping[str, Any]) -> JobRequest:
     if script is not None and type(script) is not bool:
         raise _refusal("has_batch_script", "is not true, false or null")
     texts = {name: _text(name, document.get(name, "")) for name in TEXTS}
+    _word("partition", texts["partition"])
     return JobRequest(
         job=JobDescription(
             **texts, time_limit=_time_limit(document.get("time_limit")), has_batch_script=script
@@ -75,10 +76,10 @@ def _needs(value: Any) -> tuple[tuple[str, str], ...]:
     for name in value:
         if name not in NEEDS:
             raise _refusal(f"needs.{_shown(name)}", f"is unknown: give {', '.join(NEEDS)}")
-    return tuple(sorted((name, _need(f"needs.{name}", each)) for name, each in value.items()))
+    return tuple(sorted((name, _word(f"needs.{name}", each)) for name, each in value.items()))
 
 
-def _need(name: str, value: Any) -> str:
+def _word(name: str, value: Any) -> str:
     """No blanks: sbatch shows what it refuses, as if slurmctld had said `Broken pipe` itself."""
     if " " in (text := _text(name, value)):
         raise _refusal(name, "has a blank")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from slurm_rl_plugin.brokers.live.job_document import LONGEST_TEXT
+from slurm_rl_plugin.brokers.live.job_document import LONGEST_TEXT, MOST_PROCESSORS
 from slurm_rl_plugin.domain.site import SiteOffer
 from slurm_rl_plugin.errors import OfferRefused
 
@@ -42,7 +42,7 @@ def site_offer(document: Mapping[str, Any], site: str) -> SiteOffer:
         raise OfferRefused(NOT_UNDERSTOOD, f"answers for site {shown!r}: check its url.")
     numbers = {name: _number(name, document.get(name)) for name in _NUMBERS}
     processors = document.get("processors")
-    if type(processors) is not int or processors < 1:
+    if type(processors) is not int or not 1 <= processors <= MOST_PROCESSORS:
         raise _refusal("processors")
     if not 0.0 <= numbers["expected_start"] <= _LATEST:
         raise _refusal("expected_start")

@@ -10,7 +10,7 @@ from slurm_rl_plugin.batch_systems.submission_port import EndedRun, JobSubmissio
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobs, RoutedJobsFile
 from slurm_rl_plugin.brokers.port import Broker, RoutedJob
 from slurm_rl_plugin.domain.site import JobRequest
-from slurm_rl_plugin.errors import BatchSystemError
+from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
 
 
 @runtime_checkable
@@ -73,6 +73,9 @@ def _outcomes(
     for site, jobs in waiting.items():
         try:
             ended, never = submission.ended(site, sorted(jobs))
+        except BatchSystemUnavailable as error:  # one accounting database tells of all sites
+            tell(f"nothing is learned: {error}.")
+            break
         except BatchSystemError as error:
             tell(f"nothing is learned from {site}: {error}.")
             continue

@@ -20,7 +20,7 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.cli.daemon.service_loop import serve_until_stopped
-from slurm_rl_plugin.cli.tables import print_json
+from slurm_rl_plugin.cli.tables import print_json, printable
 from slurm_rl_plugin.cli.what_if.declared_experiment import DeclaredExperiment, add_day_option
 from slurm_rl_plugin.cli.what_if.experiment_text import experiment_document, print_experiment
 from slurm_rl_plugin.domain.switchback import (
@@ -168,7 +168,7 @@ def _stop(site: DeclaredExperiment, options: argparse.Namespace) -> int:
         return 0
     declared, standing = site.declared()
     if standing.state == RUNNING:  # else why it has ended is kept
-        words = options.reason or "stopped by hand"
+        words = printable(options.reason) or "stopped by hand"
         site.files.stand(ExperimentStanding(state=STOPPED, reason=words, at=now))
     if declared.candidate:
         print(

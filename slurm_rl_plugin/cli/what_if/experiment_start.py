@@ -124,6 +124,7 @@ def declare(site: DeclaredExperiment, terms: ExperimentTerms) -> Declared:
     if candidate and (policy, model) == in_service:
         raise ConfigurationError(f"--candidate {candidate} is the model in service: give another.")
     foretold = _foretold(whole, terms)
+    _refuse(site)  # once more: what is foretold takes minutes, and `renew` declares too
     now = time.time()  # noqa: TID251 - the composition root hands out the clock
     seed = secrets.randbelow(2**31) if terms.seed is None else terms.seed
     begin = math.ceil(now / (day / 24.0)) * (day / 24.0)

@@ -42,7 +42,7 @@ class ExperimentWatch:
     site: ExperimentSite
     _complaint: str = ""
     _judged: int = -1
-    _next_try: float = -math.inf
+    _tried: float = -math.inf
 
     def look(self, now: float) -> None:
         """Do what is due; no fault ends the service.
@@ -69,12 +69,13 @@ class ExperimentWatch:
         over = declared.closed(now)
         trial = kept_trial(self.site, declared)
         done = 0 if trial is None else len(trial.costs)
-        if over > done and now >= self._next_try:
-            self._next_try = now + self._pause(declared)
+        pause = max(declared.day * _PAUSE, _SHORTEST_PAUSE)
+        if over > done and not _is_just_past(self._tried, now, pause):
+            self._tried = now
             trial = self._looked_at(declared, trial)
             done = 0 if trial is None else len(trial.costs)
             if done == over:
-                self._next_try = -math.inf
+                self._tried = -math.inf
         is_late = done < over and now > declared.blocks[done].end + _LATE * declared.day
         if is_late:
             self._complain(f"block {done + 1} is over and cannot be looked at")
@@ -83,12 +84,8 @@ class ExperimentWatch:
         if ended is not None and self._still_runs(declared):
             files.stand(ended)
         self._judged = done  # only now: what could not be written is judged again
-        if now >= standing.looked + self._pause(declared):
+        if not _is_just_past(standing.looked, now, pause):
             files.looked(now)
-
-    def _pause(self, declared: Declaration) -> float:
-        """Seconds between two tries, and between two times that it says that it looks."""
-        return max(declared.day * _PAUSE, _SHORTEST_PAUSE)
 
     def _looked_at(self, declared: Declaration, trial: Trial | None) -> Trial | None:
         """The experiment with what is over at the daemon's last look; as before if that is older.
@@ -140,6 +137,11 @@ class ExperimentWatch:
         if words != self._complaint:
             logger.warning("experiment=unwatched reason=%s", words)
         self._complaint = words
+
+
+def _is_just_past(then: float, now: float, seconds: float) -> bool:
+    """Whether less than so many seconds have gone by since; a time to come is of a wrong clock."""
+    return 0.0 <= now - then < seconds
 
 
 def kept_trial(site: DeclaredExperiment, declared: Declaration) -> Trial | None:

@@ -65,6 +65,8 @@ class GainWatch:
         if kept is None or not kept.is_of(policy, sha256):
             kept = self._begun(policy, sha256)
             self.file.write(kept)
+        if (told := _without_future(kept, now)) != kept:
+            self.file.write(kept := told)
         due = int((now - kept.since) // WEEK) - len(kept.later)
         if due <= 0:
             return kept
@@ -130,6 +132,11 @@ def _joined(kept: KeptGain, weeks: tuple[WeekRow, ...]) -> KeptGain:
         else:
             kept = replace(kept, later=(*kept.later, week))
     return kept
+
+
+def _without_future(kept: KeptGain, now: float) -> KeptGain:
+    """Without weeks that a clock which was ahead took for over: they are yet to come."""
+    return replace(kept, later=tuple(row for row in kept.later if row[0] + WEEK <= now))
 
 
 def weeks_known(kept: KeptGain) -> int:

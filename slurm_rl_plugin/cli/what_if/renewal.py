@@ -153,7 +153,7 @@ class Renewal:
     def _candidate(self, now: float) -> RenewalStep:
         """Train a candidate, and begin its experiment where replays say that it is better."""
         last = self.record.read()
-        if not self.options.now and now < last.refused + _REST:
+        if not self.options.now and 0.0 <= now - last.refused < _REST:  # none by a wrong clock
             return RenewalStep(
                 name="rests",
                 sentence=f"The gain is lost, and no candidate was let on trial at "
@@ -165,6 +165,8 @@ class Renewal:
             raise ConfigurationError(
                 "[hook] mode is shadow, in which no candidate can be tried: set it to active."
             )
+        # whatever ends this process, a lack of memory say, would end it each night
+        self.record.write(Renewed(refused=now, why="The try was cut short."))
         try:
             return self._tried(present, now)
         except SlurmRLError as error:

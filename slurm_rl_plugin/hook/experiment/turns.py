@@ -106,7 +106,8 @@ class ExperimentTurns:
             return
         entry, last = InForce(time=now, arm=turn.arm, mode=mode, why=turn.why), self._noted
         same = last is not None and (last.arm, last.mode, last.why) == (turn.arm, mode, turn.why)
-        if same and last is not None and now < last.time + _STILL * self._declared.day:
+        # a time to come is of a clock that was set back since
+        if same and last is not None and 0.0 <= now - last.time < _STILL * self._declared.day:
             return
         self._noted = entry
         self.files.note(entry)

@@ -3,7 +3,8 @@
 As in the simulator (`simulator.kernel.plan`, pending-only): a candidate that fits the hole before a
 head by its estimate but not by its limit may be told to the scheduler, as long as its limit too
 ends before what the head was promised and a slack. However wrong the estimate, the head starts no
-later than that. Where the limit fits by itself nothing need be told.
+later than that. Where the limit fits by itself nothing need be told. What one head leaves beside it
+is there for all together whom another head's hole is for.
 """
 
 from __future__ import annotations
@@ -49,36 +50,67 @@ def wanted_estimates(
         run_time: foretold of each pending job, seconds, shape [n].
         bounds: how far candidates may go.
     """
-    jobs, heads = snapshot.pending.jobs, {head.place for head in queue.heads}
+    jobs, room = snapshot.pending.jobs, _Room.before(snapshot, queue.heads, bounds)
+    heads = {head.place for head in queue.heads}
     wanted = {}
     for place in queue.order.tolist():
         limit, wide = float(jobs.time_limit[place]), int(jobs.processors[place])
         if place in heads or wide > queue.free or not 0.0 < limit < math.inf:
             continue
         seconds = GRAIN * math.ceil(max(float(run_time[place]), 1.0) / GRAIN)
-        if seconds + GRAIN > limit:
-            continue
-        if _helps(snapshot, queue.heads, wide, limit, seconds, bounds):
+        if seconds + GRAIN <= limit and room.helps(wide, limit, seconds):
+            room.take(wide, limit)
             wanted[int(jobs.job_id[place])] = seconds
     return wanted
 
 
-def _helps(
-    snapshot: QueueSnapshot,
-    heads: tuple[Head, ...],
-    wide: int,
-    limit: float,
-    seconds: int,
-    bounds: PlanBounds,
-) -> bool:
-    """Whether an estimate lets a job start that its limit keeps waiting, within every promise."""
-    acts = snapshot.now + bounds.delay
-    needed = False
-    for head in heads:
-        if wide <= head.spare or acts + limit <= head.start:
-            continue
-        promise = bounds.promises.get(int(snapshot.pending.jobs.job_id[head.place]), -np.inf)
-        if acts + seconds > head.start or acts + limit > promise + bounds.slack:
-            return False
-        needed = True
-    return needed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Room:
+    """What heads leave to those who are told of, all of them together.
+
+    Attributes:
+        heads: the heads.
+        latest: to when each may be pushed, seconds since the epoch.
+        spare: processors that each leaves still.
+        acts: when what is told has an effect, the same.
+    """
+
+    heads: tuple[Head, ...]
+    latest: list[float]
+    spare: list[int]
+    acts: float
+
+    @classmethod
+    def before(cls, snapshot: QueueSnapshot, heads: tuple[Head, ...], bounds: PlanBounds) -> _Room:
+        """Before anybody is told of."""
+        numbers = snapshot.pending.jobs.job_id
+        promises = [bounds.promises.get(int(numbers[head.place]), -np.inf) for head in heads]
+        return cls(
+            heads=heads,
+            latest=[promise + bounds.slack for promise in promises],
+            spare=[head.spare for head in heads],
+            acts=snapshot.now + bounds.delay,
+        )
+
+    def helps(self, wide: int, limit: float, seconds: int) -> bool:
+        """Whether an estimate lets a job start that its limit keeps waiting, within every promise.
+
+        Args:
+            wide: processors of the job.
+            limit: seconds.
+            seconds: of the estimate.
+        """
+        needed = False
+        for head, latest, spare in zip(self.heads, self.latest, self.spare, strict=True):
+            if wide <= spare or self.acts + limit <= head.start:
+                continue
+            if self.acts + seconds > head.start or self.acts + limit > latest:
+                return False
+            needed = True
+        return needed
+
+    def take(self, wide: int, limit: float) -> None:
+        """Count a job that is told of: where it may outlast a head's start it needs its room."""
+        for place, head in enumerate(self.heads):
+            if wide <= self.spare[place] and self.acts + limit > head.start:
+                self.spare[place] -= wide

@@ -198,16 +198,23 @@ class PlanEstimates:
         return system.estimates_refused() or ""
 
     def _look(self, system: BatchSystem, snapshot: QueueSnapshot) -> PlanMemory:
-        """What is known now; the longest wait grows, and fades while nobody waits."""
+        """What is known now; the longest wait grows, and fades while nobody waits.
+
+        Where the clock was ahead and is set back, what was promised meanwhile may be too late by as
+        much, and the longest wait too long: rather too little is allowed now than too much.
+        """
         assert self.file is not None
         known = self._known or self.file.read_all()
         if known is None:  # nobody knows which are ours
             self.take_back(system)
             known = PlanMemory()
         waits, waited = snapshot.waits_for_machine, np.nan_to_num(snapshot.accrued_wait)
-        since = max(snapshot.now - known.time, 0.0) if np.isfinite(known.time) else 0.0
-        longest = longest_wait(known.longest, since, waited[waits].max(initial=0.0))
-        return replace(known, longest=float(longest), time=snapshot.now)
+        since = snapshot.now - known.time if np.isfinite(known.time) else 0.0
+        ahead = max(-since, 0.0)
+        before = max(known.longest - ahead, 0.0)
+        longest = longest_wait(before, max(since, 0.0), waited[waits].max(initial=0.0))
+        promises = {job: told - ahead for job, told in known.promises.items()}
+        return replace(known, longest=float(longest), promises=promises, time=snapshot.now)
 
     def _planned(self, plan: QueuePlan, known: PlanMemory) -> tuple[dict[int, int], PlanMemory]:
         """Estimates that are wanted, and what is known with the promises of this cycle."""

@@ -89,9 +89,11 @@ class PolicyGuard:
 
     def look_along(self, policy: Policy, snapshot: QueueSnapshot) -> None:
         """Let the policy see a queue that another one orders; what it says does not count."""
+        begin = self.monotonic()
         try:
             self._memory = policy.decide(snapshot, self._memory).memory
             self._is_kept = False
+            self._remember_now_and_then(begin)  # a turn of the other may last a day
         except Exception as error:  # noqa: BLE001 - nobody waits for it
             logger.warning("look_along=failed policy=%s reason=%s", policy.name, error)
 
@@ -116,8 +118,7 @@ class PolicyGuard:
                 self._acted += (rail_name(rail),)
         self._memory = decision.memory  # of a late decision too: which jobs ended is told once
         self._is_kept = False
-        if self._written is None or begin - self._written >= MEMORY_INTERVAL:
-            self.remember()
+        self._remember_now_and_then(begin)
         if took > self.deadline:
             raise PolicyTimeout(
                 f"the policy took {took:.2f} s, its deadline is {self.deadline:g} s: raise it or "
@@ -125,6 +126,10 @@ class PolicyGuard:
             )
         self._failures = 0
         return decision
+
+    def _remember_now_and_then(self, now: float) -> None:
+        if self._written is None or now - self._written >= MEMORY_INTERVAL:
+            self.remember()
 
     def _asked(self, policy: Policy, snapshot: QueueSnapshot) -> Decision:
         try:

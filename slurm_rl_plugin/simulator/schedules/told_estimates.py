@@ -39,7 +39,7 @@ class ToldEstimates(NamedTuple):
         delay: seconds until the scheduler may act on what is told.
         heads: job that holds each partition's reservation, -1 for none, shape [partitions].
         start: when it fits if every job runs to its limit, seconds, the same.
-        spare: processors that it then leaves, the same.
+        spare: processors that it then leaves to all who are told of, the same.
         ends: space for when jobs that are about to start end, in rising order, shape [n].
         wide: their processors.
     """
@@ -165,6 +165,16 @@ def _helps(cluster: Cluster, told: ToldEstimates, wide: int, limit: float, secon
 
 
 @compiled_borrowing
+def _take_room(cluster: Cluster, told: ToldEstimates, wide: int, limit: float) -> None:
+    """Count a job that is told of: where it may outlast a head's start it needs its room."""
+    acts = cluster.clock[NOW] + told.delay
+    for partition in range(len(told.heads)):
+        outlasts = told.heads[partition] != _NONE and acts + limit > told.start[partition]
+        if outlasts and wide <= told.spare[partition]:
+            told.spare[partition] -= wide
+
+
+@compiled_borrowing
 def _longest_wait(workload: Workload, cluster: Cluster, limits: GroupLimits) -> float:
     """Of the jobs that wait for the machine and for no limit, seconds."""
     for place in range(cluster.counts[PENDING]):
@@ -195,6 +205,7 @@ def _choose(
         seconds = _GRAIN * np.ceil(foretold(workload, told.planned, job) / _GRAIN)
         if seconds + _GRAIN <= limit and _helps(cluster, told, wide, limit, seconds):
             told.seconds[job] = seconds
+            _take_room(cluster, told, wide, limit)
 
 
 def _tell_estimates(

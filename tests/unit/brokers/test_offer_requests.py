@@ -95,6 +95,7 @@ def test_a_site_of_an_earlier_release_publishes_nothing() -> None:
         {"price": True},
         {"processors": 0},
         {"processors": 8.0},
+        {"processors": 10**400},
         {"published": 1},
     ],
 )
@@ -111,7 +112,11 @@ def test_every_field_of_an_offer_is_needed(field: str) -> None:
         site_offer(document, "north")
 
 
-def test_no_need_can_sound_as_if_slurmctld_did_not_answer() -> None:
+def test_nothing_that_sbatch_shows_can_sound_as_if_slurmctld_did_not_answer() -> None:
     with pytest.raises(OfferRefused, match=r"^needs\.ntasks has a blank\.$"):
         job_request({"processors": 1, "needs": {"ntasks": "Broken pipe"}})
+    # 22.05: sbatch: error: invalid partition specified: Connection refused
+    with pytest.raises(OfferRefused, match=r"^partition has a blank\.$"):
+        job_request({"processors": 1, "partition": "batch,Connection refused"})
+    assert job_request({"processors": 1, "name": "my job"}).job.name == "my job"
     assert not [words for words in UNREACHABLE if " " not in words]

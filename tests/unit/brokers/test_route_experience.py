@@ -51,6 +51,24 @@ def test_jobs_that_still_wait_are_known_beside_those_that_ended(tmp_path: Path) 
     assert ranked.merit == -(7140.0 + 10.0)
 
 
+def test_accounting_that_does_not_answer_is_waited_for_once(tmp_path: Path) -> None:
+    past = RoutedJobsFile(tmp_path / "jobs.json")
+    with past.changing() as change:
+        for site in ("north", "south", "west"):
+            job = JobOnItsWay(site=site, job_id=2, request=REQUEST, submitted=NOW - 60.0)
+            change.jobs = change.jobs.with_submitted(job)
+    sacct = tmp_path / "sacct"
+    sacct.write_text(f"#!/bin/sh\necho asked >>{tmp_path}/calls\nexec sleep 30\n")
+    sacct.chmod(0o755)
+    told: list[str] = []
+    submission = user_submission({"PATH": f"{tmp_path}:/bin:/usr/bin"}, 1.0)
+    broker = LearningAgentBroker(clock=lambda: NOW, seed=1)
+    learn_from_past(broker, past, submission, NOW, told.append)
+    assert (tmp_path / "calls").read_text() == "asked\n"
+    assert len(told) == 1
+    assert len(past.read().on_their_way) == 3
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [(b"x" * (LONGEST_SCRIPT + 1), "is longer than 4194304 bytes"), (b"#\xff\n", "is no UTF-8")],

@@ -27,6 +27,7 @@ from slurm_rl_plugin.hook.experiment.files import (
 )
 from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns, Turn, held_part
 from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
+from slurm_rl_plugin.hook.rails.policy_guard import MEMORY_INTERVAL
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import cycle_over
 from tests.unit.hook.test_daemon import CountedStop, daemon_of
@@ -276,6 +277,15 @@ def test_the_journal_tells_how_long_ours_was_in_force(files: ExperimentFiles) ->
     assert held_part(DECLARED, journal, 1, last=0) == 1.0
 
 
+def test_a_clock_that_is_set_back_goes_on_being_journaled(files: ExperimentFiles) -> None:
+    turns, turn = ExperimentTurns(files=files), Turn(OURS)
+    declare(files)
+    turns.turn(1000.0, "scores", "")
+    for now in (90_000.0, *range(1000, 5000, 100)):  # ahead by a day at first
+        turns.note(turn, "active", float(now))
+    assert held_part(DECLARED, list(files.journaled()), 1) == 1.0
+
+
 def test_a_daemon_that_says_nothing_holds_nothing() -> None:
     only = [InForce(time=1000.0, arm=OURS, mode="active")]
     assert held_part(DECLARED, only, 1) == 0.0
@@ -341,6 +351,23 @@ def test_whoever_looks_along_remembers_what_happens(tmp_path: Path, files: Exper
     cycle.remember()
     again = MemoryFile(path=tmp_path / "state.json.memory", model_sha256=cycle.model_sha256)
     assert again.read() == [6.0]
+
+
+def test_a_kill_costs_whoever_looks_along_no_more_than_whoever_acts(
+    tmp_path: Path, files: ExperimentFiles
+) -> None:
+    daemon, _, clock = challenged(tmp_path, files)
+    run_at(daemon, clock, 1500.0)  # the candidate's turn begins
+    for guard in daemon.cycle._guards:
+        guard.monotonic = clock
+    for now in (1600.0, 1700.0, 1700.0 + MEMORY_INTERVAL):
+        run_at(daemon, clock, now)
+    kept = MemoryFile(
+        path=tmp_path / "state.json.memory", model_sha256=daemon.cycle.in_service[1]
+    ).read()
+    assert daemon.cycle.rival is not None
+    assert daemon.cycle.rival.acts
+    assert kept == [4.0]
 
 
 def test_a_candidate_that_breaks_while_it_looks_along_holds_up_nothing(

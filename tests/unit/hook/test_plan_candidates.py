@@ -108,3 +108,16 @@ def test_every_partition_has_a_head_and_all_of_them_count() -> None:
     assert wanted_estimates(snapshot, waiting(snapshot), np.full(3, 290.0), bounds) == {}
     bounds = replace(bounds, promises={1: NOW + 9e9, 3: NOW + 9e9})
     assert wanted_estimates(snapshot, waiting(snapshot), np.full(3, 290.0), bounds) == {2: 300}
+
+
+def test_what_one_head_leaves_is_there_for_all_of_them_together() -> None:
+    """Two that fit beside job 1 each, told of because of job 2, would push job 1 by hours."""
+    processors, limits = [10, 12, 2, 2], [600, 600, 4 * HOUR, 4 * HOUR]
+    snapshot = replace(queue_of(processors, limits, [(8, HOUR)]), capacity=12)
+    snapshot.pending.jobs.partition[1] = 1
+    queue = waiting(snapshot)
+    assert [(head.place, head.spare) for head in queue.heads] == [(0, 2), (1, 0)]
+    bounds = PlanBounds(promises={1: NOW + HOUR, 2: NOW + 5 * HOUR}, slack=60.0, delay=60.0)
+    assert wanted_estimates(snapshot, queue, np.full(4, 290.0), bounds) == {3: 300}
+    bounds = replace(bounds, promises={1: NOW + 5 * HOUR, 2: NOW + 5 * HOUR})
+    assert wanted_estimates(snapshot, queue, np.full(4, 290.0), bounds) == {3: 300, 4: 300}

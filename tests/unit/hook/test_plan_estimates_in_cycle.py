@@ -145,6 +145,26 @@ def test_an_estimate_stands_until_another_is_foretold(hook: Hook) -> None:
         assert hook.queue.standing == {2: standing}
 
 
+@pytest.mark.parametrize("ahead", [2 * HOUR, 87_600 * HOUR])
+def test_a_clock_that_was_ahead_allows_no_more_once_it_is_right(
+    tmp_path: Path, ahead: float
+) -> None:
+    """What was promised by it may be too late by as much, and the longest wait too long."""
+    hook = Hook(tmp_path)
+    estimates = hook.cycle.estimates
+    assert estimates._known is not None
+    promised, longest = dict(estimates._known.promises), estimates._known.longest
+    estimates._known = None  # whoever becomes head now
+    hook.queue.now += ahead
+    hook.cycle.run()
+    hook.queue.now -= ahead
+    hook.cycle.run()
+    known = estimates._known
+    assert known is not None
+    assert known.longest <= longest
+    assert all(known.promises[job] <= told for job, told in promised.items())
+
+
 def test_a_head_that_fits_by_count_is_promised_nothing(hook: Hook) -> None:
     planned = hook.queue.shown
     hook.queue.shown = replace(planned, running=planned.running.select(np.zeros(0, dtype=int)))

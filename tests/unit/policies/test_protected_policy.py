@@ -202,6 +202,18 @@ def test_a_clock_that_was_set_back_counts_nothing_twice() -> None:
     assert known.of(np.array([1]))[0] == before
 
 
+@pytest.mark.parametrize("ahead", [2 * HOUR, 87_600 * HOUR])
+def test_once_a_clock_is_right_again_all_is_as_if_it_had_been(ahead: float) -> None:
+    """For months nobody would be protected before he was overtaken for three days."""
+    right = Overtaken().after(look(HOUR, WAITING, RUNNING, start=100.0))
+    wrong = Overtaken().after(look(HOUR + ahead, WAITING, RUNNING, start=100.0))
+    again = wrong.after(look(HOUR, WAITING, RUNNING, start=100.0))
+    assert again.longest == right.longest
+    overtaken = again.of(np.array([1, 2]))
+    assert right.of(np.array([1]))[0] <= overtaken[0] <= HOUR
+    assert overtaken[1] == 0.0
+
+
 def test_what_is_not_known_of_one_job_spoils_nothing_of_the_others() -> None:
     """Times that a batch system does not tell, of one that waits and of one that runs."""
     unknown = np.array([np.nan, 0.0, 200.0])
