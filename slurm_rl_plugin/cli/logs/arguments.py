@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 #: Accounts that a warning names.
 _NAMED_ACCOUNTS = 8
+#: Who told the machine's size where nobody did: it is the most that was in use at once.
+PEAK = "peak"
 #: What most verbs take of --config.
 _CLASSES_AND_SHARES = "take job-class rules and shares from a TOML file"
 
@@ -184,6 +186,8 @@ def _read_jobs(argument: str, options: LogOptions) -> ReadJobs:
     excerpt = LogExcerpt(log=argument) if whole else LogExcerpt.of(argument)
     given = excerpt.processors or options.processors
     log, report, capacity = _cut_log(excerpt, given)
+    if len(log) == 0:  # or the size of the machine would be missed, which nothing can tell
+        raise ConfigurationError(f"{argument}: {_nothing_ran(report)}.")
     shares = _given_shares(options)
     if options.shares is not None:
         _warn_of_shares(argument, log, options.shares)
@@ -196,6 +200,25 @@ def _read_jobs(argument: str, options: LogOptions) -> ReadJobs:
         options=options,
         shares=shares,
         capacity=capacity,
+        whence=_whence(options, log, given, capacity),
+    )
+
+
+def _whence(
+    options: LogOptions, log: JobLog, given: int | None, capacity: int | None
+) -> dict[str, str]:
+    """Who told the machine's size, where nobody did and it is a guess."""
+    told = given or log.processors_available or options.partitions or options.cluster
+    return {} if told or capacity is None else {"processors_from": PEAK}
+
+
+def _nothing_ran(report: ReadReport) -> str:
+    """Why no job of a log can be simulated, and what to give in its place."""
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(report.dropped.items()))
+    return (
+        f"none of its {report.read} records is a job that ran"
+        + (f" ({reasons})" if reasons else "")
+        + ": give a log of jobs that have ended"
     )
 
 
