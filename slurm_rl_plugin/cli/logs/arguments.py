@@ -186,8 +186,6 @@ def _read_jobs(argument: str, options: LogOptions) -> ReadJobs:
     excerpt = LogExcerpt(log=argument) if whole else LogExcerpt.of(argument)
     given = excerpt.processors or options.processors
     log, report, capacity = _cut_log(excerpt, given)
-    if len(log) == 0:  # or the size of the machine would be missed, which nothing can tell
-        raise ConfigurationError(f"{argument}: {_nothing_ran(report)}.")
     shares = _given_shares(options)
     if options.shares is not None:
         _warn_of_shares(argument, log, options.shares)
@@ -212,13 +210,19 @@ def _whence(
     return {} if told or capacity is None else {"processors_from": PEAK}
 
 
-def _nothing_ran(report: ReadReport) -> str:
-    """Why no job of a log can be simulated, and what to give in its place."""
+def _check_that_some_ran(log: str, report: ReadReport) -> None:
+    """Refuse a log of which nothing can be simulated, before anything of its jobs is missed.
+
+    Raises:
+        ConfigurationError: says why, and what to give in its place.
+    """
+    if report.kept:
+        return
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(report.dropped.items()))
-    return (
-        f"none of its {report.read} records is a job that ran"
+    raise ConfigurationError(
+        f"{log}: none of its {report.read} records is a job that ran"
         + (f" ({reasons})" if reasons else "")
-        + ": give a log of jobs that have ended"
+        + ": give a log of jobs that have ended."
     )
 
 
@@ -287,10 +291,12 @@ def _cut_log(excerpt: LogExcerpt, given: int | None) -> tuple[JobLog, ReadReport
 
         with said_if_long(f"reading {path}"):
             stored = StoredLog(path)
+            _check_that_some_ran(excerpt.log, stored.report)
             log = excerpt.stored(stored)
         whole = stored if excerpt.weeks is not None else None
         return log, stored.report, _capacity(log, given, whole)
     read, report = _log_and_report(excerpt.log)
+    _check_that_some_ran(excerpt.log, report)
     log = excerpt.cut(read)
     return log, report, _capacity(log, given, read if excerpt.weeks is not None else None)
 

@@ -32,6 +32,17 @@ def test_a_log_without_a_job_that_ran_says_so_and_asks_for_no_processors(
     )
 
 
+def test_weeks_are_not_drawn_of_a_log_without_a_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, stored = dump(tmp_path, "PENDING", "Unknown", "Unknown"), tmp_path / "site.parquet"
+    assert main(["convert", log, "-o", str(stored)]) == 0
+    for each in (log, stored):
+        model = str(tmp_path / "model.onnx")
+        assert main(["train", f"{each}@weeks=2", "-o", model, "--steps", "1"]) == 2
+        assert f"{each}: none of its 2 records is a job that ran" in capsys.readouterr().err
+
+
 def test_jobs_that_fit_no_machine_are_told_with_its_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
