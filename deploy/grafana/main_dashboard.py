@@ -35,7 +35,8 @@ def within_two_minutes(job_class: str) -> str:
     quick = f'{chosen}, le="120.0"'
     return (
         f"sum by (cluster) (rate(slurm_rl_job_wait_seconds_bucket{{{quick}}}[$window]))"
-        f" / sum by (cluster) (rate(slurm_rl_job_wait_seconds_count{{{chosen}}}[$window]))"
+        " / (sum by (cluster) "
+        f"(rate(slurm_rl_job_wait_seconds_count{{{chosen}}}[$window])) > 0)"
     )
 
 

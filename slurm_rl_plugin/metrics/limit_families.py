@@ -8,8 +8,10 @@ from dataclasses import replace
 
 from prometheus_client.core import GaugeMetricFamily, Metric, StateSetMetricFamily
 
+from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.rails.batch_limit import LIMIT_REASONS, LimitReport
+from slurm_rl_plugin.metrics.queue_families import BYTES_IN_MIB
 
 
 def limit_families(report: CycleReport) -> Iterator[Metric]:
@@ -22,12 +24,13 @@ def limit_families(report: CycleReport) -> Iterator[Metric]:
     )
     others = GaugeMetricFamily(
         "slurm_rl_batch_limit_resource",
-        "Amount of another resource that batch jobs may use together, memory in MiB; none where no "
-        "limit of ours stands.",
+        "Amount of another resource that batch jobs may use together, memory in bytes; none where "
+        "no limit of ours stands.",
         labels=["resource"],
     )
     for name, amount in limit.others.items():
-        others.add_metric([name], amount)
+        # as slurm_rl_resource_usable, of which the dashboard makes it a part
+        others.add_metric([name], amount * (BYTES_IN_MIB if name == MEMORY else 1.0))
     yield others
     reason = StateSetMetricFamily("slurm_rl_batch_limit_reason", "Why the limit is what it is.")
     reason.add_metric([], {each: limit.reason == each for each in LIMIT_REASONS})

@@ -20,7 +20,7 @@ from slurm_rl_plugin.utility.fairness import fairness, share_deficit
 CLASSES = ("batch", "interactive")
 _QUEUE = ("partition", "job_class")
 #: Prometheus counts sizes in bytes.
-_MIB = 1024.0**2
+BYTES_IN_MIB = 1024.0**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def _resource_families(snapshot: QueueSnapshot) -> Iterator[Metric]:
     running = _gauge("resource_running", "What running jobs have of it.", ["resource"])
     pending = _gauge("resource_pending", "What pending jobs ask for.", ["resource"])
     for each in resource_use(snapshot):
-        unit = _MIB if each.name == MEMORY else 1.0
+        unit = BYTES_IN_MIB if each.name == MEMORY else 1.0
         usable.add_metric([each.name], each.usable * unit)
         running.add_metric([each.name], each.running * unit)
         pending.add_metric([each.name], each.pending * unit)

@@ -201,3 +201,13 @@ def test_logs_that_cannot_be_replayed_are_one_sentence(
     write_swf(tmp_path / "few.swf", generated_log("mmn:jobs=8"), comments=["MaxProcs: 5"])
     status, out, err = typed("evaluate", tmp_path / "few.swf", "--config", path)
     assert (status, out, "too few to replay" in err) == (2, "", True)
+
+
+def test_a_machine_smaller_than_what_was_in_use_is_told(
+    told: Callable[..., dict[str, Any]], configure: Callable[..., Path], log: Path
+) -> None:
+    path = configure()
+    assert told("evaluate", log, "--config", path)["study"]["notices"] == []
+    small = told("evaluate", log, "--config", path, "--processors", 2)["study"]["notices"]
+    assert len(small) == 1
+    assert "times the 2 processors of this machine in use, on the average" in small[0]

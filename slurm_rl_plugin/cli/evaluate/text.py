@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from slurm_rl_plugin.cli.evaluate.resampled_logs import print_resampled
 from slurm_rl_plugin.cli.evaluate.study.nodes import print_on_nodes
-from slurm_rl_plugin.cli.evaluate.study.text import print_groups, print_losers
+from slurm_rl_plugin.cli.evaluate.study.text import guessed_size, print_groups, print_losers
 from slurm_rl_plugin.cli.evaluate.user_summary import print_users
+from slurm_rl_plugin.cli.logs.arguments import PEAK
 from slurm_rl_plugin.cli.tables import WAIT_UNITS, print_table, waiting_time
 
 #: Figures that not every policy table has, and their columns.
 _FURTHER = {"mean_wait_since_submit": "SINCE-SUBMIT", "jobs_per_second": "JOBS/S"}
+#: Part of the machine by which sums of times may be off.
+_ROUNDING = 1e-6
 _LEGEND = (
     f"WAIT, MAXWAIT: mean and longest wait, {WAIT_UNITS}. I-, B-: interactive and batch jobs.",
     "I<=120S: fraction of the interactive jobs that started within 120 s. BSLD: mean bounded "
@@ -30,6 +33,8 @@ def print_document(document: Mapping[str, Any]) -> None:
     if dropped := document["log"]["dropped"]:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()))
         print(f"Jobs of the log that are left out: {reasons}.")
+    for line in _of_the_machine(document):
+        print(line)
     if "machine" in document["log"]:
         print_on_nodes(document["log"]["machine"], document["policies"])
     print_groups(document["study"])
@@ -38,6 +43,20 @@ def print_document(document: Mapping[str, Any]) -> None:
         print_users(document["policies"])
     if "resampled" in document:
         print_resampled(document["resampled"])
+
+
+def _of_the_machine(document: Mapping[str, Any]) -> Iterator[str]:
+    """Where its size is a guess, or what was recorded had no room on it."""
+    log = document["log"]
+    size = f"{log['processors']} processors"
+    if log.get("processors_from") == PEAK:
+        yield guessed_size(log["processors"])
+    for name, entry in document["policies"].items():
+        if entry["utilization"] > 1.0 + _ROUNDING:
+            yield (
+                f"{name} had {entry['utilization']:.1f} times the {size} of this machine in use, "
+                "on the average: it was larger (--processors), and nothing compares with it."
+            )
 
 
 def print_policies(document: Mapping[str, Any]) -> None:

@@ -65,6 +65,9 @@ def _check_user(user: str, name: str, log: JobLog) -> None:
 
 def _print(document: dict[str, Any]) -> None:
     print(f"{document['jobs']} jobs of the last {document['days']:g} days of {document['log']}\n")
+    limited = sum(each["jobs"] for each in document["accounts"])
+    if 0 < limited < document["jobs"]:
+        print(f"{document['jobs'] - limited} of them have no time limit and are left out below.\n")
     if not document["accounts"]:
         print("None of these jobs has a time limit, so there is nothing to compare.")
     else:
@@ -88,6 +91,7 @@ def _print_accounts(document: dict[str, Any]) -> None:
     ]
     header = ["ACCOUNT", "JOBS", "LIMIT/RUN", "HOURS ASKED", "USED", "ABOVE 90 %", "AT LIMIT"]
     print_table(header, rows)
+    _print_left_out(len(document["accounts"]) - _SHOWN, "accounts")
     print("LIMIT/RUN: median of limit over run time. Hours are those of processors.\n")
 
 
@@ -126,3 +130,10 @@ def _print_advice(document: dict[str, Any]) -> None:
     if rows:
         header = ["USER", "PROCESSORS", "LIMIT", "RUNS", "LONGEST", "ADVISED", "HOURS FREED"]
         print_table(header, rows)
+        _print_left_out(len(document["templates"]) - _SHOWN, "requests")
+
+
+def _print_left_out(more: int, what: str) -> None:
+    """What a table does not show, as it would otherwise look whole."""
+    if more > 0:
+        print(f"{more} more {what}: --json names them.")

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 #: Accounts that a warning names.
 _NAMED_ACCOUNTS = 8
+#: Who told the machine's size where nobody did: it is the most that was in use at once.
+PEAK = "peak"
 #: What most verbs take of --config.
 _CLASSES_AND_SHARES = "take job-class rules and shares from a TOML file"
 
@@ -196,6 +198,31 @@ def _read_jobs(argument: str, options: LogOptions) -> ReadJobs:
         options=options,
         shares=shares,
         capacity=capacity,
+        whence=_whence(options, log, given, capacity),
+    )
+
+
+def _whence(
+    options: LogOptions, log: JobLog, given: int | None, capacity: int | None
+) -> dict[str, str]:
+    """Who told the machine's size, where nobody did and it is a guess."""
+    told = given or log.processors_available or options.partitions or options.cluster
+    return {} if told or capacity is None else {"processors_from": PEAK}
+
+
+def _check_that_some_ran(log: str, report: ReadReport) -> None:
+    """Refuse a log of which nothing can be simulated, before anything of its jobs is missed.
+
+    Raises:
+        ConfigurationError: says why, and what to give in its place.
+    """
+    if report.kept:
+        return
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(report.dropped.items()))
+    raise ConfigurationError(
+        f"{log}: none of its {report.read} records is a job that ran"
+        + (f" ({reasons})" if reasons else "")
+        + ": give a log of jobs that have ended."
     )
 
 
@@ -264,10 +291,12 @@ def _cut_log(excerpt: LogExcerpt, given: int | None) -> tuple[JobLog, ReadReport
 
         with said_if_long(f"reading {path}"):
             stored = StoredLog(path)
+            _check_that_some_ran(excerpt.log, stored.report)
             log = excerpt.stored(stored)
         whole = stored if excerpt.weeks is not None else None
         return log, stored.report, _capacity(log, given, whole)
     read, report = _log_and_report(excerpt.log)
+    _check_that_some_ran(excerpt.log, report)
     log = excerpt.cut(read)
     return log, report, _capacity(log, given, read if excerpt.weeks is not None else None)
 

@@ -186,7 +186,11 @@ def prepare_log(
     log = replace(log, processors=rounded)
     log, dropped, capacities = _jobs_that_fit(log, capacity, partitions)
     if len(log) == 0:
-        raise ConfigurationError("the log has no job that ran and fits the machine.")
+        reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items())
+        raise ConfigurationError(
+            f"no job of the log fits the machine of {capacity} processors"
+            + (f" ({reasons})." if reasons else ": it has none.")
+        )
     log, eligible_after = _from_eligibility(log)
     interactive, class_rule = classify_log(log, classifier)
     if kill_at_limit:

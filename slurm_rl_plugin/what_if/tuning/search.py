@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.evaluation.paired import (
@@ -21,6 +22,7 @@ from slurm_rl_plugin.learning.evaluation.paired import (
     schedule_of,
     starts_under,
 )
+from slurm_rl_plugin.learning.evaluation.recorded_replay import UNCOUNTED
 from slurm_rl_plugin.learning.load_windows import log_window, training_jobs
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.learning.workplace import ThisMachine, Workplace
@@ -34,6 +36,7 @@ from slurm_rl_plugin.units import MINUTE, FloatArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import JobMeasures
+from slurm_rl_plugin.what_if.replay import FEWEST_JOBS
 from slurm_rl_plugin.what_if.tuning.space import TuningSpace, space_of, words_of
 
 #: Fairness that a setting may cost on the past at most, mean of the stretches: of a single one
@@ -217,8 +220,21 @@ def _objective(task: TuningTask, loads: Sequence[TrainingLoad], candidate: Candi
 
 
 def past_of(prepared: PreparedLog) -> PreparedLog:
-    """The first 60 % of a log's time, of which alone anything is chosen."""
-    return log_window(prepared, 0, training_jobs(prepared))
+    """The first 60 % of a log's time, of which alone anything is chosen.
+
+    Raises:
+        ConfigurationError: nothing could be chosen on it, or what was chosen not be judged, of
+            which a long search would tell only at its end.
+    """
+    jobs, first = len(prepared.log), training_jobs(prepared)
+    rest = jobs - int(jobs * UNCOUNTED[1]) - first
+    if first < 1 or rest < FEWEST_JOBS:
+        raise ConfigurationError(
+            f"too few jobs to tune on: {first} came in the first 60 % of the log's time, on which "
+            f"settings are chosen, and {max(rest, 0)} count of the rest (1 and {FEWEST_JOBS} at "
+            "least): give a longer log."
+        )
+    return log_window(prepared, 0, first)
 
 
 def stretches_of(past: PreparedLog, stretches: int, most: int) -> list[PreparedLog]:

@@ -38,3 +38,23 @@ def test_jobs_without_limits_give_a_sentence_and_no_table(
     assert "None of these jobs has a time limit" in output
     assert "LIMIT/RUN" not in output
     assert "No limit is advised" not in output
+
+
+def test_jobs_without_a_limit_are_counted_beside_those_with_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each of fifteen accounts has a job with a limit and one without; twelve are shown."""
+    path = tmp_path / "some.swf"
+    drawn = generated_log("mmn:jobs=30,processors=4,seed=2")
+    accounts = tuple(f"account{each}" for each in range(15))
+    drawn = replace(
+        drawn,
+        account=np.arange(30) % 15,
+        accounts=accounts,
+        time_limit=np.where(np.arange(30) < 15, 9e9, np.nan),
+    )
+    write_swf(path, drawn, comments=["MaxProcs: 4"])
+    assert main(["limits", str(path), "--days", "999"]) == 0
+    output = capsys.readouterr().out
+    assert "15 of them have no time limit and are left out below." in output
+    assert "3 more accounts: --json names them." in output

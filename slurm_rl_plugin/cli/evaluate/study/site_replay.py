@@ -200,6 +200,11 @@ def _notices(
             f"{without} jobs are of accounts without a share: fairness counts their work as too "
             "much. Name their accounts in [shares]."
         )
+    if (use := _recorded_use(known)) > 1.0:
+        yield (
+            f"The log had {use:.1f} times the {known.capacity} processors of this machine in use, "
+            "on the average: it was larger, and what is simulated waits too long. Give its size."
+        )
     for name, each in candidates.items():
         named = named_policy(each.name) if each.network is None else None
         kept = named is not None and bool(named.reserve) and known.machine is None
@@ -209,3 +214,11 @@ def _notices(
                 f"{name} is asked at each decision: influence, age of scores and starvation bound "
                 "are not simulated for it."
             )
+
+
+def _recorded_use(known: PreparedLog) -> float:
+    """Mean part of the machine that the recorded schedule had in use; above 1 it was another."""
+    log = known.log
+    span = float((log.start + log.run_time).max() - log.start.min())
+    work = float((log.run_time * log.processors).sum())
+    return work / (span * known.capacity) if span > 0 else 0.0

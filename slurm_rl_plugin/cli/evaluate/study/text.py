@@ -7,6 +7,7 @@ from typing import Any
 
 from slurm_rl_plugin.cli.evaluate.study.nodes import print_on_nodes
 from slurm_rl_plugin.cli.evaluate.study.verdict import print_verdict
+from slurm_rl_plugin.cli.logs.arguments import PEAK
 from slurm_rl_plugin.cli.tables import print_table, printable, span_text
 
 #: Accounts shown, those with most jobs; --json has them all.
@@ -52,6 +53,8 @@ def print_site_study(prediction: Mapping[str, Any], study: Mapping[str, Any]) ->
         f"Replay of {prediction['jobs']} jobs on {prediction['processors']} processors "
         f"{_system(study)}; {prediction['counted_jobs']} counted, without those at both ends."
     )
+    if prediction["log"].get("processors_from") == PEAK:
+        print(guessed_size(prediction["processors"]))
     print(f"In force for {study['model']}: {'; '.join(_in_force(study['settings']))}.")
     rules = study["class_rule"] if study["own_class_rules"] else "by the default [job_class] rules"
     print(f"Classes: {rules}.")
@@ -69,6 +72,14 @@ def print_site_study(prediction: Mapping[str, Any], study: Mapping[str, Any]) ->
         if sentence:
             print(printable(sentence))
     print(f"The replay does not know: {'; '.join(prediction['not_known'])}.")
+
+
+def guessed_size(processors: int) -> str:
+    """What to say of a machine whose size nobody told."""
+    return (
+        f"The log does not say how large the machine is: {processors} processors, the most that "
+        "was in use at once; --processors gives others."
+    )
 
 
 def _system(study: Mapping[str, Any]) -> str:
