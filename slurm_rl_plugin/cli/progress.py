@@ -85,13 +85,16 @@ def said_if_long(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress_bar(title: str, steps: int, measure: str) -> Iterator[Callable[[int, float], None]]:
+def progress_bar(
+    title: str, steps: int, measure: str, *, drawn_by_itself: bool = True
+) -> Iterator[Callable[[int, float], None]]:
     """Show `steps` steps on standard error; yields a function of the step and a figure.
 
     Args:
         title: what goes on.
         steps: how many there are.
         measure: what the figure is.
+        drawn_by_itself: between steps too; a thread does it, which work that is measured can feel.
     """
     if not _is_seen():
         yield _no_progress
@@ -106,27 +109,36 @@ def progress_bar(title: str, steps: int, measure: str) -> Iterator[Callable[[int
         _SILENCE.ends()
         return
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, auto_refresh=drawn_by_itself) as progress:
         task = progress.add_task(title, total=steps)
 
         def update(step: int, value: float) -> None:
             figure = f"{value:,.0f}" if float(value).is_integer() else f"{value:.4f}"
-            progress.update(task, completed=step, description=f"{title} {measure}={figure}")
+            progress.update(
+                task,
+                completed=step,
+                description=f"{title} {measure}={figure}",
+                refresh=not drawn_by_itself,
+            )
 
         yield update
     _SILENCE.ends()
 
 
 @contextmanager
-def parts_bar(title: str, parts: int) -> Iterator[Callable[[int], None]]:
+def parts_bar(
+    title: str, parts: int, *, drawn_by_itself: bool = True
+) -> Iterator[Callable[[int], None]]:
     """The same for work that tells how many parts more are done; shows the fraction.
 
     Args:
         title: what goes on.
         parts: how many there are.
+        drawn_by_itself: as in `progress_bar`.
     """
     done = 0
-    with progress_bar(title, parts, "part") as progress:
+    with progress_bar(title, parts, "part", drawn_by_itself=drawn_by_itself) as progress:
 
         def add(more: int) -> None:
             nonlocal done

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 
 import pytest
 
 from slurm_rl_plugin.cli import progress
+from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.progress import parts_bar, said_if_long, say_of_compiling
 
 
@@ -135,3 +137,16 @@ def test_elsewhere_nothing_is_shown(
         pass
     say_of_compiling(lambda: False)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("what", ["hook", "simulator"])
+def test_a_benchmark_shows_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    on_a_terminal(monkeypatch)
+    words = ["--jobs", "40", "--repeats", "2", "--policy", "sjf", "--json"]
+    assert main(["benchmark", what, *words]) == 0
+    shown = [int(each) for each in re.findall(r"measuring (\d+)%", capsys.readouterr().err)]
+    assert shown == sorted(shown)
+    assert len(set(shown)) > 10
+    assert 80 <= shown[-1] <= 100
