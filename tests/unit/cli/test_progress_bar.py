@@ -1,4 +1,4 @@
-"""A terminal sees how far long work is, or what goes on; elsewhere nothing is shown."""
+"""A terminal sees how far long work is, or what goes on; a log gets a line now and then."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_work_goes_on_where_nobody_can_be_told(
     say_of_compiling(lambda: False)
 
 
-def test_elsewhere_nothing_is_shown(
+def test_elsewhere_nothing_is_shown_of_short_work(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     silent_for(3600.0, monkeypatch)
@@ -136,6 +136,40 @@ def test_elsewhere_nothing_is_shown(
     with said_if_long("reading a.log"):
         pass
     say_of_compiling(lambda: False)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_log_gets_a_line_each_minute_or_each_tenth_whichever_is_rarer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    def said_at(second: float, parts: int) -> str:
+        nonlocal now
+        now = 1000.0 + second
+        add(parts)
+        return capsys.readouterr().err
+
+    with parts_bar("  replaying", 100) as add:
+        assert said_at(59.0, 50) == ""
+        assert said_at(60.0, 1) == "slurm-rl: replaying: 51%\n"
+        assert said_at(119.0, 20) == ""
+        assert said_at(121.0, 1) == "slurm-rl: replaying: 72%\n"
+        assert said_at(600.0, 9) == ""
+        assert said_at(601.0, 1) == "slurm-rl: replaying: 82%\n"
+
+
+def test_work_goes_on_where_the_reader_of_its_log_has_gone_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def gone(text: str) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
+    with parts_bar("replaying", 1) as add, monkeypatch.context() as patched:
+        patched.setattr(sys.stderr, "write", gone)
+        add(1)
     assert capsys.readouterr().err == ""
 
 
