@@ -139,6 +139,18 @@ def test_check_of_a_site_where_all_is_well(
     assert scores(site) == before
 
 
+def test_check_says_which_exempt_names_pbs_does_not_know(
+    site: FakePbs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "site.toml"
+    exempt = 'exempt_accounts = ["any"]\nexempt_partitions = ["workq", "wrokq"]\n'
+    path.write_text(f'{path.read_text()}\n[guard_rails]\n{exempt}exempt_qos = ["fast"]\n')
+    assert main(["check", "--json", "--config", "site.toml"]) == 0
+    checks = {each["name"]: each for each in json.loads(capsys.readouterr().out)["checks"]}
+    assert checks["exemptions"]["result"] == "warn"
+    assert "there is no partition wrokq, QOS fast here" in checks["exemptions"]["what"]
+
+
 def test_queue_and_explain_look_at_pbs(site: FakePbs, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["queue", "--config", "site.toml"]) == 0
     assert main(["explain", "5", "--config", "site.toml"]) == 0
