@@ -251,6 +251,24 @@ def test_setup_keeps_the_sites_own_terms(
     assert told["heartbeat"] == str(Path.cwd() / "heartbeat")
 
 
+def undo_of(lines: list[str]) -> list[str]:
+    """What undoes the last step, the formula."""
+    step = "\n".join(lines).rpartition("\n\n")[2].splitlines()
+    return [shlex.split(line.partition("undo: ")[2])[2] for line in step if "undo: " in line]
+
+
+def test_a_formula_of_server_and_schedulers_is_given_back_to_each(
+    site: FakePbs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.set_server(job_sort_formula="ncpus")
+    own = {"default": {"job_sort_formula": "ncpus"}, "second": {"job_sort_formula": "rl_score"}}
+    site.set(schedulers=["default", "second"], sched=own)
+    assert undo_of(setup_lines(capsys)) == [
+        'set server job_sort_formula = "ncpus"',
+        'set sched default job_sort_formula = "ncpus"',
+    ]
+
+
 def test_setup_keeps_the_terms_of_a_schedulers_own_formula(
     site: FakePbs, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -263,7 +281,14 @@ def test_setup_keeps_the_terms_of_a_schedulers_own_formula(
         "unset sched default job_sort_formula",
         'set server job_sort_formula = "1000*rl_score + asinh(queue_priority)"',
     ]
-    assert "unset sched default job_sort_formula" in "\n".join(setup_lines(capsys, "--formula="))
+    undone = [
+        "unset server job_sort_formula",
+        'set sched default job_sort_formula = "queue_priority"',
+    ]
+    assert undo_of(lines) == undone
+    lines = setup_lines(capsys, "--formula=ncpus")
+    assert "unset sched default job_sort_formula" in "\n".join(lines)
+    assert undo_of(lines) == undone
     two = {"default": {"job_sort_formula": "ncpus"}, "second": {"job_sort_formula": "mem"}}
     site.set(schedulers=["default", "second"], sched=two)
     assert main(["pbs-setup", "--print", "--config", "site.toml"]) == 2
