@@ -258,6 +258,23 @@ class ChecksItself(Protocol):
         ...
 
 
+class SiteNames(NamedTuple):
+    """What a site calls what its jobs name; None where nobody can tell now."""
+
+    accounts: frozenset[str] | None
+    partitions: frozenset[str] | None
+    qos: frozenset[str] | None
+
+
+@runtime_checkable
+class TellsNames(Protocol):
+    """A batch system that knows which names jobs can have, though none waits."""
+
+    def site_names(self) -> SiteNames:
+        """All names; what cannot be asked is None."""
+        ...
+
+
 @runtime_checkable
 class ChecksLimit(Protocol):
     """A batch system that can tell whether a limit on batch jobs would work."""

@@ -1,4 +1,4 @@
-"""A progress bar on a terminal, and silence elsewhere."""
+"""A progress bar on a terminal; elsewhere a line now and then, and none of short work."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ COMPILES_FIRST = "the first run compiles the simulator for this machine: a minut
 
 #: Seconds in which nobody wonders whether anything goes on.
 PATIENCE = 2.0
+
+#: Of the work that lies between two lines of a log, the least: its seconds and its fraction.
+LOG_SECONDS, LOG_PART = 60.0, 0.1
 
 
 @dataclass(slots=True)
@@ -35,8 +38,26 @@ def _is_seen() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-def _no_progress(step: int, value: float) -> None:
-    del step, value
+@dataclass(slots=True)
+class _LogLines:
+    """How far work is, for whoever reads a log later: few lines, and none of short work."""
+
+    title: str
+    steps: int
+    since: float
+    told: int = 0
+
+    def tell(self, step: int, value: float) -> None:
+        """Write a line where the last one, or the beginning, is long ago."""
+        del value
+        now = time.monotonic()
+        if now - self.since < LOG_SECONDS or step - self.told < LOG_PART * self.steps:
+            return
+        self.since, self.told = now, step
+        part = step / max(self.steps, 1)
+        if sys.stderr is not None:
+            with suppress(OSError):  # who reads has gone away, and the work goes on
+                print(f"slurm-rl: {self.title.strip()}: {part:.0%}", file=sys.stderr, flush=True)
 
 
 def _plain_progress(title: str, steps: int, step: int, value: float) -> None:
@@ -85,16 +106,21 @@ def said_if_long(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress_bar(title: str, steps: int, measure: str) -> Iterator[Callable[[int, float], None]]:
+def progress_bar(
+    title: str, steps: int, measure: str, *, drawn_by_itself: bool = True
+) -> Iterator[Callable[[int, float], None]]:
     """Show `steps` steps on standard error; yields a function of the step and a figure.
+
+    Where nobody looks on, a line follows LOG_SECONDS and LOG_PART of the work at the soonest.
 
     Args:
         title: what goes on.
         steps: how many there are.
         measure: what the figure is.
+        drawn_by_itself: between steps too; a thread does it, which work that is measured can feel.
     """
     if not _is_seen():
-        yield _no_progress
+        yield _LogLines(title, steps, time.monotonic()).tell
         return
     try:
         from rich.console import Console  # noqa: PLC0415 - only where a terminal shows it
@@ -106,27 +132,36 @@ def progress_bar(title: str, steps: int, measure: str) -> Iterator[Callable[[int
         _SILENCE.ends()
         return
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, auto_refresh=drawn_by_itself) as progress:
         task = progress.add_task(title, total=steps)
 
         def update(step: int, value: float) -> None:
             figure = f"{value:,.0f}" if float(value).is_integer() else f"{value:.4f}"
-            progress.update(task, completed=step, description=f"{title} {measure}={figure}")
+            progress.update(
+                task,
+                completed=step,
+                description=f"{title} {measure}={figure}",
+                refresh=not drawn_by_itself,
+            )
 
         yield update
     _SILENCE.ends()
 
 
 @contextmanager
-def parts_bar(title: str, parts: int) -> Iterator[Callable[[int], None]]:
+def parts_bar(
+    title: str, parts: int, *, drawn_by_itself: bool = True
+) -> Iterator[Callable[[int], None]]:
     """The same for work that tells how many parts more are done; shows the fraction.
 
     Args:
         title: what goes on.
         parts: how many there are.
+        drawn_by_itself: as in `progress_bar`.
     """
     done = 0
-    with progress_bar(title, parts, "part") as progress:
+    with progress_bar(title, parts, "part", drawn_by_itself=drawn_by_itself) as progress:
 
         def add(more: int) -> None:
             nonlocal done

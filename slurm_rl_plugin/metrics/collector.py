@@ -269,9 +269,13 @@ class CycleMetrics:
         if report.succeeded or report.mode in _UNSEEING:
             return report
         untold = report.limit == LimitReport()
+        estimates = report.estimates
+        if estimates == PlanReport():  # nothing was written, nor taken back
+            estimates = PlanReport(standing=before.estimates.standing)
         return replace(
             report,
             limit=limit_as_before(before.limit) if untold else report.limit,
+            estimates=estimates,
             reserve=before.reserve,
             protected=before.protected,
             fallback_reason=report.fallback_reason or before.fallback_reason,

@@ -35,6 +35,10 @@ def sacctmgr(state, words, mode):
         others = state["qos"][name].setdefault("tres", {})
         others |= dict(word.split("=") for word in found[2].split(",") if word)
         return 0
+    if words[-1] == "format=Name":
+        for name in state["qos"]:
+            say(name)
+        return 0
     name = words[words.index("where") + 1].partition("=")[2]
     for found, limits in state["qos"].items():
         if found == name:

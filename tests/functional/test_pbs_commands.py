@@ -139,6 +139,18 @@ def test_check_of_a_site_where_all_is_well(
     assert scores(site) == before
 
 
+def test_check_says_which_exempt_names_pbs_does_not_know(
+    site: FakePbs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "site.toml"
+    exempt = 'exempt_accounts = ["any"]\nexempt_partitions = ["workq", "wrokq"]\n'
+    path.write_text(f'{path.read_text()}\n[guard_rails]\n{exempt}exempt_qos = ["fast"]\n')
+    assert main(["check", "--json", "--config", "site.toml"]) == 0
+    checks = {each["name"]: each for each in json.loads(capsys.readouterr().out)["checks"]}
+    assert checks["exemptions"]["result"] == "warn"
+    assert "there is no partition wrokq, QOS fast here" in checks["exemptions"]["what"]
+
+
 def test_queue_and_explain_look_at_pbs(site: FakePbs, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["queue", "--config", "site.toml"]) == 0
     assert main(["explain", "5", "--config", "site.toml"]) == 0
@@ -239,6 +251,24 @@ def test_setup_keeps_the_sites_own_terms(
     assert told["heartbeat"] == str(Path.cwd() / "heartbeat")
 
 
+def undo_of(lines: list[str]) -> list[str]:
+    """What undoes the last step, the formula."""
+    step = "\n".join(lines).rpartition("\n\n")[2].splitlines()
+    return [shlex.split(line.partition("undo: ")[2])[2] for line in step if "undo: " in line]
+
+
+def test_a_formula_of_server_and_schedulers_is_given_back_to_each(
+    site: FakePbs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.set_server(job_sort_formula="ncpus")
+    own = {"default": {"job_sort_formula": "ncpus"}, "second": {"job_sort_formula": "rl_score"}}
+    site.set(schedulers=["default", "second"], sched=own)
+    assert undo_of(setup_lines(capsys)) == [
+        'set server job_sort_formula = "ncpus"',
+        'set sched default job_sort_formula = "ncpus"',
+    ]
+
+
 def test_setup_keeps_the_terms_of_a_schedulers_own_formula(
     site: FakePbs, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -251,7 +281,14 @@ def test_setup_keeps_the_terms_of_a_schedulers_own_formula(
         "unset sched default job_sort_formula",
         'set server job_sort_formula = "1000*rl_score + asinh(queue_priority)"',
     ]
-    assert "unset sched default job_sort_formula" in "\n".join(setup_lines(capsys, "--formula="))
+    undone = [
+        "unset server job_sort_formula",
+        'set sched default job_sort_formula = "queue_priority"',
+    ]
+    assert undo_of(lines) == undone
+    lines = setup_lines(capsys, "--formula=ncpus")
+    assert "unset sched default job_sort_formula" in "\n".join(lines)
+    assert undo_of(lines) == undone
     two = {"default": {"job_sort_formula": "ncpus"}, "second": {"job_sort_formula": "mem"}}
     site.set(schedulers=["default", "second"], sched=two)
     assert main(["pbs-setup", "--print", "--config", "site.toml"]) == 2

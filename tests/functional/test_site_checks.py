@@ -128,6 +128,28 @@ def test_accounting(checks: Checks, site: Site) -> None:
     assert checks()["accounting"][0] == "warn"
 
 
+def test_exemptions(checks: Checks, site: Site) -> None:
+    site.cluster.set(partition_lines=["PartitionName=batch Nodes=ALL", "PartitionName=gpu"])
+    assert "exemptions" not in checks()
+    site.set("guard_rails", exempt_accounts=["physics"], exempt_partitions=["gpu"])
+    known = "account, partition: all names are known here"
+    assert checks()["exemptions"] == ("pass", known)
+    site.set("guard_rails", exempt_accounts=["Physics"], exempt_qos=["normal", "fast"])
+    assert checks()["exemptions"] == (
+        "warn",
+        "there is no account Physics, QOS fast here, so no job is exempt by it: "
+        "write [guard_rails] exempt_* as the batch system does",
+    )
+
+
+def test_exemptions_by_names_that_nobody_can_tell_are_not_judged(
+    checks: Checks, site: Site
+) -> None:
+    site.set("guard_rails", exempt_partitions=["gpu"], exempt_qos=["fast"])
+    site.cluster.break_command("sacctmgr", "fail:no accounting here")
+    assert "exemptions" not in checks()
+
+
 def test_resources(checks: Checks, site: Site) -> None:
     assert checks()["resources"] == ("pass", "slurm.conf counts processors alone")
     counted = {"SelectTypeParameters": "CR_CORE_MEMORY", "GresTypes": "gpu"}

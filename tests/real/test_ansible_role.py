@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from slurm_rl_plugin.configuration.keys.sections import KEYS
 from tests.architecture.markdown_documents import TOP, code_blocks, code_spans, table_rows
 from tests.real.booted_head_node import DAEMON, HeadNode, booted_head_node
 from tests.real.daemon import wait_until
@@ -48,7 +49,7 @@ def test_the_role_installs_configures_and_starts_in_shadow_mode(
     head_node: HeadNode, debian_package: Path
 ) -> None:
     node = head_node
-    site = {
+    site: dict[str, Any] = {
         "slurm_rl_shares": {"physics": 0.7, "biology": 0.3},
         "slurm_rl_configuration": {
             "metrics": {"port": 0},
@@ -81,6 +82,11 @@ def test_the_role_installs_configures_and_starts_in_shadow_mode(
     node.wait(True, "factors")
     assert node.shows("MainPID") == before
 
+    site["slurm_rl_configuration"]["metrics"]["max_accounts"] = 50  # read at the start only
+    play(node, debian_package, **site, slurm_rl_mode="active")
+    assert node.shows("MainPID") not in ("0", before)
+    node.wait(True, "factors of the next daemon")
+
     play(node, debian_package, **site, slurm_rl_mode="active", slurm_rl_state="stopped")
     assert not node.carries()
     assert node.systemctl("is-active", DAEMON, check=False) == "inactive"
@@ -94,6 +100,18 @@ def test_a_faulty_configuration_is_not_put_in_place(
     with pytest.raises(AssertionError, match="failed to validate"):
         play(head_node, debian_package, slurm_rl_mode="asleep")
     assert path.read_text() == before
+
+
+def test_the_role_knows_the_keys_of_the_start() -> None:
+    """In their order; so a list that is read without YAML."""
+    told = re.findall(r"^  - (\S+)$", (ROLE / "vars" / "main.yml").read_text(), re.MULTILINE)
+    start = [
+        f"{section}.{name}"
+        for section, keys in KEYS.items()
+        for name, key in keys.items()
+        if key.at_start
+    ]
+    assert told == start
 
 
 def test_variables_are_documented_with_their_defaults() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -55,10 +56,11 @@ def test_components_keep_together_through_orders_and_release(
         assert report.snapshot is not None
         jobs = sorted([*plain, *(parts[0] for parts in groups)])
         assert sorted(report.snapshot.pending.jobs.job_id.tolist()) == jobs
-        order = by_component(cluster)
-        decided = sorted(jobs, key=lambda job: -policy.score(job))
-        together = {parts[0]: parts for parts in groups}
-        assert order == [part for job in decided for part in together.get(job, [job])]
+        leader = {part: parts[0] for parts in groups for part in parts}
+        # where no other job stands between components, the site's own order of them may stay
+        found = [leader.get(part, part) for part in by_component(cluster)]
+        order = [job for job, _ in groupby(found)]
+        assert order == sorted(jobs, key=lambda job: -policy.score(job))
         assert cycle.run().writes == 0  # one round of writes was enough
     cycle.release()
     assert set(site_factors(cluster).values()) == {0}
@@ -81,8 +83,9 @@ def test_a_plain_job_between_two_components_does_not_block_both_for_ever(
     closed_slurm: PrivateSlurm, tmp_path: Path
 ) -> None:
     cluster = closed_slurm
-    (plain,) = submit_plain(cluster, 1, processors=8, seconds=0.5)
-    # by the site's own priority one component stands above the plain job and one below it
+    # by the site's own priority one component stands above the plain job and one below it, whoever
+    # has used the machine before: all are of one account
+    plain = cluster.submit(user="alice", account="physics", processors=8, seconds=0.5)
     parts = submit_het(cluster, ":", "--ntasks=4", "--partition=short", seconds=0.5)
     wait_eligible(cluster, (plain, *parts))
     assert by_component(cluster) == [parts[1], plain, parts[0]]

@@ -191,6 +191,28 @@ def test_an_upgrade_goes_on_where_a_daemon_ran(node: HeadNode, debian_package: P
     assert node.systemctl("is-active", "slurm-rl-watchdog.timer") == "active"
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("deconfigure in-favour other 1.0", "configure 0.1"),
+        ("deconfigure in-favour other 1.0", "abort-deconfigure in-favour other 1.0"),
+        ("remove in-favour other 1.0", "abort-remove in-favour other 1.0"),
+    ],
+)
+def test_a_daemon_goes_on_after_what_dpkg_may_do_beside_an_upgrade(
+    node: HeadNode, before: str, after: str
+) -> None:
+    """Debian Policy, 6.5: postinst is called whenever the package is to work again."""
+    scripts = "/var/lib/dpkg/info/slurm-rl"
+    node.systemctl("start", DAEMON)
+    node.wait(True, "factors")
+    node.root.run(f"{scripts}.prerm", *before.split())
+    assert node.systemctl("is-active", DAEMON, check=False) == "inactive"
+    assert not node.carries()
+    node.root.run(f"{scripts}.postinst", *after.split())
+    node.wait(True, "factors of the next daemon")
+
+
 def declare(node: HeadNode, arm: str) -> ExperimentFiles:
     """An experiment in whose present block one order has its turn, as its owner would write it."""
     now, folder = wall_clock(), node.root.folder / "var/lib/slurm-rl"

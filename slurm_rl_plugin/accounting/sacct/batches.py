@@ -28,12 +28,12 @@ class Batch(NamedTuple):
     Attributes:
         fields: one column of text a field, named by its place, and those of `with_numbers`.
         places: tell the order of the dump; shape [records], not negative.
-        cut_off: such numbers too, of records that are not whole; shape [those].
+        lost: such numbers too, of lines that are no whole record, and why each is none.
     """
 
     fields: pl.DataFrame
     places: IntArray
-    cut_off: IntArray
+    lost: dict[int, str]
 
 
 class RecordCutter:
@@ -62,7 +62,7 @@ class RecordCutter:
         others = self._one_by_one(lines, np.flatnonzero(~alone))
         fields = pl.concat([lines.rows(alone), others.fields])
         places = np.concatenate([np.flatnonzero(alone) + 1, others.places])
-        return Batch(fields, places, others.cut_off)
+        return Batch(fields, places, others.lost)
 
     def _without_plain_rows(self, lines: _Lines) -> Batch:
         """What ends in lines of which any but the first may be more of the one before it."""
@@ -72,7 +72,7 @@ class RecordCutter:
 
     def _one_by_one(self, lines: _Lines, odd: IntArray) -> Batch:
         """The records in odd lines, and the one that began before all lines."""
-        found: list[tuple[int, list[str] | None]] = []
+        found: list[tuple[int, list[str] | str]] = []
         if not (len(odd) and odd[0] == 0):
             found += enumerate(self._odd.cut([]))
         for first, after in _stretches(odd):
@@ -135,15 +135,15 @@ class _Lines:
         fields = self._fields.head(len(wanted))
         return fields if wanted.all() else fields.filter(wanted)
 
-    def batch_of(self, found: Iterable[tuple[int, list[str] | None]]) -> Batch:
-        """Records with their places, None for one that is cut off."""
+    def batch_of(self, found: Iterable[tuple[int, list[str] | str]]) -> Batch:
+        """Records with their places, and why for lines that are none."""
         placed = list(found)
-        whole = [(place, fields) for place, fields in placed if fields is not None]
+        whole = [(place, fields) for place, fields in placed if not isinstance(fields, str)]
         schema = dict.fromkeys(_names(len(self._layout.names)), pl.String)
         rows = pl.DataFrame([fields for _, fields in whole], schema=schema, orient="row")
         places = np.array([place for place, _ in whole], dtype=np.int64)
-        cut_off = np.array([place for place, each in placed if each is None], dtype=np.int64)
-        return Batch(with_numbers(rows, self._layout), places, cut_off)
+        lost = {place: each for place, each in placed if isinstance(each, str)}
+        return Batch(with_numbers(rows, self._layout), places, lost)
 
 
 def _names(count: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import polars as pl
@@ -19,7 +19,7 @@ from slurm_rl_plugin.accounting.seen_records import SeenRecords
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 _SEEDS = (1, 2)
-_CUT_OFF, _TWICE = "truncated record", "duplicate record"
+_TWICE = "duplicate record"
 _NAMES = {
     "account": "account",
     "user": "user",
@@ -39,14 +39,14 @@ class RecordJudge:
     def __init__(self) -> None:
         self._dropped: Counter[str] = Counter()
         self._noticed: Counter[str] = Counter()
-        self._kept = 0
+        self._kept, self._lost = 0, 0
         self._seen = SeenRecords()
         self._last_submit = -np.inf
 
     @property
     def records(self) -> int:
         """Whole records so far."""
-        return self._kept + sum(self._dropped.values()) - self._dropped.get(_CUT_OFF, 0)
+        return self._kept + sum(self._dropped.values()) - self._lost
 
     def report(self, checksum: str) -> ReadReport:
         """What became of every record."""
@@ -66,7 +66,8 @@ class RecordJudge:
             fields, places = fields.filter(~steps), places[~steps.to_numpy()]
         rows = _Columns(fields, layout)
         reasons = [(_TWICE, self._told_before(fields, places, layout)), *rows.reasons()]
-        dropped = [(_CUT_OFF, batch.cut_off)]
+        dropped = _by_reason(batch.lost)
+        self._lost += len(batch.lost)
         kept = np.ones(fields.height, dtype=np.bool_)
         for reason, at_fault in reasons:
             dropped.append((reason, places[kept & at_fault]))
@@ -101,6 +102,14 @@ class RecordJudge:
         _count(self._noticed, found)
         if len(submit):
             self._last_submit = float(in_order[-1])
+
+
+def _by_reason(lost: Mapping[int, str]) -> list[tuple[str, IntArray]]:
+    """The places of what is lost for each reason."""
+    found: dict[str, list[int]] = {}
+    for place, reason in lost.items():
+        found.setdefault(reason, []).append(place)
+    return [(reason, np.array(places, dtype=np.int64)) for reason, places in found.items()]
 
 
 def _count(counts: Counter[str], found: Iterable[tuple[str, IntArray]]) -> None:

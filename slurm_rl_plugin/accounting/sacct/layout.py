@@ -12,6 +12,8 @@ from slurm_rl_plugin.accounting.sacct.fields import FREE_TEXT, LOOSE, SEPARATOR,
 
 #: A row with more separators than this to spare is taken as broken.
 _MOST_EXTRA = 500
+#: Why a line is no record where its fields do not tell it.
+CUT_OFF = "truncated record"
 _COST_OF_WIDENING = 1_000
 _COST_OF_ODD_VALUE = 100_000
 
@@ -105,6 +107,18 @@ class Layout:
             if i < len(parts) and not pattern.fullmatch(parts[i]):
                 return self.names[i], parts[i]
         return None
+
+    def why_no_record(self, line: str) -> str:
+        """Why a line is no record: the field that cannot be read in a whole row, else a cut."""
+        parts = line.removesuffix(SEPARATOR if self.trailing else "").split(SEPARATOR)
+        extra = len(parts) - len(self.names)
+        first, last = min(self.free, default=-1), max(self.free, default=-1)
+        for i, pattern in self.strict if extra >= 0 else ():
+            # separators to spare are of free text: what lies between two such fields is not known
+            known = extra == 0 or i < first or i > last >= 0
+            if known and not pattern.fullmatch(parts[i + extra if i > last else i]):
+                return f"unreadable {self.names[i]}"
+        return CUT_OFF
 
     @property
     def ends_in_free_text(self) -> bool:

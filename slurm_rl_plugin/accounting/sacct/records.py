@@ -24,14 +24,13 @@ class RecordsOfLines:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._held: list[str] | None = None
-        self._has_held = False
+        self._held: list[str] | str | None = None
         self.position = 0
         # Every line of a broken stretch is asked about up to MOST_LINES times.
         self._is_row = lru_cache(maxsize=2 * MOST_LINES)(lambda line: layout.cut(line) is not None)
 
-    def cut(self, lines: Sequence[str], *, last: bool = True) -> Iterator[list[str] | None]:
-        """Yield the fields of each record that ends here, None for a record that is cut off.
+    def cut(self, lines: Sequence[str], *, last: bool = True) -> Iterator[list[str] | str]:
+        """Yield the fields of each record that ends here, and of a broken one why it is none.
 
         Args:
             lines: of a stretch.
@@ -46,23 +45,25 @@ class RecordsOfLines:
             self.position += used
             if fields is None and self._belongs_to_held(line):
                 continue
-            if self._has_held:
+            if self._held is not None:
                 yield self._held
-            self._held, self._has_held = fields, True
-        if last and self._has_held:
+            self._held = layout.why_no_record(line) if fields is None else fields
+        if last and self._held is not None:
             yield self._held
-            self._held, self._has_held = None, False
+            self._held = None
 
     def _belongs_to_held(self, line: str) -> bool:
         """Whether a line that is no record is none of its own; puts it to the one before it."""
         if _is_no_record(line, self._layout):
             return True
-        if not self._has_held or self._layout.begins_record(line):
+        if self._held is None or self._layout.begins_record(line):
             return False
-        if self._held is not None and _goes_on(self._held[-1], line, self._layout):
-            self._held[-1] += "\n" + line
+        if isinstance(self._held, str):
             return True
-        return self._held is None
+        goes_on = _goes_on(self._held[-1], line, self._layout)
+        if goes_on:
+            self._held[-1] += "\n" + line
+        return goes_on
 
 
 def _is_no_record(line: str, layout: Layout) -> bool:

@@ -58,7 +58,7 @@ def asked_of(options: Mapping[str, str]) -> Asked:
         amounts=requested(tres),
         nodes=nodes,
         cpus_per_task=asked_count(options, "cpus-per-task"),
-        memory_per_cpu="mem-per-cpu" in options,
+        memory_per_cpu=_memory_goes_with_cpus(options, nodes),
         exclusive=exclusive,
         constraint=options.get("constraint", ""),
     )
@@ -86,6 +86,17 @@ def _memory(
     if "mem" in options:
         return by_node * max(nodes, 1)
     return by_gpu * gpus.get("gres/gpu", 0.0)
+
+
+def _memory_goes_with_cpus(options: Mapping[str, str], nodes: int) -> bool:
+    """Whether memory is where the CPUs are; else each node gives an equal part.
+
+    What goes with GPUs is where these are: on as few nodes as hold the job, so on those of its
+    CPUs.
+    """
+    if "mem-per-cpu" in options:
+        return True
+    return "mem" not in options and "mem-per-gpu" in options and nodes == 0
 
 
 def _gpus(options: Mapping[str, str], nodes: int, processors: int) -> dict[str, float]:

@@ -10,7 +10,12 @@ import numpy as np
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.pbs.answers.fairshare import Fairshare, shares_of, usage_of
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE, PbsJob
-from slurm_rl_plugin.batch_systems.pbs.answers.nodes import VNODES_NOW, parse_capacity, parse_nodes
+from slurm_rl_plugin.batch_systems.pbs.answers.nodes import (
+    QSTAT_QUEUES,
+    VNODES_NOW,
+    parse_capacity,
+    parse_nodes,
+)
 from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, PbsServer, parse_server
 from slurm_rl_plugin.batch_systems.pbs.batch_limit import PbsBatchLimit
 from slurm_rl_plugin.batch_systems.pbs.checks import pbs_checks
@@ -28,7 +33,7 @@ from slurm_rl_plugin.batch_systems.pbs.past_runs import ended_before, read_histo
 from slurm_rl_plugin.batch_systems.pbs.plan_estimates.checks import estimate_checks
 from slurm_rl_plugin.batch_systems.pbs.plan_estimates.estimates import PbsEstimates
 from slurm_rl_plugin.batch_systems.pbs.plan_estimates.requirements import read_plan_settings
-from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands
+from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands, section
 from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import PbsTables, factor_of, gpus_of_queues
 from slurm_rl_plugin.batch_systems.pbs.queue.job_watch import PbsWatch
 from slurm_rl_plugin.batch_systems.pbs.queue.reader import PbsQueueReader
@@ -42,9 +47,11 @@ from slurm_rl_plugin.batch_systems.port import (
     FactorChange,
     SchedulerFacts,
     SchedulerLoad,
+    SiteNames,
 )
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.domain.nodes import resources_now
+from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -133,6 +140,14 @@ class Pbs:
         """Check what PBS alone has: the score's resource and default, formula, hooks."""
         del wants_runs
         return pbs_checks(self.commands, self.server())
+
+    def site_names(self) -> SiteNames:
+        """Names of queues; PBS lists no accounts, and has no QOS; see `TellsNames.site_names`."""
+        try:
+            queues = frozenset(section(self.commands.read_json(QSTAT_QUEUES), "Queue"))
+        except BatchSystemError:
+            queues = frozenset()
+        return SiteNames(accounts=None, partitions=queues or None, qos=frozenset())
 
     def beat(self) -> None:
         """Leave a sign of life where the dead-man hook of pbs_server looks for it.

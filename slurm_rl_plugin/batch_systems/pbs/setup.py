@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
 from slurm_rl_plugin.batch_systems.pbs.sort_formula import formula_with, without_ours
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 
+_SERVER = "server"
 #: Score of a job that neither a class nor the daemon has placed.
 DEFAULT_SCORE = 1000
 #: As WatchdogSec of the daemon's unit: no sign of life comes during a cycle, which may take minutes.
@@ -39,11 +40,15 @@ def heartbeat_file(state_file: Path) -> Path:
 
 
 class SiteFormula(NamedTuple):
-    """The site's own terms without ours, who told them, and the schedulers that have their own."""
+    """The site's own terms without ours, who told them, and what stood where before.
+
+    Attributes:
+        stood: by whose attribute it is, `server` or `sched NAME`; "" for none.
+    """
 
     terms: str
     whence: str
-    schedulers: tuple[str, ...]
+    stood: dict[str, str]
 
 
 def setup_steps(
@@ -51,7 +56,7 @@ def setup_steps(
     heartbeat: Path,
     user: str | None,
     hooks: Path,
-    schedulers: Sequence[str] = (),
+    stood: Mapping[str, str] | None = None,
 ) -> list[Step]:
     """Every step in the order in which it is run.
 
@@ -60,7 +65,7 @@ def setup_steps(
         heartbeat: the file that the daemon touches.
         user: who it runs as; None for root.
         hooks: folder of the hooks that come with the package.
-        schedulers: that have a formula of their own, beside which PBS takes no other.
+        stood: see `SiteFormula`; by default the site's own terms are the server's.
     """
     return [
         _resource(),
@@ -69,7 +74,7 @@ def setup_steps(
         _by_queue(),
         _class_hook(str(hooks / CLASS_HOOK)),
         _dead_man_hook(formula, heartbeat, hooks / f"{DEAD_MAN_HOOK}.py"),
-        _formula(formula, schedulers),
+        _formula(formula, {_SERVER: formula} if stood is None else stood),
     ]
 
 
@@ -144,12 +149,11 @@ def _dead_man_hook(formula: str, heartbeat: Path, program: Path) -> Step:
     )
 
 
-def _formula(formula: str, schedulers: Sequence[str]) -> Step:
-    own = tuple(_qmgr(f"unset sched {name} job_sort_formula") for name in schedulers)
-    back = (
-        f'set server job_sort_formula = "{formula}"'
-        if formula
-        else ("unset server job_sort_formula")
+def _formula(formula: str, stood: Mapping[str, str]) -> Step:
+    """PBS takes none of the server beside another one of a scheduler, nor the reverse."""
+    own = tuple(_qmgr(f"unset {whose} job_sort_formula") for whose in stood if whose != _SERVER)
+    back = tuple(
+        _qmgr(_setting(whose, each)) for whose, each in stood.items() if each or whose == _SERVER
     )
     return Step(
         "The scores come into force, at once and in shadow mode too. The site's own terms decide "
@@ -161,8 +165,15 @@ def _formula(formula: str, schedulers: Sequence[str]) -> Step:
             *own,
             _qmgr(f'set server job_sort_formula = "{formula_with(formula)}"'),
         ),
-        (_qmgr(back),),
+        back,
     )
+
+
+def _setting(whose: str, formula: str) -> str:
+    if not formula:
+        return f"unset {whose} job_sort_formula"
+    quoted = formula.replace('"', "'")  # alike in Python, and qmgr takes no quotes within its own
+    return f'set {whose} job_sort_formula = "{quoted}"'
 
 
 def site_formula(given: str | None) -> SiteFormula:
@@ -177,15 +188,34 @@ def site_formula(given: str | None) -> SiteFormula:
         schedulers = [each for each in read_schedulers(commands.read) if each.formula]
     except BatchSystemError as error:
         whence = f"No terms of the site are kept, since PBS does not answer ({error})."
-        return _as_given(given, ()) or SiteFormula("", whence, ())
-    names = tuple(each.name for each in schedulers)
-    return _as_given(given, names) or _as_told(told, schedulers)
+        return _as_given(given, "", ()) or SiteFormula("", whence, {_SERVER: ""})
+    return _as_given(given, told, schedulers) or _as_told(told, schedulers)
 
 
-def _as_given(given: str | None, names: tuple[str, ...]) -> SiteFormula | None:
+def _as_given(
+    given: str | None, server: str, schedulers: Sequence[PbsScheduler]
+) -> SiteFormula | None:
     if given is None:
         return None
-    return SiteFormula(without_ours(given), "The site's own terms are those of --formula.", names)
+    terms = without_ours(given)
+    whence = "The site's own terms are those of --formula."
+    return SiteFormula(terms, whence, _stood(terms, server, schedulers))
+
+
+def _stood(terms: str, server: str, schedulers: Sequence[PbsScheduler]) -> dict[str, str]:
+    """What stood where; the server's are the terms unless schedulers alone had a formula."""
+    on_server = terms if server or not schedulers else ""
+    return {_SERVER: on_server} | {
+        f"sched {each.name}": _if_apart(each.formula) for each in schedulers
+    }
+
+
+def _if_apart(formula: str) -> str:
+    """A scheduler's own terms without ours; as they stand where they cannot be taken apart."""
+    try:
+        return without_ours(formula)
+    except ConfigurationError:
+        return formula
 
 
 def _as_told(server: str, schedulers: Sequence[PbsScheduler]) -> SiteFormula:
@@ -201,5 +231,5 @@ def _as_told(server: str, schedulers: Sequence[PbsScheduler]) -> SiteFormula:
             "decide between jobs of one score with --formula."
         )
     terms = without_ours(found[0]) if found else ""
-    names = tuple(each.name for each in schedulers)
-    return SiteFormula(terms, f"The site's own terms now: {terms or 'none'}.", names)
+    whence = f"The site's own terms now: {terms or 'none'}."
+    return SiteFormula(terms, whence, _stood(terms, server, schedulers))

@@ -20,6 +20,7 @@ from slurm_rl_plugin.batch_systems.port import (
     FactorChange,
     SchedulerFacts,
     SchedulerLoad,
+    SiteNames,
 )
 from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import PastRun, read_past_runs
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
@@ -30,6 +31,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     parse_tiers,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG, parse_load
+from slurm_rl_plugin.batch_systems.slurm.answers.names import read_site_names
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import BASIC, SHOW_CONFIG, parse_settings
 from slurm_rl_plugin.batch_systems.slurm.answers.shares import SHARE_FORMAT, parse_shares
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.checks import limit_checks
@@ -273,6 +275,10 @@ class SlurmCluster:
     def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
         """Check what Slurm alone has: shares, accounting, the table for job_submit.lua."""
         yield from slurm_checks(self._given, self._runner, SSHARE, wants_runs=wants_runs)
+
+    def site_names(self) -> SiteNames:
+        """Names of accounts, partitions and QOS; see `TellsNames.site_names`."""
+        return read_site_names(self._runner.read, SSHARE)
 
     @property
     def hidden_factors(self) -> str:

@@ -6,7 +6,8 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -16,7 +17,7 @@ from slurm_rl_plugin.cli.argument_types.numbers import at_least_one, whole_numbe
 from slurm_rl_plugin.cli.assembly.hook import load_policy
 from slurm_rl_plugin.cli.benchmark.drawn_queue import past_runs, random_snapshot
 from slurm_rl_plugin.cli.benchmark.fewest_writes import fewest_writes
-from slurm_rl_plugin.cli.progress import said_if_long
+from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.domain import Memory, QueueSnapshot
 from slurm_rl_plugin.hook.order.order_changes import order_changes
@@ -28,6 +29,8 @@ from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
 
 #: Jobs that have ended before the first decision of a policy that learns from runs.
 PAST_RUNS = 100_000
+#: Runs that are measured of a queue that is drawn, of an order, and of a simulation.
+_DRAWS, _ORDERS, _SIMULATIONS = 3, 5, 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Measure the hook's cycle or the simulator, and print one row for each measure."""
-    with said_if_long("measuring"):
-        document = _hook(options) if options.what == "hook" else _simulator(options)
+    document = _hook(options) if options.what == "hook" else _simulator(options)
     if options.json:
         print_json(document)
     else:
@@ -77,44 +79,70 @@ def _flat(document: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _seconds(work: Callable[[], Any], repeats: int) -> list[float]:
-    work()  # caches and lazy imports are warm from here on
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begin)
-    return times
+@dataclass(frozen=True, slots=True)
+class _Stopwatch:
+    """Measures work again and again, and tells of each run between runs."""
+
+    tell: Callable[[int], None]
+
+    def seconds(self, work: Callable[[], Any], repeats: int) -> list[float]:
+        """Of each repeat; one run before them is not counted."""
+        work()  # caches and lazy imports are warm from here on
+        self.tell(1)
+        times = []
+        for _ in range(repeats):
+            begin = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - begin)
+            self.tell(1)
+        return times
 
 
 def _hook(options: argparse.Namespace) -> dict[str, Any]:
     rng = np.random.default_rng(options.seed)
     loaded = load_policy(options.policy)
-    policy = loaded.policy
-    snapshot_times = _seconds(lambda: random_snapshot(options.jobs, rng), 3)
-    snapshot = random_snapshot(options.jobs, rng)
-    past = (
-        replace(snapshot, ended=past_runs(PAST_RUNS, rng)) if loaded.learns_from_runs else snapshot
-    )
+    # a decision has two floors; each measure has a warm run, and there is a first decision
+    runs = _DRAWS + _ORDERS + 3 * options.repeats + 6
+    with parts_bar("measuring", runs, drawn_by_itself=False) as tell:
+        watch = _Stopwatch(tell)
+        drawn = watch.seconds(lambda: random_snapshot(options.jobs, rng), _DRAWS)
+        snapshot = random_snapshot(options.jobs, rng)
+        if loaded.learns_from_runs:
+            past = replace(snapshot, ended=past_runs(PAST_RUNS, rng))
+        else:
+            past = snapshot
+        document = {"jobs": options.jobs, "snapshot_seconds": float(np.median(drawn))}
+        return document | _decisions(loaded.policy, snapshot, past, options.repeats, watch)
+
+
+def _decisions(
+    policy: Policy, snapshot: QueueSnapshot, past: QueueSnapshot, repeats: int, watch: _Stopwatch
+) -> dict[str, Any]:
+    """Seconds of the first decision, of later ones and of the order, and how many writes it asks.
+
+    Args:
+        policy: decides.
+        snapshot: that is decided on again and again.
+        past: the same with the runs of which the first decision learns.
+        repeats: of each measure.
+        watch: measures.
+    """
     begin = time.perf_counter()
     first = policy.decide(past)
     first_seconds = time.perf_counter() - begin
-    scores = first.scores
-    decide = _seconds(
-        lambda: np.argsort(-policy.decide(snapshot, first.memory).scores, kind="stable"),
-        options.repeats,
+    watch.tell(1)
+    decide = watch.seconds(
+        lambda: np.argsort(-policy.decide(snapshot, first.memory).scores, kind="stable"), repeats
     )
-    priority = total_priority(snapshot.pending)[np.argsort(-scores, kind="stable")]
-    order = _seconds(lambda: order_changes(priority), 5)
+    priority = total_priority(snapshot.pending)[np.argsort(-first.scores, kind="stable")]
+    order = watch.seconds(lambda: order_changes(priority), _ORDERS)
     return {
-        "jobs": options.jobs,
-        "snapshot_seconds": float(np.median(snapshot_times)),
         "first_decide_seconds": first_seconds,
         "decide_seconds": {
             "median": float(np.median(decide)),
             "p99": float(np.quantile(decide, 0.99)),
         },
-        "floor_seconds": _floor(policy, snapshot, first.memory, options.repeats),
+        "floor_seconds": _floor(policy, snapshot, first.memory, repeats, watch),
         "order_seconds": float(np.median(order)),
         # where all may be sent in one cycle, and the queue has room
         "writes": len(order_changes(priority).place),
@@ -123,7 +151,11 @@ def _hook(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _floor(
-    policy: Policy, snapshot: QueueSnapshot, memory: Memory | None, repeats: int
+    policy: Policy,
+    snapshot: QueueSnapshot,
+    memory: Memory | None,
+    repeats: int,
+    watch: _Stopwatch,
 ) -> dict[str, float]:
     """Median seconds of what no decision can do without: running the graph alone, and sorting."""
     scorer, own = scorer_of(policy, memory)
@@ -132,8 +164,8 @@ def _floor(
     if isinstance(scorer, QNetworkPolicy):
         jobs = scorer.job_features(snapshot, own)
         runs = scorer.scores_of(snapshot, own, repeat(jobs))
-        floor["inference"] = float(np.median(_seconds(lambda: next(runs), repeats)))
-    sort = _seconds(lambda: np.argsort(-scores, kind="stable"), repeats)
+        floor["inference"] = float(np.median(watch.seconds(lambda: next(runs), repeats)))
+    sort = watch.seconds(lambda: np.argsort(-scores, kind="stable"), repeats)
     return {**floor, "argsort": float(np.median(sort))}
 
 
@@ -151,15 +183,14 @@ def _simulator(options: argparse.Namespace) -> dict[str, Any]:
     chosen = candidate_of(options.policy)
     is_rule = chosen.network is None and chosen.policy is None
     candidates[chosen.name if is_rule else "model"] = chosen
-    for backfilling in ("none", "easy"):
-        settings = SimulationSettings(capacity=prepared.capacity, backfilling=backfilling)
-        for name, each in candidates.items():
-            taken = _seconds(
-                lambda each=each, settings=settings: starts_under(  # type: ignore[misc]
-                    each, prepared, workload, settings
-                ),
-                5,
-            )
-            what = f"{name} {backfilling}"
-            document["jobs_per_second"][what] = options.jobs / float(np.median(taken))
+    runs = 2 * len(candidates) * (_SIMULATIONS + 1)
+    with parts_bar("measuring", runs, drawn_by_itself=False) as tell:
+        for backfilling in ("none", "easy"):
+            settings = SimulationSettings(capacity=prepared.capacity, backfilling=backfilling)
+            for name, each in candidates.items():
+                taken = _Stopwatch(tell).seconds(
+                    partial(starts_under, each, prepared, workload, settings), _SIMULATIONS
+                )
+                what = f"{name} {backfilling}"
+                document["jobs_per_second"][what] = options.jobs / float(np.median(taken))
     return document

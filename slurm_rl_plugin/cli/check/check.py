@@ -12,6 +12,7 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
 )
 from slurm_rl_plugin.cli.assembly.hook import check_model_file
 from slurm_rl_plugin.cli.check.batch_system import adapter, own_checks, scheduler_of, site
+from slurm_rl_plugin.cli.check.exemptions import exemptions_of
 from slurm_rl_plugin.cli.check.model import FEWEST_JOBS, model_of
 from slurm_rl_plugin.cli.check.offers import offer_checks
 from slurm_rl_plugin.cli.check.plan import estimates_of
@@ -65,7 +66,7 @@ def checks_of(configuration: Configuration, jobs: int | None = None) -> list[Che
         look = look_at_queue(configuration)
         system = look.cycle.batch_system
         facts, load = system.facts(), system.load()
-        own = own_checks(configuration, look)
+        own = [*own_checks(configuration, look), *exemptions_of(configuration, look)]
     except BatchSystemError as error:
         failed = Check(FAIL, "batch system", str(error))
         return [failed, adapter(configuration), *checks, *model_of(configuration)]

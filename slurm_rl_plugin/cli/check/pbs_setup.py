@@ -31,7 +31,7 @@ def main(options: argparse.Namespace) -> int:
     formula = site_formula(options.formula)
     heartbeat = heartbeat_file(Path(configuration.sections.hook.state_file))
     hooks = shipped_folder("deploy/pbs")
-    steps = setup_steps(formula.terms, heartbeat, options.user, hooks, formula.schedulers)
+    steps = setup_steps(formula.terms, heartbeat, options.user, hooks, formula.stood)
     print(f"# As root on the host of pbs_server. {formula.whence}")
     for number, step in enumerate(steps, start=1):
         print(f"\n# {number}. {step.does}")

@@ -197,10 +197,13 @@ def print_continuous(continuous: dict[str, Any]) -> None:
 def _print_ratios_to_best(continuous: dict[str, Any]) -> None:
     """Each policy over the best rule; the interval is of days, of which a short log has few."""
     rows: list[list[Any]] = []
+    about = f"the interval by {continuous['days']} days"
     for name, ratio in continuous["ratio_to_best_heuristic"].items():
         interval = ratio["ci95"]
+        if interval is None:
+            about = "without intervals, which need two runs, and jobs on two days, at least"
         shown = None if interval is None else "{:.3f}-{:.3f}".format(*interval)
         rows.append([name, ratio["bounded_slowdown"], shown, ratio["longest_wait"]])
     best = continuous["best_heuristic"]
-    print(f"\nbest heuristic: {best}; over its figures, the interval by {continuous['days']} days:")
+    print(f"\nbest heuristic: {best}; over its figures, {about}:")
     print_table(["POLICY", "BSLD", "(95 %)", "MAXWAIT"], rows)

@@ -140,6 +140,7 @@ def _request(words: list[str], configuration: Configuration) -> dict[str, Any]:
         "nodes": asked.nodes,
         "time_limit": limit if math.isfinite(limit) else None,
         "memory": asked.amounts.get(MEMORY, 0.0),
+        "memory_per_cpu": asked.memory_per_cpu,
         "gpus": asked.amounts.get(GPUS, 0.0),
         "interactive": configuration.classifier.is_interactive(request.job),
     }

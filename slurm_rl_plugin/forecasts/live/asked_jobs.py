@@ -31,6 +31,7 @@ class AskedJob:
         nodes: how many it is spread over; 0 for as few as hold it.
         time_limit: seconds; nan for none.
         memory: MiB in all; 0 where it asks for none.
+        memory_per_cpu: its memory goes with its processors; else each node gives an equal part.
         gpus: in all.
         interactive: job class.
     """
@@ -42,6 +43,7 @@ class AskedJob:
     nodes: int
     time_limit: float
     memory: float
+    memory_per_cpu: bool
     gpus: float
     interactive: bool
 
@@ -66,6 +68,7 @@ class AskedJob:
             nodes=int(_number(given, "nodes", 0.0)),
             time_limit=_number(given, "time_limit", math.nan, least=1.0),
             memory=_number(given, "memory", 0.0),
+            memory_per_cpu=given.get("memory_per_cpu") is True,
             gpus=_number(given, "gpus", 0.0),
             interactive=given.get("interactive") is True,
         )
@@ -134,7 +137,8 @@ def _with_request(requests: ResourceRequests | None, asked: AskedJob) -> Resourc
     own = ResourceRequests.of_totals(
         total, names=BASIC_RESOURCES, nodes=np.array([asked.nodes], dtype=np.int64)
     )
-    return joined_requests(requests, own)
+    goes = np.array([asked.memory_per_cpu])
+    return joined_requests(requests, replace(own, memory_per_cpu=goes))
 
 
 #: What stands in a column of pending jobs for one more, where not 0.

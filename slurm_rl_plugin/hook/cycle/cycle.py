@@ -190,8 +190,8 @@ class Cycle:
             report = self._failed("internal", str(error), snapshot)
         if ours and report.failure not in (None, "busy"):
             # it answers, and this may last: so must no limit that nobody lifts for a starving job
-            report = replace(report, limit=self.limit.lift(self.batch_system))
-            self.estimates.withdraw(self.batch_system)
+            limit, estimates = self.limit.lift(self.batch_system), self.estimates
+            report = replace(report, limit=limit, estimates=estimates.withdraw(self.batch_system))
         calls = tuple(self.calls)
         self.calls.clear()
         return replace(

@@ -112,13 +112,22 @@ class PlanEstimates:
             logger.exception("plan_estimates=failed")
             return replace(self._failed(ChangeRejected(str(error))), failure="internal")
 
-    def withdraw(self, system: BatchSystem) -> None:
-        """A cycle that cannot follow the queue keeps no promise, so nothing of ours is planned."""
+    def withdraw(self, system: BatchSystem) -> PlanReport:
+        """A cycle that cannot follow the queue keeps no promise, so nothing of ours is planned.
+
+        Returns:
+            What became of what stood; the empty report where nothing did.
+        """
         try:
-            if self.stands:
-                self.take_back(system)
+            if not self.stands:
+                return PlanReport()
+            self.take_back(system)
         except Exception as error:  # noqa: BLE001 - that cycle has failed already
             logger.error("plan_estimates=left reason=%s", error)
+            return self._failed(
+                error if isinstance(error, SlurmRLError) else ChangeRejected(str(error))
+            )
+        return PlanReport(refused="the cycle failed")
 
     def take_back(self, system: BatchSystem, snapshot: QueueSnapshot | None = None) -> None:
         """Take away every estimate of ours, where one may stand.

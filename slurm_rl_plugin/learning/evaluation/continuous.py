@@ -265,7 +265,8 @@ def drawn_ratios(
 ) -> FloatArray | None:
     """Ratios of mean bounded slowdowns, runs and blocks of stretches drawn afresh, shape [draws].
 
-    None where there are too few of either.
+    None where there are too few of either. A day may hold no job, and a draw none but such days:
+    that tells nothing, and is left out.
 
     Args:
         mine: of one policy.
@@ -275,7 +276,8 @@ def drawn_ratios(
     """
     sums = np.array([[run.slowdowns for run in each] for each in (mine, other)])  # [2, runs, 2, n]
     runs, stretches = sums.shape[1], sums.shape[3]
-    if runs < 2 or stretches < 2 * together:
+    with_jobs = np.count_nonzero(sums[0, :, 1].sum(axis=0))
+    if runs < 2 or with_jobs < 2 * together:
         return None
     places = drawn_places(stretches, rng, together, BLOCK_RESAMPLES)
     chosen = rng.integers(runs, size=(len(places), runs))
@@ -285,5 +287,6 @@ def drawn_ratios(
             for run, place in zip(chosen, places, strict=True)
         ]
     )  # [draws, 2 policies, sum and count]
-    means = drawn[..., 0] / drawn[..., 1]
+    told = drawn[drawn[:, 0, 1] > 0]
+    means = told[..., 0] / told[..., 1]
     return np.asarray(means[:, 0] / means[:, 1])

@@ -268,13 +268,36 @@ def test_both_halves_of_a_record_with_a_faulty_value_are_one_loss(read):
 
 def test_every_whole_row_with_a_faulty_value_is_counted(read):
     log, report = read(HEADER, line(), *[line(JobIDRaw=str(i), NCPUS="many") for i in range(9)])
-    assert report.dropped == {"truncated record": 9}
+    assert report.dropped == {"unreadable ncpus": 9}
     assert (report.read, log.submit_line) == (10, ("sbatch run.sh",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"ElapsedRaw": "1e3"}, "unreadable elapsedraw"),
+        ({"NCPUS": "4.5"}, "unreadable ncpus"),
+        ({"TimelimitRaw": "1234567890"}, "unreadable timelimitraw"),
+        ({"Start": "yesterday"}, "unreadable start"),
+        ({"JobIDRaw": "x", "JobName": "a|b"}, "unreadable jobidraw"),
+        # one of the values behind the name may be part of it
+        ({"NCPUS": "4.5", "JobName": "a|b"}, "truncated record"),
+    ],
+)
+def test_a_whole_row_says_which_field_cannot_be_read(read, changes, reason):
+    _, report = read(HEADER, line(), line(**changes))
+    assert report.dropped == {reason: 1}
+
+
+def test_a_value_behind_all_free_text_is_told_where_separators_are_to_spare(read):
+    header = "JobID|JobName|Submit|Start|ElapsedRaw|NCPUS"
+    _, report = read(header, "1|a|100|110|60|2", "2|a|b|100|110|60|two")
+    assert report.dropped == {"unreadable ncpus": 1}
 
 
 def test_whole_rows_without_a_job_number_are_counted(read):
     log, report = read(HEADER, line(), *[line(JobID="?", NCPUS="many")] * 3)
-    assert report.dropped == {"truncated record": 3}
+    assert report.dropped == {"unreadable jobid": 3}
     assert log.submit_line == ("sbatch run.sh",)
 
 

@@ -24,7 +24,7 @@ def test_rows_are_cut_as_their_lines_are(pieces):
     batch = RecordCutter(LAYOUT).cut(text.encode(), last=True)
     rows = batch.fields.select(str(place) for place in range(len(NAMES))).rows()
     told = dict(zip(batch.places.tolist(), map(list, rows), strict=True))
-    told |= dict.fromkeys(batch.cut_off.tolist())
+    told |= batch.lost
     assert [told[place] for place in sorted(told)] == singly
 
 

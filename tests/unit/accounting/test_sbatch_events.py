@@ -57,6 +57,19 @@ def test_what_options_ask_for(words, processors, nodes, amounts):
 
 
 @pytest.mark.parametrize(
+    ("words", "goes"),
+    [
+        ("-n 4 --mem-per-cpu=1G", True),
+        ("-n 4 --gpus=4 --mem-per-gpu=1G", True),  # as slurmctld: where the GPUs are
+        ("-N 2 -n 4 --gpus=4 --mem-per-gpu=1G", False),
+        ("-n 4 --gpus=4 --mem=4G", False),
+    ],
+)
+def test_whose_memory_is_where_the_cpus_are(words, goes):
+    assert asked_of(cut_options(words.split())[0]).memory_per_cpu is goes
+
+
+@pytest.mark.parametrize(
     ("words", "exclusive"),
     [
         ("--exclusive", True),

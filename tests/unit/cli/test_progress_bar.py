@@ -1,13 +1,15 @@
-"""A terminal sees how far long work is, or what goes on; elsewhere nothing is shown."""
+"""A terminal sees how far long work is, or what goes on; a log gets a line now and then."""
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 
 import pytest
 
 from slurm_rl_plugin.cli import progress
+from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.progress import parts_bar, said_if_long, say_of_compiling
 
 
@@ -125,7 +127,7 @@ def test_work_goes_on_where_nobody_can_be_told(
     say_of_compiling(lambda: False)
 
 
-def test_elsewhere_nothing_is_shown(
+def test_elsewhere_nothing_is_shown_of_short_work(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     silent_for(3600.0, monkeypatch)
@@ -135,3 +137,50 @@ def test_elsewhere_nothing_is_shown(
         pass
     say_of_compiling(lambda: False)
     assert capsys.readouterr().err == ""
+
+
+def test_a_log_gets_a_line_each_minute_or_each_tenth_whichever_is_rarer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    def said_at(second: float, parts: int) -> str:
+        nonlocal now
+        now = 1000.0 + second
+        add(parts)
+        return capsys.readouterr().err
+
+    with parts_bar("  replaying", 100) as add:
+        assert said_at(59.0, 50) == ""
+        assert said_at(60.0, 1) == "slurm-rl: replaying: 51%\n"
+        assert said_at(119.0, 20) == ""
+        assert said_at(121.0, 1) == "slurm-rl: replaying: 72%\n"
+        assert said_at(600.0, 9) == ""
+        assert said_at(601.0, 1) == "slurm-rl: replaying: 82%\n"
+
+
+def test_work_goes_on_where_the_reader_of_its_log_has_gone_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def gone(text: str) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
+    with parts_bar("replaying", 1) as add, monkeypatch.context() as patched:
+        patched.setattr(sys.stderr, "write", gone)
+        add(1)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("what", ["hook", "simulator"])
+def test_a_benchmark_shows_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    on_a_terminal(monkeypatch)
+    words = ["--jobs", "40", "--repeats", "2", "--policy", "sjf", "--json"]
+    assert main(["benchmark", what, *words]) == 0
+    shown = [int(each) for each in re.findall(r"measuring (\d+)%", capsys.readouterr().err)]
+    assert shown == sorted(shown)
+    assert len(set(shown)) > 10
+    assert 80 <= shown[-1] <= 100

@@ -1,12 +1,15 @@
-"""`slurm-rl start WORD`: a word that is neither a job nor a command is told both possibilities."""
+"""The words of `slurm-rl start`: a job, or a command whose options are read."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.cli.forecasts.service_client import ServiceClient
 
 _BOTH = "is neither a job nor a command: give a job's number, such as 123"
 
@@ -33,3 +36,22 @@ def test_a_single_word(
     said = capsys.readouterr().err
     assert sentence in said
     assert (_BOTH in said) == (sentence == _BOTH)
+
+
+@pytest.mark.parametrize(
+    ("memory", "in_all", "goes"),
+    [("--mem-per-cpu=2000", 8000.0, True), ("--mem=2000", 2000.0, False)],
+)
+def test_the_service_is_told_whether_memory_goes_with_processors(
+    memory: str, in_all: float, goes: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[Mapping[str, Any]] = []
+
+    def told(client: ServiceClient, request: Mapping[str, Any]) -> dict[str, Any]:
+        asked.append(request)
+        return {}
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ServiceClient, "post", told)
+    assert main(["start", "--json", "--", "sbatch", "-n4", memory, "--wrap", "true"]) == 0
+    assert (asked[0]["memory"], asked[0]["memory_per_cpu"]) == (in_all, goes)

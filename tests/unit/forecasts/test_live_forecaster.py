@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.forecasts.forecast import Forecasts, pooled
 from slurm_rl_plugin.forecasts.live.asked_jobs import AskedJob, asking_for, with_job
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
@@ -244,6 +245,24 @@ def test_a_job_that_is_not_submitted_stands_last(site: LiveSite, now: float) -> 
     assert len(longer.shares) == len(longer.accounts)
     half = asking_for(longer, len(longer.pending) - 1, processors=2)
     assert half.pending.jobs.processors.tolist() == [*snapshot.pending.jobs.processors.tolist(), 2]
+
+
+@pytest.mark.parametrize("goes", [True, False])
+def test_memory_of_a_job_that_is_not_submitted_goes_with_its_processors_where_it_says_so(
+    site: LiveSite, now: float, goes: bool
+) -> None:
+    snapshot = site.queue(now, now - HOUR)
+    jobs = snapshot.pending.jobs
+    total = np.column_stack([jobs.processors, np.zeros((len(jobs), 2))]).astype(np.float64)
+    requests = ResourceRequests.of_totals(total, nodes=np.ones(len(jobs), dtype=np.int64))
+    known = replace(
+        snapshot, pending=replace(snapshot.pending, jobs=replace(jobs, requests=requests))
+    )
+    words = {"processors": 6, "memory": 12000.0, "gpus": 2, "memory_per_cpu": goes}
+    asked = with_job(known, AskedJob.of_document(words)).pending.jobs.requests
+    assert asked is not None
+    assert asked.total[-1].tolist() == [6, 12000, 2]
+    assert asked.memory_per_cpu.tolist() == [False] * len(jobs) + [goes]
 
 
 def test_what_past_waits_taught_outlives_another_numbering(site: LiveSite, now: float) -> None:

@@ -16,7 +16,7 @@ from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot,
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.memory.absences import REMEMBERED_AFTER_END
-from slurm_rl_plugin.hook.plan.estimates import PlanEstimates, plan_path
+from slurm_rl_plugin.hook.plan.estimates import PlanEstimates, PlanReport, plan_path
 from slurm_rl_plugin.hook.plan.plan_file import PlanFile
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy
 from tests.unit.hook.test_cycle import cycle_over
@@ -318,8 +318,22 @@ def test_a_cycle_that_cannot_follow_the_queue_takes_them_back(hook: Hook) -> Non
     hook.cycle.run()
     hook.queue.apply = None  # type: ignore[assignment, method-assign]
     hook.policy.scores = [1, 2]
-    assert hook.cycle.run().failure == "internal"
+    report = hook.cycle.run()
+    assert (report.failure, report.estimates) == (
+        "internal",
+        PlanReport(refused="the cycle failed"),
+    )
     assert hook.queue.standing == {}
+    assert hook.cycle.run().estimates == PlanReport()  # as one that says nothing of them
+
+
+def test_a_cycle_that_cannot_take_them_back_says_what_stands(hook: Hook) -> None:
+    hook.cycle.run()
+    hook.queue.apply = None  # type: ignore[assignment, method-assign]
+    hook.policy.scores, hook.queue.fault = [1, 2], BatchSystemUnavailable("down")
+    report = hook.cycle.run()
+    assert (report.failure, report.estimates.standing) == ("internal", 1)
+    assert report.estimates.failure == "unavailable"
 
 
 def test_a_release_that_leaves_one_says_so(hook: Hook) -> None:
