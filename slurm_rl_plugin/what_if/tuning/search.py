@@ -39,8 +39,9 @@ from slurm_rl_plugin.utility.summary import JobMeasures
 from slurm_rl_plugin.what_if.replay import FEWEST_JOBS
 from slurm_rl_plugin.what_if.tuning.space import TuningSpace, space_of, words_of
 
-#: Fairness that a setting may cost on the past at most, mean of the stretches: of a single one
-#: of some thousand jobs it is mostly chance.
+#: Fairness that a setting may cost on the past at most, in the mean of the stretches on which
+#: anybody waits: of a single one of some thousand jobs it is mostly chance, and where nobody waits
+#: no order costs any.
 FAIRNESS_LOSS = 0.01
 #: How many times the longest wait of the cluster as it is a setting's may be there.
 LONGEST_WAITS = 1.5
@@ -86,7 +87,8 @@ class TuningTask:
         cluster: as it is said to be.
         loads: stretches of the past.
         weights: of the site's goals.
-        guarded: fairness, and longest wait in seconds, of the cluster as it is on each load.
+        guarded: fairness, and longest wait in seconds, a minute at least, of the cluster as it is
+            on each load.
     """
 
     cluster: DescribedCluster
@@ -163,7 +165,7 @@ def _starts(load: TrainingLoad, candidate: Candidate) -> FloatArray:
 
 
 def _guarded(load: TrainingLoad, start: FloatArray) -> tuple[float, float]:
-    """Fairness and longest wait of the counted jobs."""
+    """Fairness and longest wait of the counted jobs; a wait of less than a minute is none."""
     first, last = load.drop[0], len(start) - load.drop[1]
     found = JobMeasures.of(schedule_of(load.prepared, start, load.settings))
     longest = max(float(found.wait[first:last].max()), MINUTE)
@@ -206,16 +208,17 @@ def candidate_objective(task: TuningTask, candidate: Candidate) -> float:
 def _objective(task: TuningTask, loads: Sequence[TrainingLoad], candidate: Candidate) -> float:
     """Mean objective of an order over the loads, less for what it may not cost.
 
-    Fairness is bounded in the mean over the loads, the longest wait on each.
+    Fairness is bounded in the mean over the loads with a queue, the longest wait on each.
     """
     values, lost = [], []
     for load, (fairness, longest) in zip(loads, task.guarded, strict=True):
         start = _starts(load, candidate)
         now = _guarded(load, start)
-        lost.append(fairness - now[0])
+        if longest > MINUTE:
+            lost.append(fairness - now[0])
         starving = max(math.log10(now[1] / (LONGEST_WAITS * longest)), 0.0)
         values.append(load.objective(start, task.weights) - _STARVING * starving)
-    unfair = max(float(np.mean(lost)) - FAIRNESS_LOSS, 0.0)
+    unfair = max(float(np.mean(lost)) - FAIRNESS_LOSS, 0.0) if lost else 0.0
     return float(np.mean(values)) - _PENALTY * unfair
 
 

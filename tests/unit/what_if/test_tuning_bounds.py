@@ -11,6 +11,7 @@ from slurm_rl_plugin.learning.evaluation.paired import SITES_OWN, Candidate
 from slurm_rl_plugin.machine_files.reader import read_cluster
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from slurm_rl_plugin.units import MINUTE
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.what_if.tuning.search import (
     FAIRNESS_LOSS,
@@ -60,8 +61,18 @@ def test_fairness_is_bounded_in_the_mean_over_the_stretches(task: TuningTask) ->
     assert cost(task, (1.8 * FAIRNESS_LOSS, 0.0)) == 0.0
     assert cost(task, (5.0 * FAIRNESS_LOSS, -4.0 * FAIRNESS_LOSS)) == 0.0
     dear = cost(task, (3.0 * FAIRNESS_LOSS, 0.0))
-    assert dear > 1.0  # more than any objective has to give
+    assert dear > 1.0  # more than most orders have to give
     assert cost(task, (1.5 * FAIRNESS_LOSS, 1.5 * FAIRNESS_LOSS)) == pytest.approx(dear)
+
+
+def test_a_stretch_on_which_nobody_waits_makes_no_order_fairer(task: TuningTask) -> None:
+    (fairness, longest), now = task.guarded[0], task.guarded[1]
+    less_fair = (fairness + 1.5 * FAIRNESS_LOSS, longest)
+    for second, allowed in ((now, True), ((now[0], MINUTE), False)):
+        changed = replace(task, guarded=(less_fair, second))
+        starving = replace(task, guarded=((fairness, longest), second))
+        lost = bounded_objective(starving, OWN) - bounded_objective(changed, OWN)
+        assert (lost == 0.0) == allowed
 
 
 def test_the_longest_wait_is_bounded_on_each_stretch(task: TuningTask) -> None:
