@@ -131,7 +131,7 @@ def main() -> None:
     clock = time.process_time if options.processor_time else time.perf_counter
     options.output.mkdir(parents=True, exist_ok=True)
     log, report = campaign(PAST, PENDING), {}
-    for where, backfilling in (("processors", "easy"), ("nodes", "easy")):
+    for where, backfilling in (("processors", "easy"), ("nodes", "easy"), ("nodes", "slurm")):
         machine = drawn_machine() if where == "nodes" else None
         prepared = prepare_log(log, machine=machine, capacity=int(drawn_machine().capacity[0]))
         for name, order in ORDERS.items():
