@@ -7,8 +7,8 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -105,6 +105,9 @@ TRACEBACK = "SLURM_RL_TRACEBACK"
 _EXTRAS = dict.fromkeys(("numba", "matplotlib", "rich", "polars"), "simulate") | dict.fromkeys(
     ("onnx", "cmaes", "sklearn", "submitit"), "train"
 )
+#: How many threads numpy multiplies matrices on. Ours are small: on more than one, the product in a
+#: decision waits for a processor that another program has, and takes longer than all else.
+_MATRIX_THREADS = "OPENBLAS_NUM_THREADS"
 #: No option of ours begins like this: the option before it says what is wrong with it.
 _BEGINS_AS_A_NUMBER = re.compile(r"-\.?\d")
 #: Faults of what the user gave: exit code 2.
@@ -146,7 +149,24 @@ def verb_parser(verb: str) -> argparse.ArgumentParser:
 
 
 def _module(verb: str) -> ModuleType:
-    return importlib.import_module(f"slurm_rl_plugin.cli.{VERBS[verb].module}")
+    with _one_matrix_thread():
+        return importlib.import_module(f"slurm_rl_plugin.cli.{VERBS[verb].module}")
+
+
+@contextmanager
+def _one_matrix_thread() -> Iterator[None]:
+    """What is imported here multiplies matrices on one thread, unless the user says otherwise.
+
+    The environment is as it was afterwards: jobs that a verb submits take it along.
+    """
+    if _MATRIX_THREADS in os.environ:
+        yield
+        return
+    os.environ[_MATRIX_THREADS] = "1"  # read once, as numpy is loaded
+    try:
+        yield
+    finally:
+        del os.environ[_MATRIX_THREADS]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

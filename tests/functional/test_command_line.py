@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +75,27 @@ def test_a_closed_standard_error_stops_no_verb(verb: str) -> None:
     )  # fmt: skip
     assert done.returncode == 0
     assert done.stdout.startswith(f"usage: slurm-rl {verb}")
+
+
+@pytest.mark.parametrize(("asked", "threads"), [(None, {1}), ("2", {2})])
+def test_matrices_are_multiplied_on_one_thread_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, asked: str | None, threads: set[int]
+) -> None:
+    if (os.cpu_count() or 1) < 2:
+        pytest.skip("one processor: numpy has one thread whatever is asked for; needs two")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if asked is not None:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", asked)
+    program = (
+        "import json, os\nfrom slurm_rl_plugin.cli.entry import verb_parser\n"
+        "verb_parser('benchmark')\nfrom threadpoolctl import threadpool_info\n"
+        "found = [each['num_threads'] for each in threadpool_info() if each['user_api'] == 'blas']\n"
+        "print(json.dumps([found, os.environ.get('OPENBLAS_NUM_THREADS')]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
+    found, left = json.loads(done.stdout)
+    assert set(found) == threads
+    assert left == asked  # jobs that are submitted take the environment along
 
 
 def test_every_verb_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
