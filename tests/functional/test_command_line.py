@@ -89,7 +89,7 @@ def test_matrices_are_multiplied_on_one_thread_unless_the_user_says_otherwise(
     program = (
         "import json, os\nfrom slurm_rl_plugin.cli.entry import verb_parser\n"
         "verb_parser('benchmark')\nfrom threadpoolctl import threadpool_info\n"
-        "found = [each['num_threads'] for each in threadpool_info() if each['user_api'] == 'blas']\n"
+        "found = [p['num_threads'] for p in threadpool_info() if p['user_api'] == 'blas']\n"
         "print(json.dumps([found, os.environ.get('OPENBLAS_NUM_THREADS')]))"
     )
     done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
