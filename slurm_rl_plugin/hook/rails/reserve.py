@@ -178,9 +178,10 @@ def batch_limit(
 def _of_resource(snapshot: QueueSnapshot, name: str) -> tuple[int, int]:
     """What of it the machine has, and what interactive jobs use."""
     now, jobs = snapshot.resources, snapshot.running.jobs
-    if now is None or jobs.requests is None:
+    if now is None:
         return 0, 0
-    in_use = jobs.requests.of(name)[jobs.interactive].sum()
+    # OpenPBS tells no requests where every running job asks for processors alone
+    in_use = 0.0 if jobs.requests is None else jobs.requests.of(name)[jobs.interactive].sum()
     return math.floor(now.of(name, now.capacity)), math.ceil(in_use)
 
 
