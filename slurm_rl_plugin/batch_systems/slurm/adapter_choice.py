@@ -9,7 +9,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.settings import release_numbers
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 
-AUTO, COMMANDS, PYSLURM = "auto", "slurm_commands", "slurm"
+COMMANDS, PYSLURM = "slurm_commands", "slurm"
 #: The first release of pyslurm that can change a job; those of newer Slurm all can.
 FIRST_THAT_WRITES = (22, 5, 2)
 
