@@ -86,6 +86,11 @@ def open_fault(path: Path, error: OSError) -> AccountingLogError:
     return AccountingLogError(path, problem)
 
 
+def pipe_fault(path: Path) -> AccountingLogError:
+    """The error of what can be read once alone where it is read more than once."""
+    return AccountingLogError(path, "this is a pipe; give the path of a log file")
+
+
 def other_compression_fault(path: Path, stored: bytes) -> AccountingLogError | None:
     """The error of a file that is compressed in a way that we do not read, if it is."""
     for magic, name in _OTHER_COMPRESSION.items():

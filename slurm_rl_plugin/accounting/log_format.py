@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 from typing import Protocol
@@ -91,9 +92,9 @@ def is_stored(path: Path) -> bool:
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file begins as parquet does."""
+    """Whether a file begins as parquet does; what is no file, as a pipe, loses what is read."""
     try:
-        with path.open("rb") as file:
+        with path.open("rb") if path.is_file() else io.BytesIO() as file:
             return file.read(4) == b"PAR1"
     except OSError:
         return False  # reading it tells why

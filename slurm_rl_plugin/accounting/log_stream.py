@@ -22,6 +22,7 @@ from slurm_rl_plugin.accounting.log_file import (
     long_line_fault,
     open_fault,
     other_compression_fault,
+    pipe_fault,
 )
 
 _Part = TypeVar("_Part")
@@ -117,6 +118,8 @@ class LogStream:
     def _opened(self, seen: Callable[[memoryview], None]) -> Iterator[IO[bytes]]:
         try:
             with self.path.open("rb") as stored:
+                if not stored.seekable():
+                    raise pipe_fault(self.path)
                 magic = stored.read(4)
                 stored.seek(0)
                 told = io.BufferedReader(_Told(stored, seen), 1 << 20)

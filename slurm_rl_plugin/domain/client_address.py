@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 
+#: Before the number of a user, which stands for a client of this host that the kernel vouches for.
+LOCAL_USER = "uid:"
 #: Bits of an IPv6 address that one client has to himself.
 _IPV6_CLIENT = 64
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -17,6 +18,12 @@ from slurm_rl_plugin.whole_file import PRIVATE, read_whole, write_whole
 
 #: First entry of each file; another number is another form.
 _FORM = "slurm-rl queue 1"
+#: What is raised where a file is none of ours or damaged: zipfile knows flags that we never set,
+#: and a broken head asks for more than there is.
+_NO_LOOK = (
+    *(ValueError, KeyError, TypeError, AttributeError, OverflowError, RuntimeError, MemoryError),
+    *(EOFError, zipfile.BadZipFile, zlib.error),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +72,7 @@ def read_queue(path: Path) -> QueueOnFile:
             f"the queue file {path} cannot be read ({error.strerror}): let the daemon write it, "
             "by [forecast] queue_file, and this user read it."
         ) from None
-    except (ValueError, KeyError, TypeError, zipfile.BadZipFile, EOFError) as error:
+    except _NO_LOOK as error:
         raise QueueFileError(
             f"the queue file {path} holds no look of this release's daemon ({error}): let both be "
             "of one release."

@@ -109,23 +109,6 @@ class ResourcesNow:
         return float(amounts[self.names.index(name)]) if name in self.names else 0.0
 
 
-def dominant_share(total: FloatArray, machine: FloatArray) -> FloatArray:
-    """The largest part of any resource of the machine that each job asks for, shape [n].
-
-    Dominant Resource Fairness (Ghodsi and others, NSDI 2011), section 4.
-
-    Args:
-        total: shape [n, resources].
-        machine: what all nodes have together, shape [resources]; what it has none of counts
-            nothing.
-    """
-    known = machine > 0.0
-    if not known.any():
-        return np.zeros(len(total))
-    shares: FloatArray = (total[:, known] / machine[known]).max(axis=1)
-    return shares
-
-
 def shares_of_machine(
     processors: FloatArray | IntArray,
     requests: ResourceRequests | None,
@@ -160,7 +143,8 @@ def weighed_processors(
 ) -> FloatArray:
     """Processors that jobs weigh: those asked for, more where another resource is the dominant one.
 
-    A job that asks for a quarter of the GPUs weighs as one that asks for a quarter of the
+    By the dominant share, as in Dominant Resource Fairness (Ghodsi and others, NSDI 2011, section
+    4): a job that asks for a quarter of the GPUs weighs as one that asks for a quarter of the
     processors of the nodes that have GPUs: so much of them others can hardly use. Jobs of
     processors alone weigh what they ask for, to the bit.
 

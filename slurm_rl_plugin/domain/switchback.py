@@ -155,7 +155,7 @@ class Declaration:
             bound = given.pop("longest_wait")
             found = cls(**given, longest_wait=math.inf if bound is None else bound, blocks=blocks)
             found._check()
-        except (TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        except (TypeError, KeyError, AttributeError, OverflowError) as error:
             raise ValueError(f"no experiment was declared so: {error}") from None
         return found
 

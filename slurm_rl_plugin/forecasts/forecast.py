@@ -95,24 +95,6 @@ def band_places(part: float) -> tuple[int, int]:
     return LEVELS.index(tail), LEVELS.index(round(1.0 - tail, 6))
 
 
-def joined(sources: Sequence[Forecasts], weights: FloatArray) -> Forecasts:
-    """Several sources as one: each quantile is the weighted mean of theirs in log wait.
-
-    Quantiles are averaged rather than chances (Lichtendahl, Grushka-Cockayne and Winkler,
-    "Is It Better to Average Probabilities or Quantiles?", Management Science 2013): sources that
-    agree on the spread and differ in place do not make the band wider.
-
-    Args:
-        sources: of the same jobs.
-        weights: how much each counts, float64[sources] or float64[sources, n]; only their ratios
-            matter.
-    """
-    shares = np.asarray(weights, dtype=np.float64)
-    shares = shares.reshape(len(sources), -1, 1)
-    logs = np.stack([source.logs for source in sources])
-    return Forecasts.of_logs((shares * logs).sum(axis=0) / shares.sum(axis=0))
-
-
 def pooled(sources: Sequence[Forecasts], weights: FloatArray) -> Forecasts:
     """Several sources as one: each chance is the weighted mean of theirs.
 

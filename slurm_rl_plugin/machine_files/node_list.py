@@ -26,6 +26,8 @@ _WHOLE = "jobs get whole CPUs and whole GPUs: parts that pods ask for are rounde
 
 def is_node_list(path: Path) -> bool:
     """Whether a file begins with the columns of such a list."""
+    if not path.is_file():  # a pipe loses what is read
+        return False
     try:
         with path.open(encoding="utf-8-sig", errors="replace") as file:
             return file.readline(1000).strip().split(",")[: len(COLUMNS)] == list(COLUMNS)

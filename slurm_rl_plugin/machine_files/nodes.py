@@ -64,7 +64,8 @@ def nodes_of(
     Raises:
         ConfigurationError: a value is not understood, or a node has two records.
     """
-    away = {name for record in said.down if _is_away(record) for name in record.name.names()}
+    down = [record for record in said.down if _is_away(record, unsaid="DOWN")]
+    away = {name for record in down for name in record.name.names()}
     serving: dict[str, Node] = {}
     left_out: list[str] = []
     for record in said.nodes:
@@ -102,8 +103,8 @@ def _alike(
         yield name, Node(name, with_types(counts, told), features, weight)
 
 
-def _is_away(record: ConfRecord) -> bool:
-    return record.text("state", "UNKNOWN").upper().startswith(AWAY)
+def _is_away(record: ConfRecord, unsaid: str = "UNKNOWN") -> bool:
+    return record.text("state", unsaid).upper().startswith(AWAY)
 
 
 def _memory(record: ConfRecord) -> int:

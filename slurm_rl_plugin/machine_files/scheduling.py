@@ -111,9 +111,10 @@ def weights_of_priorities(settings: ClusterKeys) -> PriorityWeights:
     return PriorityWeights(
         **{name: float(_whole(settings, key)) for name, key in _WEIGHTS.items()},
         resources={} if tres is None or tres.text.lower() in NOTHING else weights_of(tres),
-        highest_age=_span(settings, "prioritymaxage", default.highest_age),
+        # of 0 s a job has all of its age as soon as it has any
+        highest_age=max(_span(settings, "prioritymaxage", default.highest_age), 1.0),
         half_life=_span(settings, "prioritydecayhalflife", default.half_life) or math.inf,
-        period=_span(settings, "prioritycalcperiod", default.period),
+        period=_period(settings, default.period),
         favours_small="priorityfavorsmall" in settings and settings["priorityfavorsmall"].truth(),
         flags=frozenset(word.upper() for word in words),
     )
@@ -125,6 +126,13 @@ def _whole(settings: ClusterKeys, key: str) -> int:
 
 def _span(settings: ClusterKeys, key: str, default: float) -> float:
     return settings[key].seconds() if key in settings else default
+
+
+def _period(settings: ClusterKeys, default: float) -> float:
+    seconds = _span(settings, "prioritycalcperiod", default)
+    if not 0.0 < seconds < math.inf:
+        raise settings["prioritycalcperiod"].fault("Slurm takes no such period; write minutes")
+    return seconds
 
 
 def sharing_of(settings: ClusterKeys) -> NodeSharing:

@@ -13,6 +13,7 @@ from socketserver import TCPServer
 from typing import Any
 from wsgiref.simple_server import WSGIServer
 
+from slurm_rl_plugin.domain.client_address import LOCAL_USER
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.metrics.http import LOOK, PageServer, QuietHandler
 from slurm_rl_plugin.metrics.open_connections import DEADLINE, MOST_CONNECTIONS, OpenConnections
@@ -20,8 +21,6 @@ from slurm_rl_plugin.metrics.pages import Pages
 
 #: What the kernel tells of the other end of a local socket: process, user and group.
 _PEER = struct.Struct("3i")
-#: Before the number of the user who asks.
-LOCAL_USER = "uid:"
 
 
 class LocalPageServer(PageServer):

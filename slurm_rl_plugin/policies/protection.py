@@ -98,7 +98,7 @@ def protection_in(path: Path, metadata: Mapping[str, str]) -> Protection | None:
         return None
     try:
         return Protection(**json.loads(text))
-    except (ValueError, TypeError, ConfigurationError):
+    except (ValueError, TypeError, OverflowError, RecursionError, ConfigurationError):
         raise ModelSchemaMismatch(
             f"model {path} protects jobs as this release does not ({text[:80]}): retrain it."
         ) from None

@@ -51,8 +51,15 @@ class ModelCard:
 
     @property
     def reward_weights(self) -> dict[str, float]:
-        """Weights the model was trained towards; {} where the file does not say."""
-        return dict(json.loads(self.metadata.get("reward_weights", "{}")))
+        """Weights the model was trained towards; {} where the file does not say, or no numbers.
+
+        They only compare with the site's own, so no model is refused for them.
+        """
+        try:
+            told = json.loads(self.metadata.get("reward_weights", "{}"))
+            return {name: float(weight) for name, weight in told.items()}
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+            return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,7 +379,7 @@ def _estimates(path: Path, metadata: Mapping[str, str]) -> RunTimeEstimate:
         return ClassMedian(
             interactive_median=float(medians["interactive"]), batch_median=float(medians["batch"])
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         raise ModelSchemaMismatch(
             f"model {path} names class medians as its estimates but holds none: retrain it."
         ) from None

@@ -18,8 +18,6 @@ SMALL, FEW_SECONDS, LITTLE = 0.01, 1.0, 0.001
 _LEVELS = {"median_wait": 0.5, "p90_wait": 0.9, "p99_wait": 0.99}
 #: Figures of which the longest has no interval: draws of what happened know no longer one.
 FIGURES = ("mean_wait", *_LEVELS, "longest_wait", "within_120s", "bounded_slowdown", "fairness")
-#: Those that are better when they are more.
-MORE_IS_BETTER = frozenset({"within_120s", "fairness"})
 #: What fairness is told of: all jobs, since it is one figure of the cluster.
 ALL = "all jobs"
 #: Accounts told of, those with most jobs.

@@ -168,7 +168,9 @@ def test_a_model_trained_on_class_medians_is_served_with_them(tmp_path):
     )
 
 
-@pytest.mark.parametrize("medians", [None, "{}", "[]", "x", '{"interactive": null, "batch": 1}'])
+@pytest.mark.parametrize(
+    "medians", [None, "{}", "[]", "x", '{"interactive": null, "batch": 1}', "[" * 200_000]
+)
 def test_class_medians_that_are_missing_or_broken_are_refused(tmp_path, medians):
     more = {} if medians is None else {"class_medians": medians}
     path = exported(tmp_path, estimates="class-median", **more)

@@ -33,11 +33,6 @@ class SimulatorEvent(NamedTuple):
     words: list[str]
 
 
-def is_event(line: str) -> bool:
-    """Whether a line begins as an event does."""
-    return _HEAD.match(line) is not None
-
-
 def cut_event(line: str) -> SimulatorEvent:
     """The parts of a line.
 

@@ -15,6 +15,8 @@ from slurm_rl_plugin.accounting.slurm.option_names import (
 _COUNT = re.compile(r"(\d{1,8})([kKmM]?)(?![\w.])", re.ASCII)
 _NAMES = sorted(FLAGS | VALUED)
 _THOUSANDS = {"": 1, "k": 1024, "m": 1024**2}
+#: No machine has as many CPUs.
+_MOST = 2**31
 
 
 def cut_options(words: Sequence[str]) -> tuple[dict[str, str], int]:
@@ -76,11 +78,14 @@ def asked_processors(options: Mapping[str, str]) -> int:
     """CPUs that a job asks for, at least: a task a node where it names no tasks.
 
     Raises:
-        ValueError: a count is none; says which option.
+        ValueError: a count is none, or more than any machine has; says which option.
     """
     nodes = asked_count(options, "nodes")
     tasks = asked_count(options, "ntasks", nodes * asked_count(options, "ntasks-per-node"))
-    return tasks * asked_count(options, "cpus-per-task")
+    processors = tasks * asked_count(options, "cpus-per-task")
+    if processors > _MOST:
+        raise ValueError(f"--ntasks asks with --cpus-per-task for {processors} CPUs: give fewer.")
+    return processors
 
 
 def asked_count(options: Mapping[str, str], name: str, default: int = 1) -> int:

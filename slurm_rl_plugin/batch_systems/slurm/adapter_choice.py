@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import importlib.metadata
-import re
 from dataclasses import dataclass
 
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import release_numbers
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 
-AUTO, COMMANDS, PYSLURM = "auto", "slurm_commands", "slurm"
+COMMANDS, PYSLURM = "slurm_commands", "slurm"
 #: The first release of pyslurm that can change a job; those of newer Slurm all can.
 FIRST_THAT_WRITES = (22, 5, 2)
-Release = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,21 +64,15 @@ def running_slurm(commands: CommandRunner) -> str | None:
         words = commands.read(["scontrol", "--version"]).split()
     except BatchSystemError:
         return None
-    return words[-1] if words and len(_numbers(words[-1])) > 1 else None
+    return words[-1] if words and len(release_numbers(words[-1])) > 1 else None
 
 
 def _obstacle(pyslurm: str | None, slurm: str | None) -> str:
     """Why pyslurm cannot work here; "" where nothing is known against it."""
     if pyslurm is None:
         return "pyslurm is not installed"
-    if _numbers(pyslurm) < FIRST_THAT_WRITES:
+    if release_numbers(pyslurm) < FIRST_THAT_WRITES:
         return f"pyslurm {pyslurm} cannot change jobs"
-    if slurm is not None and _numbers(pyslurm)[:2] != _numbers(slurm)[:2]:
+    if slurm is not None and release_numbers(pyslurm)[:2] != release_numbers(slurm)[:2]:
         return f"pyslurm {pyslurm} is not for Slurm {slurm}"
     return ""
-
-
-def _numbers(release: str) -> Release:
-    """The leading numbers: 26.05.0-0rc1 gives 26, 5, 0."""
-    found = re.match(r"\d+(\.\d+)*", release)
-    return tuple(int(number) for number in found[0].split(".")) if found else ()

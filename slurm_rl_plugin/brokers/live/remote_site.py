@@ -16,8 +16,8 @@ from slurm_rl_plugin.brokers.live.shared_token import read_token
 from slurm_rl_plugin.brokers.live.site_connection import (
     PlainConnection,
     TlsConnection,
-    is_loopback,
     numeric_address,
+    service_address,
     why_refused,
 )
 from slurm_rl_plugin.brokers.live.strict_json import strict_object
@@ -49,20 +49,7 @@ class SiteAddress:
     client_key: Path | None = None
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        try:
-            known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            known = False
-        if not known or parts.query or parts.fragment or parts.username is not None:
-            raise ConfigurationError(
-                f"url {self.url!r} is none: give one such as https://host:9344."
-            )
-        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-            raise ConfigurationError(
-                f"url {self.url!r} would show the token to the network: give https."
-            )
-        host = parts.hostname or ""
+        host = service_address(self.url).hostname or ""
         address = numeric_address(host)
         why = None if address is None else why_refused(address, host)
         if why is not None:

@@ -12,8 +12,9 @@ import socket
 import ssl
 from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPSConnection
+from urllib.parse import SplitResult, urlsplit
 
-from slurm_rl_plugin.errors import OfferRefused
+from slurm_rl_plugin.errors import ConfigurationError, OfferRefused
 
 _LOOPBACK = "the loopback address"
 
@@ -48,6 +49,24 @@ class TlsConnection(HTTPSConnection):
         except BaseException:
             plain.close()
             raise
+
+
+def service_address(url: str) -> SplitResult:
+    """The parts of the URL of a service that is given a token.
+
+    Raises:
+        ConfigurationError: it is none, or would show the token to the network.
+    """
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # an open bracket, a port that is no number
+        known = False
+    if not known or parts.query or parts.fragment or parts.username is not None:
+        raise ConfigurationError(f"url {url!r} is none: give one such as https://host:9344.")
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise ConfigurationError(f"url {url!r} would show the token to the network: give https.")
+    return parts
 
 
 def is_loopback(host: str) -> bool:

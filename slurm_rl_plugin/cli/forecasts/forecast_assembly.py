@@ -47,6 +47,8 @@ _SECONDS_A_MINUTE, _AT_ONCE = 15.0, 2.0 * QUESTION_SECONDS
 _LEAST_OF_QUESTION = 1.0
 #: Modes of a cycle whose order is the policy's.
 _ORDERS = ("active", "fallback")
+#: As [policy] fallback: our factors are taken back, so that the site's own order is in force.
+_SITE = "site"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +119,8 @@ def build_orders(configuration: Configuration) -> Orders:
         PolicyError: the model of the site cannot be read.
     """
     policy = configuration.sections.policy
-    return Orders(policy=order_of(policy.model), fallback=order_of(policy.fallback))
+    fallback = own_order if policy.fallback == _SITE else rule_order(policy.fallback)
+    return Orders(policy=order_of(policy.model), fallback=fallback)
 
 
 def model_version(configuration: Configuration) -> object:

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from slurm_rl_plugin.brokers.live.shared_token import read_token
+from slurm_rl_plugin.brokers.live.site_connection import service_address
 from slurm_rl_plugin.errors import ConfigurationError, ForecastRefused
 
 #: Seconds that an answer may take; a question about another request plays the queue forward.
@@ -68,7 +69,9 @@ class ServiceClient:
             connection.request(method, page, body=body, headers=self._headers())
             response = connection.getresponse()
             found = json.loads(response.read(_LONGEST))
-        except (OSError, http.client.HTTPException, ValueError) as error:
+            if not isinstance(found, dict):
+                raise ValueError("its answer is none of a forecast service")
+        except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
             raise ConfigurationError(
                 f"the forecast service at {self.url or self.socket} does not answer "
                 f"({getattr(error, 'strerror', None) or error}): ask whoever runs the cluster "
@@ -89,11 +92,10 @@ class ServiceClient:
     def _connection(self) -> http.client.HTTPConnection:
         if not self.url:
             return _SocketConnection(self.socket)
-        where = urlsplit(self.url)
-        if where.scheme not in ("http", "https") or not where.hostname:
-            raise ConfigurationError(f"--url {self.url!r} is no address: give https://HOST:PORT.")
+        where = service_address(self.url)
+        host = where.hostname or ""
         if where.scheme == "http":
-            return http.client.HTTPConnection(where.hostname, where.port, timeout=_TIMEOUT)
+            return http.client.HTTPConnection(host, where.port, timeout=_TIMEOUT)
         return http.client.HTTPSConnection(
-            where.hostname, where.port, timeout=_TIMEOUT, context=ssl.create_default_context()
+            host, where.port, timeout=_TIMEOUT, context=ssl.create_default_context()
         )

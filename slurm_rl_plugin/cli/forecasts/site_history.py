@@ -100,12 +100,12 @@ class OwnHistory:
         return accounting.read(dump, f"of the last {days:g} days")[0]
 
     def _machine(self) -> Machine | None:
-        """The nodes, where the batch system tells them."""
+        """The nodes, where the batch system tells them, in words that are understood."""
         if self.kind.machine is None or not self.kind.presence(os.environ).is_here:
             return None
         try:
             return self.kind.machine(_SECONDS_OF_MACHINE)
-        except BatchSystemError as error:
+        except (BatchSystemError, ConfigurationError) as error:
             logger.warning("machine=unread: processors alone are counted reason=%s", error)
             return None
 

@@ -97,7 +97,7 @@ def prediction_in(path: Path, metadata: Mapping[str, str]) -> RunTimePrediction 
 def _table(path: Path, text: str, rows: int) -> FloatArray:
     try:
         weights = np.array(json.loads(text), dtype=np.float64)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         weights = np.empty(0)
     if weights.shape != (rows, KNOWN_FACTS) or not np.isfinite(weights).all():
         raise ModelSchemaMismatch(

@@ -85,8 +85,9 @@ def _number(given: Mapping[str, Any], name: str, default: float, *, least: float
     value = given.get(name)
     if value is None:
         return default
-    whole = isinstance(value, int | float) and not isinstance(value, bool)
-    if not whole or not least <= float(value) <= _MOST:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    # before it is made a float, which holds no number of hundreds of digits
+    if not is_number or not least <= value <= _MOST:
         raise ForecastRefused(_BAD, f"{name} is no number from {least:g} to {_MOST:g}.")
     return float(value)
 

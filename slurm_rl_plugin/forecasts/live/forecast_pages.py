@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
+from slurm_rl_plugin.domain.client_address import LOCAL_USER
 from slurm_rl_plugin.errors import ForecastRefused
 from slurm_rl_plugin.forecasts.live.forecast_desk import (
     NOT_FOUND,
@@ -23,8 +24,6 @@ logger = logging.getLogger(__name__)
 _LONGEST_BODY = 8192
 _BAD, _NOBODY = "400 Bad Request", "401 Unauthorized"
 START, SCORES, METRICS = "/start", "/scores", "/metrics"
-#: Before the number of a user in the address of a client that the kernel vouches for.
-LOCAL_USER = "uid:"
 
 
 @dataclass(slots=True, kw_only=True)

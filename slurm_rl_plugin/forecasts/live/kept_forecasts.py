@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,11 @@ class GivenRows:
 
 
 class KeptForecasts:
-    """A file of forecasts; one process writes it, others may read. Any of its threads may ask."""
+    """A file of forecasts; one process writes it, others may read. Any of its threads may ask.
+
+    Whatever is asked of it raises ConfigurationError where the file cannot be used any more: the
+    disk is full, or somebody else keeps it locked.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open the file, which is made where there is none.
@@ -130,31 +135,43 @@ class KeptForecasts:
         Raises:
             ConfigurationError: it cannot be opened or written, or another release made it.
         """
-        self._lock = threading.Lock()
+        self._lock, self._path = threading.Lock(), path
         try:
             self._file = sqlite3.connect(path, timeout=10.0, check_same_thread=False)
-            form = int(self._file.execute("pragma user_version").fetchone()[0])
+        except sqlite3.Error as error:
+            raise self._unusable(error) from None
+        with self._working() as file:
+            form = int(file.execute("pragma user_version").fetchone()[0])
             if form not in (0, _FORM):
                 raise sqlite3.DatabaseError("made by another release")
-            self._file.executescript(f"pragma journal_mode=wal; {_TABLES}")
-            self._file.execute(f"pragma user_version={_FORM}")
-            self._file.commit()
-        except sqlite3.Error as error:
-            raise ConfigurationError(
-                f"[forecast] kept_file {path} cannot be used ({error}): move it away, or let this "
-                "user write it and its folder."
-            ) from None
+            file.executescript(f"pragma journal_mode=wal; {_TABLES}")
+            file.execute(f"pragma user_version={_FORM}")
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
+    @contextmanager
+    def _working(self) -> Iterator[sqlite3.Connection]:
+        """The file for one thread at a time; what is done to it is done as a whole, or not."""
+        try:
+            with self._lock, self._file as file:
+                yield file
+        except sqlite3.Error as error:
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: sqlite3.Error) -> ConfigurationError:
+        return ConfigurationError(
+            f"[forecast] kept_file {self._path} cannot be used ({error}): move it away, or let "
+            "this user write it and its folder."
+        )
+
     def keep(self, rows: GivenRows) -> None:
         """Add forecasts; one of the same job and moment is replaced."""
         logs = (rows.sources, rows.plain.logs, rows.forecasts.logs)
         texts = [each.astype(_NUMBERS) for each in logs]
-        with self._lock, self._file:
-            self._file.executemany(
+        with self._working() as file:
+            file.executemany(
                 "insert or replace into given (job, moment, partition, kind, interactive, shown, "
                 "sources, plain, forecast, start) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
@@ -174,16 +191,16 @@ class KeptForecasts:
 
     def open_jobs(self) -> dict[int, float]:
         """Jobs whose start is not known, and when the last forecast of each was kept."""
-        with self._lock:
-            found = self._file.execute(
+        with self._working() as file:
+            found = file.execute(
                 "select job, max(moment) from given where start is null and gone = 0 group by job"
             ).fetchall()
         return {int(job): float(moment) for job, moment in found}
 
     def unsettled(self, since: float) -> set[int]:
         """Jobs of forecasts since a time whose start is not known, also those that have gone."""
-        with self._lock:
-            found = self._file.execute(
+        with self._working() as file:
+            found = file.execute(
                 "select distinct job from given where start is null and moment >= ?", (since,)
             ).fetchall()
         return {int(job) for (job,) in found}
@@ -199,14 +216,14 @@ class KeptForecasts:
         Returns:
             Forecasts that have come true by it.
         """
-        with self._lock, self._file:
-            done = self._file.executemany(
+        with self._working() as file:
+            done = file.executemany(
                 "update given set start = ?, gone = 0 "
                 "where job = ? and start is null and moment <= ?",
                 [(start, job, start + _SAME_LIFE) for job, start in starts.items()],
             )
             count = max(done.rowcount, 0)
-            self._file.executemany(
+            file.executemany(
                 "update given set gone = 1 where job = ? and start is null",
                 [(job,) for job in gone],
             )
@@ -214,8 +231,8 @@ class KeptForecasts:
 
     def forget(self, before: float) -> None:
         """Drop what was given before a time, seconds since the epoch."""
-        with self._lock, self._file:
-            self._file.execute("delete from given where moment < ?", (before,))
+        with self._working() as file:
+            file.execute("delete from given where moment < ?", (before,))
 
     def rows(self, since: float, *, most: int = _MOST) -> GivenRows:
         """Forecasts since a time, in the order in which they were given.
@@ -229,9 +246,9 @@ class KeptForecasts:
                 hide what is known.
         """
         found: list[tuple[Any, ...]] = []
-        with self._lock:
+        with self._working() as file:
             for draw in _DRAWS:
-                found += _drawn(self._file.execute(draw, (since, most + 1)).fetchall(), most)
+                found += _drawn(file.execute(draw, (since, most + 1)).fetchall(), most)
         found.sort(key=_turn)
         columns = list(zip(*found, strict=True)) if found else [()] * 12
         return GivenRows(

@@ -24,6 +24,8 @@ WITHOUT_JOB = ("cycle", "limit", "would_limit", "experiment")
 AMOUNTS = "resources"
 #: A longer line is none of ours; a cycle line names at most 1000 jobs.
 LONGEST_LINE = 1_000_000
+#: Largest number of a line, up to which jobs of OpenPBS go.
+_LARGEST = 2**63 - 1
 #: Lines between two words to `progress`.
 _TELL_EACH = 200
 #: logrotate's endings: a number, the higher the older, or a date.
@@ -184,6 +186,9 @@ def _are_amounts(value: Any) -> bool:
 
 
 def _is_flat(value: Any) -> bool:
+    """Whether it is a word, a list of such, or a number that 64 bits hold, as all of ours are."""
     if isinstance(value, list):
         return not any(isinstance(each, list | dict) for each in value)
+    if isinstance(value, int):
+        return -_LARGEST <= value <= _LARGEST
     return not isinstance(value, dict)

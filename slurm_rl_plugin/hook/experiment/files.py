@@ -109,6 +109,8 @@ class ExperimentFiles:
             return Declaration.of_json(json.loads(read_whole(self.declaration)))
         except FileNotFoundError:
             return None
+        except RecursionError as error:
+            raise ValueError(f"no experiment was declared so: {error}") from None
 
     def stands(self) -> ExperimentStanding:
         """How it stands.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.whole_file import PRIVATE, read_whole, write_whole
 
@@ -39,7 +40,7 @@ class StateFile:
             jobs = {_job_id(job) for job in self._content()["jobs"]}
         except FileNotFoundError:
             return set()
-        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        except UNREADABLE as error:
             logger.warning("state=unreadable path=%s error=%s", self.path, error)
             return None
         return jobs
@@ -79,7 +80,7 @@ class StateFile:
         """None where the file has none, or cannot be trusted."""
         try:
             return self._content().get(name)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except UNREADABLE:
             return None
 
     def _content(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.whole_file import PRIVATE, may_exist, read_whole, write_whole
 
@@ -77,13 +78,13 @@ class PlanFile:
                     _job(job): tuple(_seconds(each) for each in told)
                     for job, told in found["jobs"].items()
                 },
-                promises={_job(job): float(told) for job, told in found["promises"].items()},
-                longest=max(float(found["longest"]), 0.0),
-                time=float(found["time"]),
+                promises={_job(job): _finite(told) for job, told in found["promises"].items()},
+                longest=max(_finite(found["longest"]), 0.0),
+                time=-math.inf if found["time"] == -math.inf else _finite(found["time"]),
             )
         except FileNotFoundError:
             return PlanMemory()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except UNREADABLE as error:
             logger.warning("plan_estimates=unreadable path=%s error=%s", self.path, error)
             return None
 
@@ -121,6 +122,19 @@ def _job(found: str) -> int:
     number = int(found)
     if not 1 <= number <= _LARGEST_JOB:
         raise ValueError(f"{number} is no job's number")
+    return number
+
+
+def _finite(found: Any) -> float:
+    """A time or a span of time: one that is no number would bound nothing.
+
+    Raises:
+        ValueError: it is none.
+        OverflowError: no float holds it.
+    """
+    number = float(found)
+    if not math.isfinite(number):
+        raise ValueError(f"{number} is no time")
     return number
 
 

@@ -85,7 +85,7 @@ class ReserveRail:
             scores = self._ordered(decision.scores, snapshot.pending.jobs)
             return replace(decision, reserve=reserve, scores=scores)
         if self.reason == STARVING:
-            decision = replace(decision, scores=_in_turn(decision.scores, starving))
+            decision = decision.putting_first(starving)
         return decision if decision.reserve == 0 else replace(decision, reserve=0)
 
     def _ordered(self, scores: FloatArray, jobs: JobTable) -> FloatArray:
@@ -178,9 +178,10 @@ def batch_limit(
 def _of_resource(snapshot: QueueSnapshot, name: str) -> tuple[int, int]:
     """What of it the machine has, and what interactive jobs use."""
     now, jobs = snapshot.resources, snapshot.running.jobs
-    if now is None or jobs.requests is None:
+    if now is None:
         return 0, 0
-    in_use = jobs.requests.of(name)[jobs.interactive].sum()
+    # OpenPBS tells no requests where every running job asks for processors alone
+    in_use = 0.0 if jobs.requests is None else jobs.requests.of(name)[jobs.interactive].sum()
     return math.floor(now.of(name, now.capacity)), math.ceil(in_use)
 
 
@@ -188,11 +189,3 @@ def put_first(scores: FloatArray, first: BoolArray) -> FloatArray:
     """Scores of the same order among those `first` and among the others, shape [n]."""
     _, rank = np.unique(scores, return_inverse=True)
     return rank.astype(np.float64) + len(scores) * first
-
-
-def _in_turn(scores: FloatArray, places: IntArray) -> FloatArray:
-    """Scores that put these jobs before all others, in this order."""
-    _, rank = np.unique(scores, return_inverse=True)
-    ordered = rank.astype(np.float64)
-    ordered[places] = len(scores) + np.arange(len(places), 0, -1)
-    return ordered

@@ -18,13 +18,16 @@ def meets(constraint: str, features: frozenset[str]) -> bool:
     brackets, which ask that all nodes meet the same one of several, count as parentheses.
 
     Raises:
-        ConfigurationError: the expression cannot be read.
+        ConfigurationError: the expression cannot be read; says which.
     """
     words = _COUNT.sub("", constraint).replace("[", "(").replace("]", ")").replace(",", "&")
     text = words.replace(" ", "")
     if not text:
         return True
-    found, place = _either(text, 0, features)
+    try:
+        found, place = _either(text, 0, features)
+    except (ValueError, RecursionError):
+        place = -1
     if place != len(text):
         raise _unread(constraint)
     return found
@@ -36,10 +39,7 @@ def kinds_that_meet(constraint: str, features: Sequence[frozenset[str]]) -> list
     Raises:
         ConfigurationError: the expression cannot be read; says which.
     """
-    try:
-        return [meets(constraint, each) for each in features]
-    except (ConfigurationError, IndexError):
-        raise _unread(constraint) from None
+    return [meets(constraint, each) for each in features]
 
 
 def _unread(constraint: str) -> ConfigurationError:
@@ -66,12 +66,12 @@ def _both(text: str, place: int, features: frozenset[str]) -> tuple[bool, int]:
 
 
 def _one(text: str, place: int, features: frozenset[str]) -> tuple[bool, int]:
-    if text[place] == "(":
+    if text.startswith("(", place):
         found, place = _either(text, place + 1, features)
-        if text[place] != ")":
-            raise _unread(text)
+        if not text.startswith(")", place):
+            raise ValueError
         return found, place + 1
     word = _WORD.match(text, place)
     if word is None:
-        raise _unread(text)
+        raise ValueError
     return word[0] in features, word.end()

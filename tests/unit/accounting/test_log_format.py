@@ -1,11 +1,16 @@
 """The reader is picked by content."""
 
 import gzip
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.errors import AccountingLogError
 
@@ -98,3 +103,31 @@ def test_no_bytes_crash(tmp_path_factory, content):
     except AccountingLogError:
         return
     assert report.read > 0
+
+
+@contextmanager
+def piped(content: bytes) -> Iterator[Path]:
+    """What a shell gives for `<(cat FILE)`."""
+    reading, writing = os.pipe()
+    os.write(writing, content)
+    os.close(writing)
+    yield Path(f"/dev/fd/{reading}")
+    os.close(reading)
+
+
+LONG_SWF = "".join(f"{n} {n} 5 60 1 -1 -1 1 9 -1 1 1 1 -1 1 -1 -1 -1\n" for n in range(1, 1000))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_nothing_of_a_log_in_a_pipe_is_lost(pack):
+    """To look what it is takes the beginning of it away."""
+    with piped(pack(LONG_SWF.encode())) as path:
+        log, report = read_log(path)
+    assert log.job_id.tolist() == list(range(1, 1000))
+    assert report.read == 999
+
+
+def test_what_is_read_more_than_once_is_no_pipe(tmp_path):
+    with piped(LONG_SWF.encode()) as path, pytest.raises(AccountingLogError, match="is a pipe;"):
+        convert([path], tmp_path / "log.parquet")
+    assert list(tmp_path.iterdir()) == []

@@ -137,6 +137,7 @@ def test_remarks_and_other_events_are_no_jobs(tmp_path):
         (f"{HEAD.replace('60', 'long')} a.sh", "-sim-walltime", "'long' is no number"),
         (f"{HEAD} -t never a.sh", "--time", "'never' is no time limit"),
         (f"{HEAD} -n many a.sh", "--ntasks", "'many' is no number"),
+        (f"{HEAD} -n 9000m -c 9000m a.sh", "--ntasks", "cpus-per-task for [0-9]+ CPUs: give fewer"),
         (f"{HEAD} --mem=lots a.sh", "--mem", "'lots' is no size"),
         (f"{HEAD} --gres=gpu:a:b a.sh", "--gres", "no generic resource"),
         (f"{HEAD} -L :2 a.sh", "--licenses", "no licence"),

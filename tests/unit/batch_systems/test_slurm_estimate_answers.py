@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_settings
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_settings, release_numbers
 from slurm_rl_plugin.batch_systems.slurm.plan_estimates.obstacles import Surroundings, obstacle_of
-from slurm_rl_plugin.batch_systems.slurm.plan_estimates.preconditions import (
-    limits_on_minutes,
-    release_number,
-)
+from slurm_rl_plugin.batch_systems.slurm.plan_estimates.preconditions import limits_on_minutes
 from slurm_rl_plugin.batch_systems.slurm.plan_estimates.reservations import parse_reservations
 from slurm_rl_plugin.batch_systems.slurm.plan_estimates.waiting_jobs import (
     WaitingJob,
@@ -119,4 +116,5 @@ def test_the_scheduler_is_told(answers: Path) -> None:
     )
     assert settings.partition_limits == "NO"
     assert settings.backfill_interval == 2.0
-    assert release_number(settings.release)[:2] == release_number(answers.name)
+    assert release_numbers(settings.release)[:2] == release_numbers(answers.name)
+    assert settings.release_number == release_numbers(answers.name)

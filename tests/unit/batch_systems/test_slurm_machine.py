@@ -13,7 +13,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     SHOW_PARTITIONS,
     SHOW_QOS,
     SHOW_USERS,
-    read_running_machine,
+    read_running_cluster,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG
 from slurm_rl_plugin.domain.machine import ResourceLimit
@@ -42,7 +42,7 @@ def recorded(folder: Path, **instead: str) -> Callable[[Sequence[str]], str]:
 
 @pytest.mark.parametrize("folder", RELEASES, ids=lambda path: path.name)
 def test_the_machine_of_each_release(folder: Path) -> None:
-    machine = read_running_machine(recorded(folder))
+    machine = read_running_cluster(recorded(folder)).machine
     assert machine.name == "trial"
     assert machine.resources == ("cpus", "memory", "gpus", "gres/gpu:a100")
     told = [(kind.name, kind.resources, kind.weight) for kind in machine.kinds]
@@ -66,7 +66,7 @@ def test_the_machine_of_each_release(folder: Path) -> None:
 def test_without_accounting_no_limits_are_asked_for() -> None:
     text = RELEASES[0].joinpath("machine-config.txt").read_text()
     config = text.replace("accounting_storage/slurmdbd", "accounting_storage/none")
-    machine = read_running_machine(recorded(RELEASES[0], config=config, qos="no table"))
+    machine = read_running_cluster(recorded(RELEASES[0], config=config, qos="no table")).machine
     assert (machine.qos, machine.parent_of) == ({}, {})
 
 
@@ -81,4 +81,4 @@ def test_without_accounting_no_limits_are_asked_for() -> None:
 )
 def test_an_answer_that_is_not_understood(name: str, answer: str) -> None:
     with pytest.raises(BatchSystemError, match="not understood"):
-        read_running_machine(recorded(RELEASES[0], **{name: answer}))
+        read_running_cluster(recorded(RELEASES[0], **{name: answer}))

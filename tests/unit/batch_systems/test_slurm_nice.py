@@ -143,7 +143,7 @@ def test_nothing_is_written_that_cannot_be_remembered(cluster: FakeCluster, tmp_
     assert nice(cluster, 1) == 5
 
 
-@pytest.mark.parametrize("text", ["{}", "no json", '{"version": 1, "jobs": []}'])
+@pytest.mark.parametrize("text", ["{}", "no json", '{"version": 1, "jobs": []}', "[" * 100_000])
 def test_a_broken_record_stops_writes_and_is_not_overwritten(
     cluster: FakeCluster, tmp_path: Path, text: str
 ) -> None:

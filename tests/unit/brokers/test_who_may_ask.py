@@ -110,6 +110,8 @@ def test_who_asks_too_often_hears_when_to_ask_again(tmp_path: Path) -> None:
         "https://",
         "https://host:0",
         "https://host:99999",
+        "https://host:port",
+        "https://[::1",
         "https://user:word@host",
         "https://host?x=1",
         "host:9344",

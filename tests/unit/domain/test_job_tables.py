@@ -7,7 +7,7 @@ import pytest
 
 from slurm_rl_plugin.domain import PendingJobs, RunningJobs
 from slurm_rl_plugin.domain.jobs import empty_job_table
-from slurm_rl_plugin.domain.resources import ResourceRequests, dominant_share
+from slurm_rl_plugin.domain.resources import ResourceRequests
 from tests.reference.loads import random_workload, table_of
 
 TABLE = table_of(random_workload(1, jobs=6, parallel=True))
@@ -55,11 +55,3 @@ def test_requests_are_cut_with_their_jobs():
     assert chosen.nodes.tolist() == [5, 2]
     assert chosen.of("memory").tolist() == [16.0, 7.0]
     assert chosen.of("gres/gpu:a100").tolist() == [0.0, 0.0]
-
-
-def test_the_dominant_share_is_that_of_the_scarcest_resource():
-    total = np.array([[10.0, 1000.0, 0.0], [1.0, 100.0, 2.0], [0.0, 0.0, 0.0]])
-    machine = np.array([100.0, 2000.0, 4.0])
-    assert dominant_share(total, machine).tolist() == [0.5, 0.5, 0.0]
-    assert dominant_share(total, np.array([100.0, 2000.0, 0.0])).tolist() == [0.5, 0.05, 0.0]
-    assert dominant_share(total, np.zeros(3)).tolist() == [0.0, 0.0, 0.0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,30 @@ def test_another_file_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "queue.npz").write_bytes(content)
     with pytest.raises(QueueFileError, match=r"holds no look of this release's daemon"):
         read_queue(tmp_path / "queue.npz")
+
+
+@pytest.mark.parametrize("flags", [0x01, 0x20, 0x40], ids=["secret", "patched", "strong"])
+def test_an_archive_that_we_never_make_is_refused(tmp_path: Path, flags: int) -> None:
+    path = tmp_path / "queue.npz"
+    write_queue(path, queue())
+    content = bytearray(path.read_bytes())
+    place = content.index(b"PK\x01\x02") + 8  # flags of the first entry in the archive's list
+    content[place : place + 2] = flags.to_bytes(2, "little")
+    path.write_bytes(content)
+    with pytest.raises(QueueFileError, match=r"holds no look of this release's daemon"):
+        read_queue(path)
+
+
+def test_a_head_that_asks_for_more_than_there_is_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "queue.npz"
+    np.savez(path, form=np.array("slurm-rl queue 1"))
+    column = io.BytesIO()
+    head = {"descr": "<f8", "fortran_order": False, "shape": (10**14,)}
+    np.lib.format.write_array_header_1_0(column, head)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("snapshot.shares.npy", column.getvalue())
+    with pytest.raises(QueueFileError, match=r"holds no look of this release's daemon"):
+        read_queue(path)
 
 
 def test_columns_of_different_lengths_are_refused(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import numpy as np
 from slurm_rl_plugin.domain.resources import (
     BASIC_RESOURCES,
     ResourceRequests,
-    dominant_share,
     weighed_processors,
 )
 
@@ -17,10 +16,6 @@ ASKED = np.array([[16.0, 8_000.0, 0.0], [4.0, 256_000.0, 0.0], [4.0, 8_000.0, 2.
 
 def requests(total: np.ndarray) -> ResourceRequests:
     return ResourceRequests.of_totals(total, nodes=np.zeros(len(total), dtype=np.int64))
-
-
-def test_the_largest_part_of_any_resource_counts():
-    assert dominant_share(ASKED, MACHINE).tolist() == [0.125, 0.5, 0.25]
 
 
 def test_a_job_weighs_the_processors_of_its_dominant_share():
@@ -38,7 +33,6 @@ def test_what_the_machine_has_none_of_weighs_nothing():
     without_gpus = np.array([128.0, 512_000.0, 0.0])
     weighed = weighed_processors(ASKED[:, 0], requests(ASKED), BASIC_RESOURCES, without_gpus)
     assert weighed.tolist() == [16.0, 64.0, 4.0]
-    assert dominant_share(ASKED, without_gpus)[2] == 4.0 / 128.0
 
 
 def test_jobs_of_processors_alone_weigh_what_they_ask_for():

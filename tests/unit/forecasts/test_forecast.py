@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts, band_places, joined
+from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts, band_places, pooled
 
 
 def of(*seconds: float) -> Forecasts:
@@ -60,9 +60,9 @@ def test_quantiles_that_cross_or_are_too_few_are_refused_or_put_in_order() -> No
     assert Forecasts.of_logs(logs).logs.tolist() == [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]]
 
 
-def test_sources_are_averaged_in_log_wait_by_their_weights() -> None:
+def test_a_pool_of_sources_that_differ_holds_what_each_of_them_says() -> None:
     hour, day = of(*[3600.0] * len(LEVELS)), of(*[86400.0] * len(LEVELS))
-    assert joined([hour, day], np.array([1.0, 1.0])).median[0] == pytest.approx(17636.3, rel=1e-4)
-    assert joined([hour, day], np.array([3.0, 0.0])).median[0] == pytest.approx(3600.0)
-    each = joined([hour, day], np.array([[0.0], [1.0]]))
-    assert each.median[0] == pytest.approx(86400.0)
+    even = pooled([hour, day], np.array([1.0, 1.0])).seconds[0]
+    assert even[:3] == pytest.approx([3600.0] * 3)
+    assert even[4:] == pytest.approx([86400.0] * 3)
+    assert pooled([hour, day], np.array([3.0, 0.0])).seconds[0] == pytest.approx(hour.seconds[0])

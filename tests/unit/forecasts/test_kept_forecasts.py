@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -125,3 +127,27 @@ def test_another_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="kept_file"):
         KeptForecasts(tmp_path / "kept.sqlite")
     assert (tmp_path / "kept.sqlite").read_bytes().startswith(b"something else")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda kept: kept.keep(given([8], 2000.0)),
+        lambda kept: kept.settle({7: 1100.0}, set()),
+        lambda kept: kept.forget(0.0),
+        lambda kept: kept.rows(0.0),
+        lambda kept: kept.open_jobs(),
+        lambda kept: kept.unsettled(0.0),
+    ],
+)
+def test_a_file_that_cannot_be_used_any_more_is_told_in_a_sentence(
+    tmp_path: Path, ask: Callable[[KeptForecasts], object]
+) -> None:
+    path = tmp_path / "kept.sqlite"
+    kept = KeptForecasts(path)
+    kept.keep(given([7], 1000.0))
+    sqlite3.connect(path).executescript("drop table given")
+    with pytest.raises(ConfigurationError, match=r"kept_file .* cannot be used \(no such table"):
+        ask(kept)
+    with pytest.raises(ConfigurationError, match="cannot be used"):  # and the lock is free again
+        ask(kept)

@@ -72,6 +72,8 @@ def test_no_log_at_all_is_one_sentence(tmp_path: Path, folder: str) -> None:
         b'{"event": "cycle", "time": 1, "order": [[1]]}\n',
         b'{"event": "write", "time": 1, "job":' + b"[" * 100_000 + b"\n",
         b'{"event": "write", "time": ' + b"9" * 5000 + b', "job": 1}\n',
+        b'{"event": "write", "time": 1, "job": 1' + b"0" * 40 + b"}\n",
+        b'{"event": "limit", "time": 1, "new": -1' + b"0" * 400 + b"}\n",
         b"\x00" * (3 * LONGEST_LINE) + b"\n",
     ],
     ids=lambda bad: bad[:40].decode(errors="replace"),

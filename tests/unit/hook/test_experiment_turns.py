@@ -165,7 +165,9 @@ def test_another_model_than_the_declared_one_has_no_turn(files: ExperimentFiles)
 
 
 @pytest.mark.parametrize("what", ["declaration", "standing"])
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"state": "odd"}', '{"blocks": []}'])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"state": "odd"}', '{"blocks": []}', "[" * 100_000]
+)
 def test_files_that_cannot_be_read_leave_the_queue_to_the_site(
     files: ExperimentFiles, what: str, content: str
 ) -> None:

@@ -24,3 +24,20 @@ def test_a_number_of_no_job_makes_it_untrusted(tmp_path: Path, job: int) -> None
     file = PlanFile(tmp_path / "plan.json")
     file.write(PlanMemory(jobs={job: (60,)}))
     assert file.read() is None
+
+
+@pytest.mark.parametrize("told", ["1" + "0" * 400, "NaN", "Infinity", "1e999", '"soon"', "null"])
+@pytest.mark.parametrize("entry", ["longest", "time", "promises"])
+def test_a_time_that_is_no_number_makes_it_untrusted(tmp_path: Path, entry: str, told: str) -> None:
+    values = {"version": "1", "jobs": "{}", "promises": "{}", "longest": "60", "time": "5"}
+    values[entry] = f'{{"7": {told}}}' if entry == "promises" else told
+    text = ", ".join(f'"{name}": {value}' for name, value in values.items())
+    file = PlanFile(tmp_path / "plan.json")
+    file.path.write_text(f"{{{text}}}")
+    assert file.read() is None
+
+
+def test_what_was_never_looked_at_comes_back(tmp_path: Path) -> None:
+    file = PlanFile(tmp_path / "plan.json")
+    file.write(PlanMemory(jobs={1: (60,)}))
+    assert file.read() == PlanMemory(jobs={1: (60,)})

@@ -117,6 +117,13 @@ class TestTheLimit:
         only = replace(wide, widest_batch_job=16)
         assert batch_limit(snapshot, 6, only) == {"gpus": 7}
 
+    def test_a_machine_on_which_nothing_but_processors_is_in_use_is_limited_too(self) -> None:
+        snapshot = with_gpus(queue_of([(1, True, 5.0)]))
+        nobody = RunningJobs(jobs=replace(snapshot.running.jobs, requests=None), start=np.empty(0))
+        settings = ReserveSettings(most=6, most_resources={"gpus": 3})
+        limit = batch_limit(replace(snapshot, running=nobody), 6, settings)
+        assert limit == {"cpus": 16 - 6, "gpus": 8 - 3}
+
     def test_what_the_system_does_not_tell_of_is_not_limited(self) -> None:
         snapshot = queue_of([(1, True, 5.0)], [(3, True, 9.0)])
         settings = ReserveSettings(most=6, most_resources={"gpus": 3})

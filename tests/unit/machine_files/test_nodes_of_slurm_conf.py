@@ -112,6 +112,20 @@ def test_nodes_out_of_service_are_no_part_of_it(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("state", "left"), [("", "n1"), (" State=UNKNOWN", "n[1-3]")])
+def test_down_nodes_are_down_where_their_line_says_no_state(
+    tmp_path: Path, state: str, left: str
+) -> None:
+    """As Slurm takes such a line."""
+    machine = machine_of_lines(
+        tmp_path,
+        "NodeName=n[1-3] RealMemory=9",
+        f"DownNodes=n[2-3]{state} Reason=broken",
+        "PartitionName=all Nodes=ALL",
+    )
+    assert [kind.name for kind in machine.kinds] == [left]
+
+
 def test_a_kind_is_a_run_of_nodes_that_are_alike(tmp_path: Path) -> None:
     machine = machine_of_lines(
         tmp_path,

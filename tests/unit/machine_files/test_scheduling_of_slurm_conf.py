@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.domain.machine import BackfillSettings, Machine, PriorityWeights
+from slurm_rl_plugin.errors import ConfigurationError
 from tests.unit.machine_files.written_files import NODES, PARTITION, machine_of_lines
 
 
@@ -84,6 +85,18 @@ def test_weights_of_priorities(tmp_path: Path) -> None:
         favours_small=True,
         flags=frozenset({"NO_NORMAL_TRES", "MAX_TRES"}),
     )
+
+
+def test_age_that_is_whole_at_once(tmp_path: Path) -> None:
+    """Slurm takes PriorityMaxAge=0; nobody can divide by it."""
+    assert machine_with(tmp_path, "PriorityMaxAge=0").weights.highest_age == 1.0
+    assert machine_with(tmp_path, "PriorityMaxAge=UNLIMITED").weights.highest_age == math.inf
+
+
+@pytest.mark.parametrize("period", ["0", "UNLIMITED"])
+def test_priorities_that_would_never_be_calculated_are_refused(tmp_path: Path, period: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"PriorityCalcPeriod={period}: Slurm takes no"):
+        machine_with(tmp_path, f"PriorityCalcPeriod={period}")
 
 
 def test_first_come_first_served_has_no_weights(tmp_path: Path) -> None:

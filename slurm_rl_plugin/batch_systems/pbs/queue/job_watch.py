@@ -16,8 +16,8 @@ class PbsWatch:
 
     Jobs that are gone are asked for where the server keeps a history; else, and for subjobs that
     came and went between two looks, nobody knows when they ended, so nothing is told. A job that
-    waits again after it ran starts anew later; one that was suspended goes on. At the first look
-    nothing has started.
+    waits again after it ran starts anew later; one that was suspended goes on. A job whose prologue
+    runs has no start yet, and starts when it has one. At the first look nothing has started.
     """
 
     def __init__(self) -> None:
@@ -39,12 +39,17 @@ class PbsWatch:
         gone = sorted(name for name in (self._waiting | self._running) - here if not is_array(name))
         answers = ask(gone[:ASK_AT_MOST]) if gone else []
         ended = [job for job in answers if _ran_and_ended(job) and job.name in gone]
-        running = [job for job in jobs if job.is_under_way and not math.isnan(job.start)]
+        running = [job for job in jobs if _runs(job)]
         started = [job for job in [*running, *ended] if job.name not in self._running]
         first, self._first = self._first, False
-        self._waiting = frozenset(job.name for job in jobs if job.waits)
-        self._running = frozenset(job.name for job in jobs if job.is_under_way)
+        self._running = frozenset(job.name for job in running)
+        may_start = (job.name for job in jobs if job.waits or job.is_under_way)
+        self._waiting = frozenset(may_start) - self._running
         return [] if first else started, ended
+
+
+def _runs(job: PbsJob) -> bool:
+    return job.is_under_way and not math.isnan(job.start)
 
 
 def _ran_and_ended(job: PbsJob) -> bool:

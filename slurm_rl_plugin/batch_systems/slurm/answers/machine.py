@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 from slurm_rl_plugin.domain.billing import Billing
-from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.machine_files.database.entries import DatabaseEntry
 from slurm_rl_plugin.machine_files.database.tables import read_tables
 from slurm_rl_plugin.machine_files.hostlists import compress
@@ -56,11 +55,6 @@ _UNSET = Value("", "", "")
 _AWAY = re.compile(r"DOWN|DRAIN|FAIL", re.IGNORECASE)
 
 
-def read_running_machine(read: Callable[[Sequence[str]], str]) -> Machine:
-    """Ask a running Slurm for its machine; see `read_running_cluster`."""
-    return read_running_cluster(read).machine
-
-
 def read_running_cluster(read: Callable[[Sequence[str]], str]) -> DescribedCluster:
     """Ask a running Slurm for all that makes its machine.
 
@@ -81,7 +75,7 @@ def read_running_cluster(read: Callable[[Sequence[str]], str]) -> DescribedClust
 
 
 def read_billing(read: Callable[[Sequence[str]], str]) -> Billing:
-    """Ask a running Slurm what it bills; raises as `read_running_machine` does."""
+    """Ask a running Slurm what it bills; raises as `read_running_cluster` does."""
     settings = parse_config(read(SHOW_CONFIG))
     shown = _records(read(SHOW_PARTITIONS), "partitionname", SHOW_PARTITIONS)
     weights = {each.name.text: billing_weights(each) for each in map(_partition, shown)}

@@ -63,9 +63,9 @@ class SlurmSettings:
 
     @property
     def release_number(self) -> tuple[int, int]:
-        """Year and month of the release; (0, 0) where they are not told."""
-        found = re.match(r"(\d{1,4})\.(\d{1,2})", self.release)
-        return (int(found[1]), int(found[2])) if found else (0, 0)
+        """Year and month of the release; 0 for what is not told."""
+        year, month, *_ = (*release_numbers(self.release), 0, 0)
+        return year, month
 
     @property
     def unlimited(self) -> str | None:
@@ -136,6 +136,12 @@ class SlurmSettings:
 
 def _short(host: str) -> str:
     return host.partition(".")[0]
+
+
+def release_numbers(release: str) -> tuple[int, ...]:
+    """The leading numbers of a release: 26.05.0-0rc1 gives (26, 5, 0); empty for none."""
+    found = re.match(r"\d+(?:\.\d+)*", release)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 
 def parse_settings(text: str) -> SlurmSettings:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE
 from slurm_rl_plugin.batch_systems.port import ApplyReport, LeverTraits
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import HELD_REASONS, QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import PriorityTerms
@@ -237,7 +238,7 @@ def _read(path: Path) -> dict[int, GivenNice]:
             f"{path}, which keeps the users' nice values, may not be read by this user: run it as "
             "the daemon's user or a member of its group."
         ) from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+    except UNREADABLE as error:
         raise ConfigurationError(
             f"{path}, which keeps the users' nice values, cannot be read ({error}): restore it, or "
             "move it away where no job has a nice value of ours."

@@ -9,13 +9,10 @@ from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
     SHOW_CONFIG,
     SlurmSettings,
     parse_settings,
+    release_numbers,
 )
 from slurm_rl_plugin.batch_systems.slurm.plan_estimates.estimates import TimeMinEstimates
-from slurm_rl_plugin.batch_systems.slurm.plan_estimates.preconditions import (
-    FLAG,
-    preconditions,
-    release_number,
-)
+from slurm_rl_plugin.batch_systems.slurm.plan_estimates.preconditions import FLAG, preconditions
 from slurm_rl_plugin.batch_systems.slurm.plan_estimates.waiting_jobs import WaitingJob
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import some_jobs
@@ -64,7 +61,7 @@ def estimate_checks(
 
 def _running_jobs(settings: SlurmSettings) -> Check:
     name = "estimates running jobs"
-    if release_number(settings.release) < PLANS_RUNNING:
+    if release_numbers(settings.release) < PLANS_RUNNING:
         what = (
             f"Slurm {settings.release} expects running jobs to end by their limits, so only the "
             "promise keeps short estimates from passing a wide job for ever: 25.05.4 plans by both"

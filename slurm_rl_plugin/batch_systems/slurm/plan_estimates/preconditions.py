@@ -10,6 +10,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
     SHOW_CONFIG,
     SlurmSettings,
     parse_settings,
+    release_numbers,
 )
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 
@@ -76,15 +77,9 @@ def limits_on_minutes(text: str, *, safe: bool) -> Precondition:
     return Precondition("limits", fault, "no limit on minutes of processors is in use")
 
 
-def release_number(release: str) -> tuple[int, ...]:
-    """Such as (24, 11, 5); empty where it is not understood."""
-    found = re.match(r"\d+(?:\.\d+)*", release)
-    return tuple(int(part) for part in found[0].split(".")) if found else ()
-
-
 def _release(settings: SlurmSettings) -> Precondition:
     fault = None
-    if release_number(settings.release) < FIRST_RELEASE:
+    if release_numbers(settings.release) < FIRST_RELEASE:
         fault = (
             f"Slurm {settings.release} cuts the limit of a job to its TimeMin and kills it: "
             "take 25.11 or later, 23.11 at least, or leave [plan] estimates off"
