@@ -441,6 +441,16 @@ def test_a_job_that_goes_on_after_it_was_suspended_has_not_started_again(
     assert system.snapshot().ended.jobs.job_id.tolist() == [1]
 
 
+def test_a_start_that_a_busy_server_shows_late_is_told_once(fake: FakePbs) -> None:
+    system = adapter(fake)
+    system.snapshot()
+    fake.change("1.head", job_state="R", stime=None)
+    told = [system.snapshot().started.jobs.job_id.tolist()]
+    fake.change("1.head", stime=NOW - 5)
+    told += [system.snapshot().started.jobs.job_id.tolist() for _ in range(2)]
+    assert told == [[], [1], []]
+
+
 def test_the_first_snapshot_tells_the_runs_of_the_past(fake: FakePbs) -> None:
     accounting = fake.home / "server_priv" / "accounting"
     write_month(accounting, 2000, packed=2)
