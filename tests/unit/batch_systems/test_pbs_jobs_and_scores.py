@@ -123,6 +123,8 @@ def test_a_recorded_job() -> None:
         ({"Resource_List": {}}, "score", None),
         ({"job_state": "B", "array_state_count": "Queued:3 Running:1 "}, "waits", True),
         ({"job_state": "B", "array_state_count": "Queued:0 Running:1 "}, "waits", False),
+        ({"job_state": "H", "array_state_count": "Queued:2 Running:1 "}, "waits", True),
+        ({"job_state": "H", "array_state_count": "Queued:0 Running:1 "}, "waits", False),
         ({"job_state": "R", "stime": "Sat Nov 21 00:14:53 2026"}, "start", SUBMITTED + 60),
         ({"interactive": 1}, "interactive", True),
         ({"ctime": 1795220033}, "submit", SUBMITTED),
@@ -408,6 +410,29 @@ def test_running_subjobs_are_rows_of_their_own(fake: FakePbs) -> None:
     assert 9 in snapshot.pending.jobs.job_id.tolist()
     assert len(snapshot.pending) == 4
     assert len(set(snapshot.running.jobs.job_id.tolist())) == len(snapshot.running) == 2
+
+
+def test_subjobs_of_an_array_that_is_held_meanwhile_still_run(fake: FakePbs) -> None:
+    """The hold makes an array H where it was B; its running subjobs go on."""
+    count = "Queued:1 Running:1 Exiting:0 Expired:0 "
+    fake.add("9[].head", job_state="H", Hold_Types="u", etime=None, array_state_count=count)
+    fake.add("9[0].head", job_state="R", stime=NOW - 5)
+    snapshot = adapter(fake).snapshot()
+    assert len(snapshot.running) == 1
+    assert snapshot.pending.held[snapshot.pending.jobs.job_id == 9].tolist() == [True]
+
+
+def test_a_subjob_that_goes_on_after_it_was_suspended_has_not_started_again(fake: FakePbs) -> None:
+    fake.add("9[].head", job_state="B", array_state_count="Queued:1 Running:1 Exiting:0 Expired:0 ")
+    fake.add("9[0].head", job_state="Q")
+    system = adapter(fake)
+    system.snapshot()
+    fake.run_job("9[0].head", NOW - 5)
+    told = []
+    for state in ("R", "S", "R"):
+        fake.change("9[0].head", job_state=state)
+        told.append(len(system.snapshot().started))
+    assert told == [1, 0, 0]
 
 
 def test_jobs_of_several_servers_with_one_number_are_left_alone(

@@ -56,6 +56,7 @@ class PbsJob:
         start, end: the same; NaN where it has not.
         held: somebody holds it, or it waits for another job.
         waits: whether it, or a subjob of it, may still start.
+        has_begun: whether it is an array of which subjobs may run, also while the rest is held.
         score: the value of our resource; None where it has none, NaN where it is not finite.
         soft_walltime: seconds that PBS plans with; None where it has none, NaN for no duration.
         shrinks: PBS may run it for less than its walltime (shrink to fit).
@@ -80,6 +81,7 @@ class PbsJob:
     end: float
     held: bool
     waits: bool
+    has_begun: bool
     score: float | None
     soft_walltime: float | None
     shrinks: bool
@@ -144,6 +146,7 @@ def parse_job(name: str, values: Mapping[str, Any]) -> PbsJob | None:
         end=_end(values, start),
         held=state == "H" or text(values.get("Hold_Types")) not in ("", "n"),
         waits=_waits(values, state),
+        has_begun=_has_begun(values, state),
         score=parse_score(resources.get(SCORE)),
         soft_walltime=parse_soft_walltime(resources.get(SOFT_WALLTIME)),
         shrinks=any(text(resources.get(name)) for name in _SHRINKS),
@@ -250,12 +253,22 @@ def _end(values: Mapping[str, Any], start: float) -> float:
 
 
 def _waits(values: Mapping[str, Any], state: str) -> bool:
-    if state != "B":
-        return state in WAITING_STATES
-    counts = dict(
-        word.partition(":")[::2] for word in text(values.get("array_state_count")).split()
-    )
-    return parse_count(counts.get("Queued")) > 0
+    """An array shows how many of its subjobs wait, and is H, W or Q or B whatever the others do."""
+    counts = _subjobs(values)
+    if state == "B" or (counts and state in WAITING_STATES):
+        return counts.get("Queued", 0) > 0
+    return state in WAITING_STATES
+
+
+def _has_begun(values: Mapping[str, Any], state: str) -> bool:
+    """A hold on an array does not end what runs of it, but its B goes (req_holdjob of 23.06)."""
+    return state == "B" or any(_subjobs(values).get(name, 0) for name in ("Running", "Exiting"))
+
+
+def _subjobs(values: Mapping[str, Any]) -> dict[str, int]:
+    """How many subjobs an array has in each state; empty for any other job."""
+    words = (word.partition(":") for word in text(values.get("array_state_count")).split())
+    return {name: parse_count(count) for name, _, count in words}
 
 
 def _interactive(values: Mapping[str, Any]) -> bool | None:

@@ -37,7 +37,7 @@ class PbsQueueReader:
         self._told: set[int] = set()
 
     def jobs(self) -> list[PbsJob]:
-        """All jobs that wait or run, with those subjobs of arrays that run.
+        """All jobs that wait or run, with those subjobs of arrays that have started.
 
         By libpbs, which is asked for what is needed only; `qstat` gives all attributes of all jobs.
 
@@ -49,10 +49,10 @@ class PbsQueueReader:
             jobs = _parsed(self._library.ask({"read": ATTRIBUTES}))
         else:
             jobs = self._read([*QSTAT])
-        begun = [job.name for job in jobs if job.state == "B"]
+        begun = [job.name for job in jobs if job.has_begun and is_array(job.name)]
         if begun:
             subjobs = self._read([*QSTAT, "-t", *begun], or_nothing=True)
-            jobs += [job for job in subjobs if job.runs and not is_array(job.name)]
+            jobs += [job for job in subjobs if job.is_under_way and not is_array(job.name)]
         jobs = self._without_namesakes(jobs)
         self.names = {job.job_id: job.name for job in jobs}
         return jobs
