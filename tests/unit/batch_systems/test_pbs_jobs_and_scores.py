@@ -26,7 +26,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     parse_score,
     parse_time,
 )
-from slurm_rl_plugin.batch_systems.pbs.answers.nodes import parse_capacity
+from slurm_rl_plugin.batch_systems.pbs.answers.nodes import parse_capacity, parse_nodes
 from slurm_rl_plugin.batch_systems.pbs.answers.server import parse_server
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.lever import writes as pbs_writes
@@ -384,6 +384,14 @@ def test_capacity_is_what_jobs_can_use() -> None:
         "d": {"state": "free"},
     }
     assert parse_capacity({"nodes": nodes}) == 11
+
+
+@pytest.mark.parametrize("state", ["Stale", "busy", "job-busy,busy", "initializing"])
+def test_a_vnode_that_takes_no_new_job_is_not_usable(state: str) -> None:
+    """In the words of 23.06 (pbs_internal.h): pbs_sched starts jobs on `free` vnodes alone."""
+    vnode = {"state": state, "resources_available": {"ncpus": 8, "mem": "8gb"}}
+    assert parse_capacity({"nodes": {"a": vnode}}) == 0
+    assert [each.serves for each in parse_nodes({"nodes": {"a": vnode}})] == [False]
 
 
 @pytest.mark.parametrize(
