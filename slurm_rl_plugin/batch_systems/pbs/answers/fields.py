@@ -36,6 +36,8 @@ SUSPENDED_STATES = frozenset("SU")
 FINAL_STATES = frozenset("FX")
 #: PBS numbers jobs below 2**40, so subjobs find numbers of their own above.
 _SUBJOB_SHIFT = 40
+#: How the names of their queues begin: advance, standing, for maintenance.
+_RESERVATIONS = ("R", "S", "M")
 #: Of one array; far more than PBS allows, and what 64 bits hold above.
 _SUBJOBS = 2**22
 
@@ -53,6 +55,7 @@ class PbsJob:
         time_limit: seconds; NaN for none.
         submit: seconds since the epoch.
         eligible: the same; inf where it is not eligible.
+        has_etime: whether PBS tells since when it is eligible; not of what it has yet to route.
         start, end: the same; NaN where it has not.
         held: somebody holds it, or it waits for another job.
         waits: whether it, or a subjob of it, may still start.
@@ -77,6 +80,7 @@ class PbsJob:
     time_limit: float
     submit: float
     eligible: float
+    has_etime: bool
     start: float
     end: float
     held: bool
@@ -99,6 +103,11 @@ class PbsJob:
     def runs(self) -> bool:
         """Whether it occupies processors; an array does so by its subjobs."""
         return self.state in RUNNING_STATES
+
+    @property
+    def is_in_reservation(self) -> bool:
+        """Whether it is in a queue that PBS made for a reservation, named `R12`, `S12` or `M12`."""
+        return self.queue[:1] in _RESERVATIONS and self.queue[1:].isdecimal()
 
     @property
     def is_under_way(self) -> bool:
@@ -142,6 +151,7 @@ def parse_job(name: str, values: Mapping[str, Any]) -> PbsJob | None:
         time_limit=parse_duration(text(resources.get("walltime"))),
         submit=submit,
         eligible=_eligible(values, state, submit),
+        has_etime=not math.isnan(parse_time(values.get("etime"))),
         start=start,
         end=_end(values, start),
         held=state == "H" or text(values.get("Hold_Types")) not in ("", "n"),

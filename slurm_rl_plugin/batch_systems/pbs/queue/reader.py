@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
@@ -12,9 +14,12 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     PbsJob,
     is_array,
     parse_job,
+    text,
 )
+from slurm_rl_plugin.batch_systems.pbs.answers.nodes import QSTAT_QUEUES
 from slurm_rl_plugin.batch_systems.pbs.lever.libpbs import PbsLibrary
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, section
+from slurm_rl_plugin.errors import BatchSystemError
 
 logger = logging.getLogger(__name__)
 QSTAT = ("qstat", "-f", "-F", "json")
@@ -53,13 +58,34 @@ class PbsQueueReader:
         if begun:
             subjobs = self._read([*QSTAT, "-t", *begun], or_nothing=True)
             jobs += [job for job in subjobs if job.is_under_way and not is_array(job.name)]
-        jobs = self._without_namesakes(jobs)
+        jobs = self._without_namesakes(self._not_yet_routed(jobs))
         self.names = {job.job_id: job.name for job in jobs}
         return jobs
 
     def ended(self, names: Sequence[str]) -> list[PbsJob]:
         """Those of the named jobs that the server still knows; raises as `jobs` does."""
         return self._read([*QSTAT, "-x", *names], or_nothing=True)
+
+    def _not_yet_routed(self, jobs: list[PbsJob]) -> list[PbsJob]:
+        """All jobs, those in routing queues not eligible: the scheduler does not know of them.
+
+        Where PBS tells nothing of its queues nothing changes: a release must not wait for that.
+        """
+        if all(job.has_etime or job.state != "Q" for job in jobs):
+            return jobs
+        try:
+            queues = section(self._commands.read_json(QSTAT_QUEUES), "Queue")
+        except BatchSystemError:
+            return jobs
+        routing = {
+            name
+            for name, values in queues.items()
+            if text(values.get("queue_type")).lower().startswith("r")
+        }
+        return [
+            replace(job, eligible=math.inf) if job.queue in routing and not job.has_etime else job
+            for job in jobs
+        ]
 
     def _without_namesakes(self, jobs: list[PbsJob]) -> list[PbsJob]:
         """All but those of one number, which peer scheduling brings here from several servers.

@@ -1,0 +1,69 @@
+"""OpenPBS: jobs in queues from which pbs_sched starts nothing now."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.kind import AdapterParts
+from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from tests.fakes.fake_pbs_cluster import NOW, FakePbs, fake_libpbs
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fake_libpbs(tmp_path_factory.mktemp("libpbs"))
+
+
+@pytest.fixture(params=["libpbs", "qstat"])
+def fake(request: pytest.FixtureRequest, tmp_path: Path, library: Path) -> FakePbs:
+    return FakePbs(tmp_path, library if request.param == "libpbs" else None)
+
+
+def snapshot_of(fake: FakePbs, **options: Any) -> QueueSnapshot:
+    given = AdapterParts(
+        shares=None,
+        interactive=JobClassifier().is_interactive,
+        clock=lambda: float(NOW),
+        environment=fake.env,
+        **options,
+    )
+    return Pbs(given).snapshot()
+
+
+def test_jobs_that_pbs_has_yet_to_route_cannot_start(fake: FakePbs) -> None:
+    """In a routing queue a job gets no `etime` (svr_enquejob of 23.06)."""
+    fake.set_queue("door", attributes={"queue_type": "Route"})
+    fake.add("1.head", queue="door", etime=None)
+    fake.add("2.head", queue="workq")
+    fake.add("3.head", queue="workq", etime=None)
+    snapshot = snapshot_of(fake)
+    since = dict(
+        zip(
+            snapshot.pending.jobs.job_id.tolist(),
+            snapshot.pending.jobs.eligible.tolist(),
+            strict=True,
+        )
+    )
+    assert since == {1: math.inf, 2: NOW - 90.0, 3: NOW - 100.0}
+    assert snapshot.waits_for_machine.tolist() == [number != 1 for number in since]
+    assert snapshot.accrued_wait[list(since).index(1)] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("queue", "reserved"), [("R17", True), ("S3", True), ("M4", True), ("R", False), ("Rx", False)]
+)
+def test_a_job_in_a_reservation_waits_for_that(fake: FakePbs, queue: str, reserved: bool) -> None:
+    fake.add("1.head", queue=queue, comment="Not Running: Queue not started.")
+    fake.add("2.head", queue=queue)
+    pending = snapshot_of(fake).pending
+    assert pending.each_own_doing.tolist() == [reserved, reserved]
+    by_number = dict(
+        zip(pending.jobs.job_id.tolist(), pending.each_for_processors.tolist(), strict=True)
+    )
+    assert by_number == {1: False, 2: not reserved}
