@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 
-#: A limit of the user, group or project; the overall one of a queue or the server is the site's.
-_OWN_LIMIT = re.compile(r"\b(per-)?(user|group|project)\b.*\blimit\b", re.IGNORECASE)
+#: A limit of the user, group or project, or the array's own (`qsub -J 1-99%4`); the overall one of a
+#: queue or the server is the site's.
+_OWN_LIMIT = re.compile(
+    r"\b(per-)?(user|group|project)\b.*\blimit\b|\brunning subjobs limit\b", re.IGNORECASE
+)
 #: What more free processors would mend; and the overall limit, which ours on batch queues is.
 _FOR_PROCESSORS = re.compile(
     r"resource: (ncpus|nodect)\b|available resources on nodes|enough free nodes|top job"
-    r"|too few free resources|exclusive node|starving"
+    r"|too few free resources|exclusive node|starving|strict sorted order"
     r"|overall limit on resource (ncpus|ngpus|mem)\b",
     re.IGNORECASE,
 )
