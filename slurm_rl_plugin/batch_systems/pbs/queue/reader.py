@@ -18,11 +18,15 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
 )
 from slurm_rl_plugin.batch_systems.pbs.answers.nodes import QSTAT_QUEUES
 from slurm_rl_plugin.batch_systems.pbs.lever.libpbs import PbsLibrary
-from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, section
+from slurm_rl_plugin.batch_systems.pbs.process import (
+    QSTAT_BY_NAME,
+    QSTAT_JOBS,
+    PbsCommands,
+    section,
+)
 from slurm_rl_plugin.errors import BatchSystemError
 
 logger = logging.getLogger(__name__)
-QSTAT = ("qstat", "-f", "-F", "json")
 
 
 class PbsQueueReader:
@@ -53,10 +57,10 @@ class PbsQueueReader:
         if self._library is not None:
             jobs = _parsed(self._library.ask({"read": ATTRIBUTES}))
         else:
-            jobs = self._read([*QSTAT])
+            jobs = self._read(QSTAT_JOBS)
         begun = [job.name for job in jobs if job.has_begun and is_array(job.name)]
         if begun:
-            subjobs = self._read([*QSTAT, "-t", *begun], or_nothing=True)
+            subjobs = self._read([*QSTAT_BY_NAME, "-t", *begun], or_nothing=True)
             jobs += [job for job in subjobs if job.is_under_way and not is_array(job.name)]
         jobs = self._without_namesakes(self._not_yet_routed(jobs))
         self.names = {job.job_id: job.name for job in jobs}
@@ -64,7 +68,7 @@ class PbsQueueReader:
 
     def ended(self, names: Sequence[str]) -> list[PbsJob]:
         """Those of the named jobs that the server still knows; raises as `jobs` does."""
-        return self._read([*QSTAT, "-x", *names], or_nothing=True)
+        return self._read([*QSTAT_BY_NAME, "-x", *names], or_nothing=True)
 
     def _not_yet_routed(self, jobs: list[PbsJob]) -> list[PbsJob]:
         """All jobs, those in routing queues not eligible: the scheduler does not know of them.
