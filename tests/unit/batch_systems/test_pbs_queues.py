@@ -59,18 +59,17 @@ def test_jobs_that_pbs_has_yet_to_route_cannot_start(fake: FakePbs) -> None:
     assert snapshot.accrued_wait[list(since).index(1)] == 0.0
 
 
-@pytest.mark.parametrize(
-    ("queue", "reserved"), [("R17", True), ("S3", True), ("M4", True), ("R", False), ("Rx", False)]
-)
-def test_a_job_in_a_reservation_waits_for_that(fake: FakePbs, queue: str, reserved: bool) -> None:
-    fake.add("1.head", queue=queue, comment="Not Running: Queue not started.")
-    fake.add("2.head", queue=queue)
+@pytest.mark.parametrize("reservation", ["R17.head", "S3.head", None])
+def test_a_job_in_a_reservation_waits_for_that(fake: FakePbs, reservation: str | None) -> None:
+    """A site's own queue may be called like one of a reservation."""
+    fake.add("1.head", queue="R17", reserve_ID=reservation, comment="Not Running: anything")
+    fake.add("2.head", queue="R17", reserve_ID=reservation)
     pending = snapshot_of(fake).pending
-    assert pending.each_own_doing.tolist() == [reserved, reserved]
+    assert pending.each_own_doing.tolist() == [reservation is not None] * 2
     by_number = dict(
         zip(pending.jobs.job_id.tolist(), pending.each_for_processors.tolist(), strict=True)
     )
-    assert by_number == {1: False, 2: not reserved}
+    assert by_number == {1: False, 2: reservation is None}
 
 
 def test_hundreds_of_jobs_that_end_between_two_looks_take_no_longer_than_one(fake: FakePbs) -> None:

@@ -27,7 +27,14 @@ _SHRINKS = ("min_walltime", "max_walltime")
 ATTRIBUTES = (
     *("Job_Name", "Job_Owner", "job_state", "queue", "ctime", "etime", "stime", "obittime"),
     *("mtime", "Hold_Types", "Account_Name", "project", "euser", "egroup", "interactive"),
-    *("array_state_count", "Resource_List", "resources_used", "eligible_time", "comment"),
+    *(
+        "reserve_ID",
+        "array_state_count",
+        "Resource_List",
+        "resources_used",
+        "eligible_time",
+        "comment",
+    ),
 )
 WAITING_STATES = frozenset("QHWTB")
 RUNNING_STATES = frozenset("RE")
@@ -36,8 +43,6 @@ SUSPENDED_STATES = frozenset("SU")
 FINAL_STATES = frozenset("FX")
 #: PBS numbers jobs below 2**40, so subjobs find numbers of their own above.
 _SUBJOB_SHIFT = 40
-#: How the names of their queues begin: advance, standing, for maintenance.
-_RESERVATIONS = ("R", "S", "M")
 #: Of one array; far more than PBS allows, and what 64 bits hold above.
 _SUBJOBS = 2**22
 
@@ -51,6 +56,7 @@ class PbsJob:
         job_id: its number, see `job_number`.
         state: one letter.
         queue, user, account, title: names; the title is the job's own.
+        reservation: that it is submitted to; "" for none.
         processors: of the job, or of each subjob.
         time_limit: seconds; NaN for none.
         submit: seconds since the epoch.
@@ -76,6 +82,7 @@ class PbsJob:
     user: str
     account: str
     title: str
+    reservation: str
     processors: int
     time_limit: float
     submit: float
@@ -103,11 +110,6 @@ class PbsJob:
     def runs(self) -> bool:
         """Whether it occupies processors; an array does so by its subjobs."""
         return self.state in RUNNING_STATES
-
-    @property
-    def is_in_reservation(self) -> bool:
-        """Whether it is in a queue that PBS made for a reservation, named `R12`, `S12` or `M12`."""
-        return self.queue[:1] in _RESERVATIONS and self.queue[1:].isdecimal()
 
     @property
     def is_under_way(self) -> bool:
@@ -147,6 +149,7 @@ def parse_job(name: str, values: Mapping[str, Any]) -> PbsJob | None:
         user=_user(values),
         account=_account(values),
         title=text(values.get("Job_Name")),
+        reservation=text(values.get("reserve_ID")),
         processors=processors,
         time_limit=parse_duration(text(resources.get("walltime"))),
         submit=submit,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-#: A limit of the user, group or project, or the array's own (`qsub -J 1-99%4`); the overall one of a
-#: queue or the server is the site's.
+#: A limit of the user, group or project, or the array's own (`qsub -J 1-99%4`); the overall one of
+#: a queue or the server is the site's.
 _OWN_LIMIT = re.compile(
     r"\b(per-)?(user|group|project)\b.*\blimit\b|\brunning subjobs limit\b", re.IGNORECASE
 )

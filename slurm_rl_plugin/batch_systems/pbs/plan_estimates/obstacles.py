@@ -8,6 +8,9 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob, is_array
 from slurm_rl_plugin.batch_systems.pbs.lever.soft_walltimes import SHORTEST_ESTIMATE
 from slurm_rl_plugin.batch_systems.pbs.plan_estimates.closed_times import ClosedTimes
 
+#: Queues that PBS makes for reservations: advance, standing, for maintenance.
+_RESERVATIONS = ("R", "S", "M")
+
 
 def obstacle(job: PbsJob, times: ClosedTimes, now: float) -> str | None:
     """Why a waiting job must have none, or a running one must keep it; None where it may.
@@ -52,7 +55,7 @@ def _of_itself(job: PbsJob) -> str | None:
         return "it has a min_walltime or max_walltime, with which PBS takes no soft_walltime"
     if not job.time_limit > SHORTEST_ESTIMATE:
         return f"it has no walltime of more than {SHORTEST_ESTIMATE} s"
-    if job.is_in_reservation:
+    if job.reservation or (job.queue.startswith(_RESERVATIONS) and job.queue[1:].isdecimal()):
         return "it runs in a reservation, whose end it must keep"
     return None
 

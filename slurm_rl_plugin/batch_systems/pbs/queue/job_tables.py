@@ -89,11 +89,11 @@ class PbsTables:
             nice=np.zeros(count, dtype=np.int64),
             accrued=accrued,
             own_doing=np.array(
-                [job.is_in_reservation or is_own_doing(job.comment) for job in jobs],
+                [bool(job.reservation) or is_own_doing(job.comment) for job in jobs],
                 dtype=np.bool_,
             ),
             for_processors=np.array(
-                [not job.is_in_reservation and is_for_processors(job.comment) for job in jobs],
+                [not job.reservation and is_for_processors(job.comment) for job in jobs],
                 dtype=np.bool_,
             ),
         )
