@@ -27,14 +27,8 @@ _SHRINKS = ("min_walltime", "max_walltime")
 ATTRIBUTES = (
     *("Job_Name", "Job_Owner", "job_state", "queue", "ctime", "etime", "stime", "obittime"),
     *("mtime", "Hold_Types", "Account_Name", "project", "euser", "egroup", "interactive"),
-    *(
-        "reserve_ID",
-        "array_state_count",
-        "Resource_List",
-        "resources_used",
-        "eligible_time",
-        "comment",
-    ),
+    *("array_state_count", "Resource_List", "resources_used", "eligible_time", "comment"),
+    "reserve_ID",
 )
 WAITING_STATES = frozenset("QHWTB")
 RUNNING_STATES = frozenset("RE")
