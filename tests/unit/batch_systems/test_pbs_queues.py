@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
+from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
-from tests.fakes.fake_pbs_cluster import NOW, FakePbs, fake_libpbs
+from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, NOW, FakePbs, fake_libpbs
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +72,22 @@ def test_a_job_in_a_reservation_waits_for_that(fake: FakePbs, reservation: str |
         zip(pending.jobs.job_id.tolist(), pending.each_for_processors.tolist(), strict=True)
     )
     assert by_number == {1: False, 2: reservation is None}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_what_a_job_was_given_is_taken_back_though_another_of_its_number_came(
+    fake: FakePbs, named: bool
+) -> None:
+    """Peer scheduling brings it; which of the two was ours nobody knows, and needs not."""
+    fake.add("2.head")
+    system = adapter(fake)
+    system.apply([FactorChange(job_id=2, old=0, new=50)])
+    fake.add("2.other")
+    system.snapshot()
+    report = system.release(np.array([2]) if named else None)
+    assert (report.applied, report.rejected) == (1, {})
+    assert fake.score("2.head") == fake.score("2.other") == DEFAULT_SCORE
+    assert system.apply([FactorChange(job_id=2, old=0, new=50)]).applied == 0
 
 
 def test_hundreds_of_jobs_that_end_between_two_looks_take_no_longer_than_one(fake: FakePbs) -> None:

@@ -42,6 +42,8 @@ class PbsQueueReader:
         self._library = library
         #: What PBS calls each job, by its number, at the last look.
         self.names: dict[int, str] = {}
+        #: Those of one number at the last look, of which none is in `names`.
+        self.namesakes: list[PbsJob] = []
         #: Numbers of several jobs that were told of.
         self._told: set[int] = set()
 
@@ -94,13 +96,14 @@ class PbsQueueReader:
     def _without_namesakes(self, jobs: list[PbsJob]) -> list[PbsJob]:
         """All but those of one number, which peer scheduling brings here from several servers.
 
-        A score that is meant for one of them could reach another.
+        A score that is meant for one of them could reach another; what is taken away may.
         """
         several = {number for number, count in Counter(j.job_id for j in jobs).items() if count > 1}
         for number in sorted(several - self._told):
             names = " ".join(sorted(job.name for job in jobs if job.job_id == number))
             logger.warning("jobs=left_alone reason=one_number_of_several_jobs jobs=%r", names)
         self._told |= several
+        self.namesakes = [job for job in jobs if job.job_id in several]
         return [job for job in jobs if job.job_id not in several] if several else jobs
 
     def _read(self, arguments: Sequence[str], *, or_nothing: bool = False) -> list[PbsJob]:
