@@ -298,7 +298,8 @@ def qmgr(state, words, mode):
             complain("slurmrl@head is unauthorized to access hooks data from server head")
             return 1
         for name in state["hooks"]:
-            say(f"Hook {name}\n    enabled = true")
+            enabled = "false" if name in state.get("disabled_hooks", ()) else "true"
+            say(f"Hook {name}\n    type = site\n    enabled = {enabled}\n    event = periodic\n")
         return 0
     if command == "set server scheduling = True":
         state["server"]["scheduling"] = "True"

@@ -584,6 +584,16 @@ def test_a_site_that_was_never_set_up_is_told_what_is_missing(fake: FakePbs) -> 
     )
 
 
+@pytest.mark.parametrize(
+    ("disabled", "result"), [("slurm_rl_dead_man", "warn"), ("slurm_rl_class", "pass")]
+)
+def test_a_dead_man_that_is_not_enabled_is_told(fake: FakePbs, disabled: str, result: str) -> None:
+    fake.set(disabled_hooks=[disabled])
+    (check,) = [each for each in adapter(fake).own_checks() if each.name == "dead man"]
+    assert check.result == result
+    assert ("set hook slurm_rl_dead_man enabled = true" in check.what) == (result == "warn")
+
+
 def test_a_hook_that_an_operator_may_not_see_is_not_called_missing(fake: FakePbs) -> None:
     fake.break_command("qmgr", "operator")
     (check,) = [each for each in adapter(fake).own_checks() if each.name == "dead man"]
