@@ -302,6 +302,7 @@ def test_every_step_of_the_setup_can_be_undone(
     lines = setup_lines(capsys, "--user", "slurmrl@head")
     steps = "\n".join(lines).split("\n\n")[1:]
     assert len(steps) == 7
+    assert lines[1].startswith("# Undo from the last step to the first")
     assert all("undo: " in step for step in steps)
     assert "2530" in steps[-1]
     assert any("operators += slurmrl@head" in step for step in steps)
