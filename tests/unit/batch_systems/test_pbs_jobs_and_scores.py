@@ -295,6 +295,23 @@ def test_a_job_that_has_started_or_is_gone_is_no_fault(
     assert report.later == frozenset()
 
 
+def test_a_library_from_before_20_reads_and_writes_too(tmp_path: Path) -> None:
+    """It has no pbs_asyalterjob (18.1, 19.1), so each write is waited for."""
+    (tmp_path / "library").mkdir()
+    library = fake_libpbs(tmp_path / "library", "-Dpbs_asyalterjob=pbs_nothing_of_the_kind")
+    fake = FakePbs(tmp_path, library)
+    for job in (1, 2, 3):
+        fake.add(f"{job}.head")
+    system = adapter(fake)
+    assert len(system.snapshot().pending) == 3
+    fake.end_job("1.head")
+    report = system.apply([set_to(job, 10) for job in (1, 2, 3)])
+    assert (report.applied, set(report.rejected), report.later) == (2, {1}, frozenset())
+    assert fake.score("2.head") == fake.score("3.head") == DEFAULT_SCORE + 10
+    assert system.release().applied == 2
+    assert fake.score("2.head") == DEFAULT_SCORE
+
+
 def test_what_qalter_has_no_time_for_is_written_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

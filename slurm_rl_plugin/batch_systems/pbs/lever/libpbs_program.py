@@ -15,10 +15,10 @@ kills it when its time is over: a call into the library can hang.
       -> {"failed": WORDS, "reached": BOOL}         some changes may have been written
 
 Values are sent by pbs_asyalterjob over one connection, which tells nothing of single jobs; so they
-are read back. What is to be told goes by pbs_alterjob, which waits for each answer. pbs_server
-answers the questions of a connection in their order, and commits each change to its database: what
-has been sent cannot be recalled and may take it a minute. So they are sent in bursts, each waited
-for, and none begins after S seconds.
+are read back. What is to be told goes by pbs_alterjob, which waits for each answer; so does all
+where PBS is older than 20.0 and has nothing else. pbs_server answers the questions of a connection
+in their order, and commits each change to its database: what has been sent cannot be recalled and
+may take it a minute. So they are sent in bursts, each waited for, and none begins after S seconds.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from typing import Any
 _BURST = 200
 #: So many jobs are read back by name; for more the whole queue is.
 _FEW = 500
+#: Not in PBS 18.1 and 19.1.
+_ASYNCHRONOUS = "pbs_asyalterjob"
 #: PBSE_UNKJOBID
 _UNKNOWN_JOB = 15001
 
@@ -98,7 +100,7 @@ def _load(path: str) -> ctypes.CDLL:
     for name, result, arguments in (
         ("pbs_connect", number, [text]),
         ("pbs_disconnect", number, [number]),
-        ("pbs_asyalterjob", number, [number, text, attributes, text]),
+        (_ASYNCHRONOUS, number, [number, text, attributes, text]),
         ("pbs_alterjob", number, [number, text, attributes, text]),
         ("pbs_statjob", status, [number, text, attributes, text]),
         ("pbs_statserver", status, [number, attributes, text]),
@@ -106,6 +108,8 @@ def _load(path: str) -> ctypes.CDLL:
         ("pbs_geterrmsg", text, [number]),
         ("__pbs_errno_location", ctypes.POINTER(number), []),
     ):
+        if name == _ASYNCHRONOUS and not hasattr(library, name):
+            continue
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
@@ -114,8 +118,9 @@ def _load(path: str) -> ctypes.CDLL:
 def _write_and_read(
     library: ctypes.CDLL, connection: int, question: dict[str, Any]
 ) -> dict[str, Any]:
-    resource, writes, told = question["resource"], question["writes"], question["told"]
-    alter = library.pbs_alterjob if told else library.pbs_asyalterjob
+    resource, writes = question["resource"], question["writes"]
+    told = question["told"] or not hasattr(library, _ASYNCHRONOUS)
+    alter = library.pbs_alterjob if told else getattr(library, _ASYNCHRONOUS)
     words: dict[str, str] = {}
     until = time.monotonic() + question["seconds"]
     sent = 0
