@@ -74,6 +74,21 @@ def test_a_job_in_a_reservation_waits_for_that(fake: FakePbs, reservation: str |
     assert by_number == {1: False, 2: reservation is None}
 
 
+@pytest.mark.parametrize(("most", "own"), [(2, True), (1, True), (3, False), (None, False)])
+def test_an_array_that_its_user_keeps_back_waits_for_that(
+    fake: FakePbs, most: int | None, own: bool
+) -> None:
+    """Of an array that has begun PBS tells no other reason than that (fifo.cpp of 23.06)."""
+    count = "Queued:5 Running:2 Exiting:0 Expired:0 "
+    fake.add("9[].head", job_state="B", array_state_count=count, max_run_subjobs=most)
+    fake.change("9[].head", comment="Job Array Began at Sat Nov 21 at 00:13")
+    for subjob in ("9[0].head", "9[1].head"):
+        fake.add(subjob, job_state="R", stime=NOW - 5)
+    pending = snapshot_of(fake).pending
+    assert pending.each_own_doing.tolist() == [own]
+    assert pending.each_for_processors.tolist() == [not own]
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_what_a_job_was_given_is_taken_back_though_another_of_its_number_came(
     fake: FakePbs, named: bool

@@ -28,7 +28,7 @@ ATTRIBUTES = (
     *("Job_Name", "Job_Owner", "job_state", "queue", "ctime", "etime", "stime", "obittime"),
     *("mtime", "Hold_Types", "Account_Name", "project", "euser", "egroup", "interactive"),
     *("array_state_count", "Resource_List", "resources_used", "eligible_time", "comment"),
-    "reserve_ID",
+    *("reserve_ID", "max_run_subjobs"),
 )
 WAITING_STATES = frozenset("QHWTB")
 RUNNING_STATES = frozenset("RE")
@@ -60,6 +60,7 @@ class PbsJob:
         held: somebody holds it, or it waits for another job.
         waits: whether it, or a subjob of it, may still start.
         has_begun: whether it is an array of which subjobs may run, also while the rest is held.
+        at_own_limit: whether as many of them run as its user lets run at once (`qsub -J 1-99%4`).
         score: the value of our resource; None where it has none, NaN where it is not finite.
         soft_walltime: seconds that PBS plans with; None where it has none, NaN for no duration.
         shrinks: PBS may run it for less than its walltime (shrink to fit).
@@ -87,6 +88,7 @@ class PbsJob:
     held: bool
     waits: bool
     has_begun: bool
+    at_own_limit: bool
     score: float | None
     soft_walltime: float | None
     shrinks: bool
@@ -104,6 +106,11 @@ class PbsJob:
     def runs(self) -> bool:
         """Whether it occupies processors; an array does so by its subjobs."""
         return self.state in RUNNING_STATES
+
+    @property
+    def waits_for_its_own(self) -> bool:
+        """Whether it waits for its reservation or its own subjobs, and so not for the machine."""
+        return self.reservation != "" or self.at_own_limit
 
     @property
     def is_under_way(self) -> bool:
@@ -154,6 +161,7 @@ def parse_job(name: str, values: Mapping[str, Any]) -> PbsJob | None:
         held=state == "H" or text(values.get("Hold_Types")) not in ("", "n"),
         waits=_waits(values, state),
         has_begun=_has_begun(values, state),
+        at_own_limit=_at_own_limit(values),
         score=parse_score(resources.get(SCORE)),
         soft_walltime=parse_soft_walltime(resources.get(SOFT_WALLTIME)),
         shrinks=any(text(resources.get(name)) for name in _SHRINKS),
@@ -270,6 +278,11 @@ def _waits(values: Mapping[str, Any], state: str) -> bool:
 def _has_begun(values: Mapping[str, Any], state: str) -> bool:
     """A hold on an array does not end what runs of it, but its B goes (req_holdjob of 23.06)."""
     return state == "B" or any(_subjobs(values).get(name, 0) for name in ("Running", "Exiting"))
+
+
+def _at_own_limit(values: Mapping[str, Any]) -> bool:
+    most = parse_count(values.get("max_run_subjobs"))
+    return 0 < most <= _subjobs(values).get("Running", 0)
 
 
 def _subjobs(values: Mapping[str, Any]) -> dict[str, int]:
