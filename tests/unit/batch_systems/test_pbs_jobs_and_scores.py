@@ -296,9 +296,9 @@ def test_a_job_that_has_started_or_is_gone_is_no_fault(
 
 
 def test_a_library_from_before_20_reads_and_writes_too(tmp_path: Path) -> None:
-    """It has no pbs_asyalterjob (18.1, 19.1), so each write is waited for."""
+    """It has no pbs_asyalterjob (18.1, 19.1), and its server knows fewer attributes (20.0 too)."""
     (tmp_path / "library").mkdir()
-    library = fake_libpbs(tmp_path / "library", "-Dpbs_asyalterjob=pbs_nothing_of_the_kind")
+    library = fake_libpbs(tmp_path / "library", "-Dpbs_asyalterjob=pbs_nothing", "-DBEFORE_22")
     fake = FakePbs(tmp_path, library)
     for job in (1, 2, 3):
         fake.add(f"{job}.head")

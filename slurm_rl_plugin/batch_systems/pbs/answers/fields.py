@@ -23,12 +23,15 @@ SCORE = "rl_score"
 SOFT_WALLTIME = "soft_walltime"
 #: What a shrink-to-fit job asks for beside its walltime.
 _SHRINKS = ("min_walltime", "max_walltime")
+#: Which PBS before 22.05 does not know, and refuses a question for: see `ATTRIBUTES`.
+NEWER_ATTRIBUTES = ("obittime", "max_run_subjobs")
 #: All of a job that `parse_job` reads.
 ATTRIBUTES = (
-    *("Job_Name", "Job_Owner", "job_state", "queue", "ctime", "etime", "stime", "obittime"),
+    *("Job_Name", "Job_Owner", "job_state", "queue", "ctime", "etime", "stime"),
     *("mtime", "Hold_Types", "Account_Name", "project", "euser", "egroup", "interactive"),
     *("array_state_count", "Resource_List", "resources_used", "eligible_time", "comment"),
-    *("reserve_ID", "max_run_subjobs"),
+    "reserve_ID",
+    *NEWER_ATTRIBUTES,
 )
 WAITING_STATES = frozenset("QHWTB")
 RUNNING_STATES = frozenset("RE")

@@ -4,7 +4,7 @@ Run as a script, never imported: one JSON document on standard input asks, one o
 answers. It imports nothing else of this package, so that it starts at once. Whoever started it
 kills it when its time is over: a call into the library can hang.
 
-    {"library": PATH, "read": [ATTRIBUTE, ...]}
+    {"library": PATH, "read": [ATTRIBUTE, ...], "newer": [those that not every release knows]}
       -> {"Jobs": {JOB: {ATTRIBUTE: TEXT, or {RESOURCE: TEXT}}}}      as qstat writes them, but for
                                                     times, which are seconds since the epoch here
     {"library": PATH, "resource": NAME, "writes": [[JOB, TEXT], ...], "seconds": S, "told": BOOL}
@@ -38,8 +38,8 @@ _BURST = 200
 _FEW = 500
 #: Not in PBS 18.1 and 19.1.
 _ASYNCHRONOUS = "pbs_asyalterjob"
-#: PBSE_UNKJOBID
-_UNKNOWN_JOB = 15001
+#: PBSE_UNKJOBID, PBSE_NOATTR
+_UNKNOWN_JOB, _UNKNOWN_ATTRIBUTE = 15001, 15002
 
 
 class _Attribute(ctypes.Structure):
@@ -87,7 +87,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
         return {"failed": "libpbs cannot connect to pbs_server", "reached": False}
     try:
         if "read" in question:
-            return _read(library, connection, question["read"])
+            return _read(library, connection, question["read"], question["newer"])
         return _write_and_read(library, connection, question)
     finally:
         library.pbs_disconnect(connection)
@@ -164,7 +164,9 @@ def _failed(library: ctypes.CDLL, connection: int) -> dict[str, Any]:
     return {"failed": _text(words) or f"error {_error(library)}", "reached": bool(words)}
 
 
-def _read(library: ctypes.CDLL, connection: int, attributes: list[str]) -> dict[str, Any]:
+def _read(
+    library: ctypes.CDLL, connection: int, attributes: list[str], newer: list[str]
+) -> dict[str, Any]:
     jobs: dict[str, dict[str, Any]] = {}
     for name, found in _statuses(library, connection, attributes):
         values = jobs[name] = {}
@@ -174,6 +176,9 @@ def _read(library: ctypes.CDLL, connection: int, attributes: list[str]) -> dict[
             else:
                 values.setdefault(attribute, {})[resource] = value
     # an empty queue and a server that is gone both give nothing
+    if not jobs and newer and _error(library) == _UNKNOWN_ATTRIBUTE:
+        known = [name for name in attributes if name not in newer]
+        return _read(library, connection, known, [])
     if not jobs and _error(library):
         return _failed(library, connection)
     return {"Jobs": jobs}

@@ -11,6 +11,7 @@ from typing import Any
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     ATTRIBUTES,
+    NEWER_ATTRIBUTES,
     PbsJob,
     is_array,
     parse_job,
@@ -57,7 +58,7 @@ class PbsQueueReader:
             BatchSystemError: an answer that cannot be understood.
         """
         if self._library is not None:
-            jobs = _parsed(self._library.ask({"read": ATTRIBUTES}))
+            jobs = _parsed(self._library.ask({"read": ATTRIBUTES, "newer": NEWER_ATTRIBUTES}))
         else:
             jobs = self._read(QSTAT_JOBS)
         begun = [job.name for job in jobs if job.has_begun and is_array(job.name)]
