@@ -116,6 +116,14 @@ struct batch_status *pbs_statjob(int connection, const char *job, struct attrl *
 
 	if (connection != 1 || extend)
 		return NULL;
+#ifdef BEFORE_22
+	if (is_wanted(wanted, "obittime") || is_wanted(wanted, "max_run_subjobs")) {
+		pclose(answer);
+		error = 15002; /* PBSE_NOATTR, for the whole question */
+		return NULL;
+	}
+	error = 0;
+#endif
 	while (fgets(line, sizeof(line), answer)) {
 		line[strcspn(line, "\n")] = 0;
 		name = cut(line);

@@ -3,7 +3,7 @@
 The programs in `pbs_bin` call `main`; tests describe the cluster with `FakePbs` of
 `fake_pbs_cluster.py`. The state file is named by FAKE_PBS_STATE. Its `modes` make a command
 misbehave: `hang`, `garbage`, `down`, `deny`, `lose` (accepts a value and forgets it), `operator`
-(the user is no more than that).
+(the user is no more than that), `busy` (takes a while for each question).
 """
 
 import json
@@ -17,6 +17,7 @@ import time
 UNKNOWN_JOB, UNAUTHORIZED, WRONG_STATE, FINISHED = 153, 159, 167, 35
 READ_ONLY, INVALID, BAD_VALUE, SHRINKS = 155, 156, 166, 76
 WAITING = "QHWTB"
+SECONDS_A_QUESTION = 0.07  # as 23.06.06 on two busy cores
 QUEUE_COMMAND = re.compile(
     r"(list|set|unset) queue (\w+) max_run_res"
     r"(?:\.(ncpus|ngpus|mem)(?: ([+-])= \[o:PBS_ALL=(\d+(?:kb)?)\])?)?"
@@ -80,6 +81,8 @@ def qstat(state, words, mode):
         return 0
     history, subjobs = "-x" in words, "-t" in words
     asked = [word for word in words if re.match(r"\d", word)]
+    if mode == "busy":  # qstat asks once for each job that is named, unless -E has it ask together
+        time.sleep(SECONDS_A_QUESTION * (1 if "-E" in words else max(len(asked), 1)))
     status, shown = 0, {}
     for name, job in state["jobs"].items():
         over = job["job_state"] in "FX"
@@ -295,7 +298,8 @@ def qmgr(state, words, mode):
             complain("slurmrl@head is unauthorized to access hooks data from server head")
             return 1
         for name in state["hooks"]:
-            say(f"Hook {name}\n    enabled = true")
+            enabled = "false" if name in state.get("disabled_hooks", ()) else "true"
+            say(f"Hook {name}\n    type = site\n    enabled = {enabled}\n    event = periodic\n")
         return 0
     if command == "set server scheduling = True":
         state["server"]["scheduling"] = "True"

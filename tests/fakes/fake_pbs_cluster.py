@@ -19,14 +19,14 @@ DEFAULT_SCORE = 1000
 EMPTY_QUEUE: dict[str, Any] = {"limits": {}, "in_use": 0, "queued": 0}
 
 
-def fake_libpbs(folder: Path) -> Path:
+def fake_libpbs(folder: Path, *flags: str) -> Path:
     """Compile the fake library; skips the test where there is no C compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("needs a C compiler for the fake libpbs: install gcc")
     library = folder / "libpbs.so"
     source = HERE / "fake_libpbs.c"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+    subprocess.run([compiler, "-shared", "-fPIC", *flags, "-o", library, source], check=True)
     return library
 
 

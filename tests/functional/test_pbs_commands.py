@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.batch_systems.pbs.answers.sched_config import read_sched_config
 from slurm_rl_plugin.cli.entry import main
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, FakePbs, fake_libpbs
@@ -301,9 +302,40 @@ def test_every_step_of_the_setup_can_be_undone(
     lines = setup_lines(capsys, "--user", "slurmrl@head")
     steps = "\n".join(lines).split("\n\n")[1:]
     assert len(steps) == 7
+    assert lines[1].startswith("# Undo from the last step to the first")
     assert all("undo: " in step for step in steps)
     assert "2530" in steps[-1]
     assert any("operators += slurmrl@head" in step for step in steps)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "by_queue: True\t\tprime\nby_queue: True\t\tnon_prime\n",  # as shipped
+        "by_queue: true ALL\n",
+        "by_queue: False ALL\n#by_queue: True\n",
+        "by_queue: False prime\nby_queue: TRUE non_prime\n",
+    ],
+)
+def test_sched_config_is_after_the_undo_what_it_was(
+    site: FakePbs, capsys: pytest.CaptureFixture[str], before: str
+) -> None:
+    config = site.home / "sched_priv" / "sched_config"
+    config.write_text(f"round_robin: False\tall\n{before}strict_ordering: true ALL\n")
+    was = config.read_text()
+    steps = "\n".join(setup_lines(capsys)).split("\n\n")
+    (lines,) = [each.splitlines() for each in steps if "by_queue" in each]
+
+    def run(line: str) -> None:
+        told = line.replace("/etc/pbs.conf", site.env["PBS_CONF_FILE"])
+        told = told.replace("pkill -HUP -x pbs_sched", "true")
+        subprocess.run(["/bin/sh", "-c", told], env={"PATH": os.defpath}, check=True)
+
+    for _ in range(2):
+        run(lines[1])
+        assert not read_sched_config(config).ever("by_queue")
+    run(lines[2].partition("undo: ")[2])
+    assert config.read_text() == was
 
 
 def test_setup_names_hooks_that_are_there(

@@ -19,6 +19,9 @@ FIRST_THAT_RESTARTS = (22, 5)
 DEAD_MAN_HOOK, CLASS_HOOK = "slurm_rl_dead_man", "slurm_rl_class"
 _SETUP = "see `slurm-rl pbs-setup --print`"
 _LIST_HOOKS = ["qmgr", "-c", "list hook"]
+#: Of `list hook`: the name of one, and the indented lines of its attributes.
+_HOOK = re.compile(r"^Hook (\S+)[^\n]*((?:\n[ \t]+[^\n]*)*)", re.MULTILINE)
+_IS_OFF = re.compile(r"^\s*enabled = false\s*$", re.MULTILINE | re.IGNORECASE)
 _AS_A_MANAGER = f"`qmgr -c 'list hook {DEAD_MAN_HOOK}'`"
 
 
@@ -96,9 +99,12 @@ def _dead_man(commands: PbsCommands) -> Check:
     try:
         answer = commands.call(_LIST_HOOKS)
         words = "" if not (answer.status or answer.errors) else (answer.errors or answer.output)
-        hooks = re.findall(r"^Hook (\S+)", answer.output, re.MULTILINE)
+        hooks = dict(_HOOK.findall(answer.output))
     except BatchSystemError as error:
-        words, hooks = str(error), []
+        words, hooks = str(error), {}
+    if _IS_OFF.search(hooks.get(DEAD_MAN_HOOK, "")):
+        on = f"qmgr -c 'set hook {DEAD_MAN_HOOK} enabled = true'"
+        return Check("warn", "dead man", f"the hook {DEAD_MAN_HOOK} is not enabled: {on}")
     if DEAD_MAN_HOOK in hooks:
         return Check("pass", "dead man", f"the hook {DEAD_MAN_HOOK} is there")
     if words.strip():

@@ -248,7 +248,8 @@ class Pbs:
         """
         base = self._base()  # of the server: what a cleared score goes back to
         if job_ids is None:
-            carrying = [job for job in self._queue.jobs() if job.waits and factor_of(job, base)]
+            jobs = [*self._queue.jobs(), *self._queue.namesakes]
+            carrying = [job for job in jobs if job.waits and factor_of(job, base)]
             return self._write(dict.fromkeys([job.job_id for job in carrying]))
         return self._write(dict.fromkeys(int(job_id) for job_id in job_ids))
 
@@ -314,19 +315,26 @@ class Pbs:
         writes: dict[str, int] = {}
         scores: list[ScoreWrite] = []
         for job_id, score in wanted.items():
-            if job_id not in self._queue.names:
+            names = self._names(job_id, takes_away=score is None)
+            if not names:
                 rejected[job_id] = "Unknown Job Id"
             elif score is not None and not is_sound(score):
                 rejected[job_id] = f"score {score} is no whole number of {SOUND_SCORES}"
             else:
-                writes[self._queue.names[job_id]] = job_id
-                scores.append(ScoreWrite(self._queue.names[job_id], score and int(score)))
+                writes.update(dict.fromkeys(names, job_id))
+                scores += [ScoreWrite(name, score and int(score)) for name in names]
         if scores:
             default = self._server.default_score if self._server else None
             refused, waiting = write_scores(self._sender, scores, default)
             rejected.update((writes[name], words) for name, words in refused.items())
             later = frozenset(writes[name] for name in waiting)
         return ApplyReport(applied=len(wanted) - len(rejected), rejected=rejected, later=later)
+
+    def _names(self, job_id: int, *, takes_away: bool) -> list[str]:
+        """What PBS calls the job; of several of one number all, but for taking away alone."""
+        if job_id in self._queue.names:
+            return [self._queue.names[job_id]]
+        return [job.name for job in self._queue.namesakes if takes_away and job.job_id == job_id]
 
     def _base(self) -> int:
         return (self._server or self.server()).base

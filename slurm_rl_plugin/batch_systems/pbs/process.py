@@ -25,6 +25,10 @@ UNREACHABLE = (
 )
 WHAT_TO_DO = "check pbs_server with `qstat -B`"
 DEFAULT_CONF, DEFAULT_HOME = "/etc/pbs.conf", "/var/spool/pbs"
+QSTAT_JOBS = ("qstat", "-f", "-F", "json")
+#: Those that are named, by one question (18.1 and later): without -E qstat connects anew for each,
+#: and some hundreds would take longer than a call may.
+QSTAT_BY_NAME = (*QSTAT_JOBS, "-E")
 #: Told by the users' own environments: never wanted, and none of our business.
 PRIVATE = ("Variable_List", "Submit_arguments")
 

@@ -96,7 +96,9 @@ def queue_use(values: Mapping[str, Any], resource: str = CPUS, gpus: int = 0) ->
     if resource == GPUS and told is None:
         in_use = gpus
     counts = dict(word.partition(":")[::2] for word in text(values.get("state_count")).split())
-    return QueueUse(in_use, parse_count(counts.get("Queued")))
+    # an array of which a subjob has begun is no longer Queued, however many of them wait
+    waiting = parse_count(counts.get("Queued")) + parse_count(counts.get("Begun"))
+    return QueueUse(in_use, waiting)
 
 
 def parts_of(processors: int, queues: Mapping[str, QueueUse]) -> dict[str, int]:

@@ -112,12 +112,14 @@ def _operator(user: str) -> Step:
 
 def _by_queue() -> Step:
     config = "$PBS_HOME/sched_priv/sched_config"
-    off = "s/^by_queue:.*True.*/by_queue: False ALL/"
-    on = "s/^by_queue:.*False.*/by_queue: True ALL/"
+    ours = "by_queue: False ALL"
+    # the line of before stays as a comment: one that said False already must not become True
+    off = rf"s/^by_queue:.*[Tt][Rr][Uu][Ee].*/# slurm-rl had &\n{ours}/"
+    on = rf"/^# slurm-rl had by_queue:/{{N;s/^# slurm-rl had (.*)\n{ours}$/\1/}}"
     return Step(
         "One order over all queues; leave this out where a queue's Priority must go first.",
         (f'. /etc/pbs.conf; sed -i "{off}" "{config}" && pkill -HUP -x pbs_sched',),
-        (f'. /etc/pbs.conf; sed -i "{on}" "{config}" && pkill -HUP -x pbs_sched',),
+        (f'. /etc/pbs.conf; sed -i -E "{on}" "{config}" && pkill -HUP -x pbs_sched',),
     )
 
 

@@ -33,6 +33,7 @@ def main(options: argparse.Namespace) -> int:
     hooks = shipped_folder("deploy/pbs")
     steps = setup_steps(formula.terms, heartbeat, options.user, hooks, formula.stood)
     print(f"# As root on the host of pbs_server. {formula.whence}")
+    print("# Undo from the last step to the first, once the daemon has stopped.")
     for number, step in enumerate(steps, start=1):
         print(f"\n# {number}. {step.does}")
         print("\n".join(step.lines))

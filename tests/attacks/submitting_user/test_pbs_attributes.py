@@ -90,6 +90,16 @@ def test_a_job_called_like_a_number_keeps_its_place(name: str) -> None:
     assert jobs_of(text)["8.head"].user == "eve"
 
 
+@pytest.mark.parametrize("name", ["1.10", "1e5", "1E5", "-0.0", "NaN", "Infinity"])
+def test_names_that_are_numbers_too_are_told_apart(name: str) -> None:
+    """`qsub -A 1.10` is not `-A 1.1`: qstat prints both as bare numbers."""
+    told = (QUEUE % '"X":1').replace(
+        '"Job_Owner":"eve', f'"Account_Name":{name},\n"Job_Name":{name},\n"Job_Owner":"eve'
+    )
+    job = jobs_of(told)["8.head"]
+    assert (job.account, job.title) == (name, name)
+
+
 def test_ten_megabytes_of_variables_take_no_time() -> None:
     many = ",\n".join(f'"V{number}":.{number}' for number in range(200_000))
     assert len(many) > 3_000_000

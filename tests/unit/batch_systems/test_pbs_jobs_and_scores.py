@@ -26,7 +26,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     parse_score,
     parse_time,
 )
-from slurm_rl_plugin.batch_systems.pbs.answers.nodes import parse_capacity
+from slurm_rl_plugin.batch_systems.pbs.answers.nodes import parse_capacity, parse_nodes
 from slurm_rl_plugin.batch_systems.pbs.answers.server import parse_server
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.lever import writes as pbs_writes
@@ -123,6 +123,8 @@ def test_a_recorded_job() -> None:
         ({"Resource_List": {}}, "score", None),
         ({"job_state": "B", "array_state_count": "Queued:3 Running:1 "}, "waits", True),
         ({"job_state": "B", "array_state_count": "Queued:0 Running:1 "}, "waits", False),
+        ({"job_state": "H", "array_state_count": "Queued:2 Running:1 "}, "waits", True),
+        ({"job_state": "H", "array_state_count": "Queued:0 Running:1 "}, "waits", False),
         ({"job_state": "R", "stime": "Sat Nov 21 00:14:53 2026"}, "start", SUBMITTED + 60),
         ({"interactive": 1}, "interactive", True),
         ({"ctime": 1795220033}, "submit", SUBMITTED),
@@ -293,6 +295,23 @@ def test_a_job_that_has_started_or_is_gone_is_no_fault(
     assert report.later == frozenset()
 
 
+def test_a_library_from_before_20_reads_and_writes_too(tmp_path: Path) -> None:
+    """It has no pbs_asyalterjob (18.1, 19.1), and its server knows fewer attributes (20.0 too)."""
+    (tmp_path / "library").mkdir()
+    library = fake_libpbs(tmp_path / "library", "-Dpbs_asyalterjob=pbs_nothing", "-DBEFORE_22")
+    fake = FakePbs(tmp_path, library)
+    for job in (1, 2, 3):
+        fake.add(f"{job}.head")
+    system = adapter(fake)
+    assert len(system.snapshot().pending) == 3
+    fake.end_job("1.head")
+    report = system.apply([set_to(job, 10) for job in (1, 2, 3)])
+    assert (report.applied, set(report.rejected), report.later) == (2, {1}, frozenset())
+    assert fake.score("2.head") == fake.score("3.head") == DEFAULT_SCORE + 10
+    assert system.release().applied == 2
+    assert fake.score("2.head") == DEFAULT_SCORE
+
+
 def test_what_qalter_has_no_time_for_is_written_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,6 +403,14 @@ def test_capacity_is_what_jobs_can_use() -> None:
     assert parse_capacity({"nodes": nodes}) == 11
 
 
+@pytest.mark.parametrize("state", ["Stale", "busy", "job-busy,busy", "initializing"])
+def test_a_vnode_that_takes_no_new_job_is_not_usable(state: str) -> None:
+    """In the words of 23.06 (pbs_internal.h): pbs_sched starts jobs on `free` vnodes alone."""
+    vnode = {"state": state, "resources_available": {"ncpus": 8, "mem": "8gb"}}
+    assert parse_capacity({"nodes": {"a": vnode}}) == 0
+    assert [each.serves for each in parse_nodes({"nodes": {"a": vnode}})] == [False]
+
+
 @pytest.mark.parametrize(
     ("values", "harm"),
     [
@@ -408,6 +435,29 @@ def test_running_subjobs_are_rows_of_their_own(fake: FakePbs) -> None:
     assert 9 in snapshot.pending.jobs.job_id.tolist()
     assert len(snapshot.pending) == 4
     assert len(set(snapshot.running.jobs.job_id.tolist())) == len(snapshot.running) == 2
+
+
+def test_subjobs_of_an_array_that_is_held_meanwhile_still_run(fake: FakePbs) -> None:
+    """The hold makes an array H where it was B; its running subjobs go on."""
+    count = "Queued:1 Running:1 Exiting:0 Expired:0 "
+    fake.add("9[].head", job_state="H", Hold_Types="u", etime=None, array_state_count=count)
+    fake.add("9[0].head", job_state="R", stime=NOW - 5)
+    snapshot = adapter(fake).snapshot()
+    assert len(snapshot.running) == 1
+    assert snapshot.pending.held[snapshot.pending.jobs.job_id == 9].tolist() == [True]
+
+
+def test_a_subjob_that_goes_on_after_it_was_suspended_has_not_started_again(fake: FakePbs) -> None:
+    fake.add("9[].head", job_state="B", array_state_count="Queued:1 Running:1 Exiting:0 Expired:0 ")
+    fake.add("9[0].head", job_state="Q")
+    system = adapter(fake)
+    system.snapshot()
+    fake.run_job("9[0].head", NOW - 5)
+    told = []
+    for state in ("R", "S", "R"):
+        fake.change("9[0].head", job_state=state)
+        told.append(len(system.snapshot().started))
+    assert told == [1, 0, 0]
 
 
 def test_jobs_of_several_servers_with_one_number_are_left_alone(
@@ -439,6 +489,16 @@ def test_a_job_that_goes_on_after_it_was_suspended_has_not_started_again(
     assert told == [[1], [], [], []]
     fake.end_job("1.head", NOW - 1)
     assert system.snapshot().ended.jobs.job_id.tolist() == [1]
+
+
+def test_a_start_that_a_busy_server_shows_late_is_told_once(fake: FakePbs) -> None:
+    system = adapter(fake)
+    system.snapshot()
+    fake.change("1.head", job_state="R", stime=None)
+    told = [system.snapshot().started.jobs.job_id.tolist()]
+    fake.change("1.head", stime=NOW - 5)
+    told += [system.snapshot().started.jobs.job_id.tolist() for _ in range(2)]
+    assert told == [[], [1], []]
 
 
 def test_the_first_snapshot_tells_the_runs_of_the_past(fake: FakePbs) -> None:
@@ -539,6 +599,16 @@ def test_a_site_that_was_never_set_up_is_told_what_is_missing(fake: FakePbs) -> 
         "warn",
         "warn",
     )
+
+
+@pytest.mark.parametrize(
+    ("disabled", "result"), [("slurm_rl_dead_man", "warn"), ("slurm_rl_class", "pass")]
+)
+def test_a_dead_man_that_is_not_enabled_is_told(fake: FakePbs, disabled: str, result: str) -> None:
+    fake.set(disabled_hooks=[disabled])
+    (check,) = [each for each in adapter(fake).own_checks() if each.name == "dead man"]
+    assert check.result == result
+    assert ("set hook slurm_rl_dead_man enabled = true" in check.what) == (result == "warn")
 
 
 def test_a_hook_that_an_operator_may_not_see_is_not_called_missing(fake: FakePbs) -> None:

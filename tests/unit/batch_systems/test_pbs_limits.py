@@ -245,6 +245,15 @@ def test_a_busy_queue_starves_no_other() -> None:
     assert parts_of(10, {"a": QueueUse(10, 90), "b": QueueUse(0, 0)}) == {"a": 10, "b": 0}
 
 
+def test_a_queue_of_an_array_that_has_begun_gets_its_part(fake: FakePbs, record: Path) -> None:
+    """PBS counts such an array as Begun, and its waiting subjobs not at all."""
+    fake.set_queue("batch", in_use=4, queued=3)
+    begun = {"state_count": "Transit:0 Queued:0 Held:0 Waiting:0 Running:0 Exiting:0 Begun:1 "}
+    fake.set_queue("long", in_use=0, queued=0, attributes=begun)
+    adapter(fake, record, queues=["batch", "long"]).limit_batch({"cpus": 4})
+    assert (fake.limits("batch"), fake.limits("long")) == ({ALL: 3}, {ALL: 1})
+
+
 @pytest.mark.parametrize(
     ("words", "limit"),
     [

@@ -408,6 +408,21 @@ def test_lines_of_sched_config(tmp_path: Path) -> None:
     assert (config.text("primetime_prefix"), config.text("none")) == ("p_", "")
 
 
+@pytest.mark.parametrize(
+    ("value", "is_true"),
+    [
+        *(("True", True), ("1", True), ("yes", True), ("no", True), ("2x", True)),
+        *(("FALSE", False), ("0", False), ("00", False), ("0x", False), ('""', False)),
+    ],
+)
+def test_what_pbs_sched_takes_for_true(tmp_path: Path, value: str, is_true: bool) -> None:
+    """Any word but `false` is, and a number by what it begins with (parse_config of 23.06)."""
+    path = tmp_path / "sched_config"
+    path.write_text(f"by_queue: {value}\tprime\n")
+    config = read_sched_config(path)
+    assert (config.ever("by_queue"), config.always("by_queue")) == (is_true, False)
+
+
 @pytest.mark.parametrize("seconds", [-1, 1, 59, True, 60.5])
 def test_the_last_guard_sends_nothing(seconds: Any) -> None:
     with pytest.raises(BatchSystemError, match="neither 0 nor whole seconds from 60 on"):

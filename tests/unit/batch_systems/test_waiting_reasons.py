@@ -61,6 +61,9 @@ def test_who_our_own_limit_keeps_back_waits_for_processors(
         ("Not Running: would exceed user alice's limit on resource ncpus in complex", True, False),
         ("Not Running: would exceed overall limit on resource ncpus in queue batch", False, True),
         ("Not Running: Insufficient amount of resource: ngpus (R: 1 A: 0 T: 2)", False, False),
+        ("Not Running: Job would break strict sorted order", False, True),
+        ("Job Array Began at Sat Nov 21 at 00:13", False, True),  # and it stays so
+        ("Not Running: Queue not started.", False, False),
         ("Not Running: something new", False, False),
     ],
 )

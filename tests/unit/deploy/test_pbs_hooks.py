@@ -89,10 +89,16 @@ def test_a_senseless_score_is_never_given(tmp_path, score):
 
 @pytest.fixture
 def qmgr(tmp_path):
-    """A qmgr that notes what it is told."""
+    """A qmgr that notes what it is told to change, and tells the formula."""
     program = tmp_path / "exec" / "bin" / "qmgr"
     program.parent.mkdir(parents=True)
-    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {tmp_path}/told\n')
+    (tmp_path / "formula").write_text("1000*rl_score + asinh(queue_priority)")
+    program.write_text(
+        "#!/bin/sh\n"
+        'if [ "$2" = "list server job_sort_formula" ]; then\n'
+        f'    printf "Server head\\n    job_sort_formula = %s\\n\\n" "$(cat {tmp_path}/formula)"\n'
+        f'else printf "%s\\n" "$@" >> {tmp_path}/told; fi\n'
+    )
     program.chmod(0o755)
     return program
 
@@ -121,6 +127,31 @@ def test_a_silent_daemon_gives_the_formula_back_once(tmp_path, qmgr):
 def test_the_sites_own_formula_comes_back(tmp_path, qmgr):
     told = dead_man(tmp_path, 99, formula='queue_priority + "x"')[1]
     assert told == ["-c", "set server job_sort_formula = \"queue_priority + 'x'\""]
+
+
+@pytest.mark.parametrize("formula", ["", "eligible_time", "my_rl_score_2"])
+def test_a_formula_that_is_not_ours_stays(tmp_path, qmgr, formula):
+    """The daemon may have been in shadow mode, or root have set another formula since."""
+    (tmp_path / "formula").write_text(formula)
+    answer, told = dead_man(tmp_path, 21)
+    assert told == []
+    assert "it stays" in answer["log"][0]
+    assert dead_man(tmp_path, None)[0]["log"] == []  # and is not looked at every few seconds
+
+
+def test_a_long_formula_is_ours_too(tmp_path, qmgr):
+    """qmgr goes on with it in a line that is indented."""
+    (tmp_path / "formula").write_text("asinh(ncpus) + 1000*rl_\n\tscore")
+    assert dead_man(tmp_path, 21)[1] == ["-c", "unset server job_sort_formula"]
+
+
+def test_a_formula_that_cannot_be_looked_at_is_taken_for_ours(tmp_path, qmgr):
+    (tmp_path / "formula").unlink()
+    program = qmgr.read_text().replace(
+        'job_sort_formula" ]; then', 'job_sort_formula" ]; then exit 3'
+    )
+    qmgr.write_text(program)
+    assert dead_man(tmp_path, 21)[1] == ["-c", "unset server job_sort_formula"]
 
 
 def test_the_hook_waits_as_long_as_systemd_does():

@@ -23,11 +23,15 @@ SCORE = "rl_score"
 SOFT_WALLTIME = "soft_walltime"
 #: What a shrink-to-fit job asks for beside its walltime.
 _SHRINKS = ("min_walltime", "max_walltime")
+#: Which PBS before 22.05 does not know, and refuses a question for: see `ATTRIBUTES`.
+NEWER_ATTRIBUTES = ("obittime", "max_run_subjobs")
 #: All of a job that `parse_job` reads.
 ATTRIBUTES = (
-    *("Job_Name", "Job_Owner", "job_state", "queue", "ctime", "etime", "stime", "obittime"),
+    *("Job_Name", "Job_Owner", "job_state", "queue", "ctime", "etime", "stime"),
     *("mtime", "Hold_Types", "Account_Name", "project", "euser", "egroup", "interactive"),
     *("array_state_count", "Resource_List", "resources_used", "eligible_time", "comment"),
+    "reserve_ID",
+    *NEWER_ATTRIBUTES,
 )
 WAITING_STATES = frozenset("QHWTB")
 RUNNING_STATES = frozenset("RE")
@@ -49,13 +53,17 @@ class PbsJob:
         job_id: its number, see `job_number`.
         state: one letter.
         queue, user, account, title: names; the title is the job's own.
+        reservation: that it is submitted to; "" for none.
         processors: of the job, or of each subjob.
         time_limit: seconds; NaN for none.
         submit: seconds since the epoch.
         eligible: the same; inf where it is not eligible.
+        has_etime: whether PBS tells since when it is eligible; not of what it has yet to route.
         start, end: the same; NaN where it has not.
         held: somebody holds it, or it waits for another job.
         waits: whether it, or a subjob of it, may still start.
+        has_begun: whether it is an array of which subjobs may run, also while the rest is held.
+        at_own_limit: whether as many of them run as its user lets run at once (`qsub -J 1-99%4`).
         score: the value of our resource; None where it has none, NaN where it is not finite.
         soft_walltime: seconds that PBS plans with; None where it has none, NaN for no duration.
         shrinks: PBS may run it for less than its walltime (shrink to fit).
@@ -72,14 +80,18 @@ class PbsJob:
     user: str
     account: str
     title: str
+    reservation: str
     processors: int
     time_limit: float
     submit: float
     eligible: float
+    has_etime: bool
     start: float
     end: float
     held: bool
     waits: bool
+    has_begun: bool
+    at_own_limit: bool
     score: float | None
     soft_walltime: float | None
     shrinks: bool
@@ -97,6 +109,11 @@ class PbsJob:
     def runs(self) -> bool:
         """Whether it occupies processors; an array does so by its subjobs."""
         return self.state in RUNNING_STATES
+
+    @property
+    def waits_for_its_own(self) -> bool:
+        """Whether it waits for its reservation or its own subjobs, and so not for the machine."""
+        return self.reservation != "" or self.at_own_limit
 
     @property
     def is_under_way(self) -> bool:
@@ -136,14 +153,18 @@ def parse_job(name: str, values: Mapping[str, Any]) -> PbsJob | None:
         user=_user(values),
         account=_account(values),
         title=text(values.get("Job_Name")),
+        reservation=text(values.get("reserve_ID")),
         processors=processors,
         time_limit=parse_duration(text(resources.get("walltime"))),
         submit=submit,
         eligible=_eligible(values, state, submit),
+        has_etime=not math.isnan(parse_time(values.get("etime"))),
         start=start,
         end=_end(values, start),
         held=state == "H" or text(values.get("Hold_Types")) not in ("", "n"),
         waits=_waits(values, state),
+        has_begun=_has_begun(values, state),
+        at_own_limit=_at_own_limit(values),
         score=parse_score(resources.get(SCORE)),
         soft_walltime=parse_soft_walltime(resources.get(SOFT_WALLTIME)),
         shrinks=any(text(resources.get(name)) for name in _SHRINKS),
@@ -250,12 +271,27 @@ def _end(values: Mapping[str, Any], start: float) -> float:
 
 
 def _waits(values: Mapping[str, Any], state: str) -> bool:
-    if state != "B":
-        return state in WAITING_STATES
-    counts = dict(
-        word.partition(":")[::2] for word in text(values.get("array_state_count")).split()
-    )
-    return parse_count(counts.get("Queued")) > 0
+    """An array shows how many of its subjobs wait, and is H, W or Q or B whatever the others do."""
+    counts = _subjobs(values)
+    if state == "B" or (counts and state in WAITING_STATES):
+        return counts.get("Queued", 0) > 0
+    return state in WAITING_STATES
+
+
+def _has_begun(values: Mapping[str, Any], state: str) -> bool:
+    """A hold on an array does not end what runs of it, but its B goes (req_holdjob of 23.06)."""
+    return state == "B" or any(_subjobs(values).get(name, 0) for name in ("Running", "Exiting"))
+
+
+def _at_own_limit(values: Mapping[str, Any]) -> bool:
+    most = parse_count(values.get("max_run_subjobs"))
+    return 0 < most <= _subjobs(values).get("Running", 0)
+
+
+def _subjobs(values: Mapping[str, Any]) -> dict[str, int]:
+    """How many subjobs an array has in each state; empty for any other job."""
+    words = (word.partition(":") for word in text(values.get("array_state_count")).split())
+    return {name: parse_count(count) for name, _, count in words}
 
 
 def _interactive(values: Mapping[str, Any]) -> bool | None:

@@ -3,6 +3,7 @@
 Up to 23.06 a value that C reads as a number stands there bare, `.5`, `0x10`, `nan` or `007`, and a
 backslash as it was given; so one variable of one job would make the whole queue unreadable. These
 releases print one value a line: where the answer is no JSON, each value is mended by itself.
+A number with a fraction or an exponent stays the text that it is: `1.10` may be an account's name.
 """
 
 from __future__ import annotations
@@ -43,7 +44,14 @@ def read_json(text: str) -> Any:
 
 
 def _read(text: str) -> Any:
-    return json.loads(text, strict=False, parse_int=_whole, object_pairs_hook=_object)
+    return json.loads(
+        text,
+        strict=False,
+        parse_int=_whole,
+        parse_float=str,
+        parse_constant=str,
+        object_pairs_hook=_object,
+    )
 
 
 def _whole(digits: str) -> int | str:

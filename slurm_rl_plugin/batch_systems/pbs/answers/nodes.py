@@ -19,11 +19,14 @@ QSTAT_QUEUES = ("qstat", "-Q", "-f", "-F", "json")
 _SIZE = re.compile(r"(\d{1,18})([kmgtp]?)([bw]?)", re.ASCII | re.IGNORECASE)
 _IN_MIB = {"": 2.0**-20, "k": 2.0**-10, "m": 1.0, "g": 2.0**10, "t": 2.0**20, "p": 2.0**30}
 _BYTES_OF_A_WORD = 8
-#: A node in one of these states takes no new job; jobs that run there may end.
+#: A node in one of these states takes no new job; jobs that run there may end. `busy` is one whose
+#: load is above its max_load.
 _OUT_OF_USE = frozenset(
     {
         "down",
         "offline",
+        "busy",
+        "initializing",
         "unknown",
         "state-unknown",
         "stale",
@@ -55,7 +58,8 @@ def is_out_of_use(node: Mapping[str, Any]) -> bool:
 
 
 def _states(node: Mapping[str, Any]) -> set[str]:
-    return {word.strip() for word in text(node.get("state")).split(",")}
+    """PBS writes all of them small but `Stale`."""
+    return {word.strip().lower() for word in text(node.get("state")).split(",")}
 
 
 def parse_nodes(document: Mapping[str, Any]) -> list[NodeNow]:

@@ -6,10 +6,12 @@ import re
 
 #: A limit of the user, group or project; the overall one of a queue or the server is the site's.
 _OWN_LIMIT = re.compile(r"\b(per-)?(user|group|project)\b.*\blimit\b", re.IGNORECASE)
+#: All that is ever told of an array that has begun, whatever its other subjobs wait for.
+_BEGUN = "Job Array Began"
 #: What more free processors would mend; and the overall limit, which ours on batch queues is.
 _FOR_PROCESSORS = re.compile(
     r"resource: (ncpus|nodect)\b|available resources on nodes|enough free nodes|top job"
-    r"|too few free resources|exclusive node|starving"
+    r"|too few free resources|exclusive node|starving|strict sorted order"
     r"|overall limit on resource (ncpus|ngpus|mem)\b",
     re.IGNORECASE,
 )
@@ -21,5 +23,6 @@ def is_own_doing(comment: str) -> bool:
 
 
 def is_for_processors(comment: str) -> bool:
-    """Whether it waits for processors alone; so does one that no cycle of PBS has looked at."""
-    return not comment or _FOR_PROCESSORS.search(comment) is not None
+    """Whether it waits for processors alone; so does one of which PBS does not tell."""
+    untold = not comment or comment.startswith(_BEGUN)
+    return untold or _FOR_PROCESSORS.search(comment) is not None

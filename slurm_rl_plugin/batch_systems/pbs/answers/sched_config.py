@@ -9,6 +9,7 @@ from pathlib import Path
 from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands
 
 _LINE = re.compile(r"\s*(\w+)\s*:\s*(?:\"([^\"]*)\"?|'([^']*)'?|(\S+))\s*(\S*)")
+_DIGITS = re.compile(r"\d{1,18}", re.ASCII)
 #: Of the periods into which `holidays` divides the week; a line without one is for both.
 _PERIODS = {"prime": ("prime",), "non_prime": ("non_prime",), "none": ()}
 _BOTH = ("prime", "non_prime")
@@ -43,8 +44,13 @@ class SchedConfig:
         return tuple(re.findall(r"[^\s,]+", self.text("resources")))
 
     def _is_true(self, name: str, period: str) -> bool:
+        """As pbs_sched takes it: `no` is true as well as `yes`; `false` and a number of 0 are not.
+
+        What is not set is false.
+        """
         value = self.values.get((name, period), "").lower()
-        return value == "true" or (value[:1].isdecimal() and value.strip("0") != "")
+        number = _DIGITS.match(value)
+        return int(number[0]) != 0 if number else value not in ("", "false")
 
 
 def sched_folder(commands: PbsCommands) -> Path:

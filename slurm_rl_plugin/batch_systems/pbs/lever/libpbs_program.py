@@ -4,7 +4,7 @@ Run as a script, never imported: one JSON document on standard input asks, one o
 answers. It imports nothing else of this package, so that it starts at once. Whoever started it
 kills it when its time is over: a call into the library can hang.
 
-    {"library": PATH, "read": [ATTRIBUTE, ...]}
+    {"library": PATH, "read": [ATTRIBUTE, ...], "newer": [those that not every release knows]}
       -> {"Jobs": {JOB: {ATTRIBUTE: TEXT, or {RESOURCE: TEXT}}}}      as qstat writes them, but for
                                                     times, which are seconds since the epoch here
     {"library": PATH, "resource": NAME, "writes": [[JOB, TEXT], ...], "seconds": S, "told": BOOL}
@@ -15,10 +15,10 @@ kills it when its time is over: a call into the library can hang.
       -> {"failed": WORDS, "reached": BOOL}         some changes may have been written
 
 Values are sent by pbs_asyalterjob over one connection, which tells nothing of single jobs; so they
-are read back. What is to be told goes by pbs_alterjob, which waits for each answer. pbs_server
-answers the questions of a connection in their order, and commits each change to its database: what
-has been sent cannot be recalled and may take it a minute. So they are sent in bursts, each waited
-for, and none begins after S seconds.
+are read back. What is to be told goes by pbs_alterjob, which waits for each answer; so does all
+where PBS is older than 20.0 and has nothing else. pbs_server answers the questions of a connection
+in their order, and commits each change to its database: what has been sent cannot be recalled and
+may take it a minute. So they are sent in bursts, each waited for, and none begins after S seconds.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ from typing import Any
 _BURST = 200
 #: So many jobs are read back by name; for more the whole queue is.
 _FEW = 500
-#: PBSE_UNKJOBID
-_UNKNOWN_JOB = 15001
+#: Not in PBS 18.1 and 19.1.
+_ASYNCHRONOUS = "pbs_asyalterjob"
+#: PBSE_UNKJOBID, PBSE_NOATTR
+_UNKNOWN_JOB, _UNKNOWN_ATTRIBUTE = 15001, 15002
 
 
 class _Attribute(ctypes.Structure):
@@ -85,7 +87,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
         return {"failed": "libpbs cannot connect to pbs_server", "reached": False}
     try:
         if "read" in question:
-            return _read(library, connection, question["read"])
+            return _read(library, connection, question["read"], question["newer"])
         return _write_and_read(library, connection, question)
     finally:
         library.pbs_disconnect(connection)
@@ -98,7 +100,7 @@ def _load(path: str) -> ctypes.CDLL:
     for name, result, arguments in (
         ("pbs_connect", number, [text]),
         ("pbs_disconnect", number, [number]),
-        ("pbs_asyalterjob", number, [number, text, attributes, text]),
+        (_ASYNCHRONOUS, number, [number, text, attributes, text]),
         ("pbs_alterjob", number, [number, text, attributes, text]),
         ("pbs_statjob", status, [number, text, attributes, text]),
         ("pbs_statserver", status, [number, attributes, text]),
@@ -106,6 +108,8 @@ def _load(path: str) -> ctypes.CDLL:
         ("pbs_geterrmsg", text, [number]),
         ("__pbs_errno_location", ctypes.POINTER(number), []),
     ):
+        if name == _ASYNCHRONOUS and not hasattr(library, name):
+            continue
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
@@ -114,8 +118,9 @@ def _load(path: str) -> ctypes.CDLL:
 def _write_and_read(
     library: ctypes.CDLL, connection: int, question: dict[str, Any]
 ) -> dict[str, Any]:
-    resource, writes, told = question["resource"], question["writes"], question["told"]
-    alter = library.pbs_alterjob if told else library.pbs_asyalterjob
+    resource, writes = question["resource"], question["writes"]
+    told = question["told"] or not hasattr(library, _ASYNCHRONOUS)
+    alter = library.pbs_alterjob if told else getattr(library, _ASYNCHRONOUS)
     words: dict[str, str] = {}
     until = time.monotonic() + question["seconds"]
     sent = 0
@@ -159,7 +164,9 @@ def _failed(library: ctypes.CDLL, connection: int) -> dict[str, Any]:
     return {"failed": _text(words) or f"error {_error(library)}", "reached": bool(words)}
 
 
-def _read(library: ctypes.CDLL, connection: int, attributes: list[str]) -> dict[str, Any]:
+def _read(
+    library: ctypes.CDLL, connection: int, attributes: list[str], newer: list[str]
+) -> dict[str, Any]:
     jobs: dict[str, dict[str, Any]] = {}
     for name, found in _statuses(library, connection, attributes):
         values = jobs[name] = {}
@@ -169,6 +176,9 @@ def _read(library: ctypes.CDLL, connection: int, attributes: list[str]) -> dict[
             else:
                 values.setdefault(attribute, {})[resource] = value
     # an empty queue and a server that is gone both give nothing
+    if not jobs and newer and _error(library) == _UNKNOWN_ATTRIBUTE:
+        known = [name for name in attributes if name not in newer]
+        return _read(library, connection, known, [])
     if not jobs and _error(library):
         return _failed(library, connection)
     return {"Jobs": jobs}

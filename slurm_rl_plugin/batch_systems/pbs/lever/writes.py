@@ -10,7 +10,13 @@ from typing import Any, Protocol
 from slurm_rl_plugin.batch_systems.command_process import first_line
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import text
 from slurm_rl_plugin.batch_systems.pbs.lever.libpbs import PbsLibrary
-from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, failure, section
+from slurm_rl_plugin.batch_systems.pbs.process import (
+    QSTAT_BY_NAME,
+    QSTAT_JOBS,
+    PbsCommands,
+    failure,
+    section,
+)
 from slurm_rl_plugin.errors import BatchSystemUnavailable
 
 #: So many jobs are asked for by name; of more all are read.
@@ -96,9 +102,8 @@ class Qalter:
         self, resource: str, jobs: Sequence[str], words: Mapping[str, str]
     ) -> Mapping[str, JobAfterWrite]:
         asked = jobs if len(jobs) <= _FEW else []
-        document = self._commands.read_json(
-            ["qstat", "-f", "-F", "json", *asked], or_nothing=bool(asked)
-        )
+        command = [*QSTAT_BY_NAME, *asked] if asked else QSTAT_JOBS
+        document = self._commands.read_json(command, or_nothing=bool(asked))
         found: dict[str, JobAfterWrite] = {}
         for name, values in section(document, "Jobs").items():
             resources: Any = values.get("Resource_List")

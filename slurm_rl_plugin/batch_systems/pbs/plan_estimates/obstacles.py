@@ -55,7 +55,7 @@ def _of_itself(job: PbsJob) -> str | None:
         return "it has a min_walltime or max_walltime, with which PBS takes no soft_walltime"
     if not job.time_limit > SHORTEST_ESTIMATE:
         return f"it has no walltime of more than {SHORTEST_ESTIMATE} s"
-    if job.queue.startswith(_RESERVATIONS) and job.queue[1:].isdecimal():
+    if job.reservation or (job.queue.startswith(_RESERVATIONS) and job.queue[1:].isdecimal()):
         return "it runs in a reservation, whose end it must keep"
     return None
 

@@ -64,7 +64,8 @@ class PbsTables:
         """Columns of jobs that wait.
 
         What the rest of the site's formula makes of a job PBS tells nobody, so the site's own
-        priority is the same for all, `base`: the score of a job that was never written.
+        priority is the same for all, `base`: the score of a job that was never written. To wait for
+        one's own reservation, or for subjobs of one's own, is one's own doing.
 
         Args:
             jobs: those that wait.
@@ -87,9 +88,13 @@ class PbsTables:
             admin_set=np.zeros(count, dtype=np.bool_),
             nice=np.zeros(count, dtype=np.int64),
             accrued=accrued,
-            own_doing=np.array([is_own_doing(job.comment) for job in jobs], dtype=np.bool_),
+            own_doing=np.array(
+                [job.waits_for_its_own or is_own_doing(job.comment) for job in jobs],
+                dtype=np.bool_,
+            ),
             for_processors=np.array(
-                [is_for_processors(job.comment) for job in jobs], dtype=np.bool_
+                [not job.waits_for_its_own and is_for_processors(job.comment) for job in jobs],
+                dtype=np.bool_,
             ),
         )
 
