@@ -7,12 +7,14 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 
 TOP = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     [TOP / "README.md", TOP / "CHANGELOG.md", TOP / "CONTRIBUTING.md", *TOP.glob("docs/**/*.md")]
 )
-_FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+#: Also in a list, where it is indented.
+_FENCE = re.compile(r"^ *```(?P<kind>[^\n]*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _SHELL_OPERATORS = {"|", "&&", "||", ";", ">", ">>", "<"}
 
 
@@ -38,7 +40,7 @@ class Command:
 
 def code_blocks(document: Path) -> list[CodeBlock]:
     return [
-        CodeBlock(kind=found["kind"].strip(), text=found["text"])
+        CodeBlock(kind=found["kind"].strip(), text=dedent(found["text"]))
         for found in _FENCE.finditer(document.read_text())
     ]
 
