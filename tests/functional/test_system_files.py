@@ -152,3 +152,55 @@ def test_an_upgrade_starts_again_what_systemd_was_about_to_start(tmp_path: Path)
     assert (done.returncode, done.stderr) == (0, "")
     marked = {each.name for each in (tmp_path / "run/slurm-rl-upgrade").iterdir()}
     assert marked == {"slurm-rl.service", "slurm-rl-watchdog.timer", "slurm-rl-renew.timer"}
+
+
+def made_by_an_installation(root: Path) -> set[Path]:
+    """What units, tmpfiles.d and the documents have made by the time that a site purges it."""
+    folders = {"State": "var/lib", "Cache": "var/cache", "Logs": "var/log", "Configuration": "etc"}
+    made: set[Path] = set()
+    for unit in UNITS:
+        for key, value in re.findall(r"^(\w+)=(\S+)$", unit.read_text(), re.MULTILINE):
+            if (place := folders.get(key.removesuffix("Directory"))) and key.endswith("Directory"):
+                made.add(root / place / value / "some")
+            elif key == "EnvironmentFile" and "/default/" in value:  # Debian's
+                made.add(root / value.removeprefix("-/"))
+            elif key == "WantedBy":
+                made.add(root / f"etc/systemd/system/{value}.wants" / unit.name)
+            elif (key, value) == ("Persistent", "yes"):  # systemd.timer(5)
+                made.add(root / f"var/lib/systemd/timers/stamp-{unit.name}")
+    for line in (DEPLOY / "tmpfiles.d/slurm-rl.conf").read_text().splitlines():
+        kind, _, path = line.partition(" ")
+        if kind in ("d", "f"):
+            made.add(root / path.split()[0][1:] / ("some" if kind == "d" else ""))
+    return made
+
+
+def run_of_root_below(root: Path, script: str, word: str, *programs: str) -> list[str]:
+    """Run a maintainer's script on files below `root`; the calls of programs that do nothing."""
+    text = (DEPLOY / "debian" / script).read_text()
+    (root / script).write_text(re.sub(r"(?<= )/(?=etc|var|run)", f"{root}/", text))
+    (root / "bin").mkdir()
+    for program in programs:
+        (root / "bin" / program).write_text(f'#!/bin/sh\necho {program} "$@" >>{root}/called\n')
+        (root / "bin" / program).chmod(0o755)
+    done = run("env", f"PATH={root}/bin:{os.environ['PATH']}", "sh", "-e", root / script, word)
+    assert (done.returncode, done.stderr) == (0, "")
+    return (root / "called").read_text().splitlines()
+
+
+def test_a_purge_leaves_nothing_of_what_was_made(tmp_path: Path) -> None:
+    made = made_by_an_installation(tmp_path)
+    assert {"slurm-rl-renew", "some", "table", "stamp-slurm-rl-renew.timer"} <= {
+        part for path in made for part in (path.name, path.parent.name)
+    }
+    for path in made:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    accounts = ("getent", "userdel", "groupdel")
+    called = run_of_root_below(tmp_path, "postrm", "purge", "deb-systemd-helper", *accounts)
+    assert [path for path in made if path.exists()] == []
+    assert not [path for path in made if path.name == "some" and path.parent.exists()]
+    users = re.findall(r"^u (\S+)", (DEPLOY / "sysusers.d/slurm-rl.conf").read_text(), re.MULTILINE)
+    # a group that has members of the site's stays after its user
+    for user in users:
+        assert {f"userdel {user}", f"groupdel {user}"} <= set(called)

@@ -80,7 +80,7 @@ def test_who_is_not_root_stays_who_he_is(folder: Path) -> None:
 
 
 def checked(folder: Path, model: str) -> tuple[int, str, str]:
-    """What `check` of root says where the daemon's folder is DAEMON's and its audit log's root's."""
+    """What `check` of root says; the state folder is DAEMON's, that of the audit log root's."""
     given(folder / "state", DAEMON)
     given(folder / "audit", 0)
     (folder / "site.toml").write_text(
