@@ -71,6 +71,8 @@ def commands(document: Path) -> Iterator[Command]:
 def commands_in(line: str, document: str) -> Iterator[Command]:
     """Commands of ours in one shell line, also behind `sudo` or in a folder `bin`."""
     words = shlex.split(line, comments=True)
+    if words[:1] in (["ln"], ["rm"]):  # what they name is not run
+        return
     for place, word in enumerate(words):
         ours = word in ("slurm-rl", "make") or word.endswith("bin/slurm-rl")
         if ours and (place == 0 or words[place - 1] not in ("venv", "-p")):

@@ -12,7 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.markdown_documents import DOCUMENTS, TOP, rollback_line
+from tests.architecture.markdown_documents import (
+    DOCUMENTS,
+    TOP,
+    code_blocks,
+    rollback_line,
+    shell_lines,
+)
 
 DEPLOY = TOP / "deploy"
 UNITS = sorted((DEPLOY / "systemd").iterdir())
@@ -204,3 +210,50 @@ def test_a_purge_leaves_nothing_of_what_was_made(tmp_path: Path) -> None:
     # a group that has members of the site's stays after its user
     for user in users:
         assert {f"userdel {user}", f"groupdel {user}"} <= set(called)
+
+
+def run_lines_below(root: Path, document: str, *programs: str) -> None:
+    """Run those lines of a document that begin with these programs, on files below `root`."""
+    for line in shell_lines(TOP / "docs" / document):
+        if line.startswith(tuple(f"{each} " for each in programs)):
+            below = re.sub(r"(?<= )/(?=etc|opt|usr|var)", f"{root}/", line)
+            done = subprocess.run(
+                ["sh", "-c", below], cwd=TOP, capture_output=True, text=True, check=False
+            )
+            assert (done.returncode, done.stderr) == (0, ""), line
+
+
+def test_what_pip_does_not_install_is_put_in_its_place_and_removed_as_documented(
+    tmp_path: Path,
+) -> None:
+    """By the lines of install.md and of upgrade.md; the package does both by itself."""
+    names = ("systemd/system", "sysusers.d", "tmpfiles.d", "logrotate.d", "slurm-rl", "default")
+    for folder in (*(f"etc/{each}" for each in names), "usr/local/bin", "opt/slurm-rl/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    for each in ("opt/slurm-rl/bin/slurm-rl", "etc/slurm-rl/slurm-rl.toml", "etc/default/slurm-rl"):
+        (tmp_path / each).touch()
+    run_lines_below(tmp_path, "install.md", "cp", "ln")
+    for unit in UNITS:
+        assert (tmp_path / "etc/systemd/system" / unit.name).is_file()
+    for each in ("sysusers.d/slurm-rl.conf", "tmpfiles.d/slurm-rl.conf", "logrotate.d/slurm-rl"):
+        assert (tmp_path / "etc" / each).read_text() == (DEPLOY / each).read_text()
+    # the documents go on with `slurm-rl status`
+    assert (tmp_path / "usr/local/bin/slurm-rl").resolve() == tmp_path / "opt/slurm-rl/bin/slurm-rl"
+    for path in made_by_an_installation(tmp_path):
+        if ".wants" not in path.parent.name:  # `systemctl disable` removes these
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    run_lines_below(tmp_path, "upgrade.md", "rm")
+    left = [path for path in tmp_path.rglob("*slurm-rl*") if "timers" not in path.parts]
+    assert left == []
+
+
+def test_who_shares_the_state_is_told_to_let_every_unit_write_to_it() -> None:
+    (block,) = [
+        each.text
+        for each in code_blocks(TOP / "docs" / "slurm.md")
+        if "systemctl edit" in each.text
+    ]
+    writes = [unit for unit in SERVICES if "\nStateDirectory=slurm-rl\n" in unit.read_text()]
+    assert len(writes) > 2
+    assert [unit.name for unit in writes if unit.name not in block] == []
