@@ -8,6 +8,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -257,3 +258,30 @@ def test_who_shares_the_state_is_told_to_let_every_unit_write_to_it() -> None:
     writes = [unit for unit in SERVICES if "\nStateDirectory=slurm-rl\n" in unit.read_text()]
     assert len(writes) > 2
     assert [unit.name for unit in writes if unit.name not in block] == []
+
+
+def test_the_package_brings_whatever_a_site_without_a_checkout_takes_from_deploy(
+    tmp_path: Path,
+) -> None:
+    """The head node of an Ansible role has the package alone."""
+    (tmp_path / "source").symlink_to(TOP)
+    python = tmp_path / "root/opt/slurm-rl/bin/python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    script = (DEPLOY / "debian/build.sh").read_text()
+    assert script.endswith("\nmain\n")
+    (tmp_path / "files.sh").write_text(
+        script.removesuffix("main\n") + f"work={tmp_path} root={tmp_path}/root\ninstall_files\n"
+    )
+    done = run("sh", tmp_path / "files.sh")
+    assert (done.returncode, done.stderr) == (0, "")
+    brought = {path.name.removesuffix(".gz") for path in (tmp_path / "root").rglob("*.*")}
+    brought |= {path.name for path in (tmp_path / "root/usr/share").rglob("*slurm-rl")}
+    elsewhere = {"debian", "ansible", "pbs", "tests"}  # pbs comes with the wheel
+    taken = {
+        path.name
+        for path in DEPLOY.rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+        if not elsewhere & set(path.relative_to(DEPLOY).parts)
+    }
+    assert taken - brought - {"_slurm-rl"} == set()
