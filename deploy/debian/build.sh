@@ -94,9 +94,13 @@ install_files() {
     for dashboard in "$deploy"/grafana/*.json; do
         put "$dashboard" /usr/share/slurm-rl/grafana
     done
+    for settings in "$deploy"/grafana/provisioning/*/*.yml; do
+        put "$settings" "/usr/share/slurm-rl/grafana/provisioning/$(basename "$(dirname "$settings")")"
+    done
     for rules in "$deploy"/prometheus/*.yml; do
         put "$rules" /usr/share/slurm-rl/prometheus
     done
+    put "$deploy/slurm/job_submit.lua" /usr/share/slurm-rl/slurm
     mkdir -p "$root/etc/slurm-rl"
     PYTHONPATH=$work/source PYTHONDONTWRITEBYTECODE=1 "$root$prefix/bin/python" -m slurm_rl_plugin.cli.entry \
         show-config --defaults >"$root/etc/slurm-rl/slurm-rl.toml"

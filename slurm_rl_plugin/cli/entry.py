@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import re
 import sys
@@ -178,6 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0 fine, 1 failed, 2 wrong usage, input or configuration.
     """
+    _print_whatever_is_said()
     words = list(sys.argv[1:] if arguments is None else arguments)
     chosen, rest = program_parser().parse_args(words[:1]), words[1:]
     try:
@@ -189,6 +191,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(chosen.verb, str(stop) or "interrupted.")
     except Exception as error:  # noqa: BLE001 - sorted there
         return _ended_by(error, chosen.verb)
+
+
+def _print_whatever_is_said() -> None:
+    """A letter of a name or a reason that the terminal's encoding lacks ends no verb."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error has it
 
 
 def _ended_by(error: Exception, verb: str) -> int:

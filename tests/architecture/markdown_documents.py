@@ -7,12 +7,14 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 
 TOP = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     [TOP / "README.md", TOP / "CHANGELOG.md", TOP / "CONTRIBUTING.md", *TOP.glob("docs/**/*.md")]
 )
-_FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+#: Also in a list, where it is indented.
+_FENCE = re.compile(r"^ *```(?P<kind>[^\n]*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _SHELL_OPERATORS = {"|", "&&", "||", ";", ">", ">>", "<"}
 
 
@@ -38,7 +40,7 @@ class Command:
 
 def code_blocks(document: Path) -> list[CodeBlock]:
     return [
-        CodeBlock(kind=found["kind"].strip(), text=found["text"])
+        CodeBlock(kind=found["kind"].strip(), text=dedent(found["text"]))
         for found in _FENCE.finditer(document.read_text())
     ]
 
@@ -69,6 +71,8 @@ def commands(document: Path) -> Iterator[Command]:
 def commands_in(line: str, document: str) -> Iterator[Command]:
     """Commands of ours in one shell line, also behind `sudo` or in a folder `bin`."""
     words = shlex.split(line, comments=True)
+    if words[:1] in (["ln"], ["rm"]):  # what they name is not run
+        return
     for place, word in enumerate(words):
         ours = word in ("slurm-rl", "make") or word.endswith("bin/slurm-rl")
         if ours and (place == 0 or words[place - 1] not in ("venv", "-p")):

@@ -46,17 +46,22 @@ from tests.architecture.markdown_documents import (
     anchor,
     code_blocks,
     code_spans,
+    commands_in,
     headings,
     links,
     prose,
     rollback_line,
     section,
+    shell_lines,
     table_rows,
 )
 from tests.unit.hook.queues import pending_jobs, snapshot_of
 
 DOCS = TOP / "docs"
 COMMANDS = all_commands()
+#: What simulates, of the verbs that run on a head node, and the program that has the simulator.
+SIMULATES = (("renew",), ("forecast",), ("experiment", "start"), ("experiment", "report"))
+SIMULATOR = "/opt/slurm-rl-forecast/bin/slurm-rl"
 
 
 def test_readme_has_less_than_a_hundred_lines() -> None:
@@ -93,6 +98,26 @@ def test_paths_of_modules_and_tests_exist() -> None:
             assert (TOP / path).exists() or (TOP / "slurm_rl_plugin" / path).exists(), (
                 f"{document.name} names {path}"
             )
+
+
+def test_on_a_head_node_what_simulates_is_run_where_the_simulator_is() -> None:
+    """The package has none: `slurm-rl` in the PATH would only say that numba is missing."""
+    seen = set()
+    for document in DOCUMENTS:
+        for line in shell_lines(document):
+            for command in commands_in(line, document.name):
+                for verb in SIMULATES:
+                    if command.words[: len(verb)] == verb:
+                        seen.add(verb)
+                        assert SIMULATOR in line, f"{document.name}: {line}"
+    assert seen == set(SIMULATES)
+
+
+def test_what_is_installed_from_a_checkout_lies_there() -> None:
+    """A reader stands where he stood to build the package: in the checkout."""
+    lines = [line for document in DOCUMENTS for line in shell_lines(document)]
+    places = {found[1] for line in lines if (found := re.search(r"pip install '?(\.[\w/]*)", line))}
+    assert places == {"."}
 
 
 def test_the_drawings_of_layers_are_what_import_linter_checks() -> None:

@@ -226,3 +226,17 @@ def test_a_daemon_that_goes_by_another_file_is_no_success(
         status, out, _ = words("disable", "--wait", "3")
         assert status == 1
         assert "the daemon has not said within 3 s that it goes by this file" in out
+
+
+@pytest.mark.usefixtures("site")
+def test_letters_that_a_terminal_lacks_end_no_verb() -> None:
+    """LANG=en_US is ISO-8859-1; a colleague's reason need not be."""
+    for verb in (["disable", "--reason", "łódź"], ["status"]):
+        done = subprocess.run(
+            [*(sys.executable, "-m", "slurm_rl_plugin.cli.entry"), *verb, "--config", "site.toml"],
+            env={**os.environ, "PYTHONPATH": str(TOP), "PYTHONIOENCODING": "latin-1"},
+            capture_output=True,
+            check=False,
+        )
+        assert b"\\u0142\xf3d\\u017a" in done.stdout
+        assert (done.returncode, done.stderr) == (0, b"")

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -110,6 +111,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         [*command, "--config", str(folder / "slurm-rl.toml")],
         env=environment,
         stderr=(folder / "log").open("w"),
+        umask=0o027,  # of its unit
     )
     client = ServiceClient(socket=f"{folder}/socket")
     until = time.monotonic() + 240
@@ -200,7 +202,8 @@ def test_a_request_that_is_none_is_refused(
         service.client.post(request_)
 
 
-def test_the_notice_names_nobody(service: Service) -> None:
+def test_the_notice_is_for_all_to_read_and_names_nobody(service: Service) -> None:
+    assert stat.S_IMODE((service.folder / "notice").stat().st_mode) == 0o644
     text = (service.folder / "notice").read_text()
     assert "wait on this cluster" in text
     assert "half of them start within" in text

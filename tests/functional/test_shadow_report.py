@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from slurm_rl_plugin.cli.evaluate.study.in_force import candidates_of
 from slurm_rl_plugin.configuration import read_configuration
 from tests.fakes.ended_jobs import ended_load
 from tests.fakes.fake_cluster import FakeCluster
+from tests.fakes.without_extras import without_extras
 
 Words = Callable[..., tuple[int, str, str]]
 JOBS = 300
@@ -135,20 +135,20 @@ def test_a_dump_written_here_is_replayed_elsewhere(
 
 
 def test_where_no_simulator_is_installed_the_first_part_is_told(
-    words: Words, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: Words, tmp_path: Path
 ) -> None:
     assert words("run", "--once")[0] == 0
-    for name in [each for each in sys.modules if each.startswith("slurm_rl_plugin.")]:
-        room = name.split(".")[1]
-        if room in ("simulator", "learning") or name.endswith("cli.shadow.prediction"):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "slurm_rl_plugin.cli.logs.arguments", raising=False)
-    monkeypatch.setitem(sys.modules, "numba", None)
-    found = report(words, "--since", "now-3days", "--keep", "kept.sacct")
+    given = ("--since", "now-3days", "--config", "site.toml")
+    done = without_extras("shadow-report", *given, "--keep", "kept.sacct", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
     assert found["shadow"]["cycles"] == 1
     assert "needs numba" in found["prediction"]["unavailable"]
     header = (tmp_path / "kept.sacct").read_text().splitlines()[0]
     assert header.split("|") == list(SACCT_FIELDS)
+    done = without_extras("shadow-report", *given)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "No replay: the replay needs numba" in done.stdout
 
 
 def test_too_few_jobs_and_no_accounting_are_sentences(words: Words, site: FakeCluster) -> None:

@@ -8,11 +8,18 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.markdown_documents import DOCUMENTS, TOP, rollback_line
+from tests.architecture.markdown_documents import (
+    DOCUMENTS,
+    TOP,
+    code_blocks,
+    rollback_line,
+    shell_lines,
+)
 
 DEPLOY = TOP / "deploy"
 UNITS = sorted((DEPLOY / "systemd").iterdir())
@@ -152,3 +159,129 @@ def test_an_upgrade_starts_again_what_systemd_was_about_to_start(tmp_path: Path)
     assert (done.returncode, done.stderr) == (0, "")
     marked = {each.name for each in (tmp_path / "run/slurm-rl-upgrade").iterdir()}
     assert marked == {"slurm-rl.service", "slurm-rl-watchdog.timer", "slurm-rl-renew.timer"}
+
+
+def made_by_an_installation(root: Path) -> set[Path]:
+    """What units, tmpfiles.d and the documents have made by the time that a site purges it."""
+    folders = {"State": "var/lib", "Cache": "var/cache", "Logs": "var/log", "Configuration": "etc"}
+    made: set[Path] = set()
+    for unit in UNITS:
+        for key, value in re.findall(r"^(\w+)=(\S+)$", unit.read_text(), re.MULTILINE):
+            if (place := folders.get(key.removesuffix("Directory"))) and key.endswith("Directory"):
+                made.add(root / place / value / "some")
+            elif key == "EnvironmentFile" and "/default/" in value:  # Debian's
+                made.add(root / value.removeprefix("-/"))
+            elif key == "WantedBy":
+                made.add(root / f"etc/systemd/system/{value}.wants" / unit.name)
+            elif (key, value) == ("Persistent", "yes"):  # systemd.timer(5)
+                made.add(root / f"var/lib/systemd/timers/stamp-{unit.name}")
+    for line in (DEPLOY / "tmpfiles.d/slurm-rl.conf").read_text().splitlines():
+        kind, _, path = line.partition(" ")
+        if kind in ("d", "f"):
+            made.add(root / path.split()[0][1:] / ("some" if kind == "d" else ""))
+    return made
+
+
+def run_of_root_below(root: Path, script: str, word: str, *programs: str) -> list[str]:
+    """Run a maintainer's script on files below `root`; the calls of programs that do nothing."""
+    text = (DEPLOY / "debian" / script).read_text()
+    (root / script).write_text(re.sub(r"(?<= )/(?=etc|var|run)", f"{root}/", text))
+    (root / "bin").mkdir()
+    for program in programs:
+        (root / "bin" / program).write_text(f'#!/bin/sh\necho {program} "$@" >>{root}/called\n')
+        (root / "bin" / program).chmod(0o755)
+    done = run("env", f"PATH={root}/bin:{os.environ['PATH']}", "sh", "-e", root / script, word)
+    assert (done.returncode, done.stderr) == (0, "")
+    return (root / "called").read_text().splitlines()
+
+
+def test_a_purge_leaves_nothing_of_what_was_made(tmp_path: Path) -> None:
+    made = made_by_an_installation(tmp_path)
+    assert {"slurm-rl-renew", "some", "table", "stamp-slurm-rl-renew.timer"} <= {
+        part for path in made for part in (path.name, path.parent.name)
+    }
+    for path in made:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    accounts = ("getent", "userdel", "groupdel")
+    called = run_of_root_below(tmp_path, "postrm", "purge", "deb-systemd-helper", *accounts)
+    assert [path for path in made if path.exists()] == []
+    assert not [path for path in made if path.name == "some" and path.parent.exists()]
+    users = re.findall(r"^u (\S+)", (DEPLOY / "sysusers.d/slurm-rl.conf").read_text(), re.MULTILINE)
+    # a group that has members of the site's stays after its user
+    for user in users:
+        assert {f"userdel {user}", f"groupdel {user}"} <= set(called)
+
+
+def run_lines_below(root: Path, document: str, *programs: str) -> None:
+    """Run those lines of a document that begin with these programs, on files below `root`."""
+    for line in shell_lines(TOP / "docs" / document):
+        if line.startswith(tuple(f"{each} " for each in programs)):
+            below = re.sub(r"(?<= )/(?=etc|opt|usr|var)", f"{root}/", line)
+            done = subprocess.run(
+                ["sh", "-c", below], cwd=TOP, capture_output=True, text=True, check=False
+            )
+            assert (done.returncode, done.stderr) == (0, ""), line
+
+
+def test_what_pip_does_not_install_is_put_in_its_place_and_removed_as_documented(
+    tmp_path: Path,
+) -> None:
+    """By the lines of install.md and of upgrade.md; the package does both by itself."""
+    names = ("systemd/system", "sysusers.d", "tmpfiles.d", "logrotate.d", "slurm-rl", "default")
+    for folder in (*(f"etc/{each}" for each in names), "usr/local/bin", "opt/slurm-rl/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    for each in ("opt/slurm-rl/bin/slurm-rl", "etc/slurm-rl/slurm-rl.toml", "etc/default/slurm-rl"):
+        (tmp_path / each).touch()
+    run_lines_below(tmp_path, "install.md", "cp", "ln")
+    for unit in UNITS:
+        assert (tmp_path / "etc/systemd/system" / unit.name).is_file()
+    for each in ("sysusers.d/slurm-rl.conf", "tmpfiles.d/slurm-rl.conf", "logrotate.d/slurm-rl"):
+        assert (tmp_path / "etc" / each).read_text() == (DEPLOY / each).read_text()
+    # the documents go on with `slurm-rl status`
+    assert (tmp_path / "usr/local/bin/slurm-rl").resolve() == tmp_path / "opt/slurm-rl/bin/slurm-rl"
+    for path in made_by_an_installation(tmp_path):
+        if ".wants" not in path.parent.name:  # `systemctl disable` removes these
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    run_lines_below(tmp_path, "upgrade.md", "rm")
+    left = [path for path in tmp_path.rglob("*slurm-rl*") if "timers" not in path.parts]
+    assert left == []
+
+
+def test_who_shares_the_state_is_told_to_let_every_unit_write_to_it() -> None:
+    (block,) = [
+        each.text
+        for each in code_blocks(TOP / "docs" / "slurm.md")
+        if "systemctl edit" in each.text
+    ]
+    writes = [unit for unit in SERVICES if "\nStateDirectory=slurm-rl\n" in unit.read_text()]
+    assert len(writes) > 2
+    assert [unit.name for unit in writes if unit.name not in block] == []
+
+
+def test_the_package_brings_whatever_a_site_without_a_checkout_takes_from_deploy(
+    tmp_path: Path,
+) -> None:
+    """The head node of an Ansible role has the package alone."""
+    (tmp_path / "source").symlink_to(TOP)
+    python = tmp_path / "root/opt/slurm-rl/bin/python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    script = (DEPLOY / "debian/build.sh").read_text()
+    assert script.endswith("\nmain\n")
+    (tmp_path / "files.sh").write_text(
+        script.removesuffix("main\n") + f"work={tmp_path} root={tmp_path}/root\ninstall_files\n"
+    )
+    done = run("sh", tmp_path / "files.sh")
+    assert (done.returncode, done.stderr) == (0, "")
+    brought = {path.name.removesuffix(".gz") for path in (tmp_path / "root").rglob("*.*")}
+    brought |= {path.name for path in (tmp_path / "root/usr/share").rglob("*slurm-rl")}
+    elsewhere = {"debian", "ansible", "pbs", "tests"}  # pbs comes with the wheel
+    taken = {
+        path.name
+        for path in DEPLOY.rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+        if not elsewhere & set(path.relative_to(DEPLOY).parts)
+    }
+    assert taken - brought - {"_slurm-rl"} == set()

@@ -1,4 +1,4 @@
-"""The wheel, in an environment of its own: what it holds is found there."""
+"""The wheel, in an environment of its own: what it holds is found there. And the source archive."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -21,6 +22,17 @@ SOURCES = (
     *("setup.py", "pyproject.toml", "README.md", "LICENSE"),
     *("slurm_rl_plugin", "policy_models", "deploy"),
 )
+FURTHER = ("MANIFEST.in", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile")
+
+
+def copy_sources(folder: Path, *names: str) -> None:
+    folder.mkdir()
+    for name in names:
+        if (TOP / name).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(TOP / name, folder / name, ignore=ignored)
+        else:
+            shutil.copy(TOP / name, folder / name)
 
 
 def pip(*words: str) -> None:
@@ -33,13 +45,7 @@ def pip(*words: str) -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy: pip builds in the folder that it is given."""
     folder = tmp_path_factory.mktemp("wheel")
-    for name in SOURCES:
-        if (TOP / name).is_dir():
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(TOP / name, folder / "source" / name, ignore=ignored)
-        else:
-            (folder / "source").mkdir(exist_ok=True)
-            shutil.copy(TOP / name, folder / "source" / name)
+    copy_sources(folder / "source", *SOURCES)
     pip("wheel", "--quiet", "--no-deps", f"--wheel-dir={folder}", str(folder / "source"))
     (built,) = folder.glob("*.whl")
     return built
@@ -55,6 +61,28 @@ def test_it_holds_code_types_and_models_and_no_tests(wheel: Path) -> None:
     assert {"slurm_rl_class.py", "slurm_rl_class.json", "slurm_rl_dead_man.py"} <= hooks
     assert any(name.endswith("/share/slurm-rl/pbs/systemd/pbs.conf") for name in names)
     assert not [name for name in names if name.startswith(("tests", "deploy"))]
+
+
+def test_the_archive_of_the_sources_holds_what_install_md_copies(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools")
+    copy_sources(tmp_path / "source", *SOURCES, "docs", "tests", *FURTHER)
+    build = "import sys; from setuptools import build_meta as b; b.build_sdist(sys.argv[1])"
+    done = subprocess.run(
+        [sys.executable, "-c", build, str(tmp_path)],
+        cwd=tmp_path / "source",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        held = {name.partition("/")[2] for name in packed.getnames()}
+    for folder in ("deploy", "docs", "policy_models"):
+        there = {path.relative_to(TOP).as_posix() for path in (TOP / folder).rglob("*.*")}
+        assert not {name for name in there - held if "__pycache__" not in name}
+    assert {*FURTHER, "LICENSE", "README.md", "setup.py"} <= held
+    assert not {name for name in held if name.startswith("tests")}
 
 
 @pytest.fixture(scope="module")

@@ -80,7 +80,11 @@ def test_the_shipped_model_decides(installed: ThrowawayRoot) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["check", "run", "queue", "explain", "status", "audit", "release", "show-config"]
+    "verb",
+    [
+        *("check", "run", "queue", "explain", "status", "audit", "release", "show-config"),
+        *("shadow-report", "experiment"),
+    ],
 )
 def test_operators_verbs_need_no_extra(installed: ThrowawayRoot, verb: str) -> None:
     assert installed.run("slurm-rl", verb, "--help").stdout.startswith("usage: ")

@@ -1,4 +1,7 @@
-"""`slurm-rl check`: whether the daemon could do its work here, one line a check with the mend."""
+"""`slurm-rl check`: whether the daemon could do its work here, one line a check with the mend.
+
+Root becomes the daemon's account: what root may read and write says nothing of the daemon.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     configuration_of,
 )
 from slurm_rl_plugin.cli.assembly.hook import check_model_file
+from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.check.batch_system import adapter, own_checks, scheduler_of, site
 from slurm_rl_plugin.cli.check.exemptions import exemptions_of
 from slurm_rl_plugin.cli.check.model import FEWEST_JOBS, model_of
@@ -39,8 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Check and print; 1 where a check fails."""
     configuration = configuration_of(options)
+    offers = list(offer_checks(configuration, now()))  # its token is closed to the daemon
+    become_state_owner(configuration)
     check_model_file(configuration.sections.policy.model)
-    checks = checks_of(configuration, options.jobs)
+    checks = checks_of(configuration, offers, options.jobs)
     failed = sum(check.result == FAIL for check in checks)
     if options.json:
         print_json({"failed": failed, "checks": [check._asdict() for check in checks]})
@@ -50,18 +56,17 @@ def main(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def checks_of(configuration: Configuration, jobs: int | None = None) -> list[Check]:
+def checks_of(
+    configuration: Configuration, offers: list[Check], jobs: int | None = None
+) -> list[Check]:
     """Every check; where the batch system does not answer those on it are one failure.
 
     Args:
         configuration: of the site.
+        offers: the checks of the offer service.
         jobs: waiting jobs that a decision is timed on; by default those of now, 1000 at least.
     """
-    checks = [
-        *files_of(configuration, now()),
-        *metrics_of(configuration),
-        *offer_checks(configuration, now()),
-    ]
+    checks = [*files_of(configuration, now()), *metrics_of(configuration), *offers]
     try:
         look = look_at_queue(configuration)
         system = look.cycle.batch_system

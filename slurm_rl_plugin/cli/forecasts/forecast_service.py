@@ -37,7 +37,7 @@ from slurm_rl_plugin.metrics.forecast_families import forecast_metrics
 from slurm_rl_plugin.metrics.http import serve_pages
 from slurm_rl_plugin.metrics.local_pages import serve_pages_locally
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.whole_file import version_of, write_whole
+from slurm_rl_plugin.whole_file import replacing, version_of
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +176,9 @@ class ForecastService:
         if not path:
             return
         try:
-            write_whole(Path(path), notice_text(queue), sync=False, mode=0o644)
+            with replacing(Path(path), sync=False) as beside:
+                beside.write_bytes(notice_text(queue).encode())
+                beside.chmod(0o644)  # whoever logs in is another user
         except OSError as error:
             self._complain(f"notice_file {path} cannot be written ({error.strerror})")
 

@@ -8,12 +8,18 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.pbs.kind import PBS
 from slurm_rl_plugin.batch_systems.slurm.kind import SLURM
-from slurm_rl_plugin.cli.entry import TRACEBACK, main, missing_library
+from slurm_rl_plugin.cli.entry import TRACEBACK, VERBS, main, missing_library
 from slurm_rl_plugin.cli.off_switch.by_hand import taken_back_by_hand
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_pbs_cluster import FakePbs
+from tests.fakes.without_extras import without_extras
 
 OF_SLURM, OF_PBS = SLURM.by_hand, PBS.by_hand
+#: Verbs that work with no more than the package or `pip install .` brings: all others simulate.
+ON_A_HEAD_NODE = VERBS.keys() - {
+    *("demo", "train", "convert", "evaluate", "what-if", "tune", "renew", "reproduce"),
+    *("limits", "compile"),
+}
 
 
 @pytest.fixture
@@ -101,3 +107,9 @@ def test_the_line_is_the_one_of_the_documents() -> None:
     for document in ("README.md", "docs/operators.md", "deploy/debian/prerm"):
         assert OF_SLURM in (TOP / document).read_text()
     assert OF_PBS in (TOP / "docs" / "pbs.md").read_text()
+
+
+@pytest.mark.parametrize("verb", sorted(ON_A_HEAD_NODE))
+def test_a_verb_of_operators_and_users_needs_no_extra(verb: str) -> None:
+    done = without_extras(verb, "--help")
+    assert (done.returncode, done.stderr) == (0, "")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
+from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.configuration import Configuration
 from tests.attacks.another_user import DAEMON, STRANGER, as_user, needs_root
 
@@ -73,3 +77,36 @@ def test_a_link_of_roots_does_not_hide_whose_the_folder_is(folder: Path) -> None
 def test_who_is_not_root_stays_who_he_is(folder: Path) -> None:
     state = given(folder / "state", DAEMON)
     assert becomes(state / "state.json", STRANGER)[0] == [STRANGER] * 3
+
+
+def checked(folder: Path, model: str) -> tuple[int, str, str]:
+    """What `check` of root says; the state folder is DAEMON's, that of the audit log root's."""
+    given(folder / "state", DAEMON)
+    given(folder / "audit", 0)
+    (folder / "site.toml").write_text(
+        f'[hook]\nstate_file = "{folder}/state/state.json"\n'
+        f'audit_file = "{folder}/audit/audit.jsonl"\ndisable_file = "{folder}/DISABLE"\n'
+        f'[policy]\nmodel = "{model}"\n[metrics]\nport = 0\n'
+        '[batch_system]\nadapter = "slurm_commands"\n'
+    )
+
+    def act() -> tuple[int, str, str]:
+        with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+            status = main(["check", "--json", "--config", f"{folder}/site.toml"])
+        return status, out.getvalue(), err.getvalue()
+
+    status, out, err = as_user(0, act)
+    return status, out, err
+
+
+def test_check_of_root_tells_of_the_daemons_account(folder: Path) -> None:
+    """Root may write everything: for himself all would pass, and the daemon would not start."""
+    status, out, _ = checked(folder, "sjf")
+    found = {each["name"]: each["result"] for each in json.loads(out)["checks"]}
+    assert (status, found["state_file"], found["audit_file"]) == (1, "pass", "fail")
+
+
+def test_a_model_that_only_root_may_read_is_none(folder: Path) -> None:
+    (folder / "own.onnx").touch(0o600)
+    status, _, err = checked(folder, f"{folder}/own.onnx")
+    assert (status, "own.onnx cannot be read (Permission denied)" in err) == (2, True)

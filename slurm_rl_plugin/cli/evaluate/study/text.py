@@ -1,13 +1,16 @@
-"""A study as people read it: policies side by side, waits of groups, who loses, what it means."""
+"""A study as people read it: policies side by side, waits of groups, who loses, what it means.
+
+`shadow-report` tells its first part where no simulator is installed, so nothing here imports it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from slurm_rl_plugin.cli.evaluate.study.nodes import print_on_nodes
+from slurm_rl_plugin.cli.evaluate.study.nodes_text import print_on_nodes
 from slurm_rl_plugin.cli.evaluate.study.verdict import print_verdict
-from slurm_rl_plugin.cli.logs.arguments import PEAK
+from slurm_rl_plugin.cli.logs.log_options import PEAK
 from slurm_rl_plugin.cli.tables import print_table, printable, span_text
 
 #: Accounts shown, those with most jobs; --json has them all.
