@@ -103,10 +103,16 @@ def _synopsis(parser: argparse.ArgumentParser) -> list[str]:
     for action in _told(parser):
         word = f"{_text(action.option_strings[-1])} {_value(action)}".strip()
         words.append(word if action.required else f"[{word}]")
-    for action in parser._get_positional_actions():
-        more = " ..." if action.nargs == "*" else ""
-        words.append(f"[{_value(action)}{more}]" if action.nargs else _value(action))
+    words += [_positional(action) for action in parser._get_positional_actions()]
     return [" ".join(words)]
+
+
+def _positional(action: argparse.Action) -> str:
+    """An argument without an option as a synopsis shows it: whether it must be, and how often."""
+    if action.nargs == argparse.REMAINDER:  # of another program, which a user sets apart
+        return f"\\-\\- {_value(action)} ..."
+    more = " ..." if action.nargs in ("*", "+") else ""
+    return f"[{_value(action)}{more}]" if action.nargs in ("*", "?") else f"{_value(action)}{more}"
 
 
 def _arguments(actions: Sequence[argparse.Action]) -> Iterator[str]:
@@ -124,8 +130,8 @@ def _arguments(actions: Sequence[argparse.Action]) -> Iterator[str]:
 
 def _is_worth_telling(action: argparse.Action) -> bool:
     known = isinstance(action.default, bool) or action.default == argparse.SUPPRESS
-    infinite = str(action.default) in ("inf", "-inf")
-    return not known and not infinite and "default" not in (action.help or "")
+    none = str(action.default) in ("", "inf", "-inf")
+    return not known and not none and "default" not in (action.help or "")
 
 
 def _value(action: argparse.Action) -> str:
