@@ -113,7 +113,14 @@ def test_the_drawings_of_layers_are_what_import_linter_checks() -> None:
 
 def test_the_drawing_of_rooms_is_the_code() -> None:
     assert rooms.drawn() == rooms.drawing()
-    assert all(len(line.split("  ", 1)) == 2 for line in rooms.drawn().splitlines())
+    shown = [re.split(r"\s{2,}", line.strip()) for line in rooms.drawn().splitlines()]
+    assert [words for words in shown if len(words) != 2] == []  # a name, and what it is for
+
+
+def test_every_folder_of_programs_is_told() -> None:
+    folders = {f"bench/{each.name}" for each in (TOP / "bench").iterdir() if any(each.glob("*.py"))}
+    told = {word for word in code_spans(prose(DOCS / "rooms.md")) if word.startswith("bench/")}
+    assert told == folders
 
 
 def test_architecture_fits_a_page() -> None:
