@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.assembly.hook import load_policy, model_path
-from slurm_rl_plugin.learning.export.manifest import file_checksum
+from slurm_rl_plugin.learning.export.manifest import file_checksum, write_card
 from slurm_rl_plugin.learning.export.model import import_model
 from slurm_rl_plugin.policies.protected_policy import ProtectedPolicy, scorer_of
 from slurm_rl_plugin.policies.registry import SHIPPED_MODELS
@@ -33,6 +33,20 @@ def test_manifest_and_card_belong_to_the_file(name: str) -> None:
     assert manifest["sha256"] == file_checksum(path)
     assert manifest["sha256"] in path.with_suffix(".md").read_text()
     assert manifest["schema"]["digest"] == import_model(path).schema.digest
+
+
+@EVERY
+def test_a_card_warns_as_one_written_today(name: str, tmp_path: Path) -> None:
+    committed = model_path(name).with_suffix(".md")
+    anew = tmp_path / committed.name
+    manifest = json.loads(committed.with_suffix(".json").read_text())
+    if "heldout" in manifest:  # written before the manifest told whether it beats the best rule
+        manifest["heldout"].setdefault("beats_best_rule", True)
+    write_card(anew, manifest)
+    (_, told), (_, wanted) = (
+        path.read_text().split("## When not to use it\n", 1) for path in (committed, anew)
+    )
+    assert told == wanted
 
 
 @EVERY
