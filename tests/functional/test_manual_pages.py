@@ -69,6 +69,16 @@ def test_every_argument_says_what_it_is_for(verb: str) -> None:
     assert told == all_of_them
 
 
+def test_every_variable_that_is_read_is_told() -> None:
+    sources = [path.read_text() for path in (TOP / "slurm_rl_plugin").rglob("*.py")]
+    read = {name for text in sources for name in re.findall(r'"(SLURM_RL_[A-Z]+)"', text)}
+    of_the_system = r'os\.environ\.get\("([A-Z_]+)"\)'
+    read |= {name for text in sources for name in re.findall(of_the_system, text)}
+    page = (DEPLOY / "man" / "slurm-rl.1").read_text()
+    missing = {name for name in read if f"\\fB{name}\\fR" not in page}
+    assert missing == {"XDG_CACHE_HOME", "JOURNAL_STREAM"}  # every program's
+
+
 def test_no_default_is_told_where_there_is_none() -> None:
     page = (DEPLOY / "man" / "slurm-rl.1").read_text()
     assert not re.findall(r"^.*\bdefault\.$", page, re.MULTILINE)

@@ -26,9 +26,20 @@ _SIGNALS = (
     ("SIGHUP", "read configuration and model again; where one is faulty all stays as it was"),
 )
 _ENVIRONMENT = (
+    ("SLURM_RL_SECTION_KEY", "a key of the configuration, over the files: see slurm-rl.toml(5)"),
     ("SLURM_RL_TRACEBACK", "set to anything, a fault of ours shows where it happened"),
     ("SLURM_CONF, PATH", "as Slurm's own commands use them, and where these are found"),
+)
+_ENVIRONMENT_OF_THE_DAEMON = (
+    *_ENVIRONMENT,
     ("NOTIFY_SOCKET", "of systemd; without it the daemon tells nobody that it is ready or alive"),
+)
+_ENVIRONMENT_OF_VERBS = (
+    *_ENVIRONMENT,
+    ("SLURM_RL_TRACES", "folder of job logs for reproduce, where none is named"),
+    ("SLURM_RL_COMPILED", "folder of code that compile has made, in place of the environment's"),
+    ("NUMBA_CACHE_DIR", "folder of code that a user has compiled (default: below ~/.cache)"),
+    ("OPENBLAS_NUM_THREADS", "threads on which matrices are multiplied (default: 1)"),
 )
 
 
@@ -52,6 +63,7 @@ def command_page(day: str, pages: Sequence[str] = ()) -> str:
         lines += [f".SS {_text(verb)}", _sentence(VERBS[verb].meaning), ".PP", *_synopsis(parser)]
         lines += _arguments([*parser._get_positional_actions(), *_told(parser)])
     lines += _list("EXIT STATUS", _EXIT_STATUS)
+    lines += _list("ENVIRONMENT", _ENVIRONMENT_OF_VERBS)
     lines += _list("FILES", _FILES)
     lines += _see_also("slurm-rl-run.8", *pages, "squeue.1", "sprio.1")
     return "\n".join(lines) + "\n"
@@ -79,7 +91,7 @@ def daemon_page(day: str, pages: Sequence[str] = ()) -> str:
         *(".SH OPTIONS OF RELEASE", *_arguments(_told(release))),
         *_list("SIGNALS", _SIGNALS),
         *_list("EXIT STATUS", _EXIT_STATUS),
-        *_list("ENVIRONMENT", _ENVIRONMENT),
+        *_list("ENVIRONMENT", _ENVIRONMENT_OF_THE_DAEMON),
         *_list("FILES", _FILES),
         *_see_also("slurm-rl.1", *pages, "systemctl.1", "scontrol.1"),
     ]
