@@ -10,7 +10,14 @@ from pathlib import Path
 
 TOP = Path(__file__).parents[2]
 DOCUMENTS = sorted(
-    [TOP / "README.md", TOP / "CHANGELOG.md", TOP / "CONTRIBUTING.md", *TOP.glob("docs/**/*.md")]
+    [
+        *(TOP / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+        *(
+            path
+            for room in ("docs", "policy_models", "deploy")
+            for path in TOP.glob(f"{room}/**/*.md")
+        ),
+    ]
 )
 _FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _SHELL_OPERATORS = {"|", "&&", "||", ";", ">", ">>", "<"}
