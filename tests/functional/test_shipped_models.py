@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -74,3 +74,19 @@ def test_it_scores_a_queue_and_remembers(name: str) -> None:
     policy, _ = scorer_of(policy, None)
     assert policy.holds == (name == "responsive-reserve")
     assert (policy.memory_size > 0) == (name == "non-markovian")
+
+
+def test_shares_move_no_score_of_the_default_model_as_the_documents_say() -> None:
+    policy = load_policy("default").policy
+    workload = random_workload(4, jobs=40, parallel=True)
+    now = float(workload.submit[-1])
+    start = [now - 10.0] * 3 + [float("nan")] * 37
+    snapshot = snapshot_of(workload, Moment(now, list(range(3, 40)), [0, 1, 2], start), 40)
+    turned = replace(snapshot, shares=snapshot.shares[::-1])
+    assert not np.array_equal(snapshot.shares, turned.shares)
+    scores, others = policy.decide(snapshot).scores, policy.decide(turned).scores
+    np.testing.assert_array_equal(scores, others)
+    weights = import_model(model_path("default")).network.linear
+    assert f"a linear score of {np.count_nonzero(weights)} weights" in (
+        FOLDER.parent / "docs" / "faq.md"
+    ).read_text()
