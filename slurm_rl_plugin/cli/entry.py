@@ -75,7 +75,10 @@ VERBS = {
     "disable": Verb(
         "off_switch.disable", "stop writing and take every factor back, until `enable`"
     ),
-    "pause": Verb("off_switch.pause", "the same for some time; goes on by itself"),
+    "pause": Verb(
+        "off_switch.pause",
+        "stop writing and take every factor back for some time; goes on by itself",
+    ),
     "enable": Verb("off_switch.enable", "go on after `disable` or `pause`"),
     "shadow-report": Verb(
         "shadow.report", "what shadow mode would have changed, and what that would have been worth"

@@ -11,7 +11,14 @@ from textwrap import dedent
 
 TOP = Path(__file__).parents[2]
 DOCUMENTS = sorted(
-    [TOP / "README.md", TOP / "CHANGELOG.md", TOP / "CONTRIBUTING.md", *TOP.glob("docs/**/*.md")]
+    [
+        *(TOP / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+        *(
+            path
+            for room in ("docs", "policy_models", "deploy")
+            for path in TOP.glob(f"{room}/**/*.md")
+        ),
+    ]
 )
 #: Also in a list, where it is indented.
 _FENCE = re.compile(r"^ *```(?P<kind>[^\n]*)\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL)

@@ -12,7 +12,7 @@ PAGE = TOP / "docs/rooms.md"
 _PACKAGE = TOP / "slurm_rl_plugin"
 _DRAWING = re.compile(r"(?<=```text rooms\n).*?(?=```)", re.DOTALL)
 #: Column at which what a room is for begins.
-_COLUMN = 24
+_COLUMN = 32
 
 
 def drawing() -> str:

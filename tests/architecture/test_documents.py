@@ -16,11 +16,13 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from slurm_rl_plugin import __version__
+from slurm_rl_plugin.brokers.live.job_document import FIELDS
 from slurm_rl_plugin.cli.assembly.hook import load_policy
 from slurm_rl_plugin.cli.entry import VERBS
 from slurm_rl_plugin.configuration import KEYS
 from slurm_rl_plugin.domain.job_class import JobClassRule
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, ResourcesNow
+from slurm_rl_plugin.domain.site import NEEDS
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook import cycle_report, disturbances
 from slurm_rl_plugin.hook.cycle_report import CycleReport
@@ -138,7 +140,19 @@ def test_the_drawings_of_layers_are_what_import_linter_checks() -> None:
 
 def test_the_drawing_of_rooms_is_the_code() -> None:
     assert rooms.drawn() == rooms.drawing()
-    assert all(len(line.split("  ", 1)) == 2 for line in rooms.drawn().splitlines())
+    shown = [re.split(r"\s{2,}", line.strip()) for line in rooms.drawn().splitlines()]
+    assert [words for words in shown if len(words) != 2] == []  # a name, and what it is for
+
+
+def test_every_field_of_a_request_to_a_site_is_documented() -> None:
+    told = code_spans(section(DOCS / "brokers.md", "The offer service"))
+    assert {*FIELDS, *NEEDS} <= set(told)
+
+
+def test_every_folder_of_programs_is_told() -> None:
+    folders = {f"bench/{each.name}" for each in (TOP / "bench").iterdir() if any(each.glob("*.py"))}
+    told = {word for word in code_spans(prose(DOCS / "rooms.md")) if word.startswith("bench/")}
+    assert told == folders
 
 
 def test_architecture_fits_a_page() -> None:

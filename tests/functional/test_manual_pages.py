@@ -60,3 +60,41 @@ def test_every_option_of_every_verb_is_told_once_under_its_verb() -> None:
                     continue
                 found = re.findall(rf"^       (?:-\w[^\n]*, )?{re.escape(name)}\b(?!-)", part, re.M)
                 assert len(found) == 1, f"{verb} {name}"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_argument_says_what_it_is_for(verb: str) -> None:
+    all_of_them = [each.option_strings or each.dest for each in verb_parser(verb)._actions]
+    told = [each.option_strings or each.dest for each in verb_parser(verb)._actions if each.help]
+    assert told == all_of_them
+
+
+def test_every_variable_that_is_read_is_told() -> None:
+    sources = [path.read_text() for path in (TOP / "slurm_rl_plugin").rglob("*.py")]
+    read = {name for text in sources for name in re.findall(r'"(SLURM_RL_[A-Z]+)"', text)}
+    of_the_system = r'os\.environ\.get\("([A-Z_]+)"\)'
+    read |= {name for text in sources for name in re.findall(of_the_system, text)}
+    page = (DEPLOY / "man" / "slurm-rl.1").read_text()
+    missing = {name for name in read if f"\\fB{name}\\fR" not in page}
+    assert missing == {"XDG_CACHE_HOME", "JOURNAL_STREAM"}  # every program's
+
+
+def test_no_default_is_told_where_there_is_none() -> None:
+    page = (DEPLOY / "man" / "slurm-rl.1").read_text()
+    assert not re.findall(r"^.*\bdefault\.$", page, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("verb", "shown"),
+    [
+        ("convert", "LOG ..."),
+        ("train", "[LOG ...]"),
+        ("evaluate", "[LOG]"),
+        ("route", "-- COMMAND ..."),
+        ("explain", "JOBID"),
+    ],
+)
+def test_a_synopsis_shows_what_must_be_and_how_often(verb: str, shown: str) -> None:
+    page = re.sub(r"\\f[BIR]", "", (DEPLOY / "man" / "slurm-rl.1").read_text())
+    (line,) = [each for each in page.splitlines() if each.startswith(rf"slurm\-rl {verb} ")]
+    assert line.replace("\\-", "-").endswith(f" {shown}")

@@ -26,7 +26,9 @@ logger = logging.getLogger(__name__)
 
 def add_configuration_options(parser: argparse.ArgumentParser) -> None:
     """Add --config FILE and --set SECTION.KEY=VALUE, by which a verb finds its configuration."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help=f"default {DEFAULT_PATH}")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help=f"the configuration (default: {DEFAULT_PATH})"
+    )
     parser.add_argument(
         "--set",
         action="append",

@@ -35,13 +35,26 @@ _DRAWS, _ORDERS, _SIMULATIONS = 3, 5, 5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What is measured, `hook` or `simulator`, and the sizes that it is measured at."""
-    parser.add_argument("what", choices=["hook", "simulator"])
+    parser.add_argument(
+        "what",
+        choices=["hook", "simulator"],
+        help="hook: a decision and its order; simulator: jobs a second",
+    )
     parser.add_argument(
         "--jobs", type=at_least_one, default=10_000, help="pending, or simulated, jobs"
     )
-    parser.add_argument("--policy", default=SHIPPED_MODEL, metavar="RULE|MODEL")
-    parser.add_argument("--repeats", type=at_least_one, default=50)
-    parser.add_argument("--seed", type=whole_number(0), default=1)
+    parser.add_argument(
+        "--policy",
+        default=SHIPPED_MODEL,
+        metavar="RULE|MODEL",
+        help=f"that decides (default: {SHIPPED_MODEL})",
+    )
+    parser.add_argument(
+        "--repeats", type=at_least_one, default=50, help="runs that count, one more goes before"
+    )
+    parser.add_argument(
+        "--seed", type=whole_number(0), default=1, help="of the queue that is drawn (default: 1)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

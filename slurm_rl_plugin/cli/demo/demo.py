@@ -76,9 +76,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("demo-output"),
         metavar="DIR",
-        help="for all files",
+        help="folder for all files (default: demo-output)",
     )
-    parser.add_argument("--seed", type=whole_number(0), default=1)
+    parser.add_argument(
+        "--seed", type=whole_number(0), default=1, help="of all that is drawn (default: 1)"
+    )
     parser.add_argument(
         "--generations", type=at_least_one, default=_GENERATIONS, help="training effort"
     )

@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "log",
         metavar="LOG",
         nargs="?",
-        help="SWF or sacct log, or mmn:... or egee:...; none with --from slurm",
+        help="an accounting log, what `convert` made of one, or mmn:... or egee:...; behind an @ "
+        "a part of it or another load; none with --from slurm",
     )
     parser.add_argument(
         "--policy",
@@ -45,19 +46,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backfill",
         choices=sorted({*BACKFILLING, *NODE_BACKFILLING}),
-        help="default: none; easy with --config, slurm with --cluster: as slurmctld does it",
+        help="of the simulated system; slurm is as slurmctld does it (default: none; easy with "
+        "--config, slurm with --cluster)",
     )
-    parser.add_argument("--estimates", choices=ESTIMATE_KINDS, default="requested")
+    parser.add_argument(
+        "--estimates",
+        choices=ESTIMATE_KINDS,
+        default="requested",
+        help="what run times the policies believe (default: requested)",
+    )
     parser.add_argument(
         "--estimates-from", metavar="LOG", help="log that class medians come from (default: LOG)"
     )
     parser.add_argument(
-        "--drop", type=_drop, default=(0, 0), metavar="FIRST,LAST", help="jobs not counted"
+        "--drop",
+        type=_drop,
+        default=(0, 0),
+        metavar="FIRST,LAST",
+        help="jobs at the begin and at the end that are not counted (default: 0,0)",
     )
     parser.add_argument(
-        "--cycle", type=seconds_up_to(_LONGEST_CYCLE), default=0.0, metavar="SECONDS"
+        "--cycle",
+        type=seconds_up_to(_LONGEST_CYCLE),
+        default=0.0,
+        metavar="SECONDS",
+        help="decide at multiples of so many seconds only (default: 0, at every event)",
     )
-    parser.add_argument("--reserve", type=whole_number(0), default=0, metavar="PROCESSORS")
+    parser.add_argument(
+        "--reserve",
+        type=whole_number(0),
+        default=0,
+        metavar="PROCESSORS",
+        help="kept free of batch jobs (default: 0)",
+    )
     add_reserve_option(parser)
     parser.add_argument("--timing", action="store_true", help="also measure jobs per second")
     parser.add_argument("--users", action="store_true", help="also a summary of each user")

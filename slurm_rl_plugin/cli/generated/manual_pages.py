@@ -26,9 +26,20 @@ _SIGNALS = (
     ("SIGHUP", "read configuration and model again; where one is faulty all stays as it was"),
 )
 _ENVIRONMENT = (
+    ("SLURM_RL_SECTION_KEY", "a key of the configuration, over the files: see slurm-rl.toml(5)"),
     ("SLURM_RL_TRACEBACK", "set to anything, a fault of ours shows where it happened"),
     ("SLURM_CONF, PATH", "as Slurm's own commands use them, and where these are found"),
+)
+_ENVIRONMENT_OF_THE_DAEMON = (
+    *_ENVIRONMENT,
     ("NOTIFY_SOCKET", "of systemd; without it the daemon tells nobody that it is ready or alive"),
+)
+_ENVIRONMENT_OF_VERBS = (
+    *_ENVIRONMENT,
+    ("SLURM_RL_TRACES", "folder of job logs for reproduce, where none is named"),
+    ("SLURM_RL_COMPILED", "folder of code that compile has made, in place of the environment's"),
+    ("NUMBA_CACHE_DIR", "folder of code that a user has compiled (default: below ~/.cache)"),
+    ("OPENBLAS_NUM_THREADS", "threads on which matrices are multiplied (default: 1)"),
 )
 
 
@@ -52,6 +63,7 @@ def command_page(day: str, pages: Sequence[str] = ()) -> str:
         lines += [f".SS {_text(verb)}", _sentence(VERBS[verb].meaning), ".PP", *_synopsis(parser)]
         lines += _arguments([*parser._get_positional_actions(), *_told(parser)])
     lines += _list("EXIT STATUS", _EXIT_STATUS)
+    lines += _list("ENVIRONMENT", _ENVIRONMENT_OF_VERBS)
     lines += _list("FILES", _FILES)
     lines += _see_also("slurm-rl-run.8", *pages, "squeue.1", "sprio.1")
     return "\n".join(lines) + "\n"
@@ -79,7 +91,7 @@ def daemon_page(day: str, pages: Sequence[str] = ()) -> str:
         *(".SH OPTIONS OF RELEASE", *_arguments(_told(release))),
         *_list("SIGNALS", _SIGNALS),
         *_list("EXIT STATUS", _EXIT_STATUS),
-        *_list("ENVIRONMENT", _ENVIRONMENT),
+        *_list("ENVIRONMENT", _ENVIRONMENT_OF_THE_DAEMON),
         *_list("FILES", _FILES),
         *_see_also("slurm-rl.1", *pages, "systemctl.1", "scontrol.1"),
     ]
@@ -103,10 +115,16 @@ def _synopsis(parser: argparse.ArgumentParser) -> list[str]:
     for action in _told(parser):
         word = f"{_text(action.option_strings[-1])} {_value(action)}".strip()
         words.append(word if action.required else f"[{word}]")
-    for action in parser._get_positional_actions():
-        more = " ..." if action.nargs == "*" else ""
-        words.append(f"[{_value(action)}{more}]" if action.nargs else _value(action))
+    words += [_positional(action) for action in parser._get_positional_actions()]
     return [" ".join(words)]
+
+
+def _positional(action: argparse.Action) -> str:
+    """An argument without an option as a synopsis shows it: whether it must be, and how often."""
+    if action.nargs == argparse.REMAINDER:  # of another program, which a user sets apart
+        return f"\\-\\- {_value(action)} ..."
+    more = " ..." if action.nargs in ("*", "+") else ""
+    return f"[{_value(action)}{more}]" if action.nargs in ("*", "?") else f"{_value(action)}{more}"
 
 
 def _arguments(actions: Sequence[argparse.Action]) -> Iterator[str]:
@@ -124,8 +142,8 @@ def _arguments(actions: Sequence[argparse.Action]) -> Iterator[str]:
 
 def _is_worth_telling(action: argparse.Action) -> bool:
     known = isinstance(action.default, bool) or action.default == argparse.SUPPRESS
-    infinite = str(action.default) in ("inf", "-inf")
-    return not known and not infinite and "default" not in (action.help or "")
+    none = str(action.default) in ("", "inf", "-inf")
+    return not known and not none and "default" not in (action.help or "")
 
 
 def _value(action: argparse.Action) -> str:

@@ -26,7 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a log of SWF or of sbatch events, dumps of sacct that go together, files or folders "
         "of PBS, months of F-DATA, PM100, or pods of openb",
     )
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="LOG.parquet")
+    parser.add_argument(
+        *("-o", "--output"),
+        type=Path,
+        required=True,
+        metavar="LOG.parquet",
+        help="the file that is made; it appears whole or not at all",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -30,9 +30,9 @@ from slurm_rl_plugin.cli.tables import print_json, print_parsable, print_table, 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which pending jobs are listed, with which columns, in the manner of `squeue`."""
     add_configuration_options(parser)
-    parser.add_argument("-p", "--partition", type=names, metavar="LIST", help="only these")
-    parser.add_argument("-A", "--account", type=names, metavar="LIST", help="only these")
-    parser.add_argument("-u", "--user", type=names, metavar="LIST", help="only these")
+    parser.add_argument("-p", "--partition", type=names, metavar="LIST", help="only in these")
+    parser.add_argument("-A", "--account", type=names, metavar="LIST", help="only of these")
+    parser.add_argument("-u", "--user", type=names, metavar="LIST", help="only of these")
     parser.add_argument(
         "-j", "--jobs", type=job_numbers, metavar="LIST", help="only these jobs and arrays"
     )
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         *("-o", "--format"),
         type=fields,
         metavar="FIELDS",
-        help=f"some of {','.join(FIELDS)}",
+        help=f"the columns, some of {','.join(FIELDS)}",
     )
     parser.add_argument("-n", "--noheader", action="store_true", help="print no header")
     parser.add_argument("--limit", type=at_least_one, metavar="N", help="print the first N jobs")

@@ -40,11 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seeds",
         type=whole_number(0),
         metavar="N",
-        help=f"generated logs of each kind (default: {usual['reactive-grids']}, heuristics "
-        f"{usual['heuristics']}, switchback {usual['switchback']}, economic "
-        f"{usual['economic']}; rlscheduler, "
-        "backfilling-predictions, start-times and replayed-starts have none), or searches "
-        f"of --search on each trace (default: {usual['rlscheduler']})",
+        help="logs, grids, clusters or trainings that are drawn (default: "
+        f"{usual['reactive-grids']}, heldout and ablation {usual['heldout']}, heuristics "
+        f"{usual['heuristics']}, switchback {usual['switchback']}; backfilling-predictions, "
+        "start-times and replayed-starts have none), or searches of rlscheduler --search on each "
+        f"trace (default: {usual['rlscheduler']})",
     )
     parser.add_argument(
         "--search",
@@ -56,14 +56,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--models",
         type=Path,
         metavar="DIR",
-        help="keep trained networks here, so that a second run need not train; economic, "
-        "learning-agents and drift: what was measured, so that an interrupted run goes on",
+        help="keep trained networks, or what was measured, here, so that an interrupted run goes "
+        "on and a second one need not train",
     )
     parser.add_argument(
         "--policy",
         type=Path,
         metavar="MODEL.onnx",
-        help="take this network instead of training one, for reactive-grids",
+        help="reactive-grids: take this network instead of training one; responsive-reserve, "
+        "site-utilities and backfilling-predictions: instead of the shipped one",
     )
     parser.add_argument(
         "--quick",

@@ -41,12 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "log",
         nargs="?",
         metavar="LOG",
-        help="replay the jobs of this dump of sacct instead of asking accounting",
+        help="replay the jobs of this accounting log instead of asking accounting",
     )
     add_configuration_options(parser)
-    when = "YYYY-MM-DD[THH:MM[:SS]] or now-4weeks"
-    parser.add_argument("-S", "--since", type=time_argument, metavar="TIME", help=when)
-    parser.add_argument("-E", "--until", type=time_argument, metavar="TIME", help=when)
+    form = "YYYY-MM-DD[THH:MM[:SS]] or now-4weeks"
+    begin, end = f"from this time on: {form}", f"up to this time: {form}"
+    parser.add_argument("-S", "--since", type=time_argument, metavar="TIME", help=begin)
+    parser.add_argument("-E", "--until", type=time_argument, metavar="TIME", help=end)
     parser.add_argument(
         "--moved",
         type=_ranks,

@@ -59,12 +59,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "logs",
         metavar="LOG",
         nargs="*",
-        help="SWF, sacct or PBS logs, what `convert` made of them, or mmn:... or egee:...; "
+        help="accounting logs, what `convert` made of them, or mmn:... or egee:...; "
         "behind an @ a part of it or another load; "
         "none with --from slurm",
     )
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.onnx")
-    parser.add_argument("--algorithm", choices=list(ALGORITHMS), default="policy-search")
+    parser.add_argument(
+        *("-o", "--output"),
+        type=Path,
+        required=True,
+        metavar="MODEL.onnx",
+        help="the model; its manifest (.json) and its card (.md) lie beside it",
+    )
+    parser.add_argument(
+        "--algorithm",
+        choices=list(ALGORITHMS),
+        default="policy-search",
+        help="how it is trained (default: policy-search)",
+    )
     parser.add_argument(
         "--preset",
         choices=PRESETS,
@@ -76,7 +87,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=ESTIMATE_KINDS,
         help="what run times the policy believes; repeat to train for several (default: requested)",
     )
-    add_log_options(parser, or_model=True)
+    add_log_options(
+        parser,
+        or_model=True,
+        config="take goals ([reward]), job-class rules and shares from a TOML file",
+    )
     parser.add_argument(
         "--backfill", choices=sorted(BACKFILLING), help="of the simulated system (default: none)"
     )
@@ -101,7 +116,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"windows taken from each log (default: {_WINDOWS})",
     )
-    parser.add_argument("--seed", type=whole_number(0), default=1)
+    parser.add_argument(
+        "--seed", type=whole_number(0), default=1, help="of all that is drawn (default: 1)"
+    )
     parser.add_argument(
         "--seeds",
         type=at_least_one,

@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_day_option(begin)
     end = parser.add_argument_group("stop")
-    end.add_argument("--reason", default="", metavar="TEXT", help="why")
+    end.add_argument("--reason", default="", metavar="TEXT", help="why; status shows it")
     end.add_argument(
         "--as-configured",
         action="store_true",

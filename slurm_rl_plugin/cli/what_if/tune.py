@@ -61,7 +61,7 @@ RULE, MODEL = "best rule", "learned order"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The log, the cluster, how long is searched, and where results go."""
     parser.add_argument(
-        "log", metavar="LOG", nargs="?", help="sacct, PBS or SWF log; none with --from slurm"
+        "log", metavar="LOG", nargs="?", help="an accounting log; none with --from slurm"
     )
     add_log_options(
         parser, config="take goals ([reward]), job-class rules and shares from a TOML file"
@@ -80,7 +80,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|MODEL",
         help="the learned order that is shown beside (default: default)",
     )
-    parser.add_argument("--seed", type=whole_number(0), default=1, metavar="S")
+    parser.add_argument(
+        "--seed",
+        type=whole_number(0),
+        default=1,
+        metavar="S",
+        help="of the search, and of the weeks that are drawn for intervals (default: 1)",
+    )
     parser.add_argument(
         "-o",
         "--output",

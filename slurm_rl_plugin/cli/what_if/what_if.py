@@ -57,7 +57,7 @@ from slurm_rl_plugin.what_if.variant import AS_IT_IS, ClusterVariant, variant_of
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The log, the cluster, the changes to try, and where results go."""
     parser.add_argument(
-        "log", metavar="LOG", nargs="?", help="sacct, PBS or SWF log; none with --from slurm"
+        "log", metavar="LOG", nargs="?", help="an accounting log; none with --from slurm"
     )
     parser.add_argument(
         "--change",

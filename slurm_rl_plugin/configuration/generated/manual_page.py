@@ -15,7 +15,7 @@ from slurm_rl_plugin.configuration.reading.job_class_rules import FIELDS
 from slurm_rl_plugin.configuration.toml_text import toml_value
 
 #: On which the page last changed; a page without one is not well-formed.
-_DAY = "2026-11-22"
+_DAY = "2026-11-28"
 #: Of a line before hyphens are escaped.
 _WIDTH = 70
 _FILES = (

@@ -6,6 +6,9 @@ import re
 
 from slurm_rl_plugin.configuration.keys.key import Key
 
+#: A link of Markdown: its words, and the document, with or without an anchor.
+_LINK = re.compile(r"\[([^]]*)\]\(([^)]*)\)")
+
 
 def markdown_of(key: Key) -> str:
     """What a key means, its choices and its bounds, on one line of Markdown."""
@@ -21,6 +24,12 @@ def markdown_of(key: Key) -> str:
 
 
 def plain(markdown: str) -> str:
-    """Markdown without its marks; a link to a document becomes the path of that."""
-    linked = re.sub(r"\[[^]]*\]\(([^)]*)\)", r"docs/\1", markdown)
-    return linked.replace("`", "")
+    """Markdown without its marks; a link to a document becomes its words and the path of that."""
+    return _LINK.sub(_linked, markdown).replace("`", "")
+
+
+def _linked(link: re.Match[str]) -> str:
+    """Words and path; the path alone where the words are no more than the document's name."""
+    words, path = link.groups()
+    named = words.lower().replace(" ", "-") == path.partition(".")[0]
+    return f"docs/{path}" if named else f"{words}: docs/{path}"

@@ -163,7 +163,8 @@ def _cautions(manifest: Mapping[str, Any]) -> list[str]:
         lines += [
             "",
             "It also says how many processors to keep free of batch work. `evaluate` obeys. The",
-            "hook reports it (`slurm_rl_reserve_processors`), orders the queue and limits nothing.",
+            "hook keeps them free where `[reserve]` says by what means (docs/reserve.md); else it",
+            "only reports them (`slurm_rl_reserve_processors`).",
         ]
     return lines
 

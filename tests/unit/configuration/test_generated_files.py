@@ -15,6 +15,7 @@ from slurm_rl_plugin.configuration.generated.example_file import example_text
 from slurm_rl_plugin.configuration.generated.files import generated_files, write_generated_files
 from slurm_rl_plugin.configuration.generated.manual_page import manual_page
 from slurm_rl_plugin.configuration.generated.reference_tables import BEGIN, END, with_tables
+from slurm_rl_plugin.configuration.keys.text import plain
 from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES
 from tests.architecture.markdown_documents import TOP
 from tests.unit.configuration.given_content import configuration_of
@@ -77,6 +78,20 @@ def test_strange_signs_in_the_example_file() -> None:
     content = tomllib.loads(text)
     assert content["s"] == {name: key.default for name, key in STRANGE["s"].items()}
     assert "See docs/there.md#x. 'Tis so." in text
+
+
+@pytest.mark.parametrize(
+    ("markdown", "said"),
+    [
+        ("counts [until its end](operators.md#x).", "counts until its end: docs/operators.md#x."),
+        ("See [two controllers](slurm.md).", "See two controllers: docs/slurm.md."),
+        ("What is served: [metrics](metrics.md).", "What is served: docs/metrics.md."),
+        ("By [plan estimates](plan-estimates.md).", "By docs/plan-estimates.md."),
+        ("A [[site]] each: [the `sites`](a.md).", "A [[site]] each: the sites: docs/a.md."),
+    ],
+)
+def test_a_link_keeps_its_words(markdown: str, said: str) -> None:
+    assert plain(markdown) == said
 
 
 CHECKERS = {
