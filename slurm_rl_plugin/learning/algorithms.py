@@ -106,6 +106,8 @@ ALGORITHMS: Mapping[str, Algorithm] = {
 PRESETS = ("paper", "slowdown")
 #: Settings with options of their own, or that the algorithm's name decides.
 _NOT_BY_NAME = ("weights", "seed", "regressor", "reservoir")
+#: Largest whole number of a setting, or least below 0; what counts more is a slip of the hand.
+_LARGEST = 2**31 - 1
 
 
 def settings_of(name: str, changes: Mapping[str, str], *, preset: str | None = None) -> Settings:
@@ -141,9 +143,12 @@ def _value(key: str, text: str, kind: Any) -> Any:
             raise ConfigurationError(f"setting {key} is {text!r}: give true or false.")
         return text == "true"
     try:
-        return kind(text)
+        value = kind(text)
     except ValueError:
         raise ConfigurationError(f"setting {key} is {text!r}: give a number.") from None
+    if kind is int and abs(value) > _LARGEST:
+        raise ConfigurationError(f"setting {key} is {text}: give {_LARGEST} at most.")
+    return value
 
 
 def steps_of(name: str, settings: Settings) -> int:

@@ -19,7 +19,7 @@ from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
 from slurm_rl_plugin.simulator.schedules.on_nodes import simulate_on_nodes
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.units import MINUTE, FloatArray
@@ -89,10 +89,15 @@ class TrainingLoad:
         )
 
     def starts(self, network: QNetwork | EchoStateNetwork) -> FloatArray:
-        """When each job starts under a network, seconds, shape [n]."""
-        order = QueueOrder(network=network)
+        """When each job starts under a network, seconds, shape [n].
+
+        Raises:
+            ConfigurationError: an echo state network where partitions share no processors.
+        """
         if self.nodes is None:
-            return simulate_order(self.workload, order, self.settings).start
+            candidate = Candidate(name="this model", network=network)
+            return starts_under(candidate, self.prepared, self.workload, self.settings)
+        order = QueueOrder(network=network)
         return simulate_on_nodes(self.workload, self.nodes, order, self.settings).start
 
     def objective(self, start: FloatArray, weights: RewardWeights) -> float:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 LARGEST = 2**31 - 1
 
 
-def whole_number(least: int) -> Callable[[str], int]:
-    """The type of a whole number of at least `least`, and of no more than compiled code takes."""
+def whole_number(least: int, most: int = LARGEST) -> Callable[[str], int]:
+    """The type of a whole number from `least` to `most`, by default what compiled code takes."""
 
     def parsed(text: str) -> int:
         try:
@@ -20,8 +20,8 @@ def whole_number(least: int) -> Callable[[str], int]:
             value = least - 1
         if value < least:
             raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least {least}")
-        if value > LARGEST:
-            raise argparse.ArgumentTypeError(f"{text!r} is too large: give {LARGEST} at most")
+        if value > most:
+            raise argparse.ArgumentTypeError(f"{text!r} is too large: give {most} at most")
         return value
 
     return parsed

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
 from slurm_rl_plugin.cli.argument_types.slurm_times import time_argument
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
@@ -56,7 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a job counts as moved beyond so many ranks, 0 to 100 (default: 10)",
     )
     parser.add_argument(
-        "--processors", type=_processors, metavar="N", help="size of the machine (default: sinfo's)"
+        "--processors",
+        type=at_least_one,
+        metavar="N",
+        help="size of the machine (default: sinfo's)",
     )
     add_cluster_option(parser)
     parser.add_argument("--keep", type=Path, metavar="FILE", help="write what sacct gave; a LOG")
@@ -230,10 +234,4 @@ def _elsewhere(
 def _ranks(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 100:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 to 100")
-    return int(text)
-
-
-def _processors(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
     return int(text)

@@ -14,6 +14,8 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.experiment.files import ExperimentFiles, ExperimentStanding
 from slurm_rl_plugin.units import DAY
 
+#: Days that an experiment may last, ten years: more is a slip of the hand.
+MOST_DAYS = 3650
 _NONE = "no experiment is declared: begin one with `slurm-rl experiment start`."
 #: What findings must have to be printed.
 _PARTS = ("goals", "pairs", "blocks", "held")

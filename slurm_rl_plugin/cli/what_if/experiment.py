@@ -21,7 +21,11 @@ from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.cli.daemon.service_loop import serve_until_stopped
 from slurm_rl_plugin.cli.tables import print_json, printable
-from slurm_rl_plugin.cli.what_if.declared_experiment import DeclaredExperiment, add_day_option
+from slurm_rl_plugin.cli.what_if.declared_experiment import (
+    MOST_DAYS,
+    DeclaredExperiment,
+    add_day_option,
+)
 from slurm_rl_plugin.cli.what_if.experiment_text import experiment_document, print_experiment
 from slurm_rl_plugin.domain.switchback import (
     BLOCK_HOURS,
@@ -53,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     begin.add_argument(
         "--days",
-        type=whole_number(2),
+        type=whole_number(2, MOST_DAYS),
         default=56,
         metavar="N",
         help="how long at most (default: 56)",

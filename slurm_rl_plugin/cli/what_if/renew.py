@@ -13,10 +13,12 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.cli.tables import print_json, printable
-from slurm_rl_plugin.cli.what_if.declared_experiment import add_day_option
+from slurm_rl_plugin.cli.what_if.declared_experiment import MOST_DAYS, add_day_option
 
 #: Days of the experiment of a candidate at most, and weeks that it is trained on.
 _DAYS, _WEEKS = 28, 26
+#: Weeks that a candidate may be trained on, ten years.
+_MOST_WEEKS = 520
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,14 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--weeks",
-        type=whole_number(10),
+        type=whole_number(10, _MOST_WEEKS),
         default=_WEEKS,
         metavar="N",
         help=f"of accounting that a candidate is trained on (default: {_WEEKS})",
     )
     parser.add_argument(
         "--days",
-        type=whole_number(2),
+        type=whole_number(2, MOST_DAYS),
         default=_DAYS,
         metavar="N",
         help=f"of its experiment, at most (default: {_DAYS})",

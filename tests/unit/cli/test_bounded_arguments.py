@@ -85,6 +85,23 @@ def test_no_count(text: str) -> None:
         at_least_one(text)
 
 
+@pytest.mark.parametrize(
+    ("words", "option", "most"),
+    [
+        ("experiment start --days 2000000000", "--days", 3650),
+        ("renew --days 2000000000", "--days", 3650),
+        ("renew --weeks 200000", "--weeks", 520),
+        ("shadow-report week.sacct --processors 2147483648", "--processors", 2**31 - 1),
+    ],
+)
+def test_more_than_can_be_counted_is_refused(
+    words: str, option: str, most: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentence = refused(capsys, *words.split())
+    assert f"argument {option}: " in sentence
+    assert f"is too large: give {most} at most" in sentence
+
+
 def test_what_is_within_bounds() -> None:
     assert whole_number(0)("2147483647") == 2**31 - 1
     assert at_least_one("7") == 7

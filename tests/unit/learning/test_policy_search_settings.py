@@ -93,6 +93,20 @@ def test_a_number_out_of_its_range_is_refused(name, text, words):
         settings_of("policy-search", {name: text})
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "name", "text"),
+    [
+        ("fitted-q", "kept", "99999999999999999999"),
+        ("policy-search", "generations", f"-1{'0' * 320}"),
+        ("policy-search", "hidden", "2147483648"),
+        ("sarsa", "epochs", f"-1{'0' * 320}"),
+    ],
+)
+def test_a_whole_number_that_nothing_counts_is_refused(algorithm, name, text):
+    with pytest.raises(ConfigurationError, match=f"{name} is {text}: give 2147483647 at most"):
+        settings_of(algorithm, {name: text})
+
+
 def test_what_is_searched_is_one_of_four():
     known = "'all': give network or linear or resources or reserve"
     with pytest.raises(ConfigurationError, match=known):

@@ -7,6 +7,7 @@ import pytest
 
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, evaluate, starts_under
+from slurm_rl_plugin.learning.policy_search.rule_networks import rule_network
 from slurm_rl_plugin.learning.training_load import TrainingLoad, rule_objective
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
@@ -71,6 +72,16 @@ def test_starts_of_dropped_jobs_do_not_count(weights):
         start, weights
     )
     assert PART.objective(np.where(counted, later, start), weights) < before
+
+
+def test_networks_are_simulated_in_the_partitions_in_which_rules_are():
+    log = mmn_log(np.random.default_rng(1), processors=8, jobs=400)
+    parts = replace(log, partition=np.arange(400) % 2, partitions=("A", "B"))
+    prepared = prepare_log(parts, partitions={"A": 2, "B": 6})
+    settings = SimulationSettings(capacity=prepared.capacity, backfilling="easy")
+    load = TrainingLoad.of(prepared, RequestedLimit(), settings)
+    rule = starts_under(Candidate(name="saf"), prepared, load.workload, settings)
+    assert load.starts(rule_network("saf")).tolist() == rule.tolist()
 
 
 def test_smallest_area_first_has_the_slowdown_that_others_are_measured_by():
