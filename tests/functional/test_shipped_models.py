@@ -87,6 +87,7 @@ def test_shares_move_no_score_of_the_default_model_as_the_documents_say() -> Non
     scores, others = policy.decide(snapshot).scores, policy.decide(turned).scores
     np.testing.assert_array_equal(scores, others)
     weights = import_model(model_path("default")).network.linear
-    assert f"a linear score of {np.count_nonzero(weights)} weights" in (
-        FOLDER.parent / "docs" / "faq.md"
-    ).read_text()
+    assert (
+        f"a linear score of {np.count_nonzero(weights)} weights"
+        in (FOLDER.parent / "docs" / "faq.md").read_text()
+    )

@@ -9,7 +9,7 @@ from slurm_rl_plugin.cli.evaluate.resampled_logs import print_resampled
 from slurm_rl_plugin.cli.evaluate.study.nodes import print_on_nodes
 from slurm_rl_plugin.cli.evaluate.study.text import guessed_size, print_groups, print_losers
 from slurm_rl_plugin.cli.evaluate.user_summary import print_users
-from slurm_rl_plugin.cli.logs.arguments import PEAK
+from slurm_rl_plugin.cli.logs.log_options import PEAK
 from slurm_rl_plugin.cli.tables import WAIT_UNITS, print_table, waiting_time
 
 #: Figures that not every policy table has, and their columns.

@@ -18,7 +18,7 @@ from slurm_rl_plugin.batch_systems.registry import AUTO
 from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
 from slurm_rl_plugin.cli.logs.cluster_option import add_cluster_option, named_machine
 from slurm_rl_plugin.cli.logs.excerpt import LogExcerpt
-from slurm_rl_plugin.cli.logs.log_options import LogOptions
+from slurm_rl_plugin.cli.logs.log_options import PEAK, LogOptions
 from slurm_rl_plugin.cli.logs.named_log import (
     NamedLog,
     ReadJobs,
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
 #: Accounts that a warning names.
 _NAMED_ACCOUNTS = 8
-#: Who told the machine's size where nobody did: it is the most that was in use at once.
-PEAK = "peak"
 #: What most verbs take of --config.
 _CLASSES_AND_SHARES = "take job-class rules and shares from a TOML file"
 

@@ -9,6 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self
 
+#: Who told the machine's size where nobody did: it is the most that was in use at once.
+PEAK = "peak"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from slurm_rl_plugin.cli.tables import print_table, printable, span_text
 from slurm_rl_plugin.domain.machine import Machine
-from slurm_rl_plugin.learning.evaluation.on_machine import machine_figures
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.utility.summary import ScheduledJobs
+
+if TYPE_CHECKING:  # it imports the simulator, which a head node need not have
+    from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 
 
 def machine_entry(machine: Machine) -> dict[str, Any]:
@@ -37,6 +38,10 @@ def figures_on_nodes(
         schedule: the same with the starts that a policy gave them.
         measured: places of the jobs that count for partitions.
     """
+    from slurm_rl_plugin.learning.evaluation.on_machine import (  # noqa: PLC0415 - the simulator
+        machine_figures,
+    )
+
     if prepared.machine is None:
         return {}
     counted = np.zeros(len(schedule.submit), dtype=np.bool_)

@@ -7,7 +7,7 @@ from typing import Any
 
 from slurm_rl_plugin.cli.evaluate.study.nodes import print_on_nodes
 from slurm_rl_plugin.cli.evaluate.study.verdict import print_verdict
-from slurm_rl_plugin.cli.logs.arguments import PEAK
+from slurm_rl_plugin.cli.logs.log_options import PEAK
 from slurm_rl_plugin.cli.tables import print_table, printable, span_text
 
 #: Accounts shown, those with most jobs; --json has them all.
