@@ -12,6 +12,7 @@ import pytest
 from slurm_rl_plugin.cli.assembly.hook import load_policy, model_path
 from slurm_rl_plugin.learning.export.manifest import file_checksum, write_card
 from slurm_rl_plugin.learning.export.model import import_model
+from slurm_rl_plugin.learning.export.network import import_network
 from slurm_rl_plugin.policies.protected_policy import ProtectedPolicy, scorer_of
 from slurm_rl_plugin.policies.registry import SHIPPED_MODELS
 from tests.reference.loads import random_workload, snapshot_of
@@ -86,7 +87,7 @@ def test_shares_move_no_score_of_the_default_model_as_the_documents_say() -> Non
     assert not np.array_equal(snapshot.shares, turned.shares)
     scores, others = policy.decide(snapshot).scores, policy.decide(turned).scores
     np.testing.assert_array_equal(scores, others)
-    weights = import_model(model_path("default")).network.linear
+    weights = import_network(model_path("default")).linear
     assert (
         f"a linear score of {np.count_nonzero(weights)} weights"
         in (FOLDER.parent / "docs" / "faq.md").read_text()

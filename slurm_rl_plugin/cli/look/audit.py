@@ -54,20 +54,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help="only what was written to these jobs and arrays",
     )
-    times = "YYYY-MM-DD[THH:MM[:SS]] or now-2hours"
+    when = "YYYY-MM-DD[THH:MM[:SS]] or now-2hours"
     parser.add_argument(
         *("-S", "--since"),
         type=time_argument,
         default=-math.inf,
         metavar="TIME",
-        help=f"from this time on: {times}",
+        help=f"from this time on: {when}",
     )
     parser.add_argument(
         *("-E", "--until"),
         type=time_argument,
         default=math.inf,
         metavar="TIME",
-        help=f"up to this time: {times}",
+        help=f"up to this time: {when}",
     )
     parser.add_argument("--event", action="append", choices=EVENTS, help="only these; repeat it")
     parser.add_argument(

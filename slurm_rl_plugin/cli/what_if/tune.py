@@ -42,7 +42,7 @@ from slurm_rl_plugin.what_if.tuning.choices import (
     choices_of,
 )
 from slurm_rl_plugin.what_if.tuning.gain import ObjectiveGain, gain_of
-from slurm_rl_plugin.what_if.tuning.lines import conf_lines
+from slurm_rl_plugin.what_if.tuning.lines import conf_lines, policy_lines
 from slurm_rl_plugin.what_if.tuning.search import (
     TunedCluster,
     TuningPlan,
@@ -240,7 +240,7 @@ def _lines(
         head = _head("settings of slurm.conf", found, gains[name])
         return [head, *conf_lines(found.cluster, tuned.changes)]
     head = _head("a rule of the hook, in the file of slurm-rl", found, gains[name])
-    return [head, "# [policy]", f'# model = "{choices[name].rule}"']
+    return [head, *policy_lines(choices[name].rule)]
 
 
 def _head(what: str, found: ClusterAndJobs, gain: ObjectiveGain) -> str:

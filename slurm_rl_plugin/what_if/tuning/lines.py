@@ -1,4 +1,4 @@
-"""Lines of slurm.conf that a search found, commented: nobody applies them but an administrator."""
+"""Lines of configurations that a search found, commented: an administrator alone applies them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from slurm_rl_plugin.machine_files.changes import changed
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
+from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.what_if.tuning.space import words_of
 
 _PARAMETERS = "SchedulerParameters"
@@ -28,3 +29,15 @@ def conf_lines(cluster: DescribedCluster, changes: Mapping[str, str]) -> list[st
         lines.append(f"# now: {key}={now.text}" if now is not None else f"# now: no {key}")
         lines.append(f"# {key}={after[key.lower()].text}")
     return lines
+
+
+def policy_lines(rule: str) -> list[str]:
+    """Lines of our own file that let the hook order by a rule; all of them comments.
+
+    Args:
+        rule: as `evaluate` calls it; of one that no live queue can be ordered by, that is said.
+    """
+    named = named_policy(rule)
+    if named is not None and named.needs_log:
+        return [f"# The daemon cannot order by {rule}: {named.needs_log}."]
+    return ["# [policy]", f'# model = "{rule}"']

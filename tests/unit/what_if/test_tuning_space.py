@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.learning.evaluation.heldout import NODE_HEURISTICS
 from slurm_rl_plugin.machine_files.changes import changed
 from slurm_rl_plugin.machine_files.reader import DescribedCluster, read_cluster
-from slurm_rl_plugin.what_if.tuning.lines import conf_lines
+from slurm_rl_plugin.policies.registry import named_policy
+from slurm_rl_plugin.what_if.tuning.lines import conf_lines, policy_lines
 from slurm_rl_plugin.what_if.tuning.space import TunedSetting, TuningSpace, space_of, words_of
 from tests.unit.machine_files.written_files import NODES, PARTITION, machine_of_lines
 
@@ -80,3 +82,16 @@ def test_lines_are_comments_with_what_is_now(cluster: DescribedCluster) -> None:
         "# now: SchedulerParameters=bf_interval=60,bf_continue",
         "# SchedulerParameters=bf_continue,bf_interval=30",
     ]
+
+
+@pytest.mark.parametrize("rule", [f"protected:{name}" for name in NODE_HEURISTICS])
+def test_no_line_tells_the_daemon_to_order_by_what_only_a_log_tells(rule: str) -> None:
+    lines = policy_lines(rule)
+    assert all(line.startswith("# ") for line in lines)
+    named = named_policy(rule)
+    assert named is not None
+    if named.needs_log:
+        assert lines == [f"# The daemon cannot order by {rule}: {named.needs_log}."]
+    else:
+        assert lines == ["# [policy]", f'# model = "{rule}"']
+        assert named.live().name == rule  # as the daemon takes it
