@@ -102,6 +102,18 @@ def test_a_faulty_configuration_is_not_put_in_place(
     assert path.read_text() == before
 
 
+def test_a_role_without_a_package_asks_for_it(tmp_path: Path) -> None:
+    skip_without("ansible-playbook")
+    book = tmp_path / "play.yml"
+    book.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "roles": [str(ROLE)]}]))
+    done = subprocess.run(
+        ["ansible-playbook", "--inventory=localhost,", "--connection=local", "--check", str(book)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "slurm_rl_package is not set: give the file that make deb wrote" in done.stdout
+
+
 def test_the_role_knows_the_keys_of_the_start() -> None:
     """In their order; so a list that is read without YAML."""
     told = re.findall(r"^  - (\S+)$", (ROLE / "vars" / "main.yml").read_text(), re.MULTILINE)
@@ -117,7 +129,8 @@ def test_the_role_knows_the_keys_of_the_start() -> None:
 def test_variables_are_documented_with_their_defaults() -> None:
     defaults = (ROLE / "defaults" / "main.yml").read_text()
     given = dict(re.findall(r"^(slurm_rl_\w+): (.*)$", defaults, re.MULTILINE))
-    rows = table_rows((ROLE / "README.md").read_text())
+    (package, *rows) = table_rows((ROLE / "README.md").read_text())
+    assert package[:2] == ["`slurm_rl_package`", "none: to be given"]
     told = {code_spans(row[0])[0]: code_spans(row[1])[0] for row in rows}
     assert told == given
     assert code_blocks(ROLE / "README.md")
