@@ -227,12 +227,14 @@ def missing_library(verb: str, error: ImportError) -> str:
     """What to install where a library is missing or cannot be loaded; one sentence."""
     name = (error.name or "a library").partition(".")[0]
     extra = _EXTRAS.get(name)
-    what = f"slurm_rl_plugin[{extra}]" if extra else "slurm_rl_plugin"
+    # not by our name: on a package index that may be somebody else's
+    what = f"'.[{extra}]'" if extra else "."
+    where = f"{what} in a checkout of version {__version__}"
     if isinstance(error, ModuleNotFoundError):
-        words = f"needs {name}: pip install '{what}'"
+        words = f"needs {name}: pip install {where}"
     else:
         words = (
-            f"{name} cannot be loaded ({_one_line(error)}): pip install --force-reinstall '{what}'"
+            f"{name} cannot be loaded ({_one_line(error)}): pip install --force-reinstall {where}"
         )
     return f"{words}{_by_hand(verb)}."
 

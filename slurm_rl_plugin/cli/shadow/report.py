@@ -226,7 +226,7 @@ def _elsewhere(
             sys.stderr.write(f"slurm-rl shadow-report: {error}\n")
     return (
         f"the replay needs {missing}, which a head node need not have: pip install "
-        "'slurm_rl_plugin[simulate,train]' here, or write a dump with --keep FILE and run "
+        "'.[simulate,train]' in a checkout, or write a dump with --keep FILE and run "
         "`slurm-rl shadow-report FILE` with the same --config where it is installed."
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin import __version__
 from slurm_rl_plugin.batch_systems.pbs.kind import PBS
 from slurm_rl_plugin.batch_systems.slurm.kind import SLURM
 from slurm_rl_plugin.cli.entry import TRACEBACK, VERBS, main, missing_library
@@ -37,17 +38,18 @@ def on_neither(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("onnxruntime", "slurm_rl_plugin"),
-        ("prometheus_client.core", "slurm_rl_plugin"),
-        ("numpy", "slurm_rl_plugin"),
-        ("numba", "slurm_rl_plugin[simulate]"),
-        ("sklearn.linear_model", "slurm_rl_plugin[train]"),
+        ("onnxruntime", "."),
+        ("prometheus_client.core", "."),
+        ("numpy", "."),
+        ("numba", "'.[simulate]'"),
+        ("sklearn.linear_model", "'.[train]'"),
     ],
 )
 def test_it_names_what_brings_the_library(name: str, what: str) -> None:
     error = ModuleNotFoundError("No module", name=name)
     said = missing_library("evaluate", error)
-    assert said == f"needs {name.partition('.')[0]}: pip install '{what}'."
+    place = f"in a checkout of version {__version__}"
+    assert said == f"needs {name.partition('.')[0]}: pip install {what} {place}."
 
 
 def test_one_that_cannot_be_loaded_says_why() -> None:
