@@ -123,7 +123,7 @@ def advised(log: AdvisedLog, job: int) -> list[dict[str, Any]]:
     )
     before, found = log.start_of(job, log.workload), []
     for variant in variants_of(limit, processors, run_times):
-        kind = "limit" if "time_limit" in variant.asks else "processors"
+        kind = "processors" if "processors" in variant.asks else "limit"
         runs = log.workload.run_time[job] * variant.runs_longer
         if runs > variant.asks.get("time_limit", limit):
             found.append({"kind": kind, "killed": True})

@@ -65,6 +65,8 @@ Waits = Callable[[QueueSnapshot], FloatArray]
 def variants_of(limit: float, processors: int, run_times: FloatArray) -> Iterator[Variant]:
     """Requests that might start sooner, and of which few would be killed.
 
+    On half of the processors a job asks for up to twice its limit where it could need that.
+
     Args:
         limit: seconds that it asks for; nan for none.
         processors: that it asks for.
@@ -79,14 +81,19 @@ def variants_of(limit: float, processors: int, run_times: FloatArray) -> Iterato
             runs_longer=1.0,
             killed=float((run_times > advised).mean()),
         )
-    half, killed = (processors + 1) // 2, float((_ON_HALF * run_times > limit).mean())
-    if half < processors and killed <= KILLED:
-        yield Variant(
-            words=f"{half} processors instead of {processors}, its run time taken to double",
-            asks={"processors": float(half)},
-            runs_longer=_ON_HALF,
-            killed=killed,
-        )
+    half = (processors + 1) // 2
+    if half == processors:
+        return
+    asks, words = {"processors": float(half)}, f"{half} processors instead of {processors}"
+    longer = float(np.ceil(_ON_HALF * safe / _STEP) * _STEP)
+    if longer > limit:
+        longer = min(longer, _ON_HALF * limit)
+        asks["time_limit"] = longer
+        words += f" and a limit of {_hours(longer)} instead of {_hours(limit)}"
+    killed = float((_ON_HALF * run_times > asks.get("time_limit", limit)).mean())
+    if killed <= KILLED:
+        words += ", its run time taken to double"
+        yield Variant(words=words, asks=asks, runs_longer=_ON_HALF, killed=killed)
 
 
 def advice_for(

@@ -18,15 +18,28 @@ def half_of(limit: float, processors: int = 16, run_times: FloatArray = RUNS) ->
     return [each for each in found if "processors" in each.asks]
 
 
-def test_on_half_of_the_processors_a_job_runs_twice_as_long_into_its_limit() -> None:
+def test_on_half_of_the_processors_a_job_runs_twice_as_long_within_its_limit() -> None:
     (kept,) = half_of(2.0 * HOUR)
-    assert kept.killed == 0.0
-    assert "8 processors instead of 16, its run time taken to double" in kept.words
-    (nearly,) = half_of(1.996 * HOUR)
-    assert 0.0 < nearly.killed <= KILLED
-    assert half_of(1.5 * HOUR) == []
-    assert half_of(1.0 * HOUR) == []  # all fit as they are, half of them on half
+    assert (kept.asks, kept.killed) == ({"processors": 8.0}, 0.0)
+    assert kept.words == "8 processors instead of 16, its run time taken to double"
     assert [each.killed for each in half_of(np.nan)] == [0.0]
+
+
+@pytest.mark.parametrize(("limit", "asked"), [(1.5, 2.0), (1.9, 2.0), (1.0, 2.0)])
+def test_where_that_is_longer_than_its_limit_it_asks_for_a_longer_one(
+    limit: float, asked: float
+) -> None:
+    (longer,) = half_of(limit * HOUR)
+    assert longer.asks == {"processors": 8.0, "time_limit": asked * HOUR}
+    assert longer.killed <= KILLED
+    assert f" and a limit of {asked:g} h instead of {limit:g} h, its" in longer.words
+
+
+def test_of_twice_its_limit_at_most_and_not_where_more_than_few_would_be_killed() -> None:
+    assert half_of(0.9 * HOUR) == []  # a fifth of them reach it as they are
+    (just,) = half_of(0.996 * HOUR)
+    assert just.asks["time_limit"] == pytest.approx(2.0 * 0.996 * HOUR)
+    assert 0.0 < just.killed <= KILLED
 
 
 def test_half_of_an_odd_number_is_no_less_than_half() -> None:
