@@ -60,13 +60,17 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--speed", type=float, default=144.0, help="seconds of the log in one")
     parser.add_argument("--jobs", type=int, default=1800, help="that the day must have")
     parser.add_argument("--rounds", type=int, default=7, help="how often the day is repeated")
+    parser.add_argument(
+        "--warm-up", type=float, default=WARM_UP, metavar="SECONDS", help="that are not judged"
+    )
     parser.add_argument("--model", default="default")
     parser.add_argument("--output", type=Path, default=Path("soak-output"))
     parser.add_argument("--kept", action="store_true", help="figures anew, of the kept samples")
     chosen = parser.parse_args(arguments)
     length = DAY / chosen.speed
-    if len(judged_rounds(0.0, chosen.rounds, length)) < LEAST_ROUNDS and not chosen.kept:
-        least = LEAST_ROUNDS + math.ceil(WARM_UP / length)
+    judged = judged_rounds(0.0, chosen.rounds, length, chosen.warm_up)
+    if len(judged) < LEAST_ROUNDS and not chosen.kept:
+        least = LEAST_ROUNDS + math.ceil(chosen.warm_up / length)
         parser.error(f"at this speed growth can be judged with --rounds {least} or more")
     return chosen
 
@@ -83,10 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_whole(output / "soak.json", json.dumps(result, indent=1) + "\n")
         write_whole(output / "samples.json", json.dumps(samples) + "\n")
     length = DAY / result["speed"]
-    if len(judged_rounds(0.0, result["rounds"], length)) < LEAST_ROUNDS:
+    begins = judged_rounds(result["began"], result["rounds"], length, chosen.warm_up)
+    if len(begins) < LEAST_ROUNDS:
         print(f"{result['rounds']} whole rounds: too few to judge growth; samples are kept")
         return 1
-    result |= growth(samples, result["began"], result["rounds"], length)
+    result |= growth(samples, begins, length) | {"warm_up": chosen.warm_up}
     write_whole(output / "soak.json", json.dumps(result, indent=1) + "\n")
     draw_soak(output / "soak.png", samples, result["began"], result["rounds"], length)
     lines = list(goals(result))
@@ -132,15 +137,16 @@ def figures_of(found: Soak) -> dict[str, Any]:
     }
 
 
-def judged_rounds(began: float, rounds: int, length: float) -> list[float]:
+def judged_rounds(
+    began: float, rounds: int, length: float, warm_up: float = WARM_UP
+) -> list[float]:
     """Begins of the whole rounds that follow the warm-up."""
     begins = [began + number * length for number in range(rounds)]
-    return [begin for begin in begins if begin >= began + WARM_UP]
+    return [begin for begin in begins if begin >= began + warm_up]
 
 
-def growth(samples: Samples, began: float, rounds: int, length: float) -> dict[str, Any]:
+def growth(samples: Samples, begins: Sequence[float], length: float) -> dict[str, Any]:
     """Of memory and open files between the judged rounds; see `growth_between`."""
-    begins = judged_rounds(began, rounds, length)
     return {
         name: asdict(growth_between(samples[name], begins, length, of_phase))
         for name, of_phase in JUDGED.items()

@@ -57,6 +57,7 @@ def _samples(an_hour: float, noise: float, seed: int) -> list[tuple[float, float
 def test_growth_is_told_from_the_load_and_from_the_first_round(an_hour: float) -> None:
     begins = judged_rounds(BEGAN, 7, ROUND)
     assert begins == [BEGAN + number * ROUND for number in range(1, 7)]
+    assert judged_rounds(BEGAN, 7, ROUND, warm_up=3.0 * ROUND) == begins[2:]
     found = growth_between(_samples(an_hour, 0.0, 1), begins, ROUND, np.mean)
     assert found.differences == pytest.approx([an_hour] * 5)
     assert found.lowest == pytest.approx(an_hour)
@@ -79,12 +80,11 @@ def test_files_are_counted_between_calls_and_a_lost_one_is_seen() -> None:
     at = np.arange(0.0, 7.0 * ROUND, 2.0)
     busy = np.random.default_rng(3).integers(0, 2, len(at)) * 6.0
     samples = list(zip((BEGAN + at).tolist(), (7.0 + busy).tolist(), strict=True))
-    assert (
-        growth({"memory": samples, "files": samples}, BEGAN, 7, ROUND)["files"]["differences"]
-        == [0.0] * 5
-    )
+    begins = judged_rounds(BEGAN, 7, ROUND)
+    flat = growth({"memory": samples, "files": samples}, begins, ROUND)["files"]
+    assert flat["differences"] == [0.0] * 5
     lost = [(when, value + (when - BEGAN) // ROUND) for when, value in samples]  # one a round
-    found = growth({"memory": lost, "files": lost}, BEGAN, 7, ROUND)["files"]
+    found = growth({"memory": lost, "files": lost}, begins, ROUND)["files"]
     assert found["an_hour"] == pytest.approx(6.0)
     assert found["lowest"] > 0.05 * found["mean"]
 
