@@ -100,6 +100,31 @@ def write_whole(path: Path, content: str | bytes, *, sync: bool = True, mode: in
         beside.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def append_whole(file: io.FileIO, content: bytes) -> None:
+    """Append all or nothing: on a full disk half a line would spoil the next one too.
+
+    Args:
+        file: open to append and, but for a pipe, to read.
+        content: whole lines.
+
+    Raises:
+        OSError: as the file system says; the file is then what it was.
+    """
+    end = file.seek(0, io.SEEK_END) if file.seekable() else 0  # a pipe, such as /dev/stdout
+    if end:
+        file.seek(end - 1)
+        if file.read(1) != b"\n":  # a program was killed in the midst of a line
+            content = b"\n" + content
+    left = memoryview(content)
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError:
+        with suppress(OSError):
+            file.truncate(end)
+        raise
+
+
 def read_whole(path: Path) -> bytes:
     """Read a file that is not long.
 

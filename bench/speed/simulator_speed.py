@@ -20,6 +20,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
+from bench.speed.traces import LOGS
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import SITE
@@ -48,11 +49,6 @@ from tests.reference.readable_simulator import rule, simulate
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
-LOGS = {
-    "SDSC-SP2": "SDSC-SP2-1998-4.2-cln.swf.gz",
-    "CTC-SP2": "CTC-SP2-1996-3.1-cln.swf.gz",
-    "HPC2N": "HPC2N-2002-2.2-cln.swf.gz",
-}
 #: The readable reference looks at every job again at every event: it gets the first jobs only.
 REFERENCE_JOBS = 1500
 QUEUES = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)

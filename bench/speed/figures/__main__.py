@@ -33,14 +33,18 @@ HEAD = ("FIGURE", "UNIT", "NOW", "GOAL", "", "FLOOR", "BEFORE", "NOW/BEFORE", "N
 
 
 def asked(measurement: str, product: Path | None) -> dict[str, float]:
-    """One run; nothing of a package that knows no such measurement."""
+    """One run; nothing of another package that knows no such measurement, which is said."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.speed.figures.measurements", measurement],
         env=environment(product), capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode and product is None:
         sys.exit(f"{measurement}: {done.stderr}")
-    return {} if done.returncode else dict(json.loads(done.stdout))
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or ["no reason"])[-1]
+        print(f"{measurement}: not measured in {product.name} ({why})", file=sys.stderr)
+        return {}
+    return dict(json.loads(done.stdout))
 
 
 def measured(measurement: str, before: Path | None, pairs: int) -> tuple[Found, Found]:
@@ -51,7 +55,9 @@ def measured(measurement: str, before: Path | None, pairs: int) -> tuple[Found, 
             for side in (0, 1) if pair % 2 else (1, 0):
                 if side and before is None:
                     continue
-                for name, value in asked(measurement, before if side else None).items():
+                found = asked(measurement, before if side else None)
+                before = None if side and not found else before
+                for name, value in found.items():
                     sides[side].setdefault(name, []).append(value)
             progress(1)
     return sides

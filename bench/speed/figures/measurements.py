@@ -8,6 +8,7 @@ prints one JSON object: names of figures and values.
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.speed.figures.figure import Figure
+from bench.speed.traces import LOGS
 
 PROGRAM = (sys.executable, "-m", "slurm_rl_plugin.cli.entry")
 Values = Mapping[str, float]
@@ -50,8 +52,8 @@ def decide() -> Values:
         seconds, floor = told["decide_seconds"], told.get("floor_seconds", {})
         found[f"decide, {name} pending, median"] = 1e3 * seconds["median"]
         found[f"decide, {name} pending, p99"] = 1e3 * seconds["p99"]
-        found[f"floor, {name} pending"] = 1e3 * sum(floor.values()) if floor else float("nan")
-        found[f"first decision, {name} pending"] = 1e3 * told["first_decide_seconds"]
+        found[f"floor, {name} pending"] = 1e3 * sum(floor.values()) if floor else math.nan
+        found[f"first decision, {name} pending"] = 1e3 * told.get("first_decide_seconds", math.nan)
     return found
 
 
@@ -141,8 +143,6 @@ def training() -> Values:
 
     One decision at least is made for each.
     """
-    from bench.speed.simulator_speed import LOGS  # noqa: PLC0415
-
     traces = os.environ.get("SLURM_RL_TRACES")
     if not traces:
         return {}

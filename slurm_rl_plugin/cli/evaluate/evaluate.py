@@ -61,6 +61,13 @@ def main(options: argparse.Namespace) -> int:
     log = _log(options, candidates)
     if options.protocol is not None:
         return _evaluate_by_protocol(options, log, candidates)
+    return _evaluate_side_by_side(options, log, candidates)
+
+
+def _evaluate_side_by_side(
+    options: argparse.Namespace, log: NamedLog, candidates: list[Candidate]
+) -> int:
+    """Every candidate in one run through the whole log, and how they differ."""
     estimates, in_sample = _estimates(options, log)
     settings = SimulationSettings(
         capacity=log.prepared.capacity,
@@ -69,34 +76,12 @@ def main(options: argparse.Namespace) -> int:
         reserve=options.reserve,
         class_limit=options.reserve_as,
     )
-    if sum(options.drop) >= len(log.prepared.log):
-        raise ConfigurationError(
-            f"--drop {options.drop[0]},{options.drop[1]} leaves none of the "
-            f"{len(log.prepared.log)} jobs to count."
-        )
+    counted = _counted(options, log)
     _make_folders(options)
-    schedules: dict[str, ScheduledJobs] = {}
-    policies: dict[str, Any] = {}
-    say_of_compiling(compiled_before)
-    with parts_bar("simulating", len(candidates)) as progress:
-        for candidate in candidates:
-            start, speed = _starts(candidate, log, estimates, settings, options.timing)
-            schedule = schedules[candidate.name] = schedule_of(log.prepared, start, settings)
-            entry = policies[candidate.name] = policy_entry(
-                log.prepared, schedule, options.drop, users=options.users
-            )
-            if options.timing:
-                entry["jobs_per_second"] = speed
-            progress(1)
-    first, last = options.drop
+    schedules, policies = _simulated(options, log, candidates, estimates, settings)
     with said_if_long("comparing"):
-        study = study_entry(
-            log.prepared,
-            schedules,
-            slice(first, len(log.prepared.log) - last),
-            base=candidates[0].name,
-            judged=schedules,
-        )
+        base = candidates[0].name
+        study = study_entry(log.prepared, schedules, counted, base=base, judged=schedules)
     document: dict[str, Any] = {
         "log": log_entry(log, options, options.drop, in_sample=in_sample),
         "policies": policies,
@@ -112,6 +97,54 @@ def main(options: argparse.Namespace) -> int:
             seed=options.seed,
             drop=options.drop,
         )
+    _give(options, log, schedules, document)
+    return 0
+
+
+def _counted(options: argparse.Namespace, log: NamedLog) -> slice:
+    """The jobs that --drop leaves to count.
+
+    Raises:
+        ConfigurationError: it leaves none.
+    """
+    first, last = options.drop
+    jobs = len(log.prepared.log)
+    if first + last >= jobs:
+        raise ConfigurationError(f"--drop {first},{last} leaves none of the {jobs} jobs to count.")
+    return slice(first, jobs - last)
+
+
+def _simulated(
+    options: argparse.Namespace,
+    log: NamedLog,
+    candidates: list[Candidate],
+    estimates: RunTimeEstimate | None,
+    settings: SimulationSettings,
+) -> tuple[dict[str, ScheduledJobs], dict[str, Any]]:
+    """The schedule of each candidate, and what is said of it."""
+    schedules: dict[str, ScheduledJobs] = {}
+    policies: dict[str, Any] = {}
+    say_of_compiling(compiled_before)
+    with parts_bar("simulating", len(candidates)) as progress:
+        for candidate in candidates:
+            start, speed = _starts(candidate, log, estimates, settings, options.timing)
+            schedule = schedules[candidate.name] = schedule_of(log.prepared, start, settings)
+            entry = policies[candidate.name] = policy_entry(
+                log.prepared, schedule, options.drop, users=options.users
+            )
+            if options.timing:
+                entry["jobs_per_second"] = speed
+            progress(1)
+    return schedules, policies
+
+
+def _give(
+    options: argparse.Namespace,
+    log: NamedLog,
+    schedules: dict[str, ScheduledJobs],
+    document: dict[str, Any],
+) -> None:
+    """Write the files that are asked for, and print."""
     try:
         if options.export is not None:
             document["exports"] = exports(options, log, schedules, _system(options))
@@ -119,7 +152,6 @@ def main(options: argparse.Namespace) -> int:
             document["figures"] = draw_study(options.plot, schedules, document["study"])
     finally:  # a disc that is full costs no figure
         (print_json if options.json else print_document)(document)
-    return 0
 
 
 #: How each protocol measures, and what it prints for people.

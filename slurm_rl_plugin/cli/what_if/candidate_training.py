@@ -6,6 +6,7 @@ import argparse
 import subprocess
 import sys
 from datetime import datetime
+from glob import escape
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,7 @@ def trained_candidate(
     Raises:
         ConfigurationError: there is nothing to train on, or the training failed.
     """
-    for old in present.parent.glob(f"{present.stem}-candidate-*"):
+    for old in present.parent.glob(f"{escape(present.stem)}-candidate-*"):
         old.unlink(missing_ok=True)  # no experiment is declared, so nobody needs it
     moment = datetime.fromtimestamp(now).strftime("%Y-%m-%d-%H%M%S")
     candidate = present.with_name(f"{present.stem}-candidate-{moment}.onnx")

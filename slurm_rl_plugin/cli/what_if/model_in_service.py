@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from datetime import datetime
+from glob import escape
 from pathlib import Path
 
 from slurm_rl_plugin.configuration import Configuration
@@ -95,7 +96,7 @@ def _another(path: Path, what: str) -> ConfigurationError:
 
 def _kept(present: Path, sha256: str) -> Path | None:
     """Where the model before lies already."""
-    found = present.parent.glob(f"{present.stem}.until-*-{sha256[:8]}.onnx")
+    found = present.parent.glob(f"{escape(present.stem)}.until-*-{sha256[:8]}.onnx")
     return next((each for each in found if _sha256(each.read_bytes()) == sha256), None)
 
 

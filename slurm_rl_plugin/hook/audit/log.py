@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 from collections.abc import Sequence
@@ -20,7 +18,7 @@ from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
 from slurm_rl_plugin.hook.order.request_watch import RequestChange
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport, processors_of
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
-from slurm_rl_plugin.whole_file import PRIVATE
+from slurm_rl_plugin.whole_file import PRIVATE, append_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +175,7 @@ class AuditLog:
         assert self.path is not None
         try:
             with open(self.path, "a+b", buffering=0, opener=_opened) as file:
-                _append_whole(file, text.encode())
+                append_whole(file, text.encode())
         except OSError as error:
             raise ConfigurationError(
                 f"audit log {self.path} cannot be written ({error.strerror}): make its folder "
@@ -188,27 +186,6 @@ class AuditLog:
 def _opened(path: str, flags: int) -> int:
     """A new file names jobs and accounts; one that is there stays as open as the site made it."""
     return os.open(path, flags, PRIVATE)
-
-
-def _append_whole(file: io.FileIO, content: bytes) -> None:
-    """Append all or nothing: on a full disk half a line would spoil the next one too.
-
-    Raises:
-        OSError: as the file system says; the file is then what it was.
-    """
-    end = file.seek(0, io.SEEK_END) if file.seekable() else 0  # a pipe, such as /dev/stdout
-    if end:
-        file.seek(end - 1)
-        if file.read(1) != b"\n":  # a daemon was killed in the midst of a line
-            content = b"\n" + content
-    left = memoryview(content)
-    try:
-        while left:
-            left = left[file.write(left) :]
-    except OSError:
-        with contextlib.suppress(OSError):
-            file.truncate(end)
-        raise
 
 
 def decided_order(

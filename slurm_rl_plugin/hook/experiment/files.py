@@ -17,7 +17,7 @@ from typing import Any
 
 from slurm_rl_plugin.domain.switchback import Declaration
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.whole_file import PRIVATE, plain_file, read_whole, write_whole
+from slurm_rl_plugin.whole_file import PRIVATE, append_whole, plain_file, read_whole, write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -211,8 +211,8 @@ class ExperimentFiles:
     def note(self, entry: InForce) -> None:
         """Add a line to the journal; a disk that is full costs a line and no cycle."""
         try:
-            with open(self.journal, "a", opener=_carefully) as file:
-                file.write(json.dumps(asdict(entry)) + "\n")
+            with open(self.journal, "a+b", buffering=0, opener=_carefully) as file:
+                append_whole(file, f"{json.dumps(asdict(entry))}\n".encode())
         except OSError as error:
             logger.warning("experiment=unjournaled path=%s error=%s", self.journal, error)
 

@@ -67,6 +67,62 @@ class _Search:
             prediction=self.prediction,
         )
 
+    @property
+    def begin(self) -> FloatArray:
+        """The searched numbers of the network that the search starts with."""
+        return self.parameters[self.places]
+
+
+def _search_of(
+    settings: PolicySearchSettings, prediction: RunTimePrediction | None, start: QNetwork | None
+) -> _Search:
+    if prediction is None and settings.history:
+        prediction = RunTimePrediction.untrained()
+    return _Search(
+        settings=settings,
+        parameters=initial_parameters(settings)
+        if start is None
+        else parameters_of(start, settings),
+        places=searched_places(settings),
+        prediction=prediction if settings.history else None,
+    )
+
+
+class _Chosen:
+    """The best of the means that the search came by, on the loads that it does not search on.
+
+    Attributes:
+        searched: its numbers.
+        objective: its value on the validation loads.
+        curve: generation, best objective of its candidates, and value of its mean.
+    """
+
+    def __init__(
+        self,
+        search: _Search,
+        validation: Sequence[TrainingLoad],
+        training: Sequence[TrainingLoad],
+    ) -> None:
+        settings = search.settings
+        self._search, self._validation = search, validation
+        self.searched = search.begin
+        self.objective = self._valued(self.searched, validation)
+        loads = drawn_loads(training, settings.batch, settings.seed, 0)
+        first = self._valued(self.searched, loads)
+        self.curve: list[tuple[int, float, float]] = [(0, first, self.objective)]
+
+    def look_at(self, generation: int, mean: FloatArray, most: float) -> None:
+        """Value a mean, and choose it where it is the best yet."""
+        objective = self._valued(mean, self._validation)
+        self.curve.append((generation, most, objective))
+        if objective > self.objective:
+            self.searched, self.objective = mean, objective
+
+    def _valued(self, searched: FloatArray, loads: Sequence[TrainingLoad]) -> float:
+        network = self._search.network(searched)
+        weights = self._search.settings.weights
+        return mean_objective(network, loads, weights, threads=processors_here())
+
 
 _Shared = tuple[_Search, Sequence[TrainingLoad]]
 
@@ -82,7 +138,7 @@ def _objective(shared: _Shared, candidate: tuple[FloatArray, int]) -> float:
 def _compile(shared: _Shared) -> None:
     """Make a worker compile, or load, what an objective calls."""
     search, training = shared
-    start = search.network(search.parameters[search.places])
+    start = search.network(search.begin)
     mean_objective(start, [short_load(training[0])], search.settings.weights)
 
 
@@ -134,33 +190,16 @@ def search_policy(
     if not training or not validation:
         raise ConfigurationError("policy search needs at least one training and validation load.")
     kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
-    if prediction is None and settings.history:
-        prediction = RunTimePrediction.untrained()
-    search = _Search(
-        settings=settings,
-        parameters=initial_parameters(settings)
-        if start is None
-        else parameters_of(start, settings),
-        places=searched_places(settings),
-        prediction=prediction if settings.history else None,
-    )
+    search = _search_of(settings, prediction, start)
     place, shared = place or ThisMachine(), (search, training)
-    best = search.parameters[search.places]
     evolution = CMA(
-        mean=best,
+        mean=search.begin,
         sigma=settings.step,
         bounds=search_bounds(settings),
         seed=settings.seed,
         population_size=settings.population or None,
     )
-
-    def valued(searched: FloatArray, loads: Sequence[TrainingLoad]) -> float:
-        network = search.network(searched)
-        return mean_objective(network, loads, settings.weights, threads=processors_here())
-
-    best_value = valued(best, validation)
-    first = valued(best, drawn_loads(training, settings.batch, settings.seed, 0))
-    curve: list[tuple[int, float, float]] = [(0, first, best_value)]
+    chosen = _Chosen(search, validation, training)
     simulated = 0
     for generation in range(1, settings.generations + 1):
         candidates = [evolution.ask() for _ in range(evolution.population_size)]
@@ -174,17 +213,13 @@ def search_policy(
             kept.add(objectives)
         evolution.tell([(x, -value) for x, value in zip(candidates, objectives, strict=True)])
         if generation % settings.validate_every == 0 or generation == settings.generations:
-            mean = np.array(evolution.mean)
-            value = valued(mean, validation)
-            curve.append((generation, max(objectives), value))
-            if value > best_value:
-                best_value, best = value, mean
+            chosen.look_at(generation, np.array(evolution.mean), max(objectives))
         if progress is not None:
-            progress(generation, best_value)
+            progress(generation, chosen.objective)
     kept.forget()
     return TrainedPolicy(
-        network=search.network(best),
-        validation_objective=best_value,
-        curve=tuple(curve),
+        network=search.network(chosen.searched),
+        validation_objective=chosen.objective,
+        curve=tuple(chosen.curve),
         simulated_jobs=simulated,
     )

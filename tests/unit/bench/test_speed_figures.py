@@ -104,6 +104,28 @@ def test_the_other_package_is_the_one_that_is_measured(program, tmp_path):
     assert done.stdout.strip() == str(package / "__init__.py")
 
 
+def test_measurements_ask_nothing_of_a_package_before_they_measure_it(tmp_path):
+    (tmp_path / "slurm_rl_plugin").mkdir()
+    (tmp_path / "slurm_rl_plugin" / "__init__.py").write_text("")
+    subprocess.run(
+        [sys.executable, "-c", "import bench.speed.figures.measurements"], cwd=tmp_path,
+        env=environment(tmp_path), check=True,
+    )  # fmt: skip
+
+
+def test_a_release_that_cannot_be_measured_is_named(tmp_path, monkeypatch, capsys):
+    (tmp_path / "slurm_rl_plugin").mkdir()
+    (tmp_path / "slurm_rl_plugin" / "__init__.py").write_text("")
+    asked = program.asked
+    monkeypatch.setattr(
+        program, "asked", lambda what, product: asked(what, product) if product else {"t": 1.0}
+    )
+    found, before = program.measured("decide", tmp_path, 3)
+    assert (found, before) == ({"t": [1.0, 1.0, 1.0]}, {})
+    said = capsys.readouterr().err
+    assert said.count(f"decide: not measured in {tmp_path.name} (") == 1
+
+
 def test_an_unknown_measurement_is_refused(capsys):
     with pytest.raises(SystemExit) as stopped:
         program.main(["--only", "nothing"])

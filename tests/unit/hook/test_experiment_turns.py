@@ -299,6 +299,8 @@ def test_a_journal_that_was_cut_short_is_read_as_far_as_it_goes(files: Experimen
     with files.journal.open("a") as file:
         file.write('{"time": 2.0, "ar')
     assert [each.time for each in files.journaled()] == [1.0]
+    files.note(InForce(time=3.0, arm=OURS, mode="active"))
+    assert [each.time for each in files.journaled()] == [1.0, 3.0]
 
 
 CHALLENGE = replace(
