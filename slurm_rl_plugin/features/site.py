@@ -12,6 +12,7 @@ import numpy as np
 
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, GPUS
 from slurm_rl_plugin.features.scales import (
+    TEN,
     log_processors,
     log_seconds,
     log_share,
@@ -131,9 +132,9 @@ def queue_features(
     """
     return (
         idle / capacity,
-        np.log10(1.0 + pending_jobs) / 5.0,
+        np.log(1.0 + pending_jobs) / (5.0 * TEN),
         pending_interactive / np.maximum(pending_jobs, 1.0),
-        np.log10(1.0 + pending_size / capacity) / 3.0,
+        np.log(1.0 + pending_size / capacity) / (3.0 * TEN),
         log_work_hours(pending_work, capacity),
         log_seconds(next_release),
         running_interactive / capacity,
@@ -163,14 +164,14 @@ def reserve_features(
         arrived: faded counts of interactive submissions, one for each of FADING_TIMES.
     """
     return (
-        np.log10(1.0 + pending_interactive) / 3.0,
-        np.log10(1.0 + pending_batch) / 3.0,
-        np.log10(1.0 + running_interactive) / 3.0,
-        np.log10(1.0 + released_soon) / 3.0,
+        np.log(1.0 + pending_interactive) / (3.0 * TEN),
+        np.log(1.0 + pending_batch) / (3.0 * TEN),
+        np.log(1.0 + running_interactive) / (3.0 * TEN),
+        np.log(1.0 + released_soon) / (3.0 * TEN),
         log_seconds(shortest_batch),
-        np.log10(1.0 + arrived[0]) / 3.0,
-        np.log10(1.0 + arrived[1]) / 3.0,
-        np.log10(1.0 + arrived[2]) / 3.0,
+        np.log(1.0 + arrived[0]) / (3.0 * TEN),
+        np.log(1.0 + arrived[1]) / (3.0 * TEN),
+        np.log(1.0 + arrived[2]) / (3.0 * TEN),
     )
 
 
@@ -183,7 +184,7 @@ def scarcity_features(free: Any, demand: Any) -> tuple[Any, ...]:
         free: the part of it that no job has.
         demand: what the waiting jobs ask of it together, parts of the machine's.
     """
-    return (free * 1.0, np.log10(1.0 + demand) / 3.0)
+    return (free * 1.0, np.log(1.0 + demand) / (3.0 * TEN))
 
 
 class AskingJobs(Protocol):
@@ -220,7 +221,7 @@ def static_job_features(
         log_seconds(estimate),
         log_seconds(time_limit),
         log_processors(size),
-        np.log10(1.0 + estimate * size) / 9.0,
+        np.log(1.0 + estimate * size) / (9.0 * TEN),
         jobs.interactive.astype(np.float64),
     )
 
@@ -247,6 +248,8 @@ def resource_features(shares: FloatArray) -> tuple[FloatArray, ...]:
 
 def over_dominant(share: FloatArray, shares: FloatArray) -> FloatArray:
     """How far a share lies below the largest that the job asks for, on its scale, shape [n]."""
+    if shares.shape[1] == 1:  # it is the largest
+        return np.zeros(len(shares))
     below: FloatArray = log_share(share) - log_share(shares.max(axis=1))
     return below
 
@@ -280,6 +283,6 @@ def dynamic_job_features(
         log_seconds(turnaround),
         counted / (counted + wait),
         utility * 1.0,
-        np.log10(rate / (counted * size) + 1e-12) / 12.0 + 0.5,
+        np.log(rate / (counted * size) + 1e-12) / (12.0 * TEN) + 0.5,
         np.minimum(np.maximum((share - usage) / largest_share, -1.0), 1.0),
     )

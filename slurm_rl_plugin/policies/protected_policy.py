@@ -74,8 +74,8 @@ class Overtaken:
 
     def for_good(self, job_id: IntArray) -> Self:
         """The same, where these jobs, which it knows, are protected until they start."""
-        protected = np.isin(self.job_id, job_id)
-        seconds = np.where(protected, np.maximum(self.seconds, FOR_GOOD), self.seconds)
+        seconds, place = self.seconds.copy(), np.searchsorted(self.job_id, job_id)
+        seconds[place] = np.maximum(seconds[place], FOR_GOOD)
         return replace(self, seconds=seconds)
 
     def after(self, snapshot: QueueSnapshot) -> Self:

@@ -21,7 +21,7 @@ import numpy as np
 from slurm_rl_plugin.errors import ModelSchemaMismatch
 from slurm_rl_plugin.features.history.run_history import INVERSE, LOG_RUN, SHORT, SHORT_RUN_TIMES
 from slurm_rl_plugin.features.history.run_spread import BOUNDS
-from slurm_rl_plugin.features.scales import SECONDS_SPAN, log_processors, log_seconds
+from slurm_rl_plugin.features.scales import SECONDS_SPAN, TEN, log_processors, log_seconds
 from slurm_rl_plugin.units import FloatArray
 
 _SHARES = 2 * len(SHORT_RUN_TIMES)
@@ -157,7 +157,7 @@ def fill_row_facts(facts: Any, row: Any) -> None:
         facts[share] = log_odds(row[SHORT + share]) / 5.0
     facts[_SHARES] = row[LOG_RUN] / SECONDS_SPAN
     facts[_SHARES + 1] = row[LOG_RUN + 1] / SECONDS_SPAN
-    facts[_SHARES + 2] = np.log10(row[INVERSE]) / 6.0
+    facts[_SHARES + 2] = np.log(row[INVERSE]) / (6.0 * TEN)
 
 
 def history_features(
@@ -196,7 +196,7 @@ def history_features(
         log_run / SECONDS_SPAN,
         first,
         second,
-        np.log10(rate) / 4.0 + 1.25,
+        np.log(rate) / (4.0 * TEN) + 1.25,
         log_seconds(expected),
         known,
     )
@@ -211,7 +211,7 @@ def at_its_word(time_limit: Any) -> tuple[Any, ...]:
         time_limit: requested seconds.
     """
     hardly = _HARDLY_EVER + 0.0 * time_limit
-    return (hardly, hardly, hardly, np.log10(1.0 + time_limit))
+    return (hardly, hardly, hardly, np.log(1.0 + time_limit) / TEN)
 
 
 def alike_features(pending_alike: Any, running_alike: Any) -> tuple[Any, ...]:
@@ -223,5 +223,5 @@ def alike_features(pending_alike: Any, running_alike: Any) -> tuple[Any, ...]:
         pending_alike: pending jobs of the job's template, itself included.
         running_alike: running jobs of the template.
     """
-    many = np.log10(1.0 * pending_alike) / 3.0
+    many = np.log(1.0 * pending_alike) / (3.0 * TEN)
     return (many, many * (running_alike == 0))
