@@ -53,7 +53,8 @@ def decide() -> Values:
         found[f"decide, {name} pending, median"] = 1e3 * seconds["median"]
         found[f"decide, {name} pending, p99"] = 1e3 * seconds["p99"]
         found[f"floor, {name} pending"] = 1e3 * sum(floor.values()) if floor else math.nan
-        found[f"first decision, {name} pending"] = 1e3 * told.get("first_decide_seconds", math.nan)
+        if "first_decide_seconds" in told:  # an earlier release does not tell
+            found[f"first decision, {name} pending"] = 1e3 * told["first_decide_seconds"]
     return found
 
 
