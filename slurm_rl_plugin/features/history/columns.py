@@ -33,7 +33,6 @@ from slurm_rl_plugin.features.history.table import HistoryTable
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
-
 #: Places of facts that rows of history tell.
 _OF_USER = slice(USER_FACTS, USER_FACTS + ROW_FACTS)
 _OF_TEMPLATE = slice(TEMPLATE_FACTS, TEMPLATE_FACTS + ROW_FACTS)
