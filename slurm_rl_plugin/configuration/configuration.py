@@ -33,7 +33,7 @@ class Configuration:
         has_class_rules: whether the site wrote rules of its own.
         origins: section -> key -> where its value comes from; also of each share, and of each
             job-class rule by its number from 1.
-        warnings: one sentence for each former name in use.
+        warnings: one sentence for each former or removed name in use.
         is_whole: no key was faulty; else some have their default for what the site wrote.
     """
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, SHARES
 from slurm_rl_plugin.configuration.keys.names import ENVIRONMENT_PREFIX, environment_name
+from slurm_rl_plugin.configuration.keys.removed import REMOVED, removal_of
 from slurm_rl_plugin.configuration.reading.given_keys import GivenKeys
 
 _IN_FILES_ONLY = "is given in files only: write it there."
@@ -38,9 +39,22 @@ def take_environment(given: GivenKeys, environment: Mapping[str, str]) -> None:
             named = names[variable]
             given.give(named, named.key.parsed(environment[variable]), variable)
         elif variable.startswith(ENVIRONMENT_PREFIX):
-            problem = _problem(variable, names, given)
-            if problem is not None:
+            gone = _removal(variable)
+            problem = None if gone is not None else _problem(variable, names, given)
+            if gone is not None:
+                given.warnings.append(f"{variable}: {gone}")
+            elif problem is not None:
                 given.faults.append(f"{variable}: {problem}")
+
+
+def _removal(variable: str) -> str | None:
+    """Why the key, or the section, that a variable names no longer exists."""
+    for place, gone in REMOVED.items():
+        section, dot, name = place.partition(".")
+        named = environment_name(section, name)
+        if variable == named or (not dot and variable.startswith(named)):
+            return f"[{section}] {name}".strip() + f" {gone}"
+    return None
 
 
 def _problem(variable: str, names: Iterable[str], given: GivenKeys) -> str | None:
@@ -65,8 +79,12 @@ def take_flags(given: GivenKeys, flags: Iterable[Flag]) -> None:
     for flag in flags:
         name, sign, value = flag.setting.partition("=")
         named = names.get(name.strip())
+        section, _, key = name.strip().partition(".")
+        gone = removal_of(section, key)
         if named is not None and sign:
             given.give(named, named.key.parsed(value), flag.words)
+        elif gone is not None:
+            given.warnings.append(f"{flag.words}: [{section}] {key} {gone}")
         else:
             given.faults.append(f"{flag.words}: {_problem_of_flag(name.strip(), sign, names)}")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, SHARES
 from slurm_rl_plugin.configuration.keys.names import nearest
+from slurm_rl_plugin.configuration.keys.removed import removal_of
 from slurm_rl_plugin.configuration.reading.files import ConfigurationFile, shown
 from slurm_rl_plugin.configuration.reading.given_keys import GivenKeys
 
@@ -18,8 +19,10 @@ def take_file(given: GivenKeys, file: ConfigurationFile) -> None:
     for section, content in file.content.items():
         if section in (SHARES, JOB_CLASS):
             continue
-        where = file.where(section)
-        if section not in sections:
+        where, gone = file.where(section), removal_of(section)
+        if gone is not None:
+            given.warnings.append(f"{where}: [{section}] {gone}")
+        elif section not in sections:
             near = nearest(section, [*given.keys, SHARES, JOB_CLASS])
             given.faults.append(f"{where}: section [{shown(section)}] is unknown{near}")
         elif not isinstance(content, Mapping):
@@ -42,8 +45,10 @@ def _take_section(
     names = given.names
     for name, value in content.items():
         where, called = file.where(section, name), f"[{section}] {shown(name)}"
-        named = names.get((section, name))
-        if named is None:
+        named, gone = names.get((section, name)), removal_of(section, name)
+        if gone is not None:
+            given.warnings.append(f"{where}: {called} {gone}")
+        elif named is None:
             near = nearest(name, given.keys.get(section, ()))
             given.faults.append(f"{where}: {called} is unknown{near}")
         elif str(named) in under:

@@ -26,7 +26,7 @@ class GivenKeys:
     Attributes:
         keys: all that there are.
         faults: one sentence each.
-        warnings: one sentence for each former name in use.
+        warnings: one sentence for each former or removed name in use.
         faulty: (section, name) of keys with a fault anywhere.
     """
 
