@@ -124,7 +124,6 @@ generated: $(VENV)/installed-test
 	$(BIN)/python -m slurm_rl_plugin.configuration.generated.files
 	$(BIN)/python -m slurm_rl_plugin.cli.generated.files
 	$(BIN)/python deploy/grafana/generate_dashboards.py
-	$(BIN)/python -m tests.architecture.rooms
 
 # The first 60 % of three logs of parallel machines; nothing behind that is looked at.
 default-model: $(VENV)/installed-train
