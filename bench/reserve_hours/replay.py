@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Event
 
@@ -29,8 +29,6 @@ CYCLE = 15.0
 #: be a cycle in 44 s of the hour (`busy_share`).
 BUSY_SHARE = 0.1 * SPEED
 USERS = ("alice", "bob")
-_SCRIPT = Path(__file__).parents[2] / "deploy" / "slurm" / "job_submit.lua"
-_TABLE = '"/var/lib/slurm-rl-class-defaults/table"'
 #: Slurm's defaults (60 s, 30 s, 5 min, 7 days) over SPEED, in the whole units that it takes.
 PLAN = ClusterPlan(
     nodes=4,
@@ -64,7 +62,7 @@ class Side:
 
     Attributes:
         name: for the table.
-        daemon: whether ours runs beside Slurm, with job_submit.lua in slurmctld.
+        daemon: whether ours runs beside Slurm.
         reserve: lines of [reserve]; "" for none.
     """
 
@@ -122,7 +120,7 @@ def replay(
     Raises:
         Stopped: it was broken off; its cluster is gone.
     """
-    with running_slurm(_plan_of(side, folder)) as cluster:
+    with running_slurm(PLAN) as cluster:
         _add_qos(cluster)
         with _daemon(cluster, side, folder, network):
             sent = submit_in_time(cluster, side, jobs, stop)
@@ -133,20 +131,6 @@ def replay(
         _in_hours(found[number], job, at)
         for (number, at), job in zip(sent.items(), jobs, strict=True)
     ]
-
-
-def _plan_of(side: Side, folder: Path) -> ClusterPlan:
-    """The script gives new interactive jobs their factor at submission."""
-    if not side.daemon:
-        return PLAN
-    script = _SCRIPT.read_text()
-    assert _TABLE in script, "the script has another place for its table"
-    script = script.replace(_TABLE, f'"{_table_in(folder)}"')
-    return replace(PLAN, lines=("JobSubmitPlugins=lua",), files={"job_submit.lua": script})
-
-
-def _table_in(folder: Path) -> Path:
-    return folder / "class-defaults"
 
 
 def _add_qos(cluster: PrivateSlurm) -> None:
@@ -164,8 +148,7 @@ def _daemon(cluster: PrivateSlurm, side: Side, folder: Path, network: QNetwork) 
         return
     model = folder / "model.onnx"
     export_network(network, model, {"algorithm": "reserve-hours"})
-    more = f'class_defaults_file = "{_table_in(folder)}"\nbusy_share = {BUSY_SHARE:g}\n'
-    more += f"{side.reserve}{_CLASS_RULE}"
+    more = f"busy_share = {BUSY_SHARE:g}\n{side.reserve}{_CLASS_RULE}"
     with running_hook(cluster, folder, model, cycle=CYCLE / SPEED, more=more) as hook:
         yield
         assert hook.stop() == 0, hook.log

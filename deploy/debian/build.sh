@@ -100,7 +100,6 @@ install_files() {
     for rules in "$deploy"/prometheus/*.yml; do
         put "$rules" /usr/share/slurm-rl/prometheus
     done
-    put "$deploy/slurm/job_submit.lua" /usr/share/slurm-rl/slurm
     mkdir -p "$root/etc/slurm-rl"
     PYTHONPATH=$work/source PYTHONDONTWRITEBYTECODE=1 "$root$prefix/bin/python" -m slurm_rl_plugin.cli.entry \
         show-config --defaults >"$root/etc/slurm-rl/slurm-rl.toml"

@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurm_rl_plugin.accounting.port import JobLog, ReadReport
-    from slurm_rl_plugin.batch_systems.port import BatchSystem, ClassDefaultsTable
+    from slurm_rl_plugin.batch_systems.port import BatchSystem
     from slurm_rl_plugin.batch_systems.submission_port import JobSubmission
     from slurm_rl_plugin.domain.billing import Billing
-    from slurm_rl_plugin.domain.job_class import JobClassRule
     from slurm_rl_plugin.domain.job_description import JobDescription
     from slurm_rl_plugin.domain.machine import Machine
     from slurm_rl_plugin.domain.nodes import NodeNow
@@ -67,7 +66,6 @@ class AdapterParts:
         limits_file: keeps the site's own limits on batch jobs while ours stand; None limits
             nothing.
         limit: what carries a limit on batch jobs.
-        class_defaults: the table of class defaults, which checks look at; None for none.
     """
 
     adapter: str = "auto"
@@ -82,7 +80,6 @@ class AdapterParts:
     state_file: Path | None = None
     limits_file: Path | None = None
     limit: LimitKeys = field(default_factory=LimitKeys)
-    class_defaults: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,8 +254,6 @@ class BatchSystemKind:
         presence: what of it is here, by PATH and other variables.
         answers: whether it answers within so many seconds.
         by_hand: the line for a shell that puts our order out of force without our program.
-        class_defaults: makes the table at a path, by the rules of the classes, good for so many
-            seconds, with a limit's names.
         offers: asks on behalf of brokers, each call within a time-out, under an account or "".
         accounting: asks its accounting, each call within a time-out.
         submission: submits for a user, by his variables, each call within a time-out.
@@ -278,9 +273,6 @@ class BatchSystemKind:
     presence: Callable[[Mapping[str, str]], Presence]
     answers: Callable[[Mapping[str, str], float], bool]
     by_hand: str
-    class_defaults: (
-        Callable[[Path, Sequence[JobClassRule], float, LimitKeys], ClassDefaultsTable] | None
-    ) = None
     offers: Callable[[float, str], OfferingSite] | None = None
     accounting: Callable[[float], OwnAccounting] | None = None
     submission: Callable[[Mapping[str, str], float], JobSubmission] | None = None

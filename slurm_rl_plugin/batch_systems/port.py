@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from slurm_rl_plugin.domain import QueueSnapshot
@@ -299,62 +298,4 @@ class HidesFactors(Protocol):
     @property
     def hidden_factors(self) -> str:
         """Of which, and why, for a job that is held or not eligible: one sentence."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassDefault:
-    """What jobs are to get that are submitted before the next cycle.
-
-    Attributes:
-        now: seconds since the epoch.
-        factor: of an interactive job, at least 0; a batch job gets none.
-        partitions: names that the cluster has.
-        qos: names that the cluster has.
-    """
-
-    now: float
-    factor: float
-    partitions: Sequence[str]
-    qos: Sequence[str]
-
-
-class ClassDefaultsTable(Protocol):
-    """Gives a job the factor of its class as it is submitted, by what is written here.
-
-    It heeds what was written for some cycles only, so that nothing stands for a daemon that died.
-    """
-
-    @property
-    def path(self) -> Path:
-        """What people find it by."""
-        ...
-
-    @property
-    def lever(self) -> str:
-        """The only lever whose factors it gives, as `SchedulerFacts.lever` names it."""
-        ...
-
-    def write(self, default: ClassDefault) -> None:
-        """Let new jobs get this.
-
-        Raises:
-            OSError: as the file system says; then new jobs get nothing.
-        """
-        ...
-
-    def void(self) -> None:
-        """Let new jobs get nothing, but remember that jobs may have factors of it.
-
-        Raises:
-            OSError: as the file system says.
-        """
-        ...
-
-    def empty(self) -> None:
-        """No waiting job has a factor of it; raises as `void` does."""
-        ...
-
-    def may_have_given(self) -> bool:
-        """Whether waiting jobs may have factors of it, or nobody can tell."""
         ...

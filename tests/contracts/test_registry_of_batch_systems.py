@@ -48,7 +48,6 @@ def parts_of(kind: BatchSystemKind, folder: Path, mechanism: str | None) -> Adap
         state_file=folder / "state",
         limits_file=folder / "state.limits",
         limit=limit_of(mechanism),
-        class_defaults=None,
     )
 
 
@@ -106,21 +105,6 @@ def test_where_nothing_is_installed_nothing_is_seen_and_nobody_answers(
     assert not found.is_here
     assert found.lacks.startswith("no ")
     assert not kind.answers(environment, 1.0)
-
-
-@each_kind
-def test_a_table_of_class_defaults_remembers_that_jobs_may_have_factors_of_it(
-    kind: BatchSystemKind, tmp_path: Path
-) -> None:
-    if kind.class_defaults is None:
-        pytest.skip("it has none")
-    table = kind.class_defaults(tmp_path / "table", (), 60.0, limit_of(None))
-    assert not table.may_have_given()
-    table.path.write_text("anything")
-    table.void()
-    assert table.may_have_given()
-    table.empty()
-    assert not table.may_have_given()
 
 
 def test_the_first_can_do_what_verbs_take_without_a_choice() -> None:

@@ -233,17 +233,6 @@ class TestVerbsThatLook:
         assert site.run("disable", "--wait", "0") == 1
         assert "a limit on batch jobs may stand" in capsys.readouterr().out
 
-    @pytest.mark.parametrize("version", [1, 0], ids=["heeded", "void"])
-    def test_disable_waits_until_no_new_job_can_have_got_a_factor(
-        self, site: Site, capsys: pytest.CaptureFixture[str], version: int
-    ) -> None:
-        site.hook["class_defaults_file"] = f"{site.folder}/defaults"
-        (site.folder / "defaults").write_text(f"slurm-rl-class-defaults {version}\n")
-        assert site.run("disable", "--wait", "0") == 1
-        assert "new jobs may get one at submission" in capsys.readouterr().out
-        assert site.run("release", "--unattended") == 0
-        assert site.run("disable", "--wait", "0") == 0
-
 
 def check(site: Site, said: Said) -> dict[str, tuple[str, str]]:
     status = site.run("check", "--json", "--jobs", "10")

@@ -1,15 +1,15 @@
 #!/bin/sh
 # Installs the daemons that tests/real run as private children: munge, MariaDB, Slurm, Prometheus;
-# and what tries our package and its files: systemd's tools, a container to boot, logrotate, linters, Lua.
+# and what tries our package and its files: systemd's tools, a container to boot, logrotate, linters.
 # Debian and Ubuntu, as root. Starts no service and is quick when everything is there already.
 set -eu
 
 programs="munged mariadbd mariadb-install-db slurmdbd slurmctld slurmd sacctmgr prometheus promtool
-    systemd-analyze systemd-nspawn logrotate man mandoc lintian debootstrap ansible-playbook lua5.3 zsh"
+    systemd-analyze systemd-nspawn logrotate man mandoc lintian debootstrap ansible-playbook zsh"
 packages="munge mariadb-server slurmdbd slurmctld slurmd slurm-client
     slurm-wlm-basic-plugins slurm-wlm-mysql-plugin prometheus
     systemd systemd-container logrotate man-db mandoc lintian debootstrap debian-archive-keyring
-    bash-completion python3-venv ansible-core python3-apt lua5.3 zsh"
+    bash-completion python3-venv ansible-core python3-apt zsh"
 
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 missing=

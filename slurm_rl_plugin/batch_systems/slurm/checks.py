@@ -1,4 +1,4 @@
-"""What `slurm-rl check` asks of Slurm alone: clock, accounting, shares, resources, Lua table."""
+"""What `slurm-rl check` asks of Slurm alone: clock, accounting, shares, resources."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
 from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG
 from slurm_rl_plugin.batch_systems.slurm.answers.shares import parse_shares
-from slurm_rl_plugin.batch_systems.slurm.class_defaults.checks import class_defaults_of
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.resource_checks import resource_check
 from slurm_rl_plugin.errors import BatchSystemError
@@ -38,8 +37,6 @@ def slurm_checks(
     yield _accounting(commands, wants_runs=wants_runs)
     yield _shares(commands, sshare, site.shares)
     yield resource_check(commands)
-    if site.class_defaults is not None:
-        yield from class_defaults_of(site.class_defaults, commands)
 
 
 def _clock(commands: CommandRunner, clock: Callable[[], float]) -> Check:

@@ -273,7 +273,7 @@ class SlurmCluster:
             self._limit.set(amounts)
 
     def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
-        """Check what Slurm alone has: shares, accounting, the table for job_submit.lua."""
+        """Check what Slurm alone has: shares, accounting."""
         yield from slurm_checks(self._given, self._runner, SSHARE, wants_runs=wants_runs)
 
     def site_names(self) -> SiteNames:

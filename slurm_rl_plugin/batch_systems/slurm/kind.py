@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from slurm_rl_plugin.batch_systems.kind import AdapterParts, BatchSystemKind, LimitKeys, Presence
+from slurm_rl_plugin.batch_systems.kind import AdapterParts, BatchSystemKind, Presence
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from slurm_rl_plugin.batch_systems.kind import JobRecord, OfferingSite, OwnAccounting
-    from slurm_rl_plugin.batch_systems.port import BatchSystem, ClassDefaultsTable
+    from slurm_rl_plugin.batch_systems.port import BatchSystem
     from slurm_rl_plugin.batch_systems.submission_port import JobSubmission
-    from slurm_rl_plugin.domain.job_class import JobClassRule
     from slurm_rl_plugin.domain.machine import Machine
     from slurm_rl_plugin.domain.nodes import NodeNow
     from slurm_rl_plugin.machine_files.reader import DescribedCluster
@@ -35,14 +32,6 @@ def _answers(environment: Mapping[str, str], seconds: float) -> bool:
     from slurm_rl_plugin.batch_systems.slurm.presence import slurm_answers  # noqa: PLC0415
 
     return slurm_answers(environment, seconds)
-
-
-def _class_defaults(
-    path: Path, rules: Sequence[JobClassRule], life: float, limit: LimitKeys
-) -> ClassDefaultsTable:
-    from slurm_rl_plugin.batch_systems.slurm.class_defaults.table import lua_table  # noqa: PLC0415
-
-    return lua_table(path, rules, life, limit)
 
 
 def _job_record(job: int, timeout: float) -> JobRecord:
@@ -123,7 +112,6 @@ SLURM = BatchSystemKind(
     presence=_presence,
     answers=_answers,
     by_hand=_BY_HAND,
-    class_defaults=_class_defaults,
     offers=_offers,
     accounting=_accounting,
     submission=_submission,

@@ -14,16 +14,12 @@ from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.detection import BatchSystemChoice, choose_batch_system
 from slurm_rl_plugin.batch_systems.kind import AdapterParts, LimitKeys
-from slurm_rl_plugin.batch_systems.port import BatchSystem, ClassDefaultsTable
-from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
+from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.keys.reserve import OFF
 from slurm_rl_plugin.configuration.reserved_amounts import reserved_amounts
 
 logger = logging.getLogger(__name__)
-
-#: Seconds for which the table of class defaults is good beyond three cycles.
-_DEFAULTS_LIFE = 30.0
 
 
 def chosen_batch_system(configuration: Configuration) -> BatchSystemChoice:
@@ -61,7 +57,6 @@ def build_batch_system(
         state_file=state_file,
         limits_file=limits_path(state_file),
         limit=_limit_keys(configuration),
-        class_defaults=_class_defaults_path(configuration),
     )
     return choice.kind.build(parts)
 
@@ -83,22 +78,3 @@ def _limit_keys(configuration: Configuration) -> LimitKeys:
 def limits_path(state_file: Path) -> Path:
     """Where the site's own limits on batch jobs are kept, beside the state file."""
     return state_file.with_name(state_file.name + ".limits")
-
-
-def class_defaults_table(configuration: Configuration) -> ClassDefaultsTable | None:
-    """Gives new jobs their factors; None where none is configured.
-
-    Good for three cycles: one that is late is no reason to give new jobs nothing. Whatever batch
-    system is here now, what stands at the path is of the one that has such tables.
-    """
-    path = _class_defaults_path(configuration)
-    makers = [kind.class_defaults for kind in BATCH_SYSTEMS.values() if kind.class_defaults]
-    if path is None or not makers:
-        return None
-    life = 3.0 * configuration.pace.longest + _DEFAULTS_LIFE
-    return makers[0](path, configuration.classifier.rules, life, _limit_keys(configuration))
-
-
-def _class_defaults_path(configuration: Configuration) -> Path | None:
-    given = configuration.sections.hook.class_defaults_file
-    return Path(given) if given else None

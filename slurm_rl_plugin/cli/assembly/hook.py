@@ -9,14 +9,12 @@ from pathlib import Path
 
 from slurm_rl_plugin.cli.assembly.batch_system import (
     build_batch_system,
-    class_defaults_table,
     limits_path,
 )
 from slurm_rl_plugin.cli.assembly.shipped_files import shipped_folder
 from slurm_rl_plugin.configuration import Configuration, way_out_of
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.hook.audit.log import AuditLog
-from slurm_rl_plugin.hook.class_defaults import ClassDefaults
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle.rival import Contender, Rival
 from slurm_rl_plugin.hook.memory.state_file import StateFile
@@ -198,7 +196,6 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
             file=limits_path(Path(hook.state_file)),
             monotonic=time.monotonic,
         ),
-        class_defaults=ClassDefaults(table=class_defaults_table(configuration)),
         estimates=PlanEstimates(
             wanted=configuration.sections.plan.estimates,
             doubt=plan_doubt(configuration, loaded),

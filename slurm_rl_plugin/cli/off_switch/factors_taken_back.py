@@ -9,14 +9,12 @@ import numpy as np
 
 from slurm_rl_plugin.cli.assembly.batch_system import (
     build_batch_system,
-    class_defaults_table,
     limits_path,
 )
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.daemon.metrics import daemon_metrics
 from slurm_rl_plugin.configuration import KnownConfiguration
 from slurm_rl_plugin.errors import SlurmRLError
-from slurm_rl_plugin.hook.class_defaults import ClassDefaults
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.plan.estimates import plan_path
@@ -42,19 +40,17 @@ class _Standing:
     """What is left: jobs in the queue, by Slurm; jobs that the daemon has yet to look after.
 
     `remembered` is None where the daemon's file cannot be trusted, `limited` where a limit of ours
-    on batch jobs may stand, `planned` where an estimate may, `given` where new jobs may get or have
-    factors from the table of class defaults.
+    on batch jobs may stand, `planned` where an estimate may.
     """
 
     pending: int | str
     remembered: int | None
     limited: bool
     planned: bool
-    given: bool
 
     @property
     def clean(self) -> bool:
-        more = self.limited or self.planned or self.given
+        more = self.limited or self.planned
         return self.pending == 0 and self.remembered == 0 and not more
 
 
@@ -83,7 +79,7 @@ def wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
         if not isinstance(told, str):
             noticed = noticed or told.mode in _QUIET
         follows = noticed or (isinstance(told, str) and waited >= _NOTICED)
-        done = follows and _forgotten(known, state)
+        done = follows and _forgotten(state)
         if done and waited - asked >= _SLURM_PAUSE:
             asked, standing = waited, _standing(known, state)
             if standing.clean:
@@ -95,24 +91,22 @@ def wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
     return 0 if standing.clean and noticed else 1
 
 
-def _forgotten(known: KnownConfiguration, state: StateFile) -> bool:
+def _forgotten(state: StateFile) -> bool:
     """The daemon's files say that nothing of ours is left."""
-    given = ClassDefaults(table=class_defaults_table(known.configuration)).stands
     beside = (limits_path(state.path), plan_path(state.path))
-    return state.read() == set() and not any(may_exist(path) for path in beside) and not given
+    return state.read() == set() and not any(may_exist(path) for path in beside)
 
 
 def _standing(known: KnownConfiguration, state: StateFile) -> _Standing:
     jobs, limited = state.read(), may_exist(limits_path(state.path))
     planned = may_exist(plan_path(state.path))
     remembered = None if jobs is None else len(jobs)
-    given = ClassDefaults(table=class_defaults_table(known.configuration)).stands
     try:
         pending = build_batch_system(known.configuration, []).snapshot().pending
     except SlurmRLError as error:
-        return _Standing(str(error), remembered, limited, planned, given)
+        return _Standing(str(error), remembered, limited, planned)
     factors = int(np.count_nonzero(pending.factor))
-    return _Standing(factors, remembered, limited, planned, given)
+    return _Standing(factors, remembered, limited, planned)
 
 
 def _sentence(standing: _Standing, runs: bool | None, noticed: bool, seconds: float) -> str:
@@ -135,8 +129,6 @@ def _sentence(standing: _Standing, runs: bool | None, noticed: bool, seconds: fl
         what += ", a limit on batch jobs may stand"
     if standing.planned:
         what += ", plan estimates may stand"
-    if standing.given:
-        what += ", new jobs may get one at submission"
     if runs is False:
         return f"no daemon runs, and {what}: take them back with `slurm-rl release`"
     return (

@@ -14,7 +14,6 @@ import numpy as np
 from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, LimitsBatch
 from slurm_rl_plugin.cli.assembly.batch_system import (
     build_batch_system,
-    class_defaults_table,
     limits_path,
 )
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
@@ -26,7 +25,6 @@ from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.off_switch.by_hand import taken_back_by_hand
 from slurm_rl_plugin.configuration import KnownConfiguration
 from slurm_rl_plugin.errors import BatchSystemUnavailable, SlurmRLError
-from slurm_rl_plugin.hook.class_defaults import ClassDefaults
 from slurm_rl_plugin.hook.cycle.in_charge import NOBODY_IN_CHARGE
 from slurm_rl_plugin.hook.daemon.lock import is_looked_after, only_daemon
 from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
@@ -88,11 +86,10 @@ def _rests(known: KnownConfiguration) -> bool:
 
 
 def _marked(known: KnownConfiguration) -> bool:
-    """Whether a file says that a limit or a table of ours may stand."""
-    defaults = ClassDefaults(table=class_defaults_table(known.configuration))
+    """Whether a file says that a limit or an estimate of ours may stand."""
     planned = PlanFile(plan_path(known.state_file))
     beside = (limits_path(known.state_file), planned.path, planned.of_others.path)
-    return any(may_exist(path) for path in beside) or defaults.stands
+    return any(may_exist(path) for path in beside)
 
 
 def _look_for_factors(known: KnownConfiguration) -> int:
@@ -138,22 +135,16 @@ def _release_alone(known: KnownConfiguration, *, force: bool, unattended: bool) 
 
 def _take_all_back(known: KnownConfiguration, system: BatchSystem) -> int:
     """Take back the limit and the factors, and say so; 1 where something may still stand."""
-    state, table = StateFile(known.state_file), class_defaults_table(known.configuration)
-    defaults = ClassDefaults(table=table)
+    state = StateFile(known.state_file)
     forgotten = bool(known.faults) and not may_exist(state.path)
     estimates = _take_estimates_back(system, known)
     limit = _take_limit_back(system, known)
-    defaults.withdraw()  # or new jobs would go on to get factors
     # running jobs too: a requeued one comes back with the factor that it had
     results = [CarriedFactors(state).release(system)]
     # what then still carries a factor is in no state file
     results.append(system.release(None))
     later = frozenset[int]().union(*(result.later for result in results))
-    if not later:
-        defaults.forget()
     stays = [f"{state.path} is not there: running jobs may keep a factor"] if forgotten else []
-    if table is not None and defaults.stands:
-        stays.append(f"jobs may have factors of {table.path}, which cannot be taken away")
     try:
         state.write(later)
     except SlurmRLError as error:

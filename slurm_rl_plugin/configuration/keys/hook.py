@@ -73,16 +73,6 @@ class HookSection:
         note="Its folder must be writable; the lock of the daemon and the memory of the policy lie "
         "beside it. Change it only while the daemon is stopped.",
     )
-    class_defaults_file: str = key(
-        default="",
-        # the table of before would go on to give factors that nobody takes back
-        at_start=True,
-        meaning="table from which job_submit.lua gives a new interactive job its factor at "
-        "submission; empty for none",
-        note="slurmctld's user must be able to read it, this user to write it, and only root into "
-        "its folder, as `/var/lib/slurm-rl-class-defaults/table`: "
-        "[class defaults](reserve-measured.md#factors-at-submission).",
-    )
     audit_file: str = key(
         default="/var/log/slurm-rl/audit.jsonl",
         meaning="one JSON line a cycle and a write; empty for none",

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 #: `section` or `section.key` -> what follows its name in a warning: what it was, that it is gone,
 #: and what to do.
-REMOVED: dict[str, str] = {}
+REMOVED: dict[str, str] = {
+    "hook.class_defaults_file": "named the table from which job_submit.lua gave new jobs a factor; "
+    "it is gone: new jobs get their factor in the next cycle. Remove this line, and take our "
+    "job_submit.lua out of JobSubmitPlugins in slurm.conf before you delete the script.",
+}
 
 
 def removal_of(section: str, name: str = "") -> str | None:

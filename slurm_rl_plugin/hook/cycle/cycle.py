@@ -24,7 +24,6 @@ from slurm_rl_plugin.errors import (
     SlurmRLError,
 )
 from slurm_rl_plugin.hook.audit.log import AuditLog, decided_order
-from slurm_rl_plugin.hook.class_defaults import ClassDefaults
 from slurm_rl_plugin.hook.cycle.factor_writes import FactorWrites
 from slurm_rl_plugin.hook.cycle.in_charge import Charge
 from slurm_rl_plugin.hook.cycle.planning import QueuePlanner
@@ -67,7 +66,6 @@ class Cycle:
         audit: where decisions and writes are recorded.
         monotonic: clock for durations, seconds.
         limit: on batch jobs, so that processors stay free for interactive ones.
-        class_defaults: what a job gets that is submitted between two cycles.
         estimates: run times that the scheduler is to plan with.
         calls: seconds of batch-system calls, filled by the adapter, emptied by each report.
         left_to_site: nothing is written though the mode be active: it is the site's turn.
@@ -86,7 +84,6 @@ class Cycle:
     audit: AuditLog
     monotonic: Callable[[], float]
     limit: BatchLimit = field(default_factory=BatchLimit)
-    class_defaults: ClassDefaults = field(default_factory=ClassDefaults)
     estimates: PlanEstimates = field(default_factory=PlanEstimates)
     calls: list[tuple[str, float]] = field(default_factory=list)
     left_to_site: bool = False
@@ -234,7 +231,6 @@ class Cycle:
         Raises:
             BatchSystemUnavailable: no answer in time; call again.
         """
-        self.class_defaults.withdraw()  # or new jobs would go on to get factors
         self._written.forget()
         try:  # first, since a scheduler that changes might cut limits by them
             self.estimates.take_back(self.batch_system)
@@ -244,8 +240,7 @@ class Cycle:
 
     def _release_factors(self) -> ApplyReport:
         try:
-            report = self._factors.release(self.batch_system)
-            return self.class_defaults.take_back(self.batch_system, report)
+            return self._factors.release(self.batch_system)
         finally:
             self.limit.take_back(self.batch_system)
 
@@ -279,7 +274,7 @@ class Cycle:
     @property
     def carries_factors(self) -> bool:
         """Whether some job may carry a factor of ours, or a limit of ours may stand."""
-        others = self.limit.stands or self.class_defaults.stands or self.estimates.stands
+        others = self.limit.stands or self.estimates.stands
         return bool(self._factors) or others
 
     @property
@@ -370,8 +365,6 @@ class Cycle:
         if rejected is not None:
             suppressed["rejected"] = rejected
         report = replace(report, adjustments=adjustments, suppressed=suppressed)
-        influence = self._planner.influence(facts)
-        self.class_defaults.follow(plan, facts, influence, self.batch_system)
         report = replace(
             report,
             limit=self.limit.carry_out(self.batch_system, plan.limit),

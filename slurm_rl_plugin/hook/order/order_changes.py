@@ -20,7 +20,7 @@ from slurm_rl_plugin.units import BoolArray, IntArray
 #: Batch systems raise what is below 1 to 1 (ties), or let such a job never run.
 LOWEST_PRIORITY = 1
 #: Priority points left free between jobs where there is room, so that later jobs fit between.
-SPACING = 1000
+_SPACING = 1000
 #: Priority points left free below a queue that is ordered for the first time.
 ROOM_BELOW = 1_000_000
 #: So many writes are never worth spacing a queue anew.
@@ -183,9 +183,9 @@ def _head_first(
     keep = jobs_to_keep(after, ceiling, ~stands, floor)
     last = int(np.flatnonzero(keep)[-1]) if keep.any() else -1
     behind = len(priority) - 1 - last
-    high = int(priority[last]) if last >= 0 else floor + ROOM_BELOW + SPACING * (behind + 1)
+    high = int(priority[last]) if last >= 0 else floor + ROOM_BELOW + _SPACING * (behind + 1)
     high = min(high, ceiling, HEAD_AT_MOST)
-    step = min(SPACING, (high - floor) // (behind + 1))
+    step = min(_SPACING, (high - floor) // (behind + 1))
     if step < 1:
         return None
     after[: last + 1] = _placed(after[: last + 1], keep[: last + 1], ceiling)
@@ -242,7 +242,7 @@ def _out_of_room(priority: IntArray, keep: BoolArray) -> bool:
 def _spaced_anew(priority: IntArray, ceiling: int) -> OrderChanges | None:
     """Every job above the lowest of today, with room below; None where that does not fit."""
     count = len(priority)
-    wanted = int(priority.min()) + ROOM_BELOW + SPACING * np.arange(count, 0, -1, dtype=np.int64)
+    wanted = int(priority.min()) + ROOM_BELOW + _SPACING * np.arange(count, 0, -1, dtype=np.int64)
     if wanted[0] >= ceiling:
         return None
     return OrderChanges(place=np.arange(count), priority=wanted)
@@ -256,12 +256,12 @@ def _between(priority: IntArray, left: int, right: int, ceiling: int) -> IntArra
     if left < 0:
         # most of the queue goes up together: new jobs at the site's own priority fit below it
         room = ROOM_BELOW if count > below else 0
-        high = min(low + room + SPACING * (count + 1), ceiling)
+        high = min(low + room + _SPACING * (count + 1), ceiling)
     else:
         high = int(priority[left])
     steps = np.arange(count, 0, -1, dtype=np.int64)
-    if high - SPACING * (count + 1) >= low:  # close below the one before, the gap stays whole
-        return high - SPACING * steps[::-1]
+    if high - _SPACING * (count + 1) >= low:  # close below the one before, the gap stays whole
+        return high - _SPACING * steps[::-1]
     spaced = low + steps * (high - low) // (count + 1)
     # whole numbers may meet where the gap is tight: push them apart from below
     ascending = spaced[::-1] - np.arange(count)

@@ -35,7 +35,7 @@ def test_a_link_at_a_temporary_name_leads_root_nowhere(
     head_node: HeadNode, treasure: Path, words: tuple[str, ...]
 ) -> None:
     def release() -> dict[str, Any]:
-        for name in ("state.json", "class-defaults", "state.json.nice"):
+        for name in ("state.json", "state.json.nice"):
             link = head_node.state / f".{name}.{os.getpid()}.part"  # as it was named once
             link.symlink_to(treasure)
             os.chown(link, DAEMON, DAEMON, follow_symlinks=False)

@@ -212,17 +212,12 @@ def test_a_typo_in_the_configuration_leaves_no_factor(
 
 
 def test_the_state_file_alone_takes_back_what_a_killed_daemon_left(site: Site) -> None:
-    """Of the configuration not a line is left; the table of class defaults stands in no other."""
-    table = site.folder / "table"
-    site.keys["class_defaults_file"] = str(table)
-    site.configure()
     with site.daemon() as daemon:
-        until(table.exists, "a table of class defaults")
         daemon.kill()
         daemon.wait(timeout=10)
     site.file.unlink()
     code, _, err = site.says("release", "--unattended", "--state-file", str(site.state))
-    assert (code, site.factors, table.read_text()) == (0, [0, 0, 0], ""), err
+    assert (code, site.factors) == (0, [0, 0, 0]), err
     assert f"going by the state file {site.state}, as the daemon left it" in err
 
 
@@ -357,12 +352,11 @@ def test_an_active_site_without_its_state_file_is_not_passed_over(site: Site) ->
     assert site.says("release", "--unattended") == (0, "", "")
 
 
-@pytest.mark.parametrize("gone", ["audit", "table", "memory"])
+@pytest.mark.parametrize("gone", ["audit", "memory"])
 def test_no_other_file_keeps_a_daemon_from_taking_its_factors_back(site: Site, gone: str) -> None:
     folder = site.folder / "other"
     folder.mkdir()
     site.keys["audit_file"] = str(folder / "audit.jsonl") if gone == "audit" else ""
-    site.keys["class_defaults_file"] = str(folder / "table") if gone == "table" else ""
     site.configure()
     with site.daemon() as daemon:
         shutil.rmtree(folder)
@@ -373,10 +367,10 @@ def test_no_other_file_keeps_a_daemon_from_taking_its_factors_back(site: Site, g
     assert site.factors == [0, 0, 0]
 
 
-@pytest.mark.parametrize("gone", ["audit", "table"])
-def test_no_other_file_keeps_a_release_from_taking_factors_back(site: Site, gone: str) -> None:
-    key = {"audit": "audit_file", "table": "class_defaults_file"}[gone]
-    site.keys[key] = str(site.folder / "nowhere" / gone)
+def test_an_audit_folder_that_is_missing_keeps_no_release_from_taking_factors_back(
+    site: Site,
+) -> None:
+    site.keys["audit_file"] = str(site.folder / "nowhere" / "audit")
     site.configure()
     assert site.says("release", "--unattended")[0] == 0
     assert site.factors == [0, 0, 0]

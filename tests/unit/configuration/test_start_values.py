@@ -10,7 +10,7 @@ from slurm_rl_plugin.configuration import (
 from tests.unit.configuration.given_content import configuration_of
 
 #: What a running daemon holds open, has built once or has to take back on its way out.
-AT_START = {"state_file", "class_defaults_file", "queue_file", *KEYS["metrics"]}
+AT_START = {"state_file", "queue_file", *KEYS["metrics"]}
 
 
 def test_keys_of_the_start() -> None:

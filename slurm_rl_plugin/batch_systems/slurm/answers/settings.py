@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from slurm_rl_plugin.accounting.slurm.resources import parse_licences
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_duration
@@ -174,20 +173,6 @@ def parse_settings(text: str) -> SlurmSettings:
         tracked=frozenset(lines.get("AccountingStorageTRES", "").split(",")),
         licences=_licences(lines.get("Licenses", "")),
     )
-
-
-def parse_submit_plugins(text: str) -> tuple[frozenset[str], Path]:
-    """JobSubmitPlugins and the folder of slurm.conf, from the answer of SHOW_CONFIG."""
-    plugins = re.search(r"^JobSubmitPlugins\s*=\s*(\S+)", text, re.MULTILINE)
-    conf = re.search(r"^SLURM_CONF\s*=\s*(\S+)", text, re.MULTILINE)
-    names = frozenset() if plugins is None else frozenset(plugins[1].split(","))
-    return names - NOTHING, Path(conf[1] if conf else "/etc/slurm/slurm.conf").parent
-
-
-def parse_slurm_uid(text: str) -> int:
-    """The id of slurmctld's user, from the answer of SHOW_CONFIG; root's where it is not told."""
-    found = re.search(r"^SlurmUser\s*=\s*\S+\((\d+)\)", text, re.MULTILINE)
-    return int(found[1]) if found else 0
 
 
 def parse_cluster_name(text: str) -> str:
