@@ -22,7 +22,7 @@ help:
 	@echo "make fuzz           a million faulty inputs to readers and services; goes on if interrupted"
 	@echo "make fuzz-coverage  the same by atheris, which follows the code that inputs reach"
 	@echo "make deb            the Debian package, into dist/; on Debian 12 or newer"
-	@echo "make generated      files made of the code: manual pages, completion, example file, dashboards"
+	@echo "make generated      files made of the code: example file, tables of documents, dashboards"
 	@echo "make default-model  train policy_models/default.onnx again, on three logs"
 	@echo "make paper-models   train the networks of the papers of 2008 and 2011 again"
 	@echo "make reserve-model  train policy_models/responsive-reserve.onnx again, on LPC-EGEE"
@@ -122,7 +122,6 @@ deb:
 
 generated: $(VENV)/installed-test
 	$(BIN)/python -m slurm_rl_plugin.configuration.generated.files
-	$(BIN)/python -m slurm_rl_plugin.cli.generated.files
 	$(BIN)/python deploy/grafana/generate_dashboards.py
 
 # The first 60 % of three logs of parallel machines; nothing behind that is looked at.

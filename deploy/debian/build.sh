@@ -28,6 +28,7 @@ main() {
     root=$work/root
     copy_source
     install_python
+    make_pages
     install_files
     write_documents
     write_control
@@ -70,6 +71,17 @@ install_python() {
     "$python" -m compileall -q -s "$root" -p / --invalidation-mode unchecked-hash "$root$prefix/lib"
 }
 
+# The parsers of all verbs need the packages of training. A checkout in which `make test` ran has them.
+make_pages() {
+    day=$(sed -n "s/^## \\[$version\\] - //p" "$top/CHANGELOG.md")
+    maker=$top/.venv/bin/python
+    if ! "$maker" -c 'import shtab' 2>/dev/null; then
+        maker=$work/tools/bin/python
+        "$work/tools/bin/pip" install --quiet --only-binary :all: "$work/source[train]" shtab
+    fi
+    (cd "$work/source" && "$maker" -m slurm_rl_plugin.cli.generated.files "$work/pages" "$day")
+}
+
 install_files() {
     deploy=$work/source/deploy
     put() { # SOURCE FOLDER [NAME]
@@ -84,9 +96,9 @@ install_files() {
     put "$deploy/sysusers.d/slurm-rl.conf" /usr/lib/sysusers.d
     put "$deploy/tmpfiles.d/slurm-rl.conf" /usr/lib/tmpfiles.d
     put "$deploy/logrotate.d/slurm-rl" /etc/logrotate.d
-    put "$deploy/completion/slurm-rl" /usr/share/bash-completion/completions
-    put "$deploy/completion/_slurm-rl" /usr/share/zsh/vendor-completions
-    for page in "$deploy"/man/*.[1-8]; do
+    put "$work/pages/completion/slurm-rl" /usr/share/bash-completion/completions
+    put "$work/pages/completion/_slurm-rl" /usr/share/zsh/vendor-completions
+    for page in "$work"/pages/man/*.[1-8]; do
         put "$page" "/usr/share/man/man${page##*.}"
         gzip -9n "$root/usr/share/man/man${page##*.}/$(basename "$page")"
     done
@@ -108,11 +120,10 @@ install_files() {
 write_documents() {
     put "$work/source/deploy/debian/copyright" /usr/share/doc/slurm-rl
     put "$work/source/CHANGELOG.md" /usr/share/doc/slurm-rl
-    day=$(sed -n "s/^## \\[$version\\] - //p" "$top/CHANGELOG.md")
     {
         echo "slurm-rl ($version) stable; urgency=medium"
         printf '\n  * What changed is told in CHANGELOG.md.\n\n'
-        echo " -- $maintainer  $(date --utc --rfc-email --date="${day:-1970-01-01}")"
+        echo " -- $maintainer  $(date --utc --rfc-email --date="$day")"
     } >"$root/usr/share/doc/slurm-rl/changelog"
     gzip -9n "$root/usr/share/doc/slurm-rl/changelog" "$root/usr/share/doc/slurm-rl/CHANGELOG.md"
     put "$work/source/deploy/debian/lintian-overrides" /usr/share/lintian/overrides slurm-rl

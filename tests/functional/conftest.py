@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.cli.generated.files import write_files
 from tests.fakes.fake_cluster import FakeCluster
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with manual pages and completion, as the Debian package brings them."""
+    folder = tmp_path_factory.mktemp("pages")
+    write_files(folder, "2026-11-21")
+    return folder
 
 
 @pytest.fixture

@@ -261,10 +261,11 @@ def test_who_shares_the_state_is_told_to_let_every_unit_write_to_it() -> None:
 
 
 def test_the_package_brings_whatever_a_site_without_a_checkout_takes_from_deploy(
-    tmp_path: Path,
+    tmp_path: Path, pages: Path
 ) -> None:
     """The head node of an Ansible role has the package alone."""
     (tmp_path / "source").symlink_to(TOP)
+    (tmp_path / "pages").symlink_to(pages)
     python = tmp_path / "root/opt/slurm-rl/bin/python"
     python.parent.mkdir(parents=True)
     python.symlink_to(sys.executable)
@@ -284,4 +285,6 @@ def test_the_package_brings_whatever_a_site_without_a_checkout_takes_from_deploy
         if path.is_file() and path.suffix not in (".py", ".pyc")
         if not elsewhere & set(path.relative_to(DEPLOY).parts)
     }
-    assert taken - brought - {"_slurm-rl"} == set()
+    made = {path.name for path in pages.rglob("*slurm-rl*")}
+    assert made == {"slurm-rl", "_slurm-rl", "slurm-rl.1", "slurm-rl-run.8", "slurm-rl.toml.5"}
+    assert (taken | made) - brought == set()

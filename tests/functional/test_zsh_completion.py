@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+
+import pytest
 
 from slurm_rl_plugin.cli.entry import VERBS
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES
-from tests.architecture.markdown_documents import TOP
 from tests.functional.test_system_files import tool
 
+Offered = Callable[..., list[str]]
 #: At TAB, notes what the completion system would add; "ready" says that the next line is read.
 SETUP = r"""
 fpath=(%s $fpath)
@@ -29,10 +33,15 @@ PS1=ready
 """
 
 
-def offered(folder: Path, *words: str) -> list[str]:
-    """What is offered for the last word; the folder may hold files that can be completed."""
+@pytest.fixture
+def offered(pages: Path, tmp_path: Path) -> Offered:
+    """What is offered for the last word, beside what the test puts into its folder."""
+    return partial(asked_zsh, pages / "completion", tmp_path)
+
+
+def asked_zsh(functions: Path, folder: Path, *words: str) -> list[str]:
     (folder / "offered").touch()
-    (folder / ".setup").write_text(SETUP % (TOP / "deploy" / "completion"))
+    (folder / ".setup").write_text(SETUP % functions)
     terminal, end = pty.openpty()
     zsh = subprocess.Popen(
         [tool("zsh"), "-f", "-i"],
@@ -61,19 +70,19 @@ def offered(folder: Path, *words: str) -> list[str]:
     return [line.replace("\\", "") for line in (folder / "offered").read_text().splitlines()]
 
 
-def test_verbs(tmp_path: Path) -> None:
-    assert offered(tmp_path, "exp") == ["experiment", "explain"]
+def test_verbs(offered: Offered) -> None:
+    assert offered("exp") == ["experiment", "explain"]
 
 
-def test_every_verb_has_options(tmp_path: Path) -> None:
-    text = (TOP / "deploy" / "completion" / "_slurm-rl").read_text()
+def test_every_verb_has_options(pages: Path, offered: Offered) -> None:
+    text = (pages / "completion" / "_slurm-rl").read_text()
     for verb in VERBS:
         assert f"_shtab_slurm_rl_{verb.replace('-', '_')}_options=(" in text
-    assert {"--policy", "--json"} <= set(offered(tmp_path, "evaluate", "--"))
+    assert {"--policy", "--json"} <= set(offered("evaluate", "--"))
 
 
-def test_values_of_an_option(tmp_path: Path) -> None:
-    assert offered(tmp_path, "evaluate", "--backfill", "") == [
+def test_values_of_an_option(offered: Offered) -> None:
+    assert offered("evaluate", "--backfill", "") == [
         "conservative",
         "easy",
         "none",
@@ -81,16 +90,16 @@ def test_values_of_an_option(tmp_path: Path) -> None:
     ]
 
 
-def test_policies_and_models_are_offered_beside_files(tmp_path: Path) -> None:
+def test_policies_and_models_are_offered_beside_files(offered: Offered, tmp_path: Path) -> None:
     (tmp_path / "mine.onnx").touch()
     names = {*NAMED_POLICIES, "mine.onnx"}
-    assert set(offered(tmp_path, "evaluate", "--policy", "")) - {"offered"} == names
+    assert set(offered("evaluate", "--policy", "")) - {"offered"} == names
 
 
-def test_files_are_offered_for_every_log(tmp_path: Path) -> None:
+def test_files_are_offered_for_every_log(offered: Offered, tmp_path: Path) -> None:
     (tmp_path / "site log.swf").touch()
-    assert offered(tmp_path, "train", "first.swf", "site") == ["site log.swf"]
+    assert offered("train", "first.swf", "site") == ["site log.swf"]
 
 
-def test_nothing_is_offered_for_a_number(tmp_path: Path) -> None:
-    assert offered(tmp_path, "queue", "--limit", "") == []
+def test_nothing_is_offered_for_a_number(offered: Offered) -> None:
+    assert offered("queue", "--limit", "") == []

@@ -115,7 +115,7 @@ def test_units_are_clean_where_they_are_installed(installed: ThrowawayRoot) -> N
 
 
 def test_manual_pages_and_completion_are_found(installed: ThrowawayRoot) -> None:
-    for page in ("slurm-rl", "slurm-rl-run"):
+    for page in ("slurm-rl", "slurm-rl-run", "slurm-rl.toml"):
         assert f"/{page}." in installed.run("man", "-w", page).stdout
     loader = ". /usr/share/bash-completion/bash_completion; _completion_loader slurm-rl"
     shown = installed.run("bash", "-c", f"{loader}; complete -p slurm-rl").stdout

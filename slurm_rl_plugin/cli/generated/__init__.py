@@ -1,1 +1,1 @@
-"""Files that are made of the parsers: manual pages and completion."""
+"""Files that are made from the parsers: manual pages and completion."""

@@ -1,34 +1,39 @@
-"""Writes the files of deploy/ that are made of the parsers: `python -m ...cli.generated.files`."""
+"""Writes manual pages and completion: `python -m ...cli.generated.files FOLDER [DAY]`."""
 
 from __future__ import annotations
 
-import re
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 from slurm_rl_plugin.cli.generated.completion import completion
 from slurm_rl_plugin.cli.generated.manual_pages import command_page, daemon_page
+from slurm_rl_plugin.configuration.generated.manual_page import manual_page
 from slurm_rl_plugin.whole_file import write_whole
 
-TOP = Path(__file__).resolve().parents[3]
 
+def write_files(folder: Path, day: str) -> None:
+    """Write `man/*.[158]`, `completion/slurm-rl` for bash and `completion/_slurm-rl` for zsh.
 
-def generated_files() -> dict[str, str]:
-    """Path below `deploy` -> what the file is to hold.
+    Args:
+        folder: where to write; it is made where it is missing.
+        day: that the manual pages show, YYYY-MM-DD.
 
     Raises:
         ModuleNotFoundError: an extra that a verb needs is not installed.
     """
-    changes = (TOP / "CHANGELOG.md").read_text()
-    day = re.findall(r"^## \[\d.*\] - (\S+)$", changes, re.MULTILINE)[0]
-    others = sorted(path.name for path in (TOP / "deploy" / "man").glob("*.5"))
-    return {
+    files = {
         "completion/slurm-rl": completion("bash"),
         "completion/_slurm-rl": completion("zsh"),
-        "man/slurm-rl.1": command_page(day, others),
-        "man/slurm-rl-run.8": daemon_page(day, others),
+        "man/slurm-rl.1": command_page(day),
+        "man/slurm-rl-run.8": daemon_page(day),
+        "man/slurm-rl.toml.5": manual_page(day),
     }
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / name, content)
 
 
 if __name__ == "__main__":
-    for name, content in generated_files().items():
-        write_whole(TOP / "deploy" / name, content)
+    today = datetime.now(UTC).date().isoformat()
+    write_files(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else today)

@@ -43,12 +43,11 @@ _ENVIRONMENT_OF_VERBS = (
 )
 
 
-def command_page(day: str, pages: Sequence[str] = ()) -> str:
+def command_page(day: str) -> str:
     """slurm-rl(1): every verb with its options.
 
     Args:
         day: of the release, YYYY-MM-DD.
-        pages: further ones to name, such as slurm-rl.toml.5.
 
     Raises:
         ModuleNotFoundError: an extra that a verb needs is not installed.
@@ -65,16 +64,15 @@ def command_page(day: str, pages: Sequence[str] = ()) -> str:
     lines += _list("EXIT STATUS", _EXIT_STATUS)
     lines += _list("ENVIRONMENT", _ENVIRONMENT_OF_VERBS)
     lines += _list("FILES", _FILES)
-    lines += _see_also("slurm-rl-run.8", *pages, "squeue.1", "sprio.1")
+    lines += _see_also("slurm-rl-run.8", "slurm-rl.toml.5", "squeue.1", "sprio.1")
     return "\n".join(lines) + "\n"
 
 
-def daemon_page(day: str, pages: Sequence[str] = ()) -> str:
+def daemon_page(day: str) -> str:
     """slurm-rl-run(8): the daemon, and how its factors are taken back.
 
     Args:
         day: of the release, YYYY-MM-DD.
-        pages: further ones to name, such as slurm-rl.toml.5.
     """
     run, release = verb_parser("run"), verb_parser("release")
     lines = _title("slurm-rl-run", 8, day, VERBS["run"].meaning)
@@ -93,16 +91,15 @@ def daemon_page(day: str, pages: Sequence[str] = ()) -> str:
         *_list("EXIT STATUS", _EXIT_STATUS),
         *_list("ENVIRONMENT", _ENVIRONMENT_OF_THE_DAEMON),
         *_list("FILES", _FILES),
-        *_see_also("slurm-rl.1", *pages, "systemctl.1", "scontrol.1"),
+        *_see_also("slurm-rl.1", "slurm-rl.toml.5", "systemctl.1", "scontrol.1"),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _title(name: str, section: int, day: str, meaning: str) -> list[str]:
-    made = '.\\" Made of the parsers by `make generated`: do not edit.'
     head = f'.TH {_text(name.upper())} {section} {day} "slurm\\-rl {_text(__version__)}"'
     ragged = [".nh", ".ad l"]  # long lists of choices do not fill a line
-    return [made, head, *ragged, ".SH NAME", f"{_text(name)} \\- {_text(meaning)}"]
+    return [head, *ragged, ".SH NAME", f"{_text(name)} \\- {_text(meaning)}"]
 
 
 def _told(parser: argparse.ArgumentParser) -> list[argparse.Action]:

@@ -1,1 +1,1 @@
-"""Files that are made of the definitions of keys: example, manual page, tables."""
+"""Files that are made from the definitions of keys: example file, manual page, tables."""

@@ -1,4 +1,4 @@
-"""Writes the files that are made of the definitions of keys, in a source tree.
+"""Writes the example file and the tables of docs/configuration.md, in a source tree.
 
 ``python -m slurm_rl_plugin.configuration.generated.files`` writes them; tests compare them.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from slurm_rl_plugin.configuration.generated.example_file import example_text
-from slurm_rl_plugin.configuration.generated.manual_page import manual_page
 from slurm_rl_plugin.configuration.generated.reference_tables import with_tables
 from slurm_rl_plugin.whole_file import write_whole
 
@@ -20,7 +19,6 @@ def generated_files(top: Path = TOP) -> dict[Path, str]:
     """Path below the top of the source tree -> content."""
     return {
         Path("deploy") / "slurm-rl.toml": example_text(),
-        Path("deploy") / "man" / "slurm-rl.toml.5": manual_page(),
         DOCUMENT: with_tables((top / DOCUMENT).read_text()),
     }
 

@@ -14,8 +14,6 @@ from slurm_rl_plugin.configuration.keys.text import markdown_of, plain
 from slurm_rl_plugin.configuration.reading.job_class_rules import FIELDS
 from slurm_rl_plugin.configuration.toml_text import toml_value
 
-#: On which the page last changed; a page without one is not well-formed.
-_DAY = "2026-11-28"
 #: Of a line before hyphens are escaped.
 _WIDTH = 70
 _FILES = (
@@ -54,11 +52,10 @@ _JOB_CLASS = (
 )
 
 
-def manual_page(keys: Keys = KEYS) -> str:
+def manual_page(day: str, keys: Keys = KEYS) -> str:
     """The page slurm-rl.toml(5) in roff: every section and key, its default and its meaning."""
     lines = [
-        '.\\" made by slurm_rl_plugin.configuration.generated.files: change the definitions',
-        f'.TH SLURM\\-RL.TOML 5 "{_DAY}" "slurm\\-rl {__version__}" "slurm\\-rl"',
+        f'.TH SLURM\\-RL.TOML 5 "{day}" "slurm\\-rl {__version__}" "slurm\\-rl"',
         *(".SH NAME", "slurm\\-rl.toml \\- configuration of slurm\\-rl"),
         *(".SH DESCRIPTION", *_paragraph(_DESCRIPTION)),
     ]
