@@ -72,8 +72,7 @@ test-releases: $(VENV)/installed-test
 
 test-pbs: $(VENV)/installed-test
 	SLURM_RL_TEST_PBS=1 $(BIN)/pytest tests/real/test_openpbs_real.py \
-		tests/real/test_openpbs_plan_estimates.py tests/real/test_openpbs_protection.py \
-		tests/real/test_openpbs_gpus.py
+		tests/real/test_openpbs_protection.py tests/real/test_openpbs_gpus.py
 
 check: $(VENV)/installed-test
 	$(BIN)/ruff check .

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.node_hours.site import DEBUG, GENERAL, GPU, LARGE, PARTITIONS, Partition
-from bench.plan_hours.load import in_turn
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_duration
 from slurm_rl_plugin.units import HOUR, MINUTE
 
+#: Who submits; users of the log take turns in the order in which they first come.
+USERS = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi")
+ACCOUNTS = ("physics", "biology")
 #: Seconds that the shortest job sleeps.
 SHORTEST = 1.0
 #: Seconds before its limit that a job ends at the latest, so that Slurm never kills one.
@@ -50,6 +53,18 @@ class NodeJob:
     partition: str
     interactive: bool
     user: str
+
+
+def account_of(user: str) -> str:
+    """Of one of USERS."""
+    return ACCOUNTS[USERS.index(user) % len(ACCOUNTS)]
+
+
+def in_turn(users: Sequence[Hashable]) -> list[str]:
+    """Who of USERS submits each job, given whose it is in the log."""
+    turns = dict.fromkeys(users)  # in the order in which they first come
+    ours = dict(zip(turns, itertools.cycle(USERS), strict=False))
+    return [ours[user] for user in users]
 
 
 def stretch_of(path: Path, first: int, count: int, speed: float) -> list[NodeJob]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from bench.node_hours.load import ACCOUNTS, USERS
 from bench.node_hours.site import KINDS, PARTITIONS
-from bench.plan_hours.slurm_machine import ACCOUNT_PLAN
 from slurm_rl_plugin.units import DAY
-from tests.real.private_cluster import ClusterPlan
+from tests.real.private_cluster import Account, ClusterPlan
 
+_SHARES = (70, 30)
+#: Of each account its share, and those of USERS, in turn.
+ACCOUNT_PLAN = {
+    name: Account(share=share, users=USERS[place :: len(ACCOUNTS)])
+    for place, (name, share) in enumerate(zip(ACCOUNTS, _SHARES, strict=True))
+}
 #: Seconds after which age counts in full: the site's.
 _MAX_AGE = 7 * DAY
 #: Minutes between two calculations of priorities: the site's five would be two seconds of the run,

@@ -11,9 +11,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from bench.node_hours.load import NodeJob, sbatch_options
+from bench.node_hours.load import USERS, NodeJob, account_of, sbatch_options
 from bench.node_hours.placement import placements_of
-from bench.plan_hours.load import USERS, account_of
 from bench.reserve_hours.replay import Stopped, in_time
 from bench.speed.deep_queue import PATIENCE, tell
 from slurm_rl_plugin.units import HOUR

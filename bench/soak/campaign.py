@@ -29,7 +29,7 @@ from bench.soak.load import busiest_day, day_after_day
 from bench.soak.rounds import LEAST_ROUNDS, growth_between
 from bench.soak.run import CYCLE, Soak, soak
 from slurm_rl_plugin.accounting.log_file import read_log_file
-from slurm_rl_plugin.hook.memory.absences import REMEMBERED_AFTER_END
+from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END
 from slurm_rl_plugin.units import DAY, FloatArray
 from slurm_rl_plugin.whole_file import write_whole
 

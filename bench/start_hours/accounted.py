@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from bench.node_hours.load import ACCOUNTS, account_of
 from bench.node_hours.simulated import log_of
-from bench.plan_hours.load import ACCOUNTS, account_of
 from bench.start_hours.stretched import SPEED
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.job_class import JobClassifier

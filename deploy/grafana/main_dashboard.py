@@ -203,18 +203,14 @@ MAIN: list[Row] = [
             ),
             lines(
                 "Jobs with a factor",
-                "Pending jobs with a factor, those that go first because others have overtaken "
-                "them for long, and those that the scheduler plans by an estimate of ours.",
+                "Pending jobs with a factor, and those that go first because others have "
+                "overtaken them for long.",
                 "none",
                 (
                     f"sum by (cluster) (slurm_rl_jobs_with_factor{{{QUEUE}}})",
                     "jobs with a factor {{cluster}}",
                 ),
                 (f"max by (cluster) (slurm_rl_protected_jobs{{{SITE}}})", "protected {{cluster}}"),
-                (
-                    f"max by (cluster) (slurm_rl_plan_estimates{{{SITE}}})",
-                    "planned by estimate {{cluster}}",
-                ),
             ),
         ],
     ),
@@ -250,20 +246,6 @@ MAIN: list[Row] = [
                 ),
                 (
                     a_minute("slurm_rl_batch_limit_failures_total", "reason"),
-                    "failed: {{reason}} {{cluster}}",
-                ),
-            ),
-            lines(
-                "Plan estimates written",
-                "Run times told to the scheduler, by what became of them, and cycles in which it "
-                "failed.",
-                "cpm",
-                (
-                    a_minute("slurm_rl_plan_estimate_writes_total", "what"),
-                    "{{what}} {{cluster}}",
-                ),
-                (
-                    a_minute("slurm_rl_plan_estimate_failures_total", "reason"),
                     "failed: {{reason}} {{cluster}}",
                 ),
             ),

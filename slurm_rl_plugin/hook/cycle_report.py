@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.hook.experiment.model_gain import GainReport
 from slurm_rl_plugin.hook.experiment.report import ExperimentReport
-from slurm_rl_plugin.hook.plan.estimates import PlanReport
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 
 #: Closed lists: a metric's label never takes any other value.
@@ -47,7 +46,6 @@ class CycleReport:
         suppressed: reason -> changes not made.
         reserve: processors the decision keeps free of batch work.
         limit: on batch jobs, that the reserve asks for.
-        estimates: run times that the scheduler plans with.
         protected: jobs that go first because others have overtaken them for long.
         phase_seconds: phase -> duration.
         calls: batch-system calls of this cycle: (call, seconds).
@@ -75,7 +73,6 @@ class CycleReport:
     suppressed: Mapping[str, int] = field(default_factory=dict)
     reserve: int = 0
     limit: LimitReport = field(default_factory=LimitReport)
-    estimates: PlanReport = field(default_factory=PlanReport)
     protected: int = 0
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     calls: tuple[tuple[str, float], ...] = ()

@@ -17,7 +17,6 @@ from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.learning.algorithms import ALGORITHMS, schema_of
 from slurm_rl_plugin.learning.digest import digest_of
 from slurm_rl_plugin.learning.evaluation.paired import estimates_of
-from slurm_rl_plugin.learning.evaluation.plan_gain import measured_gain
 from slurm_rl_plugin.learning.export.manifest import file_checksum, write_card, write_manifest
 from slurm_rl_plugin.learning.export.model import export_model
 from slurm_rl_plugin.learning.heldout_training import (
@@ -43,7 +42,6 @@ from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.learning.trainings import Training, train_all
 from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.policies.network import QNetwork, without_resources
-from slurm_rl_plugin.policies.plan_gain import PLAN_GAIN_ENTRY
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.utility.reward import RewardWeights
 
@@ -102,8 +100,6 @@ def train_model(
     if plan.leave_one_out:
         best = [_best_of_seeds(each) for each in without]
         manifest["leave_one_out"] = _leave_one_out(plan, trained, best)
-    gain = _plan_gain(plan, trained)
-    manifest.update(gain)
     export_model(
         trained.network,
         output,
@@ -114,7 +110,6 @@ def train_model(
             "seed": str(plan.settings.seed),
             "package_version": __version__,
             **_estimate_metadata(plan, loads[0].training),
-            **{entry: json.dumps(told) for entry, told in gain.items()},
         },
     )
     manifest["sha256"] = file_checksum(output)
@@ -252,17 +247,6 @@ def _estimate_metadata(plan: TrainingPlan, loads: Sequence[TrainingLoad]) -> dic
     run_time = np.concatenate([each.log.run_time for each in known])
     interactive = np.concatenate([each.interactive for each in known])
     return ClassMedian.of(run_time, interactive).entries
-
-
-def _plan_gain(plan: TrainingPlan, trained: TrainedPolicy) -> dict[str, Any]:
-    """What plan estimates are worth under the order, for model and manifest.
-
-    No entry where nobody could be told any.
-    """
-    if not ALGORITHMS[plan.algorithm].orders:
-        return {}
-    gain = measured_gain(trained.network, plan.logs, plan.classifier)
-    return {} if gain is None else {PLAN_GAIN_ENTRY: asdict(gain)}
 
 
 def _manifest(

@@ -34,7 +34,6 @@ from slurm_rl_plugin.hook.cycle_report import (
 )
 from slurm_rl_plugin.hook.disturbances import DISTURBANCES
 from slurm_rl_plugin.hook.order.request_watch import REQUEST_PARTS
-from slurm_rl_plugin.hook.plan.estimates import PLAN_FAILURES, PLAN_WRITES, PlanReport
 from slurm_rl_plugin.hook.rails.batch_limit import LIMIT_CHANGES, LIMIT_FAILURES, LimitReport
 from slurm_rl_plugin.metrics.experiment_families import experiment_families, gain_families
 from slurm_rl_plugin.metrics.label_cap import LabelCap
@@ -113,11 +112,6 @@ class QueueCollector:
             "Jobs that go first because others have overtaken them for long.",
             report.protected,
         )
-        yield GaugeMetricFamily(
-            "slurm_rl_plan_estimates",
-            "Jobs that the scheduler plans by an estimate of ours; in shadow mode it might.",
-            report.estimates.standing,
-        )
         yield from limit_families(report)
         yield from experiment_families(report.experiment)
         yield from gain_families(report.gain)
@@ -181,12 +175,6 @@ class CycleMetrics:
         )
         self._limit_failures = counter(
             "batch_limit_failures", "Limits not set.", "reason", LIMIT_FAILURES
-        )
-        self._estimates = counter(
-            "plan_estimate_writes", "Plan estimates written.", "what", PLAN_WRITES
-        )
-        self._estimate_failures = counter(
-            "plan_estimate_failures", "Cycles without plan estimates.", "reason", PLAN_FAILURES
         )
         self._account_waits = counter(
             "account_wait_seconds", "Summed waits of jobs that started.", "account"
@@ -254,7 +242,6 @@ class CycleMetrics:
             for label, count in counts.items():
                 counter.labels(label).inc(count)
         self._count_limit(report.limit)
-        self._count_estimates(report.estimates)
         for phase, seconds in report.phase_seconds.items():
             self._phases.labels(phase).observe(seconds)
         for call, seconds in report.calls:
@@ -269,13 +256,9 @@ class CycleMetrics:
         if report.succeeded or report.mode in _UNSEEING:
             return report
         untold = report.limit == LimitReport()
-        estimates = report.estimates
-        if estimates == PlanReport():  # nothing was written, nor taken back
-            estimates = PlanReport(standing=before.estimates.standing)
         return replace(
             report,
             limit=limit_as_before(before.limit) if untold else report.limit,
-            estimates=estimates,
             reserve=before.reserve,
             protected=before.protected,
             fallback_reason=report.fallback_reason or before.fallback_reason,
@@ -286,12 +269,6 @@ class CycleMetrics:
             self._limit_changes.labels(limit.change).inc()
         if limit.failure is not None:
             self._limit_failures.labels(limit.failure).inc()
-
-    def _count_estimates(self, estimates: PlanReport) -> None:
-        for what in PLAN_WRITES:
-            self._estimates.labels(what).inc(getattr(estimates, what))
-        if estimates.failure is not None:
-            self._estimate_failures.labels(estimates.failure).inc()
 
     def _publish_queue(self, report: CycleReport) -> None:
         snapshot = report.snapshot

@@ -31,9 +31,6 @@ from slurm_rl_plugin.batch_systems.slurm.answers.nodes import SHOW_NODES_NOW
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG
 from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
 from slurm_rl_plugin.batch_systems.slurm.levers.site_factor import SPRIO
-from slurm_rl_plugin.batch_systems.slurm.plan_estimates.preconditions import SHOW_LIMITS
-from slurm_rl_plugin.batch_systems.slurm.plan_estimates.reservations import SHOW_RESERVATIONS
-from slurm_rl_plugin.batch_systems.slurm.plan_estimates.waiting_jobs import WAITING
 from slurm_rl_plugin.batch_systems.slurm.queue.squeue import SQUEUE
 from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import PARTITIONS, TEST_ONLY
 from tests.real.conftest import ACCOUNTS, running_slurm
@@ -68,11 +65,6 @@ REQUESTS = (
     ("--ntasks=1", "--gres=gpu:1", ":", "--ntasks=2", "--gres=gpu:1"),
     ("--ntasks=1", "--exclusive", "--licenses=matlab:2,ansys"),
     ("--ntasks=1", "--constraint=big|(ib&big)"),
-)
-#: Words of scontrol for each.
-RESERVATIONS = (
-    ("reservation=maintenance", "starttime=now+2hours", "users=root", "nodes=ALL", "flags=maint"),
-    ("reservation=own", "starttime=now", "users=alice", "nodes=n1", "flags=daily,ignore_jobs"),
 )
 #: Name of the case -> options of sbatch; all are pending while the partitions are down.
 CASES: dict[str, tuple[str, ...]] = {
@@ -150,26 +142,6 @@ def record(cluster: PrivateSlurm) -> dict[str, str]:
     answers["partitions.txt"] = cluster.run(*PARTITIONS).stdout
     answers["scontrol-unknown.txt"] = _describe(unknown)
     answers["scontrol-denied.txt"] = _describe(denied)
-    return answers | record_estimates(cluster, jobs)
-
-
-def record_estimates(cluster: PrivateSlurm, jobs: dict[str, int]) -> dict[str, str]:
-    """What tells whether jobs may have a plan estimate; file name -> its text."""
-    changes = [f"update jobid={jobs['plain']} timemin=3\n"]
-    changes.append(f"update jobid={jobs['split array']}_2 timemin=4\n")
-    cluster.run("scontrol", stdin="".join(changes))
-    cluster.run("scontrol", "update", f"jobid={jobs['nice']}", "deadline=now+2days")
-    answers = {"reservations-none.txt": cluster.run(*SHOW_RESERVATIONS).stdout}
-    for words in RESERVATIONS:
-        cluster.run("scontrol", "create", "duration=60", *words)
-    own = ("--reservation=own", "--partition=open")
-    cluster.submit(*own, user="alice", account="physics", name="reserved")
-    cluster.run("sacctmgr", "-i", "modify", "account", "physics", "set", "GrpTRESRunMins=cpu=60")
-    cluster.wait_until(lambda: "=cpu=60(" in cluster.run(*SHOW_LIMITS).stdout, 10, "a limit")
-    times = {"SLURM_TIME_FORMAT": "%s"}
-    answers["waiting.txt"] = cluster.run(*WAITING, env=times).stdout
-    answers["reservations.txt"] = cluster.run(*SHOW_RESERVATIONS, env=times).stdout
-    answers["limits.txt"] = cluster.run(*SHOW_LIMITS).stdout
     return answers
 
 

@@ -57,7 +57,6 @@ class FakeCluster:
                 "tres": ["mem"],
                 "licenses": {"slot": 8},
                 "reservations": {},
-                "run_minutes": {"physics": "N"},
             }
         )
 
@@ -86,9 +85,6 @@ class FakeCluster:
             "start": None,
             "end": None,
             "time_limit": "10:00",
-            "time_min": 0,
-            "deadline": None,
-            "reservation": "(null)",
             "account": "physics",
             "user": "alice",
             "partition": "batch",

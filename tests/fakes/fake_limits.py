@@ -50,14 +50,6 @@ def sacctmgr(state, words, mode):
 
 def show_assoc_mgr(state, words):
     say("Current Association Manager state")
-    if "flags=assoc,qos" in words:
-        say("Association Records")
-        for account, minutes in state["run_minutes"].items():
-            say(
-                f"ClusterName=trial Account={account} UserName= GrpTRES=cpu=N(0),mem=N(0) "
-                f"GrpTRESRunMins=cpu={minutes}(0),mem=N(0) MaxJobs="
-            )
-        words = [f"qos={name}" for name in state["qos"]]
     asked = [word.partition("=")[2] for word in words if word.startswith("qos=")]
     found = [(name, each) for name, each in state["qos"].items() if name in asked]
     say("QOS Records" if found else "No QOS currently cached in Slurm.")
@@ -88,18 +80,6 @@ def show_reservation(state, words):
         f"ReservationName={words[-1]} Nodes=(null) NodeCnt={found['nodes']} Users=root "
         f"Licenses={found['licenses']} State=ACTIVE BurstBuffer=(null)"
     )
-    return 0
-
-
-def show_reservations(state):
-    if not state["reservations"]:
-        say("No reservations in the system")
-    for name, found in state["reservations"].items():
-        say(
-            f"ReservationName={name} StartTime={found.get('start', state['now'])} "
-            f"EndTime={found.get('end', state['now'] + 31536000)} Nodes=(null) "
-            f"Flags={found.get('flags', 'ANY_NODES')} Users=root State=INACTIVE Comment=End=1 b"
-        )
     return 0
 
 

@@ -15,7 +15,7 @@ import sys
 import time
 
 UNKNOWN_JOB, UNAUTHORIZED, WRONG_STATE, FINISHED = 153, 159, 167, 35
-READ_ONLY, INVALID, BAD_VALUE, SHRINKS = 155, 156, 166, 76
+INVALID = 156
 WAITING = "QHWTB"
 SECONDS_A_QUESTION = 0.07  # as 23.06.06 on two busy cores
 QUEUE_COMMAND = re.compile(
@@ -193,46 +193,19 @@ def qalter(state, words, mode):
 def alter(state, mode, name, resource, value):
     """Exit status of qalter, and the server's words where it refuses."""
     job = state["jobs"].get(name)
-    if resource == "soft_walltime" and mode in ("deny", "operator"):
-        return READ_ONLY, "Cannot set attribute, read only or insufficient permission"
     if mode == "deny":
         return UNAUTHORIZED, "Unauthorized Request "
     if job is None or job["job_state"] in "FX":
         return UNKNOWN_JOB, "Unknown Job Id"
     if re.search(r"\[\d", name):
         return INVALID, "Invalid request"
-    alterable = WAITING + "R" if resource == "soft_walltime" else WAITING
-    if job["job_state"] not in alterable:
+    if job["job_state"] not in WAITING:
         return WRONG_STATE, "Request invalid for state of job "
-    if resource == "soft_walltime":
-        return set_soft_walltime(job, value, mode)
     if resource != "rl_score":
         raise SystemExit(f"the fake PBS does not know: {resource}")
     if mode != "lose":
         set_score(state, job, value)
     return 0, ""
-
-
-def set_soft_walltime(job, value, mode):
-    """As the server: 0 is taken, which ends the real scheduler; more than the walltime is not."""
-    resources = job["Resource_List"]
-    if value and not re.fullmatch(r"\d+(\.\d+)?", value):
-        return BAD_VALUE, "Illegal attribute or resource value"
-    if value and "min_walltime" in resources:
-        return SHRINKS, "soft_walltime is not supported with Shrink to Fit jobs"
-    if value and int(float(value)) > seconds_of(resources.get("walltime", "9999:00:00")):
-        return BAD_VALUE, "Illegal attribute or resource value"
-    if mode != "lose":
-        resources.pop("soft_walltime", None)
-        if value:
-            minutes, seconds = divmod(int(float(value)), 60)
-            resources["soft_walltime"] = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
-    return 0, ""
-
-
-def seconds_of(clock):
-    hours, minutes, seconds = (int(part) for part in clock.split(":"))
-    return 3600 * hours + 60 * minutes + seconds
 
 
 def set_score(state, job, value):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pwd
 import shutil
 import subprocess
 import sys
@@ -127,28 +125,10 @@ class FakePbs:
         state["jobs"][name]["Resource_List"]["rl_score"] = score
         self._write(state)
 
-    def plan(self, config: str = "", dedicated: str = "") -> None:
-        """Let the scheduler plan a top job, as the lines of its two files say.
-
-        Args:
-            config: lines of sched_config after those that plan.
-            dedicated: lines of dedicated_time.
-        """
-        sched_priv = self.home / "sched_priv"
-        lines = f'strict_ordering: true\tALL\nresources: "ncpus, mem"\n{config}\n'
-        (sched_priv / "sched_config").write_text(lines)
-        (sched_priv / "dedicated_time").write_text(f"# FROM TO\n{dedicated}\n")
-        self.set_server(managers=f"{pwd.getpwuid(os.geteuid()).pw_name}@head,boss@head")
-
     def request(self, name: str, **resources: Any) -> None:
         """Change what a job asks for past every check; None takes a resource away."""
         asked = {**self.state["jobs"][name]["Resource_List"], **resources}
         self.change(name, Resource_List={k: each for k, each in asked.items() if each is not None})
-
-    def soft_walltime(self, name: str) -> str | None:
-        """The soft_walltime that a job has on the server."""
-        found: str | None = self.state["jobs"][name]["Resource_List"].get("soft_walltime")
-        return found
 
     def run_job(self, name: str, start: int = NOW) -> None:
         self.change(name, job_state="R", stime=start)

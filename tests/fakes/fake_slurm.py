@@ -17,7 +17,6 @@ from fake_limits import (
     show_assoc_mgr,
     show_licenses,
     show_reservation,
-    show_reservations,
 )
 
 NO_TERM = -2147483648
@@ -120,9 +119,6 @@ def _queue_values(job):
         "Exclusive": "NODE" if job["exclusive"] else "NO",
         "Licenses": job["licenses"],
         "Feature": job["constraint"],
-        "MinTime": f"{job['time_min']}:00",
-        "Deadline": str(job["deadline"] or "N/A"),
-        "Reservation": job["reservation"],
         "Name": job["name"],
     }
 
@@ -264,7 +260,6 @@ SETTINGS = {
     "SchedulerParameters": "bf_interval=20,bf_continue",
     "SchedulerType": "sched/backfill",
     "SelectType": "select/cons_tres",
-    "EnforcePartLimits": "NO",
 }
 
 
@@ -301,18 +296,16 @@ def scontrol(state, words, mode):
         asked = {"assoc_mgr": show_assoc_mgr, "reservation": show_reservation}
         if words[2] == "licenses":
             return show_licenses(state)
-        if words[2:] == ["reservation"]:
-            return show_reservations(state)
         return asked[words[2]](state, words)
     if words and words[0] in ("create", "update", "delete"):
         return change_reservation(state, words, mode)
     status = 0
     for line in sys.stdin:
         say(f"scontrol: {line.rstrip()}")
-        found = re.fullmatch(r"update jobid=(\d+) (sitefactor|nice|timemin)=(-?\d+)", line.strip())
+        found = re.fullmatch(r"update jobid=(\d+) (sitefactor|nice)=(-?\d+)", line.strip())
         if not found:
             raise SystemExit(f"the fake scontrol does not know: {line}")
-        column = {"sitefactor": "site", "nice": "nice", "timemin": "time_min"}[found[2]]
+        column = {"sitefactor": "site", "nice": "nice"}[found[2]]
         status |= _update(state, int(found[1]), column, int(found[3]), mode)
     say("scontrol: ")
     state["scontrol_calls"] = state.get("scontrol_calls", 0) + 1
@@ -330,26 +323,13 @@ def _update(state, number, column, value, mode):
     elif all(job["state"] == "COMPLETED" for job in jobs):
         text = "Job has already finished"
         complain(f"{number}_{tasks}: {text}" if tasks else f"{text} for job {number}")
-    elif column == "time_min" and any(_seconds(job) < 60 * value for job in jobs):
-        text = "Invalid time-min specification (exceeds job's time or other limits)"
-        complain(f"{number}_{tasks}: {text}" if tasks else f"{text} for job {number}")
     else:
         for job in jobs:
-            if column == "time_min" and job["state"] != "PENDING":
-                continue  # as the real one: no word, and nothing happens
             job[column] = value
             if column == "nice" and _basic(state) and _held(job):
                 job["reason"] = "Resources"  # as the real one does
         return 0
     return 1
-
-
-def _seconds(job):
-    """Of its limit, `MM:SS` or `HH:MM:SS`; for ever where it has none."""
-    parts = job["time_limit"].split(":")
-    if not parts[-1].isdecimal():
-        return float("inf")
-    return sum(int(part) * 60**place for place, part in enumerate(reversed(parts)))
 
 
 def _option(words, name):

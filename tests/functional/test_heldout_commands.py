@@ -1,7 +1,6 @@
 """`train --protocol heldout` and `reproduce heldout`, on small logs and windows."""
 
 import json
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -9,9 +8,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.swf.writer import write_swf
-from slurm_rl_plugin.cli.assembly.hook import load_policy, plan_doubt
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
 from slurm_rl_plugin.learning.export.network import import_network
@@ -74,38 +71,6 @@ def test_seeds_are_trained_and_the_choice_is_recorded(
     assert "--seeds 2" in manifest["command"]
     assert (import_network(model).prediction is None) == (heldout["shipped"] != "network")
     assert "--windows" not in manifest["command"]
-
-
-@pytest.mark.usefixtures("short_windows")
-@pytest.mark.parametrize(("jobs", "verdict"), [(7000, "nothing gained"), (2500, "not measured")])
-def test_plan_estimates_are_off_where_nothing_is_gained(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    jobs: int,
-    verdict: str,
-) -> None:
-    def wins(*_: object) -> RuleComparison:
-        return RuleComparison(
-            best_heuristic="saf", slowdown={"saf": 3.0}, ratio=0.5, ratio_to={"saf": 0.5}
-        )
-
-    monkeypatch.setattr(training, "compare_with_rules", wins)
-    log, model = write_log(tmp_path / "site.swf", 1, jobs), tmp_path / "site.onnx"
-    assert main(["train", str(log), *SMALL, "-o", str(model)]) == 0
-    assert f"plan estimates: {verdict} (" in capsys.readouterr().out
-    manifest = json.loads(model.with_suffix(".json").read_text())
-    loaded = load_policy(str(model))
-    assert loaded.plan_gain is not None
-    assert json.loads(json.dumps(asdict(loaded.plan_gain))) == manifest["plan_gain"]
-    assert manifest["plan_gain"]["verdict"] == verdict
-    assert f"on the logs that trained: {verdict} (" in model.with_suffix(".md").read_text()
-    words = "[plan]\nestimates = true\n"
-    (tmp_path / "site.toml").write_text(words)
-    asked = read_configuration(tmp_path / "site.toml")
-    assert "[plan] insist = true" in plan_doubt(asked, loaded)
-    (tmp_path / "site.toml").write_text(f"{words}insist = true\n")
-    assert plan_doubt(read_configuration(tmp_path / "site.toml"), loaded) == ""
 
 
 @pytest.mark.usefixtures("short_windows")

@@ -243,6 +243,14 @@ class TestExplain:
         linear *= features["log_time_limit"]["value"] - network.job_mean[column]
         assert features["log_time_limit"]["linear"] == pytest.approx(linear, abs=1e-5)
 
+    def test_how_the_run_time_is_spread(self, words: Words, tmp_path: Path) -> None:
+        configure(tmp_path, model="default")
+        told = document(words, "explain", "6")["run_time"]["predicted"]
+        assert list(told["quantiles"]) == ["0.1", "0.25", "0.5", "0.75", "0.9"]
+        assert list(told["quantiles"].values()) == sorted(told["quantiles"].values())
+        assert told["median"] == told["quantiles"]["0.5"]
+        assert "of ten such runs eight last from" in words("explain", "6")[1]
+
     @pytest.mark.parametrize(
         ("job", "sentence"),
         [

@@ -9,6 +9,7 @@ scheduling, where it is on, is set on once more, which starts a look.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE, KeptRecord
 from slurm_rl_plugin.batch_systems.kind import LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.answers.nodes import QSTAT_QUEUES
-from slurm_rl_plugin.batch_systems.pbs.lever.look import look_now
+from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, parse_server
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, failure, section
 from slurm_rl_plugin.batch_systems.pbs.queue_limits import (
     KB_IN_MIB,
@@ -33,6 +34,8 @@ from slurm_rl_plugin.batch_systems.pbs.queue_limits import (
 )
 from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
+
+logger = logging.getLogger(__name__)
 
 
 class PbsBatchLimit:
@@ -80,9 +83,17 @@ class PbsBatchLimit:
         rose, refused = self._give_back_all([each for each in self._known if each not in wanted])
         rose += [self._limit(limited, part) for limited, part in wanted.items()]
         if any(rose):
-            look_now(self._commands, "batch_limit=raised")
+            self._look_now()
         if refused is not None:
             raise refused
+
+    def _look_now(self) -> None:
+        """Have pbs_sched look at its queue; where that fails it looks at the next event."""
+        try:
+            if parse_server(self._commands.read_json(QSTAT_SERVER)).scheduling:
+                self._commands.read(["qmgr", "-c", "set server scheduling = True"])
+        except BatchSystemError as error:
+            logger.warning("batch_limit=raised look=none reason=%s", error)
 
     def _refuse_strangers(self) -> None:
         """Refuse a file that names other queues: who writes it must not choose what PBS is told."""

@@ -24,22 +24,17 @@ from slurm_rl_plugin.batch_systems.pbs.lever.scores import (
     HIGHEST_SCORE,
     SCORE_TRAITS,
     SOUND_SCORES,
-    ScoreWrite,
     is_sound,
     write_scores,
 )
-from slurm_rl_plugin.batch_systems.pbs.lever.writes import Ifl, Qalter, ResourceSender
+from slurm_rl_plugin.batch_systems.pbs.lever.writes import Ifl, Qalter, ScoreSender, ScoreWrite
 from slurm_rl_plugin.batch_systems.pbs.past_runs import ended_before, read_history
-from slurm_rl_plugin.batch_systems.pbs.plan_estimates.checks import estimate_checks
-from slurm_rl_plugin.batch_systems.pbs.plan_estimates.estimates import PbsEstimates
-from slurm_rl_plugin.batch_systems.pbs.plan_estimates.requirements import read_plan_settings
 from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands, section
 from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import PbsTables, factor_of, gpus_of_queues
 from slurm_rl_plugin.batch_systems.pbs.queue.job_watch import PbsWatch
 from slurm_rl_plugin.batch_systems.pbs.queue.reader import PbsQueueReader
 from slurm_rl_plugin.batch_systems.pbs.setup import heartbeat_file
 from slurm_rl_plugin.batch_systems.pbs.sort_settings import SortSettings
-from slurm_rl_plugin.batch_systems.plan_port import JobEstimate
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
     BatchSystem,
@@ -78,14 +73,13 @@ class Pbs:
         )
         library = installed_library(self.commands)
         self._queue = PbsQueueReader(self.commands, library)
-        self._sender: ResourceSender = Ifl(library) if library else Qalter(self.commands)
+        self._sender: ScoreSender = Ifl(library) if library else Qalter(self.commands)
         self._fairshare = Fairshare(self.commands)
         self._sorting = SortSettings(self.commands, given.clock)
         self._given = given
         #: Days of the past that the next snapshot tells of.
         self._history_days = given.history_days
         self._limit = PbsBatchLimit(self.commands, given.limit, given.limits_file)
-        self._estimates = PbsEstimates(self.commands, given.clock)
         self._heartbeat = given.state_file and heartbeat_file(given.state_file)
         #: In use of each queue, as the last snapshot saw them.
         self._gpus: Mapping[str, int] = {}
@@ -265,47 +259,6 @@ class Pbs:
             BatchSystemError: an answer that cannot be understood.
         """
         self._limit.set(amounts, self._gpus)
-
-    def estimates_refused(self) -> str | None:
-        """Why no job may have a soft_walltime now; see `PlansByEstimates.estimates_refused`.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time.
-            BatchSystemError: an answer that cannot be understood.
-        """
-        return self._estimates.refused(self.server())
-
-    def estimates(self) -> Mapping[int, JobEstimate]:
-        """The soft_walltimes that stand, and who may have one; see `PlansByEstimates.estimates`.
-
-        An array is one row while a subjob waits. A subjob keeps while it runs what the array had
-        when it started, which is its obstacle.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time.
-            BatchSystemError: an answer that cannot be understood.
-        """
-        return self._estimates.read(self._queue.jobs())
-
-    def write_estimates(self, seconds: Mapping[int, int]) -> ApplyReport:
-        """Write soft_walltimes by what the jobs are now; see `PlansByEstimates.write_estimates`.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time; some may have been written.
-            BatchSystemError: it cannot be told what was written.
-            ChangeRejected: this user may set none at all.
-        """
-        return self._estimates.write(seconds, self._queue.jobs(), self._sender)
-
-    def estimate_checks(self, *, writes: bool) -> Iterator[Check]:
-        """Check what plan estimates need; see `ChecksEstimates.estimate_checks`.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time.
-            BatchSystemError: an answer that cannot be understood.
-        """
-        settings = read_plan_settings(self.commands, self.server())
-        return estimate_checks(settings, self._queue.jobs(), self._sender, writes=writes)
 
     def _write(self, wanted: Mapping[int, int | None]) -> ApplyReport:
         if any(job_id not in self._queue.names for job_id in wanted):

@@ -44,23 +44,18 @@ class SortSettings:
         if formula == ours and 0.0 <= now - then < SECONDS_BETWEEN_LOOKS:
             return None
         queues = section(self._commands.read_json(QSTAT_QUEUES), "Queue")
-        harm = harm_of(read_schedulers(self._commands.read), ours) or queue_default(queues, SCORE)
+        harm = harm_of(read_schedulers(self._commands.read), ours) or _queue_default(queues)
         self._sound = (now, ours) if harm is None else (-math.inf, "")
         return harm
 
 
-def queue_default(queues: Mapping[str, Mapping[str, Any]], resource: str) -> str | None:
-    """What is taken away would come back: PBS gives a queue's default before the server's.
-
-    Args:
-        queues: attributes of each, by its name.
-        resource: that no queue may give.
-    """
+def _queue_default(queues: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """A score that is taken away would come back: PBS gives a queue's default first."""
     for name, queue in queues.items():
         defaults = queue.get("resources_default")
-        if isinstance(defaults, dict) and resource in defaults:
+        if isinstance(defaults, dict) and SCORE in defaults:
             return (
-                f"queue {name} has resources_default.{resource}, so none could be taken away: "
-                f"qmgr -c 'unset queue {name} resources_default.{resource}'"
+                f"queue {name} has resources_default.{SCORE}, so none could be taken away: "
+                f"qmgr -c 'unset queue {name} resources_default.{SCORE}'"
             )
     return None

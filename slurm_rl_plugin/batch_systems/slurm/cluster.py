@@ -12,7 +12,6 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.collector_pause import collector_paused
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
-from slurm_rl_plugin.batch_systems.plan_port import JobEstimate
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
     BatchSystem,
@@ -42,14 +41,11 @@ from slurm_rl_plugin.batch_systems.slurm.levers.port import Lever
 from slurm_rl_plugin.batch_systems.slurm.levers.site_factor import SiteFactorLever
 from slurm_rl_plugin.batch_systems.slurm.levers.writes import (
     NICE,
-    TIME_MIN,
     ChangeSender,
     FactorWriter,
     Scontrol,
     still_waiting,
 )
-from slurm_rl_plugin.batch_systems.slurm.plan_estimates.checks import estimate_checks
-from slurm_rl_plugin.batch_systems.slurm.plan_estimates.estimates import TimeMinEstimates
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
     TableBuilder,
@@ -92,7 +88,7 @@ class SlurmCluster:
         given: what is told of the cluster and of this host.
         commands: runs Slurm's commands.
         queue: lists the jobs.
-        sender: sends factors; estimates go by `scontrol`.
+        sender: sends factors.
         machine: what it has beside processors.
     """
 
@@ -112,8 +108,6 @@ class SlurmCluster:
         self._site_factor = SiteFactorLever(commands, FactorWriter(sender, WRITES_PER_CALL))
         self._lever: Lever | None = None
         self._limit = SlurmBatchLimit(commands, given.limit, given.limits_file)
-        by_time_min = FactorWriter(Scontrol(commands, TIME_MIN), WRITES_PER_CALL, "TimeMin")
-        self._estimates = TimeMinEstimates(commands, by_time_min, given.clock)
         self._watch = JobWatch()
         limit = given.limit
         self._numbers = RowNumbers(
@@ -290,22 +284,6 @@ class SlurmCluster:
         if self._given.limit.mechanism is not None:
             rows = self._queue.waiting_and_running()
             yield from limit_checks(self._given, self._runner, rows, SINFO, writes=writes)
-
-    def estimates_refused(self) -> str | None:
-        """Why no job may have a TimeMin now; see `PlansByEstimates.estimates_refused`."""
-        return self._estimates.refused()
-
-    def estimates(self) -> Mapping[int, JobEstimate]:
-        """TimeMin of waiting jobs; see `PlansByEstimates.estimates`."""
-        return self._estimates.of_jobs()
-
-    def write_estimates(self, seconds: Mapping[int, int]) -> ApplyReport:
-        """Set or take away TimeMin, by `scontrol`; see `PlansByEstimates.write_estimates`."""
-        return self._estimates.write(seconds)
-
-    def estimate_checks(self, *, writes: bool) -> Iterator[Check]:
-        """Check what TimeMin as an estimate needs, and say what users meet."""
-        return estimate_checks(self._runner, self._estimates, writes=writes)
 
     def _give_back_left_over(self, perhaps: Sequence[int] = ()) -> frozenset[int]:
         """Give back values of the other lever, left where the site has changed PriorityType.

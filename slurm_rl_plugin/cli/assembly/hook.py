@@ -18,12 +18,9 @@ from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle.rival import Contender, Rival
 from slurm_rl_plugin.hook.memory.state_file import StateFile
-from slurm_rl_plugin.hook.plan.estimates import LEAST_DELAY, PlanEstimates, plan_path
-from slurm_rl_plugin.hook.plan.plan_file import PlanFile
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.rails.reserve import ReserveRail
-from slurm_rl_plugin.policies.plan_gain import PlanGain, plan_gain_in
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.protected_policy import protected_policy, protecting_among
 from slurm_rl_plugin.policies.protection import protection_in, protection_named
@@ -43,7 +40,6 @@ class LoadedPolicy:
         sha256: of the model; "" for a rule.
         labels: of the metric that describes the model.
         card: of the model; None for a rule.
-        plan_gain: what plan estimates were worth in its training; None where nobody says.
         learns_from_runs: whether it wants to know the runs of the past.
     """
 
@@ -51,7 +47,6 @@ class LoadedPolicy:
     sha256: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     card: ModelCard | None = None
-    plan_gain: PlanGain | None = None
     learns_from_runs: bool = False
 
 
@@ -114,7 +109,6 @@ def load_policy(model: str) -> LoadedPolicy:
         sha256=card.sha256,
         labels=labels,
         card=card,
-        plan_gain=plan_gain_in(card.path, card.metadata),
         learns_from_runs=network.prediction is not None,
     )
 
@@ -127,19 +121,6 @@ def load_policy_or_fall_back(model: str) -> LoadedPolicy:
         logger.error("model=refused reason=%s", error)
         stand_in = UnavailablePolicy(name=Path(model).stem, reason=error)
         return LoadedPolicy(policy=stand_in, labels={"name": stand_in.name, "refused": "true"})
-
-
-def plan_doubt(configuration: Configuration, loaded: LoadedPolicy) -> str:
-    """Why nobody is given the plan estimates that the site asks for; "" where nothing says so.
-
-    Args:
-        configuration: of the site, which may insist.
-        loaded: the policy in force.
-    """
-    plan = configuration.sections.plan
-    if not plan.estimates or plan.insist or loaded.plan_gain is None:
-        return ""
-    return loaded.plan_gain.doubt(loaded.policy.name)
 
 
 def rival_of(configuration: Configuration, model: str, loaded: LoadedPolicy) -> Rival:
@@ -157,7 +138,6 @@ def rival_of(configuration: Configuration, model: str, loaded: LoadedPolicy) -> 
         other=Contender(
             policy=protecting_among(loaded.policy, _untouched(configuration).orderable),
             model_sha256=loaded.sha256,
-            doubt=plan_doubt(configuration, loaded),
         ),
         history_days=days if loaded.learns_from_runs else 0.0,
         labels=loaded.labels,
@@ -195,13 +175,6 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
             rail=reserve,
             file=limits_path(Path(hook.state_file)),
             monotonic=time.monotonic,
-        ),
-        estimates=PlanEstimates(
-            wanted=configuration.sections.plan.estimates,
-            doubt=plan_doubt(configuration, loaded),
-            file=PlanFile(plan_path(Path(hook.state_file))),
-            delay=configuration.pace.longest + LEAST_DELAY,
-            most=configuration.cycle_settings.max_writes,
         ),
         calls=calls,
     )

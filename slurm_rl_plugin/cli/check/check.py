@@ -19,7 +19,6 @@ from slurm_rl_plugin.cli.check.batch_system import adapter, own_checks, schedule
 from slurm_rl_plugin.cli.check.exemptions import exemptions_of
 from slurm_rl_plugin.cli.check.model import FEWEST_JOBS, model_of
 from slurm_rl_plugin.cli.check.offers import offer_checks
-from slurm_rl_plugin.cli.check.plan import estimates_of
 from slurm_rl_plugin.cli.check.reserve import reserve_of
 from slurm_rl_plugin.cli.check.surroundings import files_of, metrics_of, now
 from slurm_rl_plugin.cli.look.queue_look import look_at_queue
@@ -80,7 +79,6 @@ def checks_of(
         *found,
         *scheduler_of(configuration, look),
         *reserve_of(configuration, look),
-        *estimates_of(configuration, look),
         *own,
         *checks,
         *model_of(configuration, look, jobs),

@@ -96,7 +96,6 @@ def _go_on_from(cycle: Cycle, earlier: Cycle) -> None:
     if isinstance(cycle.batch_system, WatchesJobs):
         cycle.batch_system.go_on_from(earlier.batch_system)
     cycle.limit.go_on_from(earlier.limit)
-    cycle.estimates.go_on_from(earlier.estimates)
 
 
 def check_lever(configuration: Configuration, cycle: Cycle) -> None:

@@ -33,7 +33,6 @@ from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs, lock_path
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
 from slurm_rl_plugin.hook.memory.state_file import StateFile
-from slurm_rl_plugin.hook.plan.estimates import plan_path
 from slurm_rl_plugin.whole_file import may_exist
 
 #: A running daemon whose last good cycle is so many paces, and so many seconds, old is stuck.
@@ -78,7 +77,6 @@ def status_of(known: KnownConfiguration, now: float) -> dict[str, Any]:
         "metrics": _metrics(configuration),
         "jobs_in_state_file": None if carried is None else len(carried),
         "batch_limit_stands": may_exist(limits_path(state_path)),
-        "plan_estimates_stand": may_exist(plan_path(state_path)),
         "slurm": _batch_system(configuration),  # whichever it is: who reads this knows the key
     }
     document["problems"] = [*_faults(known), *_problems(document, float(hook.cycle))]
@@ -105,9 +103,9 @@ def _disablement(path: Path | None, now: float) -> dict[str, Any]:
 
 def _policy(configuration: Configuration) -> dict[str, Any]:
     model = configuration.sections.policy.model
-    told = {"name": model, "sha256": None, "refused": None, "plan_doubt": None}
+    told = {"name": model, "sha256": None, "refused": None}
     try:
-        from slurm_rl_plugin.cli.assembly.hook import load_policy, plan_doubt  # noqa: PLC0415
+        from slurm_rl_plugin.cli.assembly.hook import load_policy  # noqa: PLC0415
 
         loaded = load_policy(model)
     except SlurmRLError as error:
@@ -115,12 +113,7 @@ def _policy(configuration: Configuration) -> dict[str, Any]:
     except ImportError as error:
         refused = f"the model cannot be looked at: {error}; install slurm_rl_plugin again."
         return {**told, "refused": refused}
-    return {
-        "name": loaded.policy.name,
-        "sha256": loaded.sha256 or None,
-        "refused": None,
-        "plan_doubt": plan_doubt(configuration, loaded) or None,
-    }
+    return {"name": loaded.policy.name, "sha256": loaded.sha256 or None, "refused": None}
 
 
 def _metrics(configuration: Configuration) -> dict[str, Any]:
@@ -158,11 +151,6 @@ def _problems(document: dict[str, Any], pace: float) -> list[str]:
     if absent and document["batch_limit_stands"]:
         problems.append(
             "a limit on batch jobs may stand and no daemon looks after it: start it, or run "
-            "`slurm-rl release`."
-        )
-    if absent and document["plan_estimates_stand"]:
-        problems.append(
-            "plan estimates of ours may stand and no daemon looks after them: start it, or run "
             "`slurm-rl release`."
         )
     return problems + _daemon_problems(document, pace)
@@ -217,8 +205,6 @@ def _lines(document: dict[str, Any]) -> list[str]:
         *_metric_lines(document),
         f"state file: {'cannot be read or trusted' if carried is None else f'{carried} jobs'}",
         *["a limit of ours on batch jobs may stand"] * document["batch_limit_stands"],
-        *["the scheduler plans with estimates of ours"] * document["plan_estimates_stand"],
-        *[f"plan estimates: none: {policy['plan_doubt']}"] * bool(policy["plan_doubt"]),
         f"slurm: {answer}",
         *map(_resource_line, slurm.get("resources", {}).values()),
         *(f"problem: {each}" for each in document["problems"]),

@@ -17,7 +17,6 @@ from slurm_rl_plugin.configuration import KnownConfiguration
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
 from slurm_rl_plugin.hook.memory.state_file import StateFile
-from slurm_rl_plugin.hook.plan.estimates import plan_path
 from slurm_rl_plugin.whole_file import may_exist
 
 #: Seconds between two looks at the daemon, and between two at Slurm, which costs it more.
@@ -40,18 +39,16 @@ class _Standing:
     """What is left: jobs in the queue, by Slurm; jobs that the daemon has yet to look after.
 
     `remembered` is None where the daemon's file cannot be trusted, `limited` where a limit of ours
-    on batch jobs may stand, `planned` where an estimate may.
+    on batch jobs may stand.
     """
 
     pending: int | str
     remembered: int | None
     limited: bool
-    planned: bool
 
     @property
     def clean(self) -> bool:
-        more = self.limited or self.planned
-        return self.pending == 0 and self.remembered == 0 and not more
+        return self.pending == 0 and self.remembered == 0 and not self.limited
 
 
 def wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
@@ -93,20 +90,18 @@ def wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
 
 def _forgotten(state: StateFile) -> bool:
     """The daemon's files say that nothing of ours is left."""
-    beside = (limits_path(state.path), plan_path(state.path))
-    return state.read() == set() and not any(may_exist(path) for path in beside)
+    return state.read() == set() and not may_exist(limits_path(state.path))
 
 
 def _standing(known: KnownConfiguration, state: StateFile) -> _Standing:
     jobs, limited = state.read(), may_exist(limits_path(state.path))
-    planned = may_exist(plan_path(state.path))
     remembered = None if jobs is None else len(jobs)
     try:
         pending = build_batch_system(known.configuration, []).snapshot().pending
     except SlurmRLError as error:
-        return _Standing(str(error), remembered, limited, planned)
+        return _Standing(str(error), remembered, limited)
     factors = int(np.count_nonzero(pending.factor))
-    return _Standing(factors, remembered, limited, planned)
+    return _Standing(factors, remembered, limited)
 
 
 def _sentence(standing: _Standing, runs: bool | None, noticed: bool, seconds: float) -> str:
@@ -127,8 +122,6 @@ def _sentence(standing: _Standing, runs: bool | None, noticed: bool, seconds: fl
         what += f", {standing.remembered} jobs are remembered to have one"
     if standing.limited:
         what += ", a limit on batch jobs may stand"
-    if standing.planned:
-        what += ", plan estimates may stand"
     if runs is False:
         return f"no daemon runs, and {what}: take them back with `slurm-rl release`"
     return (

@@ -29,8 +29,6 @@ from slurm_rl_plugin.hook.cycle.in_charge import NOBODY_IN_CHARGE
 from slurm_rl_plugin.hook.daemon.lock import is_looked_after, only_daemon
 from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
 from slurm_rl_plugin.hook.memory.state_file import StateFile
-from slurm_rl_plugin.hook.plan.estimates import PlanEstimates, plan_path
-from slurm_rl_plugin.hook.plan.plan_file import PlanFile
 from slurm_rl_plugin.whole_file import may_exist
 
 NOT_OURS = "released nothing: another host's controller is in charge; give --force to do it"
@@ -86,10 +84,8 @@ def _rests(known: KnownConfiguration) -> bool:
 
 
 def _marked(known: KnownConfiguration) -> bool:
-    """Whether a file says that a limit or an estimate of ours may stand."""
-    planned = PlanFile(plan_path(known.state_file))
-    beside = (limits_path(known.state_file), planned.path, planned.of_others.path)
-    return any(may_exist(path) for path in beside)
+    """Whether a file says that a limit of ours may stand."""
+    return may_exist(limits_path(known.state_file))
 
 
 def _look_for_factors(known: KnownConfiguration) -> int:
@@ -137,7 +133,6 @@ def _take_all_back(known: KnownConfiguration, system: BatchSystem) -> int:
     """Take back the limit and the factors, and say so; 1 where something may still stand."""
     state = StateFile(known.state_file)
     forgotten = bool(known.faults) and not may_exist(state.path)
-    estimates = _take_estimates_back(system, known)
     limit = _take_limit_back(system, known)
     # running jobs too: a requeued one comes back with the factor that it had
     results = [CarriedFactors(state).release(system)]
@@ -149,12 +144,10 @@ def _take_all_back(known: KnownConfiguration, system: BatchSystem) -> int:
         state.write(later)
     except SlurmRLError as error:
         stays.append(str(error).rstrip("."))
-    if estimates:
-        print("released the plan estimates")
     _tell_results(results, limited=bool(limit))
     for words in stays:
         _tell(f"{words}.")
-    return 1 if later or stays or limit is False or estimates is False else 0
+    return 1 if later or stays or limit is False else 0
 
 
 def _tell_results(results: list[ApplyReport], *, limited: bool) -> None:
@@ -185,19 +178,6 @@ def _take_limit_back(system: BatchSystem, known: KnownConfiguration) -> bool | N
         system.limit_batch(None)
     except Exception as error:  # noqa: BLE001 - said, and factors must not stand for it
         _tell(f"the limit on batch jobs stays for now: {error}")
-        return False
-    return True
-
-
-def _take_estimates_back(system: BatchSystem, known: KnownConfiguration) -> bool | None:
-    """Take away what the scheduler plans with; whether it was, None where nothing stood."""
-    estimates = PlanEstimates(file=PlanFile(plan_path(known.state_file)))
-    if not estimates.remembers:
-        return None
-    try:
-        estimates.take_back(system, system.snapshot())
-    except Exception as error:  # noqa: BLE001 - said, and factors must not stand for it
-        _tell(f"plan estimates stay for now: {error}")
         return False
     return True
 

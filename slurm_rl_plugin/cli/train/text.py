@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
-from slurm_rl_plugin.policies.plan_gain import PlanGain
 
 
 def print_heldout(heldout: Mapping[str, Any]) -> None:
@@ -36,13 +35,6 @@ def print_leave_one_out(found: Mapping[str, Mapping[str, float]]) -> None:
             f"{log}: objective {without:.3f} trained without it, {having:.3f} with it; best rule "
             f"{name} {values[name]:.3f}"
         )
-
-
-def print_plan_gain(found: Mapping[str, Any]) -> None:
-    """What plan estimates are worth under the model: the `plan_gain` part of its manifest."""
-    gain = PlanGain(**found)
-    without = "" if gain.gained else "; [plan] estimates gives none under this model"
-    print(f"plan estimates: {gain.verdict} ({gain.words}){without}")
 
 
 def print_uselessness(trained: TrainedPolicy) -> None:

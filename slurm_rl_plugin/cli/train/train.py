@@ -31,7 +31,6 @@ from slurm_rl_plugin.cli.train.place import (
 from slurm_rl_plugin.cli.train.text import (
     print_heldout,
     print_leave_one_out,
-    print_plan_gain,
     print_uselessness,
 )
 from slurm_rl_plugin.configuration import read_configuration
@@ -181,8 +180,6 @@ def main(options: argparse.Namespace) -> int:
         print(f"warning: {manifest['too_small']}")
     if "heldout" in manifest:
         print_heldout(manifest["heldout"])
-    if "plan_gain" in manifest:
-        print_plan_gain(manifest["plan_gain"])
     if plan.leave_one_out:
         print_leave_one_out(manifest["leave_one_out"])
     print_uselessness(trained)

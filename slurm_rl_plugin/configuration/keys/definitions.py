@@ -16,7 +16,6 @@ SECTION_NOTES = {
     "never touched either.",
     "reserve": "Processors kept free of batch jobs, so that interactive ones start at once; off by "
     "default. The model says how many ([reserve](reserve.md)).",
-    "plan": "What the scheduler plans with: [plan estimates](plan-estimates.md).",
     "metrics": "What is served: [metrics](metrics.md).",
     "forecast": "When jobs start: the service `slurm-rl forecast` reads them when it starts, the "
     "daemon `queue_file` alone: [when jobs start](when-jobs-start.md).",

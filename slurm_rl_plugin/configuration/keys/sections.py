@@ -19,7 +19,6 @@ from slurm_rl_plugin.configuration.keys.hook import (
 )
 from slurm_rl_plugin.configuration.keys.key import Key, keys_of
 from slurm_rl_plugin.configuration.keys.offers import OfferSection, RouteSection
-from slurm_rl_plugin.configuration.keys.plan import PlanSection
 from slurm_rl_plugin.configuration.keys.reserve import ReserveSection
 
 
@@ -33,7 +32,6 @@ class Sections:
     reward: RewardSection = field(default_factory=RewardSection)
     guard_rails: GuardRailsSection = field(default_factory=GuardRailsSection)
     reserve: ReserveSection = field(default_factory=ReserveSection)
-    plan: PlanSection = field(default_factory=PlanSection)
     metrics: MetricsSection = field(default_factory=MetricsSection)
     forecast: ForecastSection = field(default_factory=ForecastSection)
     offer: OfferSection = field(default_factory=OfferSection)

@@ -42,7 +42,6 @@ from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile, candidate_memo
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
 from slurm_rl_plugin.hook.order.request_watch import ChangedRequests, RequestWatch
-from slurm_rl_plugin.hook.plan.estimates import PlanEstimates
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, UntouchedJobs
 from slurm_rl_plugin.hook.rails.policy_guard import PolicyGuard
@@ -66,7 +65,6 @@ class Cycle:
         audit: where decisions and writes are recorded.
         monotonic: clock for durations, seconds.
         limit: on batch jobs, so that processors stay free for interactive ones.
-        estimates: run times that the scheduler is to plan with.
         calls: seconds of batch-system calls, filled by the adapter, emptied by each report.
         left_to_site: nothing is written though the mode be active: it is the site's turn.
         rival: a candidate on trial beside the model in service.
@@ -84,7 +82,6 @@ class Cycle:
     audit: AuditLog
     monotonic: Callable[[], float]
     limit: BatchLimit = field(default_factory=BatchLimit)
-    estimates: PlanEstimates = field(default_factory=PlanEstimates)
     calls: list[tuple[str, float]] = field(default_factory=list)
     left_to_site: bool = False
     rival: Rival | None = None
@@ -114,16 +111,11 @@ class Cycle:
         if self.rival is not None and self.rival.acts != candidate:
             now, self.rival.other = (
                 self.rival.other,
-                Contender(
-                    policy=self.policy,
-                    model_sha256=self.model_sha256,
-                    doubt=self.estimates.doubt,
-                    guard=self._guard,
-                ),
+                Contender(policy=self.policy, model_sha256=self.model_sha256, guard=self._guard),
             )
             self.policy, self.model_sha256 = now.policy, now.model_sha256
             self._guard = now.guard or self._guard
-            self.estimates.doubt, self.rival.acts = now.doubt, candidate
+            self.rival.acts = candidate
 
     def dismiss(self) -> None:
         """The candidate is on trial no more: the model in service acts, and remembers all."""
@@ -187,8 +179,7 @@ class Cycle:
             report = self._failed("internal", str(error), snapshot)
         if ours and report.failure not in (None, "busy"):
             # it answers, and this may last: so must no limit that nobody lifts for a starving job
-            limit, estimates = self.limit.lift(self.batch_system), self.estimates
-            report = replace(report, limit=limit, estimates=estimates.withdraw(self.batch_system))
+            report = replace(report, limit=self.limit.lift(self.batch_system))
         calls = tuple(self.calls)
         self.calls.clear()
         return replace(
@@ -211,7 +202,6 @@ class Cycle:
             return None
         self.stood_by = True
         self._written.forget()  # the other writes them now
-        self.estimates.forget()
         self._requests.forget()
         logger.info("mode=standby: another host's controller is in charge")
         return replace(self._report(), mode="standby")
@@ -226,19 +216,12 @@ class Cycle:
         return None
 
     def release(self) -> ApplyReport:
-        """Take back every factor of ours, plan estimates and the limit on batch jobs.
+        """Take back every factor of ours and the limit on batch jobs.
 
         Raises:
             BatchSystemUnavailable: no answer in time; call again.
         """
         self._written.forget()
-        try:  # first, since a scheduler that changes might cut limits by them
-            self.estimates.take_back(self.batch_system)
-        finally:  # none waits for another
-            report = self._release_factors()
-        return report
-
-    def _release_factors(self) -> ApplyReport:
         try:
             return self._factors.release(self.batch_system)
         finally:
@@ -274,8 +257,7 @@ class Cycle:
     @property
     def carries_factors(self) -> bool:
         """Whether some job may carry a factor of ours, or a limit of ours may stand."""
-        others = self.limit.stands or self.estimates.stands
-        return bool(self._factors) or others
+        return bool(self._factors) or self.limit.stands
 
     @property
     def _charge(self) -> Charge:
@@ -359,17 +341,12 @@ class Cycle:
         if self._shadow:
             suppressed["shadow"] = len(changes)
             limit = self.limit.only_shown(self.batch_system, plan.limit)
-            estimates = self.estimates.carry_out(self.batch_system, plan, shadow=True)
-            return replace(report, suppressed=suppressed, limit=limit, estimates=estimates)
+            return replace(report, suppressed=suppressed, limit=limit)
         adjustments, rejected = self._writes.carry_out(plan, changes)
         if rejected is not None:
             suppressed["rejected"] = rejected
         report = replace(report, adjustments=adjustments, suppressed=suppressed)
-        report = replace(
-            report,
-            limit=self.limit.carry_out(self.batch_system, plan.limit),
-            estimates=self.estimates.carry_out(self.batch_system, plan, shadow=False),
-        )
+        report = replace(report, limit=self.limit.carry_out(self.batch_system, plan.limit))
         watch.lap("apply", begin)
         return report
 

@@ -16,13 +16,11 @@ class Contender:
     Attributes:
         policy: who scores.
         model_sha256: of its file; "" for a rule.
-        doubt: why plan estimates are worth nothing with it; see `PlanEstimates`.
         guard: keeps what it remembers.
     """
 
     policy: Policy
     model_sha256: str
-    doubt: str
     guard: PolicyGuard | None = None
 
     def look_along(self, snapshot: QueueSnapshot) -> None:

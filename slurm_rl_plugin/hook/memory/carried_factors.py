@@ -13,7 +13,6 @@ from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.disturbances import STATE, Disturbances
-from slurm_rl_plugin.hook.memory.absences import Absences
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.whole_file import version_of
 
@@ -24,6 +23,9 @@ logger = logging.getLogger(__name__)
 SETTLED = 2.0
 #: After so many the state file is written: a release that is cut short goes on there.
 RELEASED_AT_ONCE = 2000
+#: Seconds for which a job that is neither pending nor running is remembered: while it completes
+#: or is suspended it can still be requeued, and comes back with what it had.
+REMEMBERED_AFTER_END = 600.0
 
 
 @dataclass(slots=True)
@@ -43,7 +45,8 @@ class CarriedFactors:
     #: The file is lost: whatever is in the queue may carry a factor of ours.
     _is_lost: bool = False
     _version: tuple[int, int] | None = None
-    _absences: Absences = field(default_factory=Absences)
+    #: Since when remembered jobs are neither pending nor running.
+    _absent: dict[int, float] = field(default_factory=dict)
     #: The file holds our way out.
     _has_told: bool = False
     #: A write got no answer, and none since has got one.
@@ -151,4 +154,5 @@ class CarriedFactors:
         """Ours, except those away for so long that they will not be requeued any more."""
         known = self._known()
         jobs = (self._jobs or set()) | alive if known is None else known
-        return self._absences.not_yet_gone(jobs, alive, now)
+        self._absent = {job: self._absent.get(job, now) for job in jobs - alive}
+        return {job for job in jobs if now - self._absent.get(job, now) <= REMEMBERED_AFTER_END}

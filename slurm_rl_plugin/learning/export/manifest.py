@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.policies.plan_gain import PlanGain
 from slurm_rl_plugin.whole_file import write_whole
 
 
@@ -45,7 +44,6 @@ def _card_lines(name: str, manifest: Mapping[str, Any]) -> list[str]:
         f"* Run-time estimates in training: {', '.join(manifest['estimates'])}.",
         f"* Reward weights: {json.dumps(manifest['reward_weights'])}.",
         *_protection(manifest.get("protection")),
-        *_plan_gain(manifest.get("plan_gain")),
         f"* sha256 of the file: `{manifest['sha256']}`.",
         "",
         "## Trained on",
@@ -112,14 +110,6 @@ def _protection(protection: Mapping[str, Any] | None) -> list[str]:
         f"{protection['after']:g} of the longest wait lately and by a quarter of their time limit "
         "or of that wait."
     ]
-
-
-def _plan_gain(gain: Mapping[str, Any] | None) -> list[str]:
-    """What plan estimates are worth under the model, as a line of the card."""
-    if gain is None:
-        return []
-    measured = PlanGain(**gain)
-    return [f"* Plan estimates on the logs that trained: {measured.verdict} ({measured.words})."]
 
 
 def _warning(manifest: Mapping[str, Any]) -> tuple[str, ...]:

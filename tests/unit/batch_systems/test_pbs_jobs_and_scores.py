@@ -20,7 +20,6 @@ from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.pbs.answers.fairshare import parse_tree
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     ATTRIBUTES,
-    SCORE,
     job_number,
     parse_job,
     parse_score,
@@ -35,7 +34,7 @@ from slurm_rl_plugin.batch_systems.pbs.lever.writes import (
     Ifl,
     JobAfterWrite,
     Qalter,
-    ResourceWrite,
+    ScoreWrite,
 )
 from slurm_rl_plugin.batch_systems.pbs.process import section
 from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import PbsTables
@@ -209,12 +208,9 @@ class SentScores:
     """A sender that keeps what it is given and gives it back, as the server would."""
 
     def __init__(self) -> None:
-        self.sent: list[ResourceWrite] = []
+        self.sent: list[ScoreWrite] = []
 
-    def send(
-        self, resource: str, writes: Sequence[ResourceWrite], *, told: bool = False
-    ) -> dict[str, JobAfterWrite]:
-        assert (resource, told) == (SCORE, False)
+    def send(self, writes: Sequence[ScoreWrite]) -> dict[str, JobAfterWrite]:
         self.sent += writes
         return {write.job: JobAfterWrite("Q", write.value) for write in writes}
 

@@ -85,7 +85,7 @@ def test_strange_signs_in_the_example_file() -> None:
         ("counts [until its end](operators.md#x).", "counts until its end: docs/operators.md#x."),
         ("See [two controllers](slurm.md).", "See two controllers: docs/slurm.md."),
         ("What is served: [metrics](metrics.md).", "What is served: docs/metrics.md."),
-        ("By [plan estimates](plan-estimates.md).", "By docs/plan-estimates.md."),
+        ("By [start times](start-times.md).", "By docs/start-times.md."),
         ("A [[site]] each: [the `sites`](a.md).", "A [[site]] each: the sites: docs/a.md."),
     ],
 )

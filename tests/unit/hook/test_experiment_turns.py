@@ -332,7 +332,7 @@ def challenged(
         if not sha256:
             return None
         policy = SeeingPolicy([3, 2, 1], name="new")
-        other = Contender(policy=policy, model_sha256=sha256, doubt="")
+        other = Contender(policy=policy, model_sha256=sha256)
         return Rival(model=model, sha256=sha256, other=other)
 
     daemon.candidates.rival_of = rival_of

@@ -12,7 +12,6 @@ from slurm_rl_plugin import __version__
 from slurm_rl_plugin.domain import StartedJobs
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.plan.estimates import PlanReport
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
@@ -37,9 +36,6 @@ NAMES = {
     "slurm_rl_fallback_active",
     "slurm_rl_reserve_processors",
     "slurm_rl_protected_jobs",
-    "slurm_rl_plan_estimates",
-    "slurm_rl_plan_estimate_writes_total",
-    "slurm_rl_plan_estimate_failures_total",
     "slurm_rl_model_info",
     "slurm_rl_batch_system_call_duration_seconds_bucket",
     "slurm_rl_build_info",
@@ -230,24 +226,6 @@ def test_the_limit_of_a_failed_cycle_is_that_of_before_unless_it_was_lifted(
     assert shown() == float("inf")
     labels = {"direction": "lifted"}
     assert registry.get_sample_value("slurm_rl_batch_limit_changes_total", labels) == 1
-
-
-def test_plan_estimates_of_a_failed_cycle_are_those_of_before_unless_they_were_taken_back(
-    registry: CollectorRegistry, metrics: CycleMetrics
-) -> None:
-    shown = lambda: registry.get_sample_value("slurm_rl_plan_estimates")  # noqa: E731
-    given = {"what": "given"}
-    metrics.publish(report(estimates=PlanReport(standing=7, given=7)))
-    failed = report(failure="batch_system", snapshot=None, time=0.0)
-    for _ in range(2):
-        metrics.publish(failed)
-        assert shown() == 7
-        assert registry.get_sample_value("slurm_rl_plan_estimate_writes_total", given) == 7
-    metrics.publish(replace(failed, estimates=PlanReport(refused="the cycle failed")))
-    assert shown() == 0
-    metrics.publish(report(estimates=PlanReport(standing=3)))
-    metrics.publish(report(mode="disabled", snapshot=None, time=0.0))
-    assert shown() == 0
 
 
 def test_fallback_and_mode_are_shown(registry: CollectorRegistry, metrics: CycleMetrics) -> None:

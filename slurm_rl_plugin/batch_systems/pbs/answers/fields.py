@@ -20,9 +20,6 @@ from slurm_rl_plugin.accounting.pbs.fields import (
 from slurm_rl_plugin.accounting.pbs.requests import NOTHING, PbsRequest, request_of
 
 SCORE = "rl_score"
-SOFT_WALLTIME = "soft_walltime"
-#: What a shrink-to-fit job asks for beside its walltime.
-_SHRINKS = ("min_walltime", "max_walltime")
 #: Which PBS before 22.05 does not know, and refuses a question for: see `ATTRIBUTES`.
 NEWER_ATTRIBUTES = ("obittime", "max_run_subjobs")
 #: All of a job that `parse_job` reads.
@@ -65,8 +62,6 @@ class PbsJob:
         has_begun: whether it is an array of which subjobs may run, also while the rest is held.
         at_own_limit: whether as many of them run as its user lets run at once (`qsub -J 1-99%4`).
         score: the value of our resource; None where it has none, NaN where it is not finite.
-        soft_walltime: seconds that PBS plans with; None where it has none, NaN for no duration.
-        shrinks: PBS may run it for less than its walltime (shrink to fit).
         interactive: whether it was submitted from a terminal; None where unknown.
         eligible_time: seconds of waiting that PBS counts; NaN where it counts none.
         comment: why it waits, in the scheduler's words.
@@ -93,8 +88,6 @@ class PbsJob:
     has_begun: bool
     at_own_limit: bool
     score: float | None
-    soft_walltime: float | None
-    shrinks: bool
     interactive: bool | None
     eligible_time: float
     comment: str
@@ -166,8 +159,6 @@ def parse_job(name: str, values: Mapping[str, Any]) -> PbsJob | None:
         has_begun=_has_begun(values, state),
         at_own_limit=_at_own_limit(values),
         score=parse_score(resources.get(SCORE)),
-        soft_walltime=parse_soft_walltime(resources.get(SOFT_WALLTIME)),
-        shrinks=any(text(resources.get(name)) for name in _SHRINKS),
         interactive=_interactive(values),
         eligible_time=parse_duration(text(values.get("eligible_time"))),
         comment=text(values.get("comment")),
@@ -208,12 +199,6 @@ def parse_score(value: Any) -> float | None:
     except ValueError:
         return math.nan
     return score if math.isfinite(score) else math.nan
-
-
-def parse_soft_walltime(value: Any) -> float | None:
-    """Seconds of a soft_walltime: None where there is none, NaN where it is no duration."""
-    words = text(value).strip()
-    return parse_duration(words) if words else None
 
 
 def parse_count(value: Any) -> int:

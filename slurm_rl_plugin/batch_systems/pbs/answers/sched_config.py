@@ -35,14 +35,6 @@ class SchedConfig:
         """Whether it is true in one of them at least."""
         return any(self._is_true(name, period) for period in _BOTH)
 
-    def text(self, name: str) -> str:
-        """The value of what knows no periods; "" where it is not set."""
-        return self.values.get((name, "prime"), "")
-
-    def resources(self) -> tuple[str, ...]:
-        """Names in the line `resources:`, by which jobs count as alike too."""
-        return tuple(re.findall(r"[^\s,]+", self.text("resources")))
-
     def _is_true(self, name: str, period: str) -> bool:
         """As pbs_sched takes it: `no` is true as well as `yes`; `false` and a number of 0 are not.
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     SCORE,
-    SOFT_WALLTIME,
     parse_count,
     parse_score,
     text,
@@ -35,9 +34,6 @@ class PbsServer:
         scheduling: whether jobs are started at all.
         counts_eligible_time: whether a job's wait is counted without holds and limits of its own.
         counts: jobs in each state, and all ever seen.
-        backfill_depth: for how many waiting jobs a start is planned; None where unset, which is 1.
-        managers: user@host each.
-        gives_soft_walltime: whether jobs have a soft_walltime by default.
     """
 
     release: str
@@ -48,9 +44,6 @@ class PbsServer:
     scheduling: bool
     counts_eligible_time: bool
     counts: tuple[int, ...]
-    backfill_depth: int | None
-    managers: tuple[str, ...]
-    gives_soft_walltime: bool
 
     @property
     def base(self) -> int:
@@ -83,7 +76,6 @@ def parse_server(document: Mapping[str, Any]) -> PbsServer:
     values = next(iter(servers.values()))
     given = values.get("resources_default")
     defaults = given if isinstance(given, dict) else {}
-    depth = text(values.get("backfill_depth"))
     return PbsServer(
         release=text(values.get("pbs_version") or document.get("pbs_version")) or "unknown",
         state=text(values.get("server_state")),
@@ -93,9 +85,6 @@ def parse_server(document: Mapping[str, Any]) -> PbsServer:
         scheduling=_is_true(values.get("scheduling")),
         counts_eligible_time=_is_true(values.get("eligible_time_enable")),
         counts=_counts(values),
-        backfill_depth=parse_count(depth) if depth else None,
-        managers=tuple(re.findall(r"[^\s,]+", text(values.get("managers")))),
-        gives_soft_walltime=SOFT_WALLTIME in defaults,
     )
 
 

@@ -7,18 +7,18 @@ kills it when its time is over: a call into the library can hang.
     {"library": PATH, "read": [ATTRIBUTE, ...], "newer": [those that not every release knows]}
       -> {"Jobs": {JOB: {ATTRIBUTE: TEXT, or {RESOURCE: TEXT}}}}      as qstat writes them, but for
                                                     times, which are seconds since the epoch here
-    {"library": PATH, "resource": NAME, "writes": [[JOB, TEXT], ...], "seconds": S, "told": BOOL}
+    {"library": PATH, "resource": NAME, "writes": [[JOB, TEXT], ...], "seconds": S}
       -> {"jobs": {JOB: [STATE, TEXT or null]}, "sent": N, "words": {JOB: WORDS}}
                                                     what the server says of the jobs of the first N
-                                                    writes afterwards, and maybe others; where they
-                                                    are to be told, its words on those it refused
+                                                    writes afterwards, and maybe others; where PBS
+                                                    tells them, its words on those it refused
       -> {"failed": WORDS, "reached": BOOL}         some changes may have been written
 
 Values are sent by pbs_asyalterjob over one connection, which tells nothing of single jobs; so they
-are read back. What is to be told goes by pbs_alterjob, which waits for each answer; so does all
-where PBS is older than 20.0 and has nothing else. pbs_server answers the questions of a connection
-in their order, and commits each change to its database: what has been sent cannot be recalled and
-may take it a minute. So they are sent in bursts, each waited for, and none begins after S seconds.
+are read back. PBS older than 20.0 has pbs_alterjob alone, which waits for each answer and tells it.
+pbs_server answers the questions of a connection in their order, and commits each change to its
+database: what has been sent cannot be recalled and may take it a minute. So they are sent in
+bursts, each waited for, and none begins after S seconds.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _write_and_read(
     library: ctypes.CDLL, connection: int, question: dict[str, Any]
 ) -> dict[str, Any]:
     resource, writes = question["resource"], question["writes"]
-    told = question["told"] or not hasattr(library, _ASYNCHRONOUS)
+    told = not hasattr(library, _ASYNCHRONOUS)
     alter = library.pbs_alterjob if told else getattr(library, _ASYNCHRONOUS)
     words: dict[str, str] = {}
     until = time.monotonic() + question["seconds"]

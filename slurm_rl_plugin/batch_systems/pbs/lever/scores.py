@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE, WAITING_STATES, parse_score
-from slurm_rl_plugin.batch_systems.pbs.lever.writes import ResourceSender, ResourceWrite
+from slurm_rl_plugin.batch_systems.pbs.lever.writes import ScoreSender, ScoreWrite
 from slurm_rl_plugin.batch_systems.port import LeverTraits
 from slurm_rl_plugin.errors import BatchSystemError, ChangeRejected
 
@@ -34,21 +33,8 @@ def is_sound(score: float) -> bool:
     return LOWEST_SCORE <= score <= HIGHEST_SCORE and score == int(score)
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreWrite:
-    """The score that a job should get; None clears what it carries."""
-
-    job: str
-    score: int | None
-
-    @property
-    def value(self) -> str:
-        """The score as PBS's commands take it; empty text clears it."""
-        return "" if self.score is None else str(self.score)
-
-
 def write_scores(
-    sender: ResourceSender, writes: Sequence[ScoreWrite], default: float | None
+    sender: ScoreSender, writes: Sequence[ScoreWrite], default: float | None
 ) -> tuple[dict[str, str], frozenset[str]]:
     """Write scores, read them back, and return those that are not as wanted, and why.
 
@@ -66,7 +52,7 @@ def write_scores(
     """
     if not all(write.score is None or is_sound(write.score) for write in writes):
         raise BatchSystemError(f"a score is no whole number of {SOUND_SCORES}")
-    found = sender.send(SCORE, [ResourceWrite(write.job, write.value) for write in writes])
+    found = sender.send(writes)
     refused: dict[str, str] = {}
     ignored: set[str] = set()
     for write in writes:

@@ -1,4 +1,4 @@
-"""A resource of jobs written to PBS and read back: by one connection of libpbs, or by `qalter`."""
+"""Scores of jobs written to PBS and read back: by one connection of libpbs, or by `qalter`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from slurm_rl_plugin.batch_systems.command_process import first_line
-from slurm_rl_plugin.batch_systems.pbs.answers.fields import text
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE, text
 from slurm_rl_plugin.batch_systems.pbs.lever.libpbs import PbsLibrary
 from slurm_rl_plugin.batch_systems.pbs.process import (
     QSTAT_BY_NAME,
@@ -28,11 +28,16 @@ _NOT_SENT = "not sent in this cycle"
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceWrite:
-    """The value that a resource of a job should get, as PBS's commands take it; "" clears it."""
+class ScoreWrite:
+    """The score that a job should get; None clears what it carries."""
 
     job: str
-    value: str
+    score: int | None
+
+    @property
+    def value(self) -> str:
+        """The score as PBS's commands take it; empty text clears it."""
+        return "" if self.score is None else str(self.score)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class JobAfterWrite:
 
     Attributes:
         state: one letter.
-        value: of the resource; "" for none.
+        value: of the score; "" for none.
         words: PBS's own, or why nothing was sent; "" where nothing was said.
     """
 
@@ -50,21 +55,17 @@ class JobAfterWrite:
     words: str = ""
 
 
-class ResourceSender(Protocol):
-    """Sends values of one resource and reads them back."""
+class ScoreSender(Protocol):
+    """Sends scores and reads them back."""
 
-    def send(
-        self, resource: str, writes: Sequence[ResourceWrite], *, told: bool = False
-    ) -> Mapping[str, JobAfterWrite]:
+    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
         """What the server says of its jobs after the writes; jobs that it lacks are gone.
 
         Args:
-            resource: its name.
             writes: one for each job.
-            told: PBS's words on each refusal are wanted, though waiting for each takes longer.
 
         Raises:
-            BatchSystemUnavailable: no answer in time; some values may have been written.
+            BatchSystemUnavailable: no answer in time; some scores may have been written.
             BatchSystemError: it cannot be told what was written.
         """
         ...
@@ -76,30 +77,27 @@ class Qalter:
     def __init__(self, commands: PbsCommands) -> None:
         self._commands = commands
 
-    def send(
-        self, resource: str, writes: Sequence[ResourceWrite], *, told: bool = False
-    ) -> Mapping[str, JobAfterWrite]:
+    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
         """Run `qalter` once for each job, until SECONDS_OF_WRITING are over, then read all back.
 
         A job that was not reached says so in its words; it is written in the next cycle.
         """
-        del told
         words: dict[str, str] = {}
         until = time.monotonic() + SECONDS_OF_WRITING
         for write in writes:
             if time.monotonic() > until:
                 words[write.job] = _NOT_SENT
                 continue
-            answer = self._commands.call(["qalter", "-l", f"{resource}={write.value}", write.job])
+            answer = self._commands.call(["qalter", "-l", f"{SCORE}={write.value}", write.job])
             if answer.status:
                 words[write.job] = _without_job(answer.errors or answer.output, write.job)
                 error = failure("qalter", answer.errors)
                 if isinstance(error, BatchSystemUnavailable):
                     raise error
-        return self._read_back(resource, [write.job for write in writes], words)
+        return self._read_back([write.job for write in writes], words)
 
     def _read_back(
-        self, resource: str, jobs: Sequence[str], words: Mapping[str, str]
+        self, jobs: Sequence[str], words: Mapping[str, str]
     ) -> Mapping[str, JobAfterWrite]:
         asked = jobs if len(jobs) <= _FEW else []
         command = [*QSTAT_BY_NAME, *asked] if asked else QSTAT_JOBS
@@ -107,7 +105,7 @@ class Qalter:
         found: dict[str, JobAfterWrite] = {}
         for name, values in section(document, "Jobs").items():
             resources: Any = values.get("Resource_List")
-            value = resources.get(resource) if isinstance(resources, dict) else None
+            value = resources.get(SCORE) if isinstance(resources, dict) else None
             state = text(values.get("job_state"))
             found[name] = JobAfterWrite(state, text(value), words.get(name, ""))
         return found
@@ -119,16 +117,13 @@ class Ifl:
     def __init__(self, library: PbsLibrary) -> None:
         self._library = library
 
-    def send(
-        self, resource: str, writes: Sequence[ResourceWrite], *, told: bool = False
-    ) -> Mapping[str, JobAfterWrite]:
+    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
         """Send all values over one connection of libpbs, which also reads them back."""
         answer = self._library.ask(
             {
-                "resource": resource,
+                "resource": SCORE,
                 "writes": [[write.job, write.value] for write in writes],
                 "seconds": SECONDS_OF_WRITING,
-                "told": told,
             },
             extra=SECONDS_OF_WRITING,
         )

@@ -37,7 +37,7 @@ DONE = "No error"
 NO_TEXT = "\N{REPLACEMENT CHARACTER}"
 ValueWrite = tuple[int, int]
 #: Fields of a job that `scontrol` can be told to set.
-SITE_FACTOR, NICE, TIME_MIN = "sitefactor", "nice", "timemin"
+SITE_FACTOR, NICE = "sitefactor", "nice"
 
 
 def still_waiting(rejected: Mapping[int, str]) -> frozenset[int]:
@@ -63,18 +63,11 @@ class ChangeSender(Protocol):
 
 
 class FactorWriter:
-    """Writes values of one field of jobs, at most `writes_per_call` in one burst.
+    """Writes values of one field of jobs, at most `writes_per_call` in one burst."""
 
-    Args:
-        sender: who sends them.
-        writes_per_call: values in one burst.
-        what: they are, for whoever reads that the right is missing.
-    """
-
-    def __init__(self, sender: ChangeSender, writes_per_call: int, what: str = "priority") -> None:
+    def __init__(self, sender: ChangeSender, writes_per_call: int) -> None:
         self._sender = sender
         self._writes_per_call = writes_per_call
-        self._what = what
         #: Whether Slurm has accepted a change of ours since it last denied us the right.
         self._had_right = False
 
@@ -103,7 +96,7 @@ class FactorWriter:
             elif self._is_denied_right(refused):
                 self._had_right = False
                 raise ChangeRejected(
-                    f"Slurm denies every change of {self._what}: give the user of this daemon "
+                    "Slurm denies every change of priority: give the user of this daemon "
                     "AdminLevel=Operator (sacctmgr modify user NAME set AdminLevel=Operator)"
                 )
         return ApplyReport(applied=len(changes) - len(rejected), rejected=rejected)
