@@ -1,7 +1,7 @@
-"""A log of processors alone, put on nodes with memory and GPUs that are drawn: for training.
+"""A log of processors alone, put on nodes with memory and GPUs that are drawn.
 
-Who comes when, for how long and with how many processors is the log's; what jobs ask for beside is
-drawn for each user and each kind of job of his, since users repeat their requests.
+Submit times, run times, users and processors are the log's. What jobs request in addition is drawn
+for each user and each kind of job of that user, since users repeat their requests.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bench.drawn_nodes import DrawnLoad, on_drawn_nodes
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.simulator.workloads.drawn_nodes import DrawnLoad, on_drawn_nodes
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.reference.loads import log_of, users_workload
 
