@@ -49,7 +49,7 @@ STARTS = {
     "saf": {"log_estimate": -3.0, "log_processors": -2.0},
 }
 #: What of the network is searched: all of it, or the rest stays as it starts.
-SEARCHED = ("network", "linear", "resources", "reserve")
+SEARCHED = ("network", "linear", "reserve")
 #: Searched where the search is linear: all but what changes with every second of waiting, which
 #: gains nothing for slowdown. The age of a job counts where the tail does, and never against it.
 _LINEAR = (*SITE.static_jobs, SCARCE_SHARE, *SITE.history_jobs)
@@ -86,7 +86,7 @@ class PolicySearchSettings:
         weights: what is maximised.
         hold: whether the network also says how many processors to keep free of batch work.
         searched: one of SEARCHED: the whole network, the linear term only (and the reserve where
-            it holds), of that the weights of a job's resources only, or the reserve only.
+            it holds), or the reserve only.
         start: the order that it starts with, one of STARTS; with `hold`, interactive jobs first.
         history: whether the network looks at past runs.
         resources: whether the network looks at the shares of each resource that jobs ask for, and
@@ -122,8 +122,6 @@ class PolicySearchSettings:
         self._check_numbers()
         if self.searched == "reserve" and not self.hold:
             raise ConfigurationError("searched=reserve searches the reserve: give --hold as well.")
-        if self.searched == "resources" and not self.resources:
-            raise ConfigurationError("searched=resources needs resources=true: set it as well.")
         if self.start == "wspt" and not self.history:
             raise ConfigurationError("start=wspt looks at past runs: set history=true as well.")
         for group in self.groups_left_out:
@@ -182,9 +180,6 @@ def searched_places(settings: PolicySearchSettings) -> IntArray:
     if settings.searched == "reserve":
         return reserve
     linear = scores - len(SITE.jobs) + np.arange(len(SITE.jobs))
-    if settings.searched == "resources":
-        seen = [SITE.jobs.index(name) for name in (*RESOURCE_FEATURES, SCARCE_SHARE)]
-        return np.concatenate([linear[seen], reserve])
     if settings.searched == "linear":
         names = (*_LINEAR, _AGE) if settings.weights.tail > 0 else _LINEAR
         seen = [SITE.jobs.index(name) for name in names if name not in settings.unseen]

@@ -107,12 +107,10 @@ def test_a_whole_number_that_nothing_counts_is_refused(algorithm, name, text):
         settings_of(algorithm, {name: text})
 
 
-def test_what_is_searched_is_one_of_four():
-    known = "'all': give network or linear or resources or reserve"
+def test_what_is_searched_is_one_of_three():
+    known = "'all': give network or linear or reserve"
     with pytest.raises(ConfigurationError, match=known):
         PolicySearchSettings(searched="all")
-    with pytest.raises(ConfigurationError, match="needs resources=true: set it as well"):
-        PolicySearchSettings(searched="resources")
 
 
 @pytest.mark.parametrize("searched", ["network", "linear"])
