@@ -19,7 +19,7 @@ from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.units import FloatArray
 
 #: Hidden activations; the place in this tuple is the code the compiled loop uses.
-ACTIVATIONS = ("relu", "tanh", "sigmoid")
+ACTIVATIONS = ("relu", "sigmoid")
 #: Job features of a machine's resources.
 _OF_RESOURCES = (*RESOURCE_FEATURES, SCARCE_SHARE)
 #: Queue mean, queue scale, job mean, job scale.
@@ -99,8 +99,6 @@ class QNetwork:
         inner = scaled_queue @ self.queue_weights + scaled_jobs @ self.job_weights + self.bias
         if self.activation == "relu":
             active = np.maximum(inner, 0.0)
-        elif self.activation == "tanh":
-            active = np.tanh(inner)
         else:
             active = 1.0 / (1.0 + np.exp(-inner))
         return np.asarray(active @ self.output + scaled_jobs @ self.linear + self.output_bias)

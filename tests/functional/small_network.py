@@ -13,14 +13,10 @@ from slurm_rl_plugin.policies.network import (
 )
 
 
-def small_network(
-    hidden: int = 3, seed: int = 1, activation: str = "relu", *, sees_history: bool = False
-) -> QNetwork:
+def small_network(hidden: int = 3, seed: int = 1, *, sees_history: bool = False) -> QNetwork:
     """Random weights, none for history unless asked: that takes a run-time prediction too."""
     parameters = np.random.default_rng(seed).normal(size=parameter_count(SITE, hidden))
-    network = network_from_parameters(
-        SITE, parameters, hidden=hidden, scaler=fixed_scaler(SITE), activation=activation
-    )
+    network = network_from_parameters(SITE, parameters, hidden=hidden, scaler=fixed_scaler(SITE))
     if not sees_history:
         network.job_weights[-len(SITE.history_jobs) :] = 0.0
         network.linear[-len(SITE.history_jobs) :] = 0.0

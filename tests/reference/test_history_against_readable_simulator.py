@@ -14,7 +14,7 @@ from slurm_rl_plugin.features.history.run_prediction import (
     PREDICTED,
     RunTimePrediction,
 )
-from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import (
     PENDING,
     RUNNING,
@@ -130,7 +130,7 @@ def test_kernel_orders_by_past_runs_as_the_readable_simulator(
     known = random_rows(workload, seed) if seed % 2 else None
     if known is not None:
         workload = with_rows(workload, known)
-    network = predicting_network(seed, ("relu", "tanh", "sigmoid")[seed % 3])
+    network = predicting_network(seed, ACTIVATIONS[seed % 2])
     expected = simulate(
         jobs_of(workload),
         CAPACITY,
@@ -175,7 +175,7 @@ def test_kernel_tells_of_large_requests_what_was_paid_for_as_the_readable_simula
     met = set()
     for seed in (1, 2, 3):
         workload = users_workload(seed, 140, parallel=True, large=True)
-        network = predicting_network(seed, "tanh")
+        network = predicting_network(seed, "sigmoid")
         scores = readable_scores(workload, network)
 
         def watched(

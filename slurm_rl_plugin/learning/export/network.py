@@ -39,7 +39,7 @@ _TENSORS = (
     "bias",
 )
 _LAST_TENSORS = ("output", "linear", "output_bias")
-_OPERATORS = {"relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid"}
+_OPERATORS = {"relu": "Relu", "sigmoid": "Sigmoid"}
 
 
 def _tensors(network: QNetwork) -> dict[str, FloatArray]:

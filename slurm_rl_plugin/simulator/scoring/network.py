@@ -102,8 +102,6 @@ def activate(value: float, activation: int) -> float:
     """Apply the activation that stands at this place of ACTIVATIONS."""
     if activation == 0:
         return max(value, 0.0)
-    if activation == 1:
-        return np.tanh(value)
     return 1.0 / (1.0 + np.exp(-value))
 
 

@@ -30,7 +30,7 @@ def test_one_number_makes_another_digest(name: str) -> None:
 def test_what_is_no_array_counts_too() -> None:
     network = small_network()
     assert replace(network, output_bias=network.output_bias + 1.0).digest != network.digest
-    assert replace(network, activation="tanh").digest != network.digest
+    assert replace(network, activation="sigmoid").digest != network.digest
     first, second = RunTimePrediction.untrained(), RunTimePrediction.untrained()
     second.weights[0, 0] += 1.0
     assert replace(network, prediction=first).digest != replace(network, prediction=second).digest

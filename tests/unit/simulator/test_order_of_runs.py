@@ -120,7 +120,7 @@ LOADS = {
     for seed in (1, 2, 3)
     for parallel in (False, True)
 }
-NETWORK = predicting_network(2, "tanh")
+NETWORK = predicting_network(2, "sigmoid")
 
 
 def changed(workload, start, moment, seed):
