@@ -296,16 +296,6 @@ MAIN: list[Row] = [
                 ),
                 line_at=1,
             ),
-            lines(
-                "Cost under the model over the site's order",
-                "By replays of weeks: what it promised before it came, and what it gains lately.",
-                "none",
-                (
-                    f"max by (cluster, when) (slurm_rl_model_cost_ratio{{{SITE}}})",
-                    "{{when}} {{cluster}}",
-                ),
-                line_at=1,
-            ),
             table(
                 "What is known",
                 "A goal is better, worse, or not sure yet.",

@@ -53,10 +53,6 @@ VERBS = {
         "what_if.experiment",
         "the site's own order and ours in turns on the cluster itself; steps back by itself",
     ),
-    "renew": Verb(
-        "what_if.renew",
-        "where the model's gain is lost: train another, and try it against the one in service",
-    ),
     "reproduce": Verb(
         "reproduce.reproduce", "run the experiment of a paper again, its figures beside ours"
     ),

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.hook.experiment.model_gain import GainReport
 from slurm_rl_plugin.hook.experiment.report import ExperimentReport
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 
@@ -58,7 +57,6 @@ class CycleReport:
         requests_changed: what jobs ask for otherwise than when they were ranked, one of
             REQUEST_PARTS -> jobs.
         experiment: whose turn it is, where there is one.
-        gain: what the model in service is worth, as far as that is watched.
     """
 
     time: float
@@ -83,7 +81,6 @@ class CycleReport:
     disturbances: Mapping[str, int] = field(default_factory=dict)
     requests_changed: Mapping[str, int] = field(default_factory=dict)
     experiment: ExperimentReport = field(default_factory=ExperimentReport)
-    gain: GainReport = field(default_factory=GainReport)
 
     @property
     def succeeded(self) -> bool:

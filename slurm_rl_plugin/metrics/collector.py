@@ -35,7 +35,7 @@ from slurm_rl_plugin.hook.cycle_report import (
 from slurm_rl_plugin.hook.disturbances import DISTURBANCES
 from slurm_rl_plugin.hook.order.request_watch import REQUEST_PARTS
 from slurm_rl_plugin.hook.rails.batch_limit import LIMIT_CHANGES, LIMIT_FAILURES, LimitReport
-from slurm_rl_plugin.metrics.experiment_families import experiment_families, gain_families
+from slurm_rl_plugin.metrics.experiment_families import experiment_families
 from slurm_rl_plugin.metrics.label_cap import LabelCap
 from slurm_rl_plugin.metrics.limit_families import limit_as_before, limit_families
 from slurm_rl_plugin.metrics.queue_families import (
@@ -114,7 +114,6 @@ class QueueCollector:
         )
         yield from limit_families(report)
         yield from experiment_families(report.experiment)
-        yield from gain_families(report.gain)
         yield from self.seen
 
 

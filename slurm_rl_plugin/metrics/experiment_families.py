@@ -1,13 +1,11 @@
-"""Families of what our order is worth: in an experiment, and week by week in service."""
+"""Families of an experiment: whose turn it is, and what our order is worth in it."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric, StateSetMetricFamily
 
-from slurm_rl_plugin.hook.experiment.model_gain import GAIN_TIMES, GainReport
 from slurm_rl_plugin.hook.experiment.report import (
     EXPERIMENT_PHASES,
     EXPERIMENT_WORDS,
@@ -42,21 +40,3 @@ def experiment_families(report: ExperimentReport) -> Iterator[Metric]:
         for one in EXPERIMENT_WORDS:
             word.add_metric((each.goal, one), 1.0 if each.word == one else 0.0)
     yield from (ratio, word)
-
-
-def gain_families(report: GainReport) -> Iterator[Metric]:
-    """What the model in service gains; no ratio where nothing is known."""
-    ratio = GaugeMetricFamily(
-        "slurm_rl_model_cost_ratio",
-        "Cost under the model over that under the site's own order, by replays of weeks.",
-        labels=("when",),
-    )
-    for when, value in zip(GAIN_TIMES, (report.promised, report.lately), strict=True):
-        if math.isfinite(value):
-            ratio.add_metric((when,), value)
-    yield ratio
-    yield GaugeMetricFamily(
-        "slurm_rl_model_gain_lost",
-        "Whether the model gains less than it did when it came: train again.",
-        1 if report.is_lost else 0,
-    )

@@ -10,8 +10,7 @@ rest of the package, and no more than that (import-linter keeps it so):
   `site_utility`, `heldout_training`), their loads (`training_load`, `load_windows`), `export`, and
   of `evaluation` `paired`, `paired_windows`, `heldout` and `bootstrap`;
 * `forecasts`: what is learned from past waits, its calibration and scores;
-* `what_if`: `switchback`, what two orders that hold the queue in turns are found to cost, and
-  `drift`, what is known of a gain that may be gone;
+* `what_if`: `switchback`, what two orders that hold the queue in turns are found to cost;
 * `policies`: networks and what publishes a site's utility, but no rule of the hook;
 * `features`: `estimates` and the schema `reactive_grid`;
 * `brokers`: `port`, the simulated `market` and `agents`, `earliest_start` and `site_utility`;

@@ -97,12 +97,6 @@ def _switchback() -> Study:
     return study
 
 
-def _drift() -> Study:
-    from slurm_rl_plugin.papers.drift import study  # noqa: PLC0415
-
-    return study
-
-
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A study, and what must be known of it before it is imported.
@@ -136,5 +130,4 @@ STUDIES: Mapping[str, Entry] = {
     "start-times": Entry(_start_times),
     "replayed-starts": Entry(_replayed_starts),
     "switchback": Entry(_switchback, seeds=200),
-    "drift": Entry(_drift),
 }

@@ -26,7 +26,6 @@ from slurm_rl_plugin.domain.site import NEEDS
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook import cycle_report, disturbances
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.experiment.model_gain import GAIN_TIMES, GainReport
 from slurm_rl_plugin.hook.experiment.report import (
     EXPERIMENT_PHASES,
     EXPERIMENT_WORDS,
@@ -61,7 +60,7 @@ from tests.unit.hook.queues import pending_jobs, snapshot_of
 DOCS = TOP / "docs"
 COMMANDS = all_commands()
 #: What simulates, of the verbs that run on a head node, and the program that has the simulator.
-SIMULATES = (("renew",), ("forecast",), ("experiment", "start"), ("experiment", "report"))
+SIMULATES = (("forecast",), ("experiment", "start"), ("experiment", "report"))
 SIMULATOR = "/opt/slurm-rl-forecast/bin/slurm-rl"
 
 
@@ -154,7 +153,6 @@ def families() -> list[Metric]:
             calls=calls,
             limit=limit,
             experiment=ExperimentReport(phase="site", state="running", goals=(goal,), pairs=1),
-            gain=GainReport(promised=0.5, lately=0.9),
         )
     )
     return list(registry.collect())
@@ -183,7 +181,6 @@ def test_closed_sets_of_label_values_are_documented() -> None:
         "slurm_rl_mode": cycle_report.MODES,
         "slurm_rl_configured_mode": cycle_report.CONFIGURED_MODES,
         "slurm_rl_experiment": EXPERIMENT_PHASES,
-        "slurm_rl_model_cost_ratio": GAIN_TIMES,
         "slurm_rl_experiment_finding": EXPERIMENT_WORDS,
         "slurm_rl_cycle_failures_total": cycle_report.FAILURES,
         "slurm_rl_cycle_duration_seconds": cycle_report.PHASES,

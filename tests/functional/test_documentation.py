@@ -79,7 +79,6 @@ SHORT = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
 NEEDS_SLURM = (
     *("run", "release", "queue", "explain", "status", "audit", "check", "pbs-setup"),
     *("disable", "enable", "pause", "shadow-report", "offer", "forecast", "experiment"),
-    "renew",
 )
 #: Studies that need no traces.
 DRAW_THEIR_LOGS = ("learning-agents", "switchback")
@@ -267,9 +266,6 @@ def test_commands_of_the_documents_run(
         if "--committee" in words:  # a page of one that is: test_experiment_verbs
             assert main(words) == 2
             return
-    if command.words[0] == "renew":
-        renewable(workplace)
-        words += ["--set", f"policy.model={workplace}/present.onnx"]
     if command.words[0] == "start":
         words = told_by_a_service(words, workplace)
     if "--on" in words:
@@ -280,13 +276,6 @@ def test_commands_of_the_documents_run(
     assert main(words) == int(command.words[0] in FAILING)
     if command.words[0] == "release":
         assert factors(workplace) == {0}
-
-
-def renewable(workplace: Path) -> None:
-    """The daemon has left its look, and the model is the site's own, which may be replaced."""
-    daemon(["run", "--once", "--config", "site.toml"], until="cycle=done")
-    model = TOP / "policy_models" / "default.onnx"
-    (workplace / "present.onnx").write_bytes(model.read_bytes())
 
 
 def told_by_a_service(words: list[str], workplace: Path) -> list[str]:

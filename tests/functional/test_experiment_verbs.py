@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.cli.what_if import experiment_start
 from slurm_rl_plugin.cli.what_if.declared_experiment import DeclaredExperiment
 from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
 from slurm_rl_plugin.cli.what_if.experiment_watch import ExperimentWatch
@@ -275,6 +277,42 @@ def test_blocks_that_are_no_parts_of_a_day_are_refused(
 ) -> None:
     assert "5" in failing(capsys, "start", *configured, "--hours", "5")
     assert "whole numbers" in failing(capsys, "start", *configured, "--hours", "x")
+    assert "--day 1" in failing(capsys, "start", *configured, "--day", "1")
+
+
+def test_a_candidate_is_declared_against_the_model_in_service(
+    tmp_path: Path,
+    configured: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(experiment_start, "_foretold", lambda *_: 0.9)
+    assert "another" in failing(capsys, "start", *configured, "--candidate", "sjf")
+    model = Path("policy_models/default.onnx").resolve()
+    assert main(["experiment", "start", *configured, "--candidate", str(model), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["foretold"] == 0.9
+    found = ExperimentFiles(state_file=tmp_path / "state.json").declared()
+    assert found is not None
+    assert (found.candidate, found.champion) == (str(model), "sjf")
+    assert found.model_sha256 == hashlib.sha256(model.read_bytes()).hexdigest()
+    assert main(["experiment", "status", *configured]) == 0
+    assert "against the model in service (sjf)" in capsys.readouterr().out
+
+
+def test_an_experiment_that_was_declared_meanwhile_is_not_replaced(
+    tmp_path: Path,
+    configured: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def meanwhile(*_: Any) -> float:
+        declare(tmp_path)
+        return 0.9
+
+    monkeypatch.setattr(experiment_start, "_foretold", meanwhile)
+    assert "declared already" in failing(capsys, "start", *configured)
+    found = ExperimentFiles(state_file=tmp_path / "state.json").declared()
+    assert found == declared(1, 2, math.inf)
 
 
 def test_stopped_it_is_the_sites_until_it_is_put_away(

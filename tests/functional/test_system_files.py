@@ -158,7 +158,7 @@ def test_an_upgrade_starts_again_what_systemd_was_about_to_start(tmp_path: Path)
     done = run("env", f"PATH={path}", "sh", tmp_path / "prerm", "upgrade")
     assert (done.returncode, done.stderr) == (0, "")
     marked = {each.name for each in (tmp_path / "run/slurm-rl-upgrade").iterdir()}
-    assert marked == {"slurm-rl.service", "slurm-rl-watchdog.timer", "slurm-rl-renew.timer"}
+    assert marked == {"slurm-rl.service", "slurm-rl-watchdog.timer"}
 
 
 def made_by_an_installation(root: Path) -> set[Path]:
@@ -173,8 +173,6 @@ def made_by_an_installation(root: Path) -> set[Path]:
                 made.add(root / value.removeprefix("-/"))
             elif key == "WantedBy":
                 made.add(root / f"etc/systemd/system/{value}.wants" / unit.name)
-            elif (key, value) == ("Persistent", "yes"):  # systemd.timer(5)
-                made.add(root / f"var/lib/systemd/timers/stamp-{unit.name}")
     for line in (DEPLOY / "tmpfiles.d/slurm-rl.conf").read_text().splitlines():
         kind, _, path = line.partition(" ")
         if kind in ("d", "f"):
@@ -186,7 +184,7 @@ def run_of_root_below(root: Path, script: str, word: str, *programs: str) -> lis
     """Run a maintainer's script on files below `root`; the calls of programs that do nothing."""
     text = (DEPLOY / "debian" / script).read_text()
     (root / script).write_text(re.sub(r"(?<= )/(?=etc|var|run)", f"{root}/", text))
-    (root / "bin").mkdir()
+    (root / "bin").mkdir(exist_ok=True)
     for program in programs:
         (root / "bin" / program).write_text(f'#!/bin/sh\necho {program} "$@" >>{root}/called\n')
         (root / "bin" / program).chmod(0o755)
@@ -197,7 +195,7 @@ def run_of_root_below(root: Path, script: str, word: str, *programs: str) -> lis
 
 def test_a_purge_leaves_nothing_of_what_was_made(tmp_path: Path) -> None:
     made = made_by_an_installation(tmp_path)
-    assert {"slurm-rl-renew", "some", "table", "stamp-slurm-rl-renew.timer"} <= {
+    assert {"slurm-rl-experiment", "some", "slurm-rl-watchdog.timer"} <= {
         part for path in made for part in (path.name, path.parent.name)
     }
     for path in made:
@@ -211,6 +209,24 @@ def test_a_purge_leaves_nothing_of_what_was_made(tmp_path: Path) -> None:
     # a group that has members of the site's stays after its user
     for user in users:
         assert {f"userdel {user}", f"groupdel {user}"} <= set(called)
+
+
+def test_an_upgrade_leaves_no_link_to_the_timer_that_is_gone(tmp_path: Path) -> None:
+    timers = tmp_path / "etc/systemd/system/timers.target.wants"
+    timers.mkdir(parents=True)
+    gone, site = timers / "slurm-rl-renew.timer", tmp_path / "slurm-rl-renew.timer"
+    stamp = tmp_path / "var/lib/systemd/timers/stamp-slurm-rl-renew.timer"
+    stamp.parent.mkdir(parents=True)
+    stamp.touch()
+    programs = ("systemd-sysusers", "systemd-tmpfiles", "runuser")
+    gone.symlink_to(site)
+    site.touch()
+    run_of_root_below(tmp_path, "postinst", "configure", *programs)
+    assert gone.exists()  # a unit of the site's own by that name
+    site.unlink()
+    run_of_root_below(tmp_path, "postinst", "configure", *programs)
+    assert not gone.is_symlink()
+    assert not stamp.exists()
 
 
 def run_lines_below(root: Path, document: str, *programs: str) -> None:

@@ -6,13 +6,12 @@ import json
 import socket
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.off_switch import release
-from slurm_rl_plugin.hook.daemon.lock import only_daemon, reload_daemon
+from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from tests.fakes.fake_cluster import FakeCluster
 
@@ -49,23 +48,6 @@ def calls(site: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     asked: list[str] = []
     monkeypatch.setattr(release, "build_batch_system", lambda *words: asked.append("slurm"))
     return asked
-
-
-def test_whoever_tells_a_daemon_to_reload_ends_no_release(
-    site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both hold the same lock: a reload goes to whoever holds it."""
-    told: list[bool] = []
-    build = release.build_batch_system
-
-    def while_it_is_held(*words: Any) -> Any:
-        told.append(reload_daemon(site / "state.json"))  # ends a process that does not heed it
-        return build(*words)
-
-    monkeypatch.setattr(release, "build_batch_system", while_it_is_held)
-    assert unattended(site) == 0
-    assert told == [True]
-    assert factors(site) == [0, 0, 0]
 
 
 def test_it_takes_back_what_nobody_looks_after(

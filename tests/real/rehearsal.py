@@ -27,6 +27,8 @@ from tests.real.site_factors import site_factors
 ENTRY = (sys.executable, "-m", "slurm_rl_plugin.cli.entry")
 #: Seconds after the begin of a block in which factors may still be taken back.
 SWITCH = 6.0
+#: Seconds between submissions, mean: more is asked for than there is room below 1.49.
+PAUSE = 1.35
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,16 +39,12 @@ class Rehearsal:
         slurm: the cluster.
         folder: of the daemon.
         model: on trial.
-        minutes: that short jobs ask for, and long ones.
-        pause: between submissions, mean; seconds. More is asked for than there is room below 1.49.
         seen: time, jobs with a factor and pending jobs, sampled.
     """
 
     slurm: PrivateSlurm
     folder: Path
     model: Path | str
-    minutes: tuple[int, int] = (1, 60)
-    pause: float = 1.35
     seen: list[tuple[float, int, int]] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -83,9 +81,9 @@ class Rehearsal:
                     user="alice" if short else "bob",
                     account="physics" if short else "biology",
                     seconds=seconds,
-                    minutes=self.minutes[0 if short else 1],
+                    minutes=1 if short else 60,
                 )
-            self.over.wait(rng.expovariate(1.0 / self.pause))
+            self.over.wait(rng.expovariate(1.0 / PAUSE))
 
     def sample_for_ever(self) -> None:
         """Which pending jobs carry a factor."""
@@ -118,13 +116,7 @@ class Rehearsal:
 @contextmanager
 def rehearsed(slurm: PrivateSlurm, folder: Path, model: Path | str) -> Iterator[Rehearsal]:
     """Users who submit more than there is room for, and somebody who looks, while it lasts."""
-    with going_on(Rehearsal(slurm=slurm, folder=folder, model=model)) as rehearsal:
-        yield rehearsal
-
-
-@contextmanager
-def going_on(rehearsal: Rehearsal) -> Iterator[Rehearsal]:
-    """Users who submit, and somebody who looks, while it lasts."""
+    rehearsal = Rehearsal(slurm=slurm, folder=folder, model=model)
     threads = [
         threading.Thread(target=each)
         for each in (rehearsal.submit_for_ever, rehearsal.sample_for_ever)

@@ -159,7 +159,7 @@ def test_a_purge_leaves_nothing(fresh: ThrowawayRoot, debian_package: Path) -> N
     fresh.run("slurm-rl", "check", check=False)  # as root: Python might write beside its modules
     for path in ("var/lib/slurm-rl/state.json", "var/log/slurm-rl/audit.jsonl.1"):
         (fresh.folder / path).write_text("{}")
-    for folder in ("lib/slurm-rl-forecast", "cache/slurm-rl-forecast", "cache/slurm-rl-renew"):
+    for folder in ("lib/slurm-rl-forecast", "cache/slurm-rl-forecast"):
         (fresh.folder / "var" / folder).mkdir(parents=True)  # as systemd makes them
     (fresh.folder / "etc/slurm-rl/DISABLE").touch()
     assert len(files(fresh)) > len(before) + 500

@@ -37,7 +37,6 @@ from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.hook.experiment.files import ExperimentFiles
-from slurm_rl_plugin.hook.experiment.model_gain import GainFile, GainSeen
 from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.http import serve_metrics
@@ -60,7 +59,7 @@ def main(options: argparse.Namespace) -> int:
     configuration = _configuration(options)
     become_state_owner(configuration)
     check_model_file(configuration.sections.policy.model)
-    reload_wanted = _reload_wanted()  # who holds the lock may be told to reload
+    reload_wanted = _reload_wanted()  # a SIGHUP may come before it is ready
     with only_daemon(Path(configuration.sections.hook.state_file)):
         return _run(options, configuration, reload_wanted)
 
@@ -180,7 +179,6 @@ def _daemon(
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
         sleep=time.sleep,
         turns=ExperimentTurns(files=ExperimentFiles(state_file=state_file)),
-        gain=GainSeen(file=GainFile.beside(state_file)),
     )
     return daemon
 

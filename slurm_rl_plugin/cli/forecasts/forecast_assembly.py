@@ -141,26 +141,14 @@ def order_of(model: str) -> SiteOrder:
     Raises:
         PolicyError: it cannot be read.
     """
-    found = known_order(model)
-    if found is None:
-        logger.warning("order=unknown model=%s: it has a memory of its own; fifo is taken", model)
-        return rule_order("fifo")
-    return found
-
-
-def known_order(model: str) -> SiteOrder | None:
-    """The same; None for a model with a memory of its own, which no replay plays.
-
-    Raises:
-        PolicyError: it cannot be read.
-    """
     named = named_policy(model)
     if named is not None and named.is_rule:
         return rule_order(named.rule)
     protection, inner = protection_named(model)
     network = import_model(model_path(inner))
     if not isinstance(network, QNetwork):
-        return None
+        logger.warning("order=unknown model=%s: it has a memory of its own; fifo is taken", model)
+        return rule_order("fifo")
     return learned_order(network if protection is None else replace(network, protection=protection))
 
 

@@ -160,7 +160,7 @@ class ForecastService:
         return self.forecaster.foretell(log, queue.snapshot)
 
     def _read_model(self) -> None:
-        """Foretell by the model that lies there now: `renew` may have put another in its place."""
+        """Read the model again where its file has been replaced."""
         version = model_version(self.configuration)
         if self._model is not None and version != self._model:
             self.orders = build_orders(self.configuration)

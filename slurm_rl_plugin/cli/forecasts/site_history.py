@@ -36,12 +36,10 @@ class OwnHistory:
     Attributes:
         configuration: of the site.
         kind: its batch system.
-        days: that are asked for; None for [forecast] history_days.
     """
 
     configuration: Configuration
     kind: BatchSystemKind
-    days: float | None = None
     _known: PreparedLog | None = None
     _read: float = float("-inf")
 
@@ -95,7 +93,7 @@ class OwnHistory:
         accounting = self.kind.accounting(_SECONDS)
         accounting.check()
         until = datetime.now().replace(microsecond=0)  # Slurm's commands take local time
-        days = self.days or float(self.configuration.sections.forecast.history_days)
+        days = float(self.configuration.sections.forecast.history_days)
         dump = accounting.dump(until - timedelta(days=days), until, _quietly)
         return accounting.read(dump, f"of the last {days:g} days")[0]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections import Counter
 from contextlib import suppress
@@ -108,15 +107,6 @@ def _release(known: KnownConfiguration, *, force: bool, unattended: bool) -> int
         force: beside a controller that is not in charge too.
         unattended: what another host's daemon has to do is no failure.
     """
-    # who holds the lock may be told to reload, and must not end half-way for it
-    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        return _release_alone(known, force=force, unattended=unattended)
-    finally:
-        signal.signal(signal.SIGHUP, earlier)
-
-
-def _release_alone(known: KnownConfiguration, *, force: bool, unattended: bool) -> int:
     with only_daemon(known.state_file):  # a running daemon would order the queue again at once
         system = build_batch_system(known.configuration, [])
         # a faulty key may be the one that says that there are two daemons

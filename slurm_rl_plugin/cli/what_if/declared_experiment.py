@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.cli.argument_types.numbers import number_above_zero
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.switchback import Declaration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.experiment.files import ExperimentFiles, ExperimentStanding
-from slurm_rl_plugin.units import DAY
 
-#: Days that an experiment may last, ten years: more is a slip of the hand.
-MOST_DAYS = 3650
 _NONE = "no experiment is declared: begin one with `slurm-rl experiment start`."
 #: What findings must have to be printed.
 _PARTS = ("goals", "pairs", "blocks", "held")
-
-
-def add_day_option(parser: argparse._ActionsContainer) -> None:
-    """Add --day SECONDS, by which whoever declares an experiment rehearses it."""
-    parser.add_argument(
-        "--day",
-        type=number_above_zero("number of seconds"),
-        default=DAY,
-        metavar="SECONDS",
-        help="of a day, to rehearse in compressed time on a test cluster (default: 86400)",
-    )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -21,11 +21,7 @@ from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.cli.daemon.service_loop import serve_until_stopped
 from slurm_rl_plugin.cli.tables import print_json, printable
-from slurm_rl_plugin.cli.what_if.declared_experiment import (
-    MOST_DAYS,
-    DeclaredExperiment,
-    add_day_option,
-)
+from slurm_rl_plugin.cli.what_if.declared_experiment import DeclaredExperiment
 from slurm_rl_plugin.cli.what_if.experiment_text import experiment_document, print_experiment
 from slurm_rl_plugin.domain.switchback import (
     BLOCK_HOURS,
@@ -34,6 +30,10 @@ from slurm_rl_plugin.domain.switchback import (
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.experiment.files import RUNNING, STOPPED, ExperimentStanding
 from slurm_rl_plugin.hook.experiment.turns import held_part
+from slurm_rl_plugin.units import DAY
+
+#: Days that an experiment may last, ten years: more is a slip of the hand.
+_MOST_DAYS = 3650
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     begin.add_argument(
         "--days",
-        type=whole_number(2, MOST_DAYS),
+        type=whole_number(2, _MOST_DAYS),
         default=56,
         metavar="N",
         help="how long at most (default: 56)",
@@ -88,7 +88,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     begin.add_argument(
         "--insist", action="store_true", help="begin although replays of the past foretell harm"
     )
-    add_day_option(begin)
+    begin.add_argument(
+        "--day",
+        type=number_above_zero("number of seconds"),
+        default=DAY,
+        metavar="SECONDS",
+        help="of a day, to rehearse in compressed time on a test cluster (default: 86400)",
+    )
     end = parser.add_argument_group("stop")
     end.add_argument("--reason", default="", metavar="TEXT", help="why; status shows it")
     end.add_argument(

@@ -28,13 +28,8 @@ _NO_QUEUE_FILE = (
 
 @dataclass(slots=True, kw_only=True)
 class ExperimentSite(DeclaredExperiment):
-    """A site on which an experiment is or may be, with what tells of its jobs.
+    """A site on which an experiment is or may be, with what tells of its jobs."""
 
-    Attributes:
-        days: of accounting that are asked for; None for [forecast] history_days.
-    """
-
-    days: float | None = None
     _history: OwnHistory | None = field(default=None)
 
     def model(self, name: str = "") -> tuple[str, str]:
@@ -70,7 +65,7 @@ class ExperimentSite(DeclaredExperiment):
             raise ConfigurationError(_NO_QUEUE_FILE)
         if self._history is None:
             kind = chosen_batch_system(self.configuration).kind
-            self._history = OwnHistory(configuration=self.configuration, kind=kind, days=self.days)
+            self._history = OwnHistory(configuration=self.configuration, kind=kind)
         snapshot = read_queue(Path(where)).snapshot
         if snapshot.now < since:
             return None

@@ -6,16 +6,14 @@ import argparse
 import math
 import secrets
 import time
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
 
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.tables import print_json, slurm_time
 from slurm_rl_plugin.cli.what_if.declared_experiment import DeclaredExperiment
 from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
 from slurm_rl_plugin.cli.what_if.experiment_text import experiment_document
-from slurm_rl_plugin.domain.switchback import GOAL_NAMES, Declaration, check_hours, drawn_blocks
+from slurm_rl_plugin.domain.switchback import Declaration, check_hours, drawn_blocks
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.experiment.files import RUNNING, ExperimentStanding
 from slurm_rl_plugin.policies.protection import protection_named
@@ -27,46 +25,8 @@ from slurm_rl_plugin.what_if.switchback.trial import blocks_before, foretold_cos
 _FORETOLD = 1.05
 #: Seconds after which a look of the daemon is none any more.
 _STALE = 3600.0
-#: How long at most, and of which lengths blocks are, where nobody says.
-DAYS, HOURS = 56, "4,6,8,12"
 #: Seconds of the shortest day in which anything can be rehearsed.
 _SHORTEST_DAY = 48.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExperimentTerms:
-    """What is declared before an experiment begins.
-
-    Attributes:
-        candidate: the model on trial against the one in service, as [policy] model would name it;
-            "" to try the one in service against the site's own order.
-        goal: what decides.
-        harm: ratio of costs beyond which it is harm.
-        longest_wait: hours that no job may wait in a block of what is on trial; inf for no bound.
-        days: how long at most.
-        hours: lengths of blocks to draw from, as `4,6,8`.
-        seed: of the coins; None for one that nobody knows.
-        day: seconds of a day; less where time is compressed.
-        insist: begin although replays of the past foretell harm, or nothing.
-    """
-
-    candidate: str = ""
-    goal: str = GOAL_NAMES[0]
-    harm: float = 1.0
-    longest_wait: float = math.inf
-    days: int = DAYS
-    hours: str = HOURS
-    seed: int | None = None
-    day: float = DAY
-    insist: bool = False
-
-
-class Declared(NamedTuple):
-    """A declared experiment, when it was, and what the past foretells; None for nothing."""
-
-    experiment: Declaration
-    standing: ExperimentStanding
-    foretold: float | None
 
 
 def start(site: DeclaredExperiment, options: argparse.Namespace) -> int:
@@ -78,75 +38,61 @@ def start(site: DeclaredExperiment, options: argparse.Namespace) -> int:
 
     Raises:
         ConfigurationError: none can begin, or harm is foretold.
-        BatchSystemError: accounting does not answer.
-    """
-    terms = ExperimentTerms(
-        **{each.name: getattr(options, each.name) for each in fields(ExperimentTerms)}
-    )
-    experiment, standing, foretold = declare(site, terms)
-    if options.json:
-        document = experiment_document(experiment, standing, None, 1.0, standing.at)
-        print_json({**document, "foretold": foretold})
-        return 0
-    against = experiment.against
-    print(
-        f"Declared: {experiment.policy} against {against}, {len(experiment.blocks)} blocks from "
-        f"{slurm_time(experiment.begin)} to {slurm_time(experiment.end)}; {terms.goal} decides."
-    )
-    if foretold is not None:
-        print(
-            f"By replays of the two weeks before {experiment.on_trial} costs {foretold:.2f} of "
-            f"{against}."
-        )
-    print("Nobody but its owner can read whose turn comes when. Watch it, or it does not go on:")
-    print("  systemctl enable --now slurm-rl-experiment.service")
-    return 0
-
-
-def declare(site: DeclaredExperiment, terms: ExperimentTerms) -> Declared:
-    """Declare an experiment.
-
-    Args:
-        site: on which it is to be.
-        terms: of it.
-
-    Raises:
-        ConfigurationError: none can begin, or harm is foretold.
         PolicyError: a model cannot be used.
         BatchSystemError: accounting does not answer.
     """
     _refuse(site)
-    hours, day = _hours(terms.hours), checked_day(terms.day)
+    hours, day = _hours(options.hours), _checked_day(options.day)
     whole = ExperimentSite(configuration=site.configuration)
-    candidate = as_configured(terms.candidate)
+    candidate = _as_configured(options.candidate)
     in_service = whole.model()
     policy, model = whole.model(candidate) if candidate else in_service
     if candidate and (policy, model) == in_service:
         raise ConfigurationError(f"--candidate {candidate} is the model in service: give another.")
-    foretold = _foretold(whole, terms)
-    _refuse(site)  # once more: what is foretold takes minutes, and `renew` declares too
+    foretold = _foretold(whole, options)
+    _refuse(site)  # once more: the replays take minutes, and another experiment may be declared
     now = time.time()  # noqa: TID251 - the composition root hands out the clock
-    seed = secrets.randbelow(2**31) if terms.seed is None else terms.seed
+    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     begin = math.ceil(now / (day / 24.0)) * (day / 24.0)
     declared = Declaration(
-        goal=terms.goal,
-        harm=terms.harm,
-        longest_wait=terms.longest_wait * HOUR,
+        goal=options.goal,
+        harm=options.harm,
+        longest_wait=options.longest_wait * HOUR,
         policy=policy,
         model_sha256=model,
         seed=seed,
         day=day,
-        blocks=drawn_blocks(begin, terms.days, hours, seed, day),
+        blocks=drawn_blocks(begin, options.days, hours, seed, day),
         candidate=candidate,
         champion=in_service[0] if candidate else "",
         champion_sha256=in_service[1] if candidate else "",
     )
     standing = ExperimentStanding(state=RUNNING, reason="", at=now)
     site.files.declare(declared, standing)
-    return Declared(declared, standing, foretold)
+    if options.json:
+        document = experiment_document(declared, standing, None, 1.0, now)
+        print_json({**document, "foretold": foretold})
+    else:
+        _print_declared(declared, foretold)
+    return 0
 
 
-def as_configured(model: str) -> str:
+def _print_declared(declared: Declaration, foretold: float | None) -> None:
+    against = declared.against
+    print(
+        f"Declared: {declared.policy} against {against}, {len(declared.blocks)} blocks from "
+        f"{slurm_time(declared.begin)} to {slurm_time(declared.end)}; {declared.goal} decides."
+    )
+    if foretold is not None:
+        print(
+            f"By replays of the two weeks before {declared.on_trial} costs {foretold:.2f} of "
+            f"{against}."
+        )
+    print("Nobody but its owner can read whose turn comes when. Watch it, or it does not go on:")
+    print("  systemctl enable --now slurm-rl-experiment.service")
+
+
+def _as_configured(model: str) -> str:
     """A model as [policy] model would name it: its name, or its path from the root."""
     inner = protection_named(model)[1]
     if not model or named_policy(model) is not None:
@@ -172,7 +118,7 @@ def _refuse(site: DeclaredExperiment) -> None:
         )
 
 
-def _foretold(site: ExperimentSite, terms: ExperimentTerms) -> float | None:
+def _foretold(site: ExperimentSite, options: argparse.Namespace) -> float | None:
     """What ours would have cost in the two weeks before, over the site's order.
 
     Raises:
@@ -183,26 +129,26 @@ def _foretold(site: ExperimentSite, terms: ExperimentTerms) -> float | None:
     look = site.look(now - _STALE)
     if look is None:
         raise ConfigurationError("the daemon's last look at the queue is old: start it first.")
-    blocks = tuple(blocks_before(min(look.now, now), terms.day))
+    blocks = tuple(blocks_before(min(look.now, now), options.day))
     with parts_bar("replaying the two weeks before", len(blocks)) as progress:
-        ratio = foretold_cost(site.cluster(look, terms.candidate), blocks, terms.goal, progress)
-    if terms.insist:
+        ratio = foretold_cost(site.cluster(look, options.candidate), blocks, options.goal, progress)
+    if options.insist:
         return ratio
     if ratio is None:
         raise ConfigurationError(
             "accounting tells of no waits in the two weeks before, so nothing can be foretold: "
             "wait until it does, or give --insist."
         )
-    if ratio > max(terms.harm, _FORETOLD):
-        against = "the model in service" if terms.candidate else "the site's own order"
+    if ratio > max(options.harm, _FORETOLD):
+        against = "the model in service" if options.candidate else "the site's own order"
         raise ConfigurationError(
             f"by replays of the two weeks before it would have cost {ratio:.2f} of {against} in "
-            f"{terms.goal}: train a model of this site, or give --insist."
+            f"{options.goal}: train a model of this site, or give --insist."
         )
     return ratio
 
 
-def checked_day(seconds: float) -> float:
+def _checked_day(seconds: float) -> float:
     """Seconds of a day.
 
     Raises:

@@ -17,7 +17,6 @@ from slurm_rl_plugin.hook.daemon.candidate_turns import CandidateTurns
 from slurm_rl_plugin.hook.daemon.pace import Pace
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.hook.disturbances import ClockWatch
-from slurm_rl_plugin.hook.experiment.model_gain import GainSeen
 from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns, Turn
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, DisableWatch
 
@@ -55,7 +54,6 @@ class Daemon:
         clock: seconds since the epoch, for the end of a pause.
         sleep: waits some seconds between tries to leave, when `stop` is set already.
         turns: of an experiment, where one is declared.
-        gain: what the model in service is worth, where somebody watches that.
         candidates: of experiments.
     """
 
@@ -71,7 +69,6 @@ class Daemon:
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     turns: ExperimentTurns | None = None
-    gain: GainSeen | None = None
     candidates: CandidateTurns = field(default_factory=CandidateTurns)
     _unreachable: int = 0
     _clock_watch: ClockWatch = field(default_factory=ClockWatch)
@@ -167,7 +164,7 @@ class Daemon:
     def run_once(self) -> CycleReport:
         """Run one cycle, publish its report and log it; no cycle runs while disabled."""
         self._clock_watch.look(self.clock(), self.monotonic(), self.cycle.disturbances)
-        report = self._with_gain(self._report_in_turn())
+        report = self._report_in_turn()
         away = report.failure in ("batch_system", "busy")
         self._unreachable = self._unreachable + 1 if away else 0
         self.publish(report)
@@ -183,16 +180,6 @@ class Daemon:
             "yes" if report.fallback_reason else "no",
         )
         return report
-
-    def _with_gain(self, report: CycleReport) -> CycleReport:
-        """The report with what the model in service is worth; no fault of that ends the daemon."""
-        if self.gain is None:
-            return report
-        try:
-            return replace(report, gain=self.gain.report(*self.cycle.in_service))
-        except Exception:
-            logger.exception("gain=untold")
-            return report
 
     def _report_in_turn(self) -> CycleReport:
         """A cycle in the turn of an experiment, which its report tells."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import socket
 import stat
 import time
@@ -108,23 +107,6 @@ def is_looked_after(state_path: Path) -> bool:
         raise _held(path, lock)
     finally:
         os.close(lock)
-
-
-def reload_daemon(state_path: Path) -> bool:
-    """Let the daemon of this host read its files again; False where none of this user runs."""
-    try:
-        lock = _opened(lock_path(state_path), os.O_RDONLY)
-    except (FileNotFoundError, ConfigurationError):
-        return False
-    try:
-        if not _is_live_daemon(lock):
-            return False
-        os.kill(_written(lock)[0], signal.SIGHUP)
-    except OSError:
-        return False
-    finally:
-        os.close(lock)
-    return True
 
 
 def _opened(path: Path, flags: int) -> int:

@@ -1,1 +1,1 @@
-"""What our order is worth: turns of an experiment, what was in force, the gain week by week."""
+"""An experiment: whose turn it is, what was in force, and what its files say."""

@@ -89,8 +89,6 @@ def test_no_count(text: str) -> None:
     ("words", "option", "most"),
     [
         ("experiment start --days 2000000000", "--days", 3650),
-        ("renew --days 2000000000", "--days", 3650),
-        ("renew --weeks 200000", "--weeks", 520),
         ("shadow-report week.sacct --processors 2147483648", "--processors", 2**31 - 1),
     ],
 )

@@ -18,7 +18,7 @@ from tests.fakes.without_extras import without_extras
 OF_SLURM, OF_PBS = SLURM.by_hand, PBS.by_hand
 #: Verbs that work with no more than the package or `pip install .` brings: all others simulate.
 ON_A_HEAD_NODE = VERBS.keys() - {
-    *("demo", "train", "convert", "evaluate", "what-if", "tune", "renew", "reproduce"),
+    *("demo", "train", "convert", "evaluate", "what-if", "tune", "reproduce"),
     *("limits", "compile"),
 }
 

@@ -1,1 +1,0 @@
-"""Whether the model in service is still worth what it was when it came."""
