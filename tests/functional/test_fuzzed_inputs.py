@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bench.fuzz.campaign import main
 from bench.fuzz.mutations import mutated
 from bench.fuzz.service_targets import RaisesBroken
 from bench.fuzz.targets import TARGETS, Target
@@ -81,13 +80,3 @@ def test_an_accept_that_the_library_cannot_read_is_answered(folder: Path) -> Non
     assert TARGETS["metrics"].build(folder)(
         b"GET /metrics HTTP/1.1\r\n" + accept + b"\r\n\r\n", folder
     )
-
-
-def test_a_campaign_is_counted_and_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["campaign", "--output", str(tmp_path), "--target", "swf", "--part"]
-    for part, total in (("0.0001", "40 inputs"), ("0.0002", "80 inputs")):
-        monkeypatch.setattr("sys.argv", [*words, part])
-        assert main() == 0
-        assert total in capsys.readouterr().out.splitlines()[-1]

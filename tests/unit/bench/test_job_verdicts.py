@@ -6,11 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.faults.every_fault import FAULTS, fault_named
 from bench.faults.fault import Sign
-from bench.faults.injection import Injection
 from bench.faults.job_outcomes import SeenJob, failed, held, lost, starved
-from bench.faults.reliability_table import BEGIN, END, summary_of, table_of, with_table
 
 BOUND, GRACE = 25.0, 10.0
 
@@ -100,52 +97,3 @@ def test_a_sign_shows_by_what_was_scraped(
     sign: Sign, before: dict[str, float] | None, now: dict[str, float] | None, shows: bool
 ) -> None:
     assert sign.shows(before, now) == shows
-
-
-def good(name: str) -> Injection:
-    return Injection(name=name, metric=True, log=True, recovery=2.0, allowed=5.0, jobs=50)
-
-
-@pytest.mark.parametrize(
-    "spoilt",
-    [
-        {"metric": False},
-        {"log": False},
-        {"recovery": 5.1},
-        {"recovery": None},
-        {"lost": ["7"]},
-        {"held": ["7"]},
-        {"failed": ["7"]},
-        {"starved": ["7"]},
-        {"factors_left": ["7"]},
-        {"factors_after_kill": ["7"]},
-        {"torn": 1},
-        {"error": "no cluster"},
-    ],
-)
-def test_nothing_that_went_wrong_counts_as_survived(spoilt: dict[str, object]) -> None:
-    found = good(FAULTS[0].name)
-    assert found.survived
-    for name, value in spoilt.items():
-        setattr(found, name, value)
-    assert not found.survived
-    assert len(found.complaints) == 1
-
-
-def test_faults_have_names_and_folders_of_their_own() -> None:
-    assert len({fault.name for fault in FAULTS}) == len({fault.folder for fault in FAULTS})
-    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
-    with pytest.raises(KeyError):
-        fault_named("no such fault")
-
-
-def test_the_document_holds_the_table_between_its_marks() -> None:
-    results = [good(fault.name).as_json() for fault in FAULTS[:2]]
-    made = with_table(f"before\n{BEGIN}\nold\n{END}\nafter\n", results)
-    assert made == (
-        f"before\n{BEGIN}\n{summary_of(results)}\n\n{table_of(results)}\n{END}\nafter\n"
-    )
-    assert with_table(made, results) == made
-    assert "2 faults injected, 2 survived; of 100 jobs 0 lost" in made
-    with pytest.raises(ValueError, match="no lines"):
-        with_table("nothing", results)

@@ -7,32 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.soak.campaign import ALLOWED, growth, judged_rounds, missed_cycles, options
-from bench.soak.load import SoakJob, busiest_day, day_after_day
+from bench.soak.campaign import ALLOWED, judged_rounds, missed_cycles, options
 from bench.soak.rounds import growth_between
-from slurm_rl_plugin.accounting.swf.writer import write_swf
-from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.units import FloatArray
 
 SPEED = 96.0
-
-
-def test_the_day_is_taken_whole_and_in_order(tmp_path: Path) -> None:
-    path = tmp_path / "log.swf"
-    write_swf(path, generated_log("mmn:jobs=800,processors=5"), comments=["MaxProcs: 5"])
-    jobs = busiest_day(path, SPEED, 50)
-    times = [job.submit for job in jobs]
-    assert len(jobs) >= 50
-    assert times == sorted(times)
-    assert 0.0 <= times[0] <= times[-1] <= 86400.0 / SPEED
-    assert min(job.seconds for job in jobs) >= 1.0
-    with pytest.raises(ValueError, match="take another log"):
-        busiest_day(path, SPEED, 10_000)
-
-
-def test_days_follow_each_other_with_the_same_jobs() -> None:
-    day = [SoakJob(submit=at, seconds=2.0, account=0, interactive=False) for at in (0.0, 40.0)]
-    assert [job.submit for job in day_after_day(day, 3, 60.0)] == [0, 40, 60, 100, 120, 160]
 
 
 #: Seconds of a round, and when the first one begins.
@@ -74,19 +53,6 @@ def test_the_interval_holds_the_growth_as_often_as_it_says() -> None:
         found = growth_between(samples, begins, ROUND, np.mean)
         held += found.lowest <= 4.0 <= found.highest
     assert 0.92 < held / seeds < 0.98
-
-
-def test_files_are_counted_between_calls_and_a_lost_one_is_seen() -> None:
-    at = np.arange(0.0, 7.0 * ROUND, 2.0)
-    busy = np.random.default_rng(3).integers(0, 2, len(at)) * 6.0
-    samples = list(zip((BEGAN + at).tolist(), (7.0 + busy).tolist(), strict=True))
-    begins = judged_rounds(BEGAN, 7, ROUND)
-    flat = growth({"memory": samples, "files": samples}, begins, ROUND)["files"]
-    assert flat["differences"] == [0.0] * 5
-    lost = [(when, value + (when - BEGAN) // ROUND) for when, value in samples]  # one a round
-    found = growth({"memory": lost, "files": lost}, begins, ROUND)["files"]
-    assert found["an_hour"] == pytest.approx(6.0)
-    assert found["lowest"] > 0.05 * found["mean"]
 
 
 def test_too_few_rounds_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
