@@ -16,7 +16,6 @@ from slurm_rl_plugin.configuration import Configuration, way_out_of
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.cycle.rival import Contender, Rival
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
@@ -123,42 +122,17 @@ def load_policy_or_fall_back(model: str) -> LoadedPolicy:
         return LoadedPolicy(policy=stand_in, labels={"name": stand_in.name, "refused": "true"})
 
 
-def rival_of(configuration: Configuration, model: str, loaded: LoadedPolicy) -> Rival:
-    """A candidate beside the model in service.
-
-    Args:
-        configuration: of the site.
-        model: as [policy] model would name it.
-        loaded: the same, loaded.
-    """
-    days = float(configuration.sections.batch_system.history_days)
-    return Rival(
-        model=model,
-        sha256=loaded.sha256,
-        other=Contender(
-            policy=protecting_among(loaded.policy, _untouched(configuration).orderable),
-            model_sha256=loaded.sha256,
-        ),
-        history_days=days if loaded.learns_from_runs else 0.0,
-        labels=loaded.labels,
-    )
-
-
-def _untouched(configuration: Configuration) -> UntouchedJobs:
-    rails = configuration.sections.guard_rails
-    return UntouchedJobs(
-        accounts=tuple(rails.exempt_accounts),
-        partitions=tuple(rails.exempt_partitions),
-        qos=tuple(rails.exempt_qos),
-    )
-
-
 def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
     """A cycle over the configured batch system."""
     calls: list[tuple[str, float]] = []
     hook = configuration.sections.hook
     reserve = ReserveRail(configuration.reserve) if configuration.reserve else None
-    untouched = _untouched(configuration)
+    rails = configuration.sections.guard_rails
+    untouched = UntouchedJobs(
+        accounts=tuple(rails.exempt_accounts),
+        partitions=tuple(rails.exempt_partitions),
+        qos=tuple(rails.exempt_qos),
+    )
     return Cycle(
         batch_system=build_batch_system(
             configuration, calls, learns_from_runs=loaded.learns_from_runs

@@ -1,4 +1,4 @@
-"""What the daemon has of its files: after SIGHUP, and in the turn of another model."""
+"""What the daemon has of its files: after SIGHUP, and in the turn of a candidate."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from slurm_rl_plugin.batch_systems.port import SchedulerFacts, WatchesJobs
-from slurm_rl_plugin.cli.assembly.hook import build_cycle, load_policy, rival_of
+from slurm_rl_plugin.cli.assembly.hook import LoadedPolicy, build_cycle, load_policy
 from slurm_rl_plugin.configuration import Configuration, changed_start_keys, with_start_values
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.cycle.rival import Rival
 from slurm_rl_plugin.hook.daemon.daemon import Reloaded
 from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.policies.protected_policy import protecting_among
 
 logger = logging.getLogger(__name__)
 
@@ -25,14 +25,14 @@ class LoadedFiles:
     Attributes:
         read: reads the configuration anew.
         started: the configuration of the start; some of its keys stay until a restart.
-        metrics: told of each model that comes into force.
-        labels: of the model in service.
+        metrics: told of each model that decides from then on.
+        loaded: the configured model.
     """
 
     read: Callable[[], Configuration]
     started: Configuration
     metrics: CycleMetrics
-    labels: dict[str, str]
+    loaded: LoadedPolicy
     _in_force: Configuration = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,7 +54,7 @@ class LoadedFiles:
         except Exception:  # a bug of ours must not end a daemon that has factors to take back
             logger.exception("reload=broken")
             return None
-        self._in_force, self.labels = configuration, loaded.labels
+        self._in_force, self.loaded = configuration, loaded
         self.metrics.describe_model(loaded.labels)
         describe(self.metrics, configuration, cycle)
         self.metrics.tell_reload(succeeded=True)
@@ -66,29 +66,35 @@ class LoadedFiles:
             logger.warning("reload=incomplete: a change of %s needs a restart", ", ".join(left_out))
         return Reloaded(cycle, configuration.pace, configuration.disable_file)
 
-    def rival(self, model: str) -> Rival | None:
-        """A candidate for its turns beside the model in service; None where it cannot be used.
-
-        Args:
-            model: as [policy] model would name it.
-        """
-        try:
-            loaded = load_policy(model)
-            return rival_of(self._in_force, model, loaded)
-        except SlurmRLError as error:
-            logger.error("model=refused reason=%s", error)
-        except Exception:  # as above: the model in service goes on
-            logger.exception("model=broken")
-        return None
-
-    def in_force(self, rival: Rival | None) -> None:
-        """Tell which model acts from now on.
-
-        Args:
-            rival: the candidate; None for the model in service.
-        """
-        self.metrics.describe_model(self.labels if rival is None else rival.labels)
-        logger.info("model=in_turn policy=%s", "in service" if rival is None else rival.model)
+    def bring_in(self, cycle: Cycle, candidate: str, model_sha256: str) -> bool:
+        """Let a candidate decide in a cycle, or the configured model; see `Daemon.bring_in`."""
+        if not candidate and not cycle.candidate:
+            return True
+        if (candidate, model_sha256) == (cycle.candidate, cycle.model_sha256):
+            return True
+        loaded = self.loaded
+        if candidate:
+            try:
+                loaded = load_policy(candidate)
+            except SlurmRLError as error:
+                logger.error("model=refused reason=%s", error)
+                return False
+            except Exception:  # as above: the configured model goes on
+                logger.exception("model=broken")
+                return False
+            if loaded.sha256 != model_sha256:
+                logger.error("model=refused reason=%s is not the file that was declared", candidate)
+                return False
+        days = float(self._in_force.sections.batch_system.history_days)
+        cycle.change_policy(
+            protecting_among(loaded.policy, cycle.untouched.orderable),
+            loaded.sha256,
+            candidate=candidate,
+            past_days=days if loaded.learns_from_runs else 0.0,
+        )
+        self.metrics.describe_model(loaded.labels)
+        logger.info("model=in_turn policy=%s", candidate or "as configured")
+        return True
 
 
 def _go_on_from(cycle: Cycle, earlier: Cycle) -> None:

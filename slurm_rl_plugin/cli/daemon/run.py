@@ -30,7 +30,6 @@ from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.configuration import Configuration, Flag
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon.candidate_turns import CandidateTurns
 from slurm_rl_plugin.hook.daemon.daemon import Daemon
 from slurm_rl_plugin.hook.daemon.left_queue import LeftQueue
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
@@ -115,7 +114,7 @@ def _run(
         read=lambda: _configuration(options),
         started=configuration,
         metrics=metrics,
-        labels=loaded.labels,
+        loaded=loaded,
     )
     daemon = _daemon(configuration, cycle, metrics, textfile, files, reload_wanted)
     if options.once:
@@ -172,7 +171,7 @@ def _daemon(
         stop=stop,
         reload_wanted=reload_wanted,
         reload=lambda: files.reloaded(daemon.cycle),
-        candidates=CandidateTurns(rival_of=files.rival, in_force=files.in_force),
+        bring_in=files.bring_in,
         disable_file=configuration.disable_file,
         alive=lambda: _alive(daemon.cycle.batch_system),
         monotonic=time.monotonic,

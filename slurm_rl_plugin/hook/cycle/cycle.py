@@ -27,7 +27,6 @@ from slurm_rl_plugin.hook.audit.log import AuditLog, decided_order
 from slurm_rl_plugin.hook.cycle.factor_writes import FactorWrites
 from slurm_rl_plugin.hook.cycle.in_charge import Charge
 from slurm_rl_plugin.hook.cycle.planning import QueuePlanner
-from slurm_rl_plugin.hook.cycle.rival import Contender, Rival
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
 from slurm_rl_plugin.hook.cycle.stopwatch import Stopwatch
 from slurm_rl_plugin.hook.cycle_report import CycleReport
@@ -38,7 +37,7 @@ from slurm_rl_plugin.hook.disturbances import (
     WrittenFactors,
 )
 from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
-from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile, candidate_memory_path, memory_path
+from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile, memory_path
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
 from slurm_rl_plugin.hook.order.request_watch import ChangedRequests, RequestWatch
@@ -67,7 +66,8 @@ class Cycle:
         limit: on batch jobs, so that processors stay free for interactive ones.
         calls: seconds of batch-system calls, filled by the adapter, emptied by each report.
         left_to_site: nothing is written though the mode be active: it is the site's turn.
-        rival: a candidate on trial beside the model in service.
+        candidate: of an experiment, while it decides; "" for the model that is configured.
+        configured: name and checksum of that model, whichever decides.
         stood_by: whether the last cycle that Slurm answered was another host's to do.
         disturbances: what happened from outside, emptied by each report.
     """
@@ -84,7 +84,8 @@ class Cycle:
     limit: BatchLimit = field(default_factory=BatchLimit)
     calls: list[tuple[str, float]] = field(default_factory=list)
     left_to_site: bool = False
-    rival: Rival | None = None
+    candidate: str = ""
+    configured: tuple[str, str] = field(init=False)
     stood_by: bool = False
     disturbances: Disturbances = field(default_factory=Disturbances)
     _accounting: AccountingWatch = field(default_factory=AccountingWatch)
@@ -97,48 +98,29 @@ class Cycle:
 
     def __post_init__(self) -> None:
         self._factors = CarriedFactors(self.state, self.disturbances)
+        self.configured = self.policy.name, self.model_sha256
         self._guard = self._new_guard()
 
-    def invite(self, rival: Rival) -> None:
-        """Let a candidate look along, and have its turns where `take_turns` says so."""
-        rival.other.guard = self._new_guard(rival.other)
-        self.rival = rival
-        if rival.other.guard.memory is None and isinstance(self.batch_system, WatchesJobs):
-            self.batch_system.tell_past(rival.history_days)
+    def change_policy(
+        self, policy: Policy, model_sha256: str, *, candidate: str, past_days: float
+    ) -> None:
+        """Let another policy decide; it goes on from its own memory file.
 
-    def take_turns(self, *, candidate: bool) -> None:
-        """Let the candidate act, or the model in service; the other one looks along."""
-        if self.rival is not None and self.rival.acts != candidate:
-            now, self.rival.other = (
-                self.rival.other,
-                Contender(policy=self.policy, model_sha256=self.model_sha256, guard=self._guard),
-            )
-            self.policy, self.model_sha256 = now.policy, now.model_sha256
-            self._guard = now.guard or self._guard
-            self.rival.acts = candidate
-
-    def dismiss(self) -> None:
-        """The candidate is on trial no more: the model in service acts, and remembers all."""
+        Args:
+            policy: that decides from now on.
+            model_sha256: of its model; "" for a rule.
+            candidate: as `self.candidate`.
+            past_days: of runs that accounting tells the policy again; 0 for none.
+        """
         self.remember()
-        self.take_turns(candidate=False)
-        self.rival = None
+        self.policy, self.model_sha256, self.candidate = policy, model_sha256, candidate
+        self._guard = self._new_guard()
+        if past_days and isinstance(self.batch_system, WatchesJobs):
+            self.batch_system.tell_past(past_days)
 
-    @property
-    def in_service(self) -> tuple[str, str]:
-        """Name of the policy that the configuration names, and the checksum of its model."""
-        held = self.rival.other if self.rival is not None and self.rival.acts else self
-        return held.policy.name, held.model_sha256
-
-    @property
-    def _guards(self) -> list[PolicyGuard]:
-        """Whoever remembers: of the model that acts, and of the one that looks along."""
-        other = None if self.rival is None else self.rival.other.guard
-        return [self._guard] if other is None else [self._guard, other]
-
-    def _new_guard(self, rival: Contender | None = None, *, read_only: bool = False) -> PolicyGuard:
-        path = memory_path if rival is None else candidate_memory_path
-        sha256 = (rival or self).model_sha256
-        file = MemoryFile(path=path(self.state.path), model_sha256=sha256, read_only=read_only)
+    def _new_guard(self, *, read_only: bool = False) -> PolicyGuard:
+        path = memory_path(self.state.path, of_candidate=bool(self.candidate))
+        file = MemoryFile(path=path, model_sha256=self.model_sha256, read_only=read_only)
         return self.settings.guard(self.guard_rails, self.monotonic, file)
 
     def run(self) -> CycleReport:
@@ -197,8 +179,7 @@ class Cycle:
         if not self._charge.is_anothers(facts):
             if self.stood_by:
                 self.stood_by = False
-                for guard in self._guards:
-                    guard.begin_anew()  # with what the other daemon remembers
+                self._guard.begin_anew()  # with what the other daemon remembers
             return None
         self.stood_by = True
         self._written.forget()  # the other writes them now
@@ -241,8 +222,7 @@ class Cycle:
         On standby another host's daemon does.
         """
         if not self.stood_by:
-            for guard in self._guards:
-                guard.remember()
+            self._guard.remember()
 
     def stands_by(self) -> bool:
         """Whether the factors are those of a daemon on another host.
@@ -307,8 +287,6 @@ class Cycle:
     ) -> CycleReport:
         begin = self.monotonic()
         decision, fallback_reason = self._guard.decide(self.policy, snapshot)
-        if self.rival is not None:
-            self.rival.other.look_along(snapshot)
         begin = watch.lap("decide", begin)
         suppressed = Counter(
             {

@@ -13,7 +13,6 @@ from slurm_rl_plugin.domain.switchback import OURS, SITE
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon.candidate_turns import CandidateTurns
 from slurm_rl_plugin.hook.daemon.pace import Pace
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.hook.disturbances import ClockWatch
@@ -27,6 +26,8 @@ LONGEST_PAUSE = 300.0
 _LEAVING_TRIES = 3
 #: Between signs of life and looks at the disable file while nothing else is to do, seconds.
 _SLICE = 5.0
+#: Seconds after which a refused candidate is tried again: its file may be there by then.
+_REFUSED_FOR = 60.0
 
 
 class Reloaded(NamedTuple):
@@ -53,8 +54,10 @@ class Daemon:
         monotonic: clock for the pace, seconds.
         clock: seconds since the epoch, for the end of a pause.
         sleep: waits some seconds between tries to leave, when `stop` is set already.
+        bring_in: lets a candidate with its declared checksum decide in a cycle, or "" for the
+            configured model. False, and nothing is changed, where the file is another one or cannot
+            be loaded.
         turns: of an experiment, where one is declared.
-        candidates: of experiments.
     """
 
     cycle: Cycle
@@ -68,14 +71,16 @@ class Daemon:
     monotonic: Callable[[], float]
     clock: Callable[[], float]
     sleep: Callable[[float], None]
+    bring_in: Callable[[Cycle, str, str], bool]
     turns: ExperimentTurns | None = None
-    candidates: CandidateTurns = field(default_factory=CandidateTurns)
     _unreachable: int = 0
     _clock_watch: ClockWatch = field(default_factory=ClockWatch)
     _disable_watch: DisableWatch = field(default_factory=DisableWatch)
     _disabled_by: Disablement | None = None
     _turn: Turn = field(default_factory=Turn)
     _asked: Turn = field(default_factory=Turn)
+    _refused: Turn | None = None
+    _next_try: float = 0.0
 
     def run(self) -> bool:
         """Cycle until `stop` is set, then leave.
@@ -202,24 +207,32 @@ class Daemon:
         return report
 
     def _carried_out(self, turn: Turn) -> Turn:
-        """The turn, its model in force; the site's where a bug of ours keeps it from being so."""
+        """The turn with its model in force: the configured one's where the candidate is refused.
+
+        The site's turn where a bug of ours keeps the model from deciding.
+        """
         try:
-            return self.candidates.carry_out(self.cycle, turn)
+            if turn != self._refused or self.monotonic() >= self._next_try:
+                if self.bring_in(self.cycle, turn.candidate, turn.model_sha256):
+                    return turn
+                self._refused, self._next_try = turn, self.monotonic() + _REFUSED_FOR
+            self.bring_in(self.cycle, "", "")
         except Exception:
             logger.exception("experiment=broken")
             return Turn(turn.arm, left_to_site=True, why="its model cannot be brought in force")
+        return Turn(turn.arm, why="the candidate cannot be used")
 
     def _turn_changed(self) -> bool:
         """Whether another's turn has begun since the last cycle, or an experiment was stopped."""
         if self.turns is None:
             return False
         now, then = self._whose_turn(self.turns), self._asked
-        return (now.left_to_site, now.is_candidates) != (then.left_to_site, then.is_candidates)
+        return (now.left_to_site, now.candidate) != (then.left_to_site, then.candidate)
 
     def _whose_turn(self, turns: ExperimentTurns) -> Turn:
         """Whose turn it is; the site's where a bug of ours keeps it from being known."""
         try:
-            return turns.turn(self.clock(), *self.cycle.in_service)
+            return turns.turn(self.clock(), *self.cycle.configured)
         except Exception:
             logger.exception("experiment=broken")
             return Turn(left_to_site=True, why="whose turn it is cannot be told")

@@ -37,9 +37,8 @@ class Turn:
         left_to_site: nothing is written, and what was is taken back.
         why: it is left to the site, or to the model in service, although somebody declared
             otherwise; "" for no reason.
-        candidate: on trial beside the model in service, as [policy] model would name it; "" for
-            none. Where it has no turn it looks along.
-        model_sha256: what its file has to be.
+        candidate: that has the turn, as [policy] model would name it; "" for the configured model.
+        model_sha256: what the candidate's file has to be.
     """
 
     arm: str = ""
@@ -47,11 +46,6 @@ class Turn:
     why: str = ""
     candidate: str = ""
     model_sha256: str = ""
-
-    @property
-    def is_candidates(self) -> bool:
-        """Whether the candidate acts."""
-        return bool(self.candidate) and self.arm == OURS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -162,7 +156,7 @@ class ExperimentTurns:
             why = "the model is not the one declared"
         if not declared.candidate:
             return Turn(arm, left_to_site=bool(why) or arm == SITE, why=why)
-        if why:
+        if why or arm != OURS:
             return Turn(arm, why=why)
         return Turn(arm, candidate=declared.candidate, model_sha256=declared.model_sha256)
 

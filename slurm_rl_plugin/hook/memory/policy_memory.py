@@ -58,14 +58,9 @@ class MemoryFile:
             logger.warning("memory=unwritable path=%s error=%s", self.path, error)
 
 
-def memory_path(state_path: Path) -> Path:
-    """Where the memory lies: beside the state file."""
-    return state_path.with_name(state_path.name + ".memory")
-
-
-def candidate_memory_path(state_path: Path) -> Path:
-    """Where that of a candidate on trial lies: the one of the model in service stays its own."""
-    return state_path.with_name(state_path.name + ".memory.candidate")
+def memory_path(state_path: Path, *, of_candidate: bool = False) -> Path:
+    """Where the memory lies, beside the state file: of the configured model, or of a candidate."""
+    return state_path.with_name(state_path.name + ".memory" + ".candidate" * of_candidate)
 
 
 def _parse(content: bytes) -> tuple[str, Memory]:

@@ -87,16 +87,6 @@ class PolicyGuard:
             logger.warning("fallback=yes reason=%s", error)
             return rule_policy("fifo").decide(snapshot), self._reason
 
-    def look_along(self, policy: Policy, snapshot: QueueSnapshot) -> None:
-        """Let the policy see a queue that another one orders; what it says does not count."""
-        begin = self.monotonic()
-        try:
-            self._memory = policy.decide(snapshot, self._memory).memory
-            self._is_kept = False
-            self._remember_now_and_then(begin)  # a turn of the other may last a day
-        except Exception as error:  # noqa: BLE001 - nobody waits for it
-            logger.warning("look_along=failed policy=%s reason=%s", policy.name, error)
-
     def _count_failure(self) -> None:
         if self._rest:
             self._rest -= 1

@@ -59,6 +59,7 @@ def daemon_of(
         monotonic=lambda: 0.0,
         clock=lambda: 0.0,
         sleep=lambda seconds: None,
+        bring_in=lambda cycle, candidate, model_sha256: True,
     )
     return daemon, reports
 

@@ -14,7 +14,7 @@ import pytest
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.hook.cycle.rival import Contender, Rival
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.daemon import Daemon, Reloaded
 from slurm_rl_plugin.hook.daemon.pace import Pace
@@ -27,7 +27,6 @@ from slurm_rl_plugin.hook.experiment.files import (
 )
 from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns, Turn, held_part
 from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
-from slurm_rl_plugin.hook.rails.policy_guard import MEMORY_INTERVAL
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import cycle_over
 from tests.unit.hook.test_daemon import CountedStop, daemon_of
@@ -317,93 +316,70 @@ class SeeingPolicy(ScorePolicy):
 
 
 def challenged(
-    tmp_path: Path, files: ExperimentFiles, sha256: str = "abc"
+    tmp_path: Path, files: ExperimentFiles, *, is_there: bool = True
 ) -> tuple[Daemon, QueueInMemory, SetClock]:
     """The model in service ranks job 3 first, the candidate job 1."""
     daemon, queue, clock = in_turns(tmp_path, files)
-    daemon.cycle.policy = SeeingPolicy([1, 2, 3])
+    configured = daemon.cycle.policy = SeeingPolicy([1, 2, 3])
     files.declare(
         replace(CHALLENGE, champion_sha256=daemon.cycle.model_sha256),
         ExperimentStanding(state=RUNNING, reason="", at=0.0),
     )
 
-    def rival_of(model: str) -> Rival | None:
-        assert model == "/m/new.onnx"
-        if not sha256:
-            return None
-        policy = SeeingPolicy([3, 2, 1], name="new")
-        other = Contender(policy=policy, model_sha256=sha256)
-        return Rival(model=model, sha256=sha256, other=other)
+    def bring_in(cycle: Cycle, candidate: str, model_sha256: str) -> bool:
+        if candidate == cycle.candidate:
+            return True
+        if candidate and not is_there:
+            return False
+        policy = SeeingPolicy([3, 2, 1], name="new") if candidate else configured
+        sha256 = model_sha256 or cycle.configured[1]
+        cycle.change_policy(policy, sha256, candidate=candidate, past_days=0.0)
+        return True
 
-    daemon.candidates.rival_of = rival_of
+    daemon.bring_in = bring_in
     return daemon, queue, clock
 
 
-def test_whoever_looks_along_remembers_what_happens(tmp_path: Path, files: ExperimentFiles) -> None:
+def test_each_model_goes_on_from_its_own_memory(tmp_path: Path, files: ExperimentFiles) -> None:
     daemon, _, clock = challenged(tmp_path, files)
-    for now in (1500.0, 1600.0, 5500.0, 5600.0, 13500.0):
+    cycle, seen = daemon.cycle, []
+    for now in (1500.0, 1600.0, 5500.0, 5600.0, 5700.0, 13500.0):
         run_at(daemon, clock, now)
-    cycle = daemon.cycle
-    assert cycle.in_service == ("scores", cycle.rival.other.model_sha256)  # type: ignore[union-attr]
-    assert cycle._guard.memory == [5.0]
-    assert cycle.rival.other.guard.memory == [5.0]  # type: ignore[union-attr]
+        assert cycle.configured[0] == "scores"
+        seen.append((cycle.candidate, cycle._guard.memory))
+    assert seen == [
+        ("/m/new.onnx", [1.0]),
+        ("/m/new.onnx", [2.0]),
+        ("", [1.0]),
+        ("", [2.0]),
+        ("", [3.0]),
+        ("/m/new.onnx", [3.0]),
+    ]
     stand(files, STEPPED_BACK, looked=13600.0)
     clock.now = 13600.0
     daemon.run_once()
-    assert cycle.rival is None
-    assert cycle._guard.memory == [6.0]
+    assert (cycle.candidate, cycle._guard.memory) == ("", [4.0])
     cycle.remember()
-    again = MemoryFile(path=tmp_path / "state.json.memory", model_sha256=cycle.model_sha256)
-    assert again.read() == [6.0]
-
-
-def test_a_kill_costs_whoever_looks_along_no_more_than_whoever_acts(
-    tmp_path: Path, files: ExperimentFiles
-) -> None:
-    daemon, _, clock = challenged(tmp_path, files)
-    run_at(daemon, clock, 1500.0)  # the candidate's turn begins
-    for guard in daemon.cycle._guards:
-        guard.monotonic = clock
-    for now in (1600.0, 1700.0, 1700.0 + MEMORY_INTERVAL):
-        run_at(daemon, clock, now)
-    kept = MemoryFile(
-        path=tmp_path / "state.json.memory", model_sha256=daemon.cycle.in_service[1]
-    ).read()
-    assert daemon.cycle.rival is not None
-    assert daemon.cycle.rival.acts
-    assert kept == [4.0]
-
-
-def test_a_candidate_that_breaks_while_it_looks_along_holds_up_nothing(
-    tmp_path: Path, files: ExperimentFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    daemon, queue, clock = challenged(tmp_path, files)
-    run_at(daemon, clock, 1500.0)
-
-    def broken(self: SeeingPolicy, *given: object) -> Decision:
-        if self.name == "new":
-            raise ZeroDivisionError
-        return ScorePolicy.decide(self, *given)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(SeeingPolicy, "decide", broken)
-    report = run_at(daemon, clock, 5500.0)
-    assert (report.policy, report.failure, report.mode) == ("scores", None, "active")
-    assert any(queue.pending.factor.tolist())
+    kept = MemoryFile(path=tmp_path / "state.json.memory", model_sha256=cycle.model_sha256)
+    assert kept.read() == [4.0]
+    other = MemoryFile(path=tmp_path / "state.json.memory.candidate", model_sha256="abc")
+    assert other.read() == [3.0]
 
 
 def test_a_candidate_that_could_not_be_used_is_tried_again(
     tmp_path: Path, files: ExperimentFiles
 ) -> None:
     daemon, _, clock = challenged(tmp_path, files)
-    good, tries, seconds = daemon.candidates.rival_of, list[str](), [0.0]
-    daemon.candidates.monotonic = lambda: seconds[0]
+    good, tries, seconds = daemon.bring_in, list[str](), [0.0]
+    daemon.monotonic = lambda: seconds[0]
 
-    def at_first_not(model: str) -> Rival | None:
-        tries.append(model)
-        return good(model) if len(tries) > 1 else None
+    def at_first_not(cycle: Cycle, candidate: str, model_sha256: str) -> bool:
+        tries.extend([candidate] * bool(candidate))
+        return (not candidate or len(tries) > 1) and good(cycle, candidate, model_sha256)
 
-    daemon.candidates.rival_of = at_first_not
+    daemon.bring_in = at_first_not
     assert run_at(daemon, clock, 1500.0).policy == "scores"
+    seconds[0] = 59.0
     assert run_at(daemon, clock, 1510.0).policy == "scores"
     assert len(tries) == 1
     seconds[0] = 61.0
@@ -415,10 +391,10 @@ def test_a_bug_in_bringing_a_model_in_leaves_the_queue_to_the_site(
 ) -> None:
     daemon, queue, clock = challenged(tmp_path, files)
 
-    def broken(rival: Rival | None) -> None:
-        raise ZeroDivisionError(rival)
+    def broken(cycle: Cycle, candidate: str, model_sha256: str) -> bool:
+        raise ZeroDivisionError(cycle, candidate, model_sha256)
 
-    daemon.candidates.in_force = broken
+    daemon.bring_in = broken
     assert run_at(daemon, clock, 1500.0).mode == "shadow"
     assert not any(queue.pending.factor.tolist())
 
@@ -469,11 +445,10 @@ def test_a_candidate_that_stepped_back_leaves_the_model_in_service(
     assert any(queue.pending.factor.tolist())
 
 
-@pytest.mark.parametrize("sha256", ["another", ""])
 def test_a_candidate_that_cannot_be_used_has_no_turn(
-    tmp_path: Path, files: ExperimentFiles, sha256: str
+    tmp_path: Path, files: ExperimentFiles
 ) -> None:
-    daemon, _, clock = challenged(tmp_path, files, sha256)
+    daemon, _, clock = challenged(tmp_path, files, is_there=False)
     for now in (1500.0, 1600.0):
         report = run_at(daemon, clock, now)
         assert (report.policy, report.experiment.phase) == ("scores", "left_to_site")
