@@ -56,15 +56,11 @@ class LeverTraits:
 
     Attributes:
         cost: what a write costs, one sentence; "" where nothing is known.
-        costly: whether that had better be weighed first.
-        takes_the_same: whether a job can be written the factor that it has, to try the right.
         no_influence: why hours of influence have no meaning; None where they have one.
         alone: why no daemon may run beside another controller's; None where one may.
     """
 
     cost: str = ""
-    costly: bool = False
-    takes_the_same: bool = False
     no_influence: str | None = None
     alone: str | None = None
 

@@ -129,7 +129,7 @@ def _accrue(job):
 
 
 def sprio(state, words, mode):
-    if _basic(state):
+    if state["settings"].get("PriorityType") == "priority/basic":
         complain("sprio error: priority/basic: not a supported priority plugin")
         return 1
     form = _option(words, "-o")
@@ -166,10 +166,6 @@ def _total(job, partition=None):
     tres = sum(float(item.partition("=")[2]) for item in job["tres"].split(",") if item)
     total = sum(job["factors"].values()) + part + tres + job["site"] - job["nice"]
     return max(1, int(total))
-
-
-def _basic(state):
-    return state["settings"].get("PriorityType") == "priority/basic"
 
 
 def _held(job):
@@ -302,17 +298,16 @@ def scontrol(state, words, mode):
     status = 0
     for line in sys.stdin:
         say(f"scontrol: {line.rstrip()}")
-        found = re.fullmatch(r"update jobid=(\d+) (sitefactor|nice)=(-?\d+)", line.strip())
+        found = re.fullmatch(r"update jobid=(\d+) sitefactor=(-?\d+)", line.strip())
         if not found:
             raise SystemExit(f"the fake scontrol does not know: {line}")
-        column = {"sitefactor": "site", "nice": "nice"}[found[2]]
-        status |= _update(state, int(found[1]), column, int(found[3]), mode)
+        status |= _update(state, int(found[1]), int(found[2]), mode)
     say("scontrol: ")
     state["scontrol_calls"] = state.get("scontrol_calls", 0) + 1
     return status and state["status_after_refusal"]
 
 
-def _update(state, number, column, value, mode):
+def _update(state, number, value, mode):
     jobs = [job for job in state["jobs"] if number in (job["array_id"], job["het_id"])]
     tasks = jobs[0]["tasks"] if jobs else ""
     words = "Access/permission denied" if mode == "deny" else jobs and jobs[0].get("refused")
@@ -325,9 +320,7 @@ def _update(state, number, column, value, mode):
         complain(f"{number}_{tasks}: {text}" if tasks else f"{text} for job {number}")
     else:
         for job in jobs:
-            job[column] = value
-            if column == "nice" and _basic(state) and _held(job):
-                job["reason"] = "Resources"  # as the real one does
+            job["site"] = value
         return 0
     return 1
 

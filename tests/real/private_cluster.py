@@ -326,6 +326,8 @@ class PrivateSlurm:
         return False
 
     def _add_accounts(self) -> None:
+        if "AccountingStorageType" in self.plan.options:
+            return  # slurmctld knows no slurmdbd
         cluster = self.plan.options.get("ClusterName") or "trial"
         self._sacctmgr("cluster", cluster)
         for name, account in self.plan.accounts.items():

@@ -29,10 +29,8 @@ SAVED = 7.0
 FIRST, SECOND = HOSTS = ("ctl1", "ctl2")
 
 
-@pytest.fixture(params=["priority/multifactor", "priority/basic"])
-def two_controllers(
-    request: pytest.FixtureRequest, release: SlurmRelease | None
-) -> Iterator[PrivateSlurm]:
+@pytest.fixture
+def two_controllers(release: SlurmRelease | None) -> Iterator[PrivateSlurm]:
     """A cluster with two controllers, in which nothing starts."""
     skip_without_daemons(release)
     if release is not None:
@@ -43,7 +41,6 @@ def two_controllers(
         controllers=HOSTS,
         partitions=CLOSED_PARTITIONS,
         options={
-            "PriorityType": request.param,
             "PriorityWeightAge": "0",
             "SlurmctldTimeout": "3",
             "MessageTimeout": "5",
@@ -114,7 +111,7 @@ def queue_of_three(cluster: PrivateSlurm) -> tuple[list[int], dict[int, tuple[st
     """Three jobs, the longest first, and what they are like."""
     asked = ((30, 0), (20, 7), (10, 70))
     jobs = [submit(cluster, minutes, f"--nice={nice}") for minutes, nice in asked]
-    time.sleep(2.1)  # eligible from the next second on; sprio does not tell with priority/basic
+    time.sleep(2.1)  # eligible from the next second on
     return jobs, priorities(cluster)
 
 
@@ -166,22 +163,19 @@ def test_who_takes_over_also_takes_back_what_the_other_wrote(
 ) -> None:
     """A held job shows no factor: only the state file tells that it has one."""
     cluster = two_controllers
-    held = two_controllers.plan.options["PriorityType"] == "priority/multifactor"
     jobs, plain = queue_of_three(cluster)
     with ExitStack() as stack:
         pair = Pair(cluster, tmp_path, stack)
         wait_for_order(pair, jobs)
-        if held:  # with Nice a held job keeps our value until it is free, as documented
-            cluster.run("scontrol", "hold", str(jobs[2]))
-            time.sleep(SAVED)
+        cluster.run("scontrol", "hold", str(jobs[2]))
+        time.sleep(SAVED)
         cluster.run("scontrol", "takeover")
         pair.wait_for_modes("standby", "active")
         assert pair.hooks[FIRST].stop() == 0
         jobs.append(submit(cluster, 5))
         wait_in_front(cluster, jobs[-1], jobs[:-1])
         assert pair.hooks[SECOND].stop() == 0
-    if held:
-        cluster.run("scontrol", "release", str(jobs[2]))
+    cluster.run("scontrol", "release", str(jobs[2]))
     nobody_is_left_with_ours(cluster, jobs, plain)
 
 
@@ -192,19 +186,16 @@ def nobody_is_left_with_ours(
     after = priorities(cluster)
     assert sorted(after) == sorted(jobs)
     assert {job: after[job][1] for job in plain} == {job: plain[job][1] for job in plain}
-    if cluster.plan.options["PriorityType"] == "priority/multifactor":
-        wait_eligible(cluster, tuple(jobs))
-        assert site_factors(cluster) == dict.fromkeys(jobs, 0), said
-        again = priorities(cluster)
-        assert {job: again[job] for job in plain} == plain
+    wait_eligible(cluster, tuple(jobs))
+    assert site_factors(cluster) == dict.fromkeys(jobs, 0), said
+    again = priorities(cluster)
+    assert {job: again[job] for job in plain} == plain
 
 
 def test_a_controller_that_hangs_makes_both_daemons_wait(
     two_controllers: PrivateSlurm, tmp_path: Path
 ) -> None:
     """Slurm's own commands fail until the hung one is gone: they do not ask the other."""
-    if two_controllers.plan.options["PriorityType"] != "priority/multifactor":
-        pytest.skip("the lever does not matter here: see the other parameter")
     cluster = two_controllers
     jobs, plain = queue_of_three(cluster)
     with ExitStack() as stack:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from slurm_rl_plugin.batch_systems.port import (
     BatchSystem,
     Check,
     FactorChange,
+    LeverTraits,
     SchedulerFacts,
     SchedulerLoad,
     SiteNames,
@@ -36,16 +36,6 @@ from slurm_rl_plugin.batch_systems.slurm.answers.shares import SHARE_FORMAT, par
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.checks import limit_checks
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import SlurmBatchLimit, keeps_back
 from slurm_rl_plugin.batch_systems.slurm.checks import slurm_checks
-from slurm_rl_plugin.batch_systems.slurm.levers.nice import NiceLever
-from slurm_rl_plugin.batch_systems.slurm.levers.port import Lever
-from slurm_rl_plugin.batch_systems.slurm.levers.site_factor import SiteFactorLever
-from slurm_rl_plugin.batch_systems.slurm.levers.writes import (
-    NICE,
-    ChangeSender,
-    FactorWriter,
-    Scontrol,
-    still_waiting,
-)
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
     TableBuilder,
@@ -56,14 +46,21 @@ from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch
 from slurm_rl_plugin.batch_systems.slurm.queue.machine_look import MachineLook
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import QueueReader, WholeJobs
 from slurm_rl_plugin.batch_systems.slurm.queue.row_numbers import RowNumbers
+from slurm_rl_plugin.batch_systems.slurm.site_factor import SiteFactors
+from slurm_rl_plugin.batch_systems.slurm.writes import (
+    ChangeSender,
+    FactorWriter,
+    still_waiting,
+)
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, StartedJobs
-from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, SlurmRLError
+from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
 
 #: First and last release that the tests have run on.
 TRIED = (22, 5), (26, 5)
+_TRAITS = LeverTraits(cost="SiteFactor: a term of its own, nothing else is touched")
 SSHARE = ("sshare", "--all", "--parsable2", "--noheader", "-o", SHARE_FORMAT)
 SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C|%R|%p")
 #: Changes sent at once, with a time-out to match.
@@ -71,7 +68,7 @@ WRITES_PER_CALL = 500
 
 
 class SlurmCluster:
-    """A Slurm cluster, reordered by SiteFactor or, with `priority/basic`, by Nice.
+    """A Slurm cluster, reordered by SiteFactor.
 
     Whoever lists the jobs and whoever writes, priorities come from `sprio` (nothing else shows a
     factor), shares from `sshare`, capacity from `sinfo` and past runs from `sacct`.
@@ -103,10 +100,8 @@ class SlurmCluster:
         self._given = given
         self._runner = commands
         self._queue = WholeJobs(queue)
-        by_nice = FactorWriter(Scontrol(commands, NICE), WRITES_PER_CALL)
-        self._nice = NiceLever(by_nice, self._queue.waiting, _nice_file(given.state_file))
-        self._site_factor = SiteFactorLever(commands, FactorWriter(sender, WRITES_PER_CALL))
-        self._lever: Lever | None = None
+        self._site_factor = SiteFactors(commands, FactorWriter(sender, WRITES_PER_CALL))
+        self._priority_type: str | None = None
         self._limit = SlurmBatchLimit(commands, given.limit, given.limits_file)
         self._watch = JobWatch()
         limit = given.limit
@@ -124,17 +119,17 @@ class SlurmCluster:
             BatchSystemError: an answer that cannot be understood.
         """
         settings = parse_settings(self._runner.read(SHOW_CONFIG))
-        self._lever = self._nice if settings.priority_type == BASIC else self._site_factor
+        self._priority_type = settings.priority_type
         self._machine.counts(settings)
         return SchedulerFacts(
             release=settings.release,
-            lever=self._lever.name,
+            lever="SiteFactor",
             harm=settings.harm,
             points_an_hour=settings.points_an_hour,
             pass_interval=settings.pass_interval,
             in_charge=settings.in_charge(self._given.host),
             controller_here=settings.names_controller(self._given.host),
-            traits=self._lever.traits,
+            traits=_TRAITS,
             tried=TRIED,
         )
 
@@ -151,9 +146,7 @@ class SlurmCluster:
         except BatchSystemError as error:  # a hint, and no reason not to act
             logger.warning("load=unknown reason=%s", error)
             return SchedulerLoad(struggles=None, events=())
-        # only changes of nice go to slurmdbd
-        struggles = found.struggles(database_counts=self._lever is self._nice)
-        return SchedulerLoad(struggles=struggles, events=found.events, backlog=found.database)
+        return SchedulerLoad(struggles=found.struggles, events=found.events, backlog=found.database)
 
     @collector_paused()
     def snapshot(self) -> QueueSnapshot:
@@ -163,12 +156,12 @@ class SlurmCluster:
             BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
             BatchSystemError: an answer that cannot be understood.
         """
-        lever = self._lever_in_use()
+        self._read_settings_once()
         past = self._past_runs()  # may take a while, so before the queue is read
         self._machine.look()
         now = self._given.clock()
         rows = self._queue.waiting_and_running()
-        lever.look()
+        self._look_at_factors()
         tree = parse_shares(self._runner.read(SSHARE))
         nodes = self._runner.read(SINFO)
         started, ended = self._watch.told(rows, self._read_vanished(rows), now)
@@ -176,7 +169,7 @@ class SlurmCluster:
         waiting = first_of_each_array(records)
         running = [row for row in rows if row.state in RUNNING_STATES]
         tiers = parse_tiers(nodes)
-        terms = lever.terms(waiting, tiers)
+        terms = self._site_factor.terms(waiting, tiers)
         shares = self._given.shares
         build = TableBuilder(
             [*(shares or ()), *tree.shares], self._numbers, self._machine.asked_for
@@ -217,16 +210,14 @@ class SlurmCluster:
         self._history_days = days
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
-        """Write factors as SiteFactor or as nice, whichever counts under the site's PriorityType.
+        """Write factors as SiteFactor.
 
         Raises:
             BatchSystemUnavailable: no answer in time; some changes may have been written.
             ChangeRejected: the right to change priorities is missing.
             BatchSystemError: a write failed for a reason that names no job.
         """
-        lever = self._lever_in_use()
-        self._give_back_left_over()
-        return lever.write([(change.job_id, change.new) for change in changes])
+        return self._site_factor.write([(change.job_id, change.new) for change in changes])
 
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
         """Set our factor back to 0; see `BatchSystem.release`.
@@ -239,18 +230,16 @@ class SlurmCluster:
             ChangeRejected: the right to change priorities is missing.
             BatchSystemError: an answer that cannot be understood.
         """
-        lever = self._lever_in_use()
+        self._read_settings_once()
         if job_ids is None:
             waiting = self._queue.waiting()
-            lever.look()
-            chosen = lever.carrying(waiting)
-            perhaps = list({row.array_id: None for row in waiting})
+            self._look_at_factors()
+            chosen = self._site_factor.carrying(waiting)
         else:
-            chosen = perhaps = [int(job_id) for job_id in job_ids]
-        still = self._give_back_left_over(perhaps)
-        report = lever.write([(job_id, 0) for job_id in chosen])
-        still |= still_waiting(report.rejected) | self._still_shown(chosen)
-        return replace(report, later=report.later | still)
+            chosen = [int(job_id) for job_id in job_ids]
+        report = self._site_factor.write([(job_id, 0) for job_id in chosen])
+        still = still_waiting(report.rejected) | self._still_shown(chosen)
+        return replace(report, later=still)
 
     def limit_batch(self, amounts: Mapping[str, int] | None) -> None:
         """Limit batch jobs by a QOS or by licences; see `LimitsBatch.limit_batch`.
@@ -285,55 +274,29 @@ class SlurmCluster:
             rows = self._queue.waiting_and_running()
             yield from limit_checks(self._given, self._runner, rows, SINFO, writes=writes)
 
-    def _give_back_left_over(self, perhaps: Sequence[int] = ()) -> frozenset[int]:
-        """Give back values of the other lever, left where the site has changed PriorityType.
-
-        A fault of what is left over is no reason not to write or release factors.
-
-        Args:
-            perhaps: jobs that may have such a value too, of an earlier run.
-
-        Returns:
-            Jobs that keep one for now.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time; then the rest has none either.
-        """
-        other = self._site_factor if self._lever is self._nice else self._nice
-        try:
-            if perhaps or other.carries:
-                report = other.give_back(perhaps)
-                if report.applied or report.later:
-                    words = (other.name, report.applied, len(report.later))
-                    logger.info("left_over=%s given_back=%d left=%d", *words)
-                return report.later
-        except BatchSystemUnavailable:
-            raise
-        except SlurmRLError as error:
-            logger.error("left_over=%s reason=%s", other.name, error)
-        return frozenset()
-
     def _still_shown(self, written: Sequence[int]) -> frozenset[int]:
         """Jobs that still show a factor: what a command says of a write may be wrong.
 
         Where the queue cannot be read the writes are believed: they need no reading to be made.
         """
-        if not written or self._lever is not self._site_factor:
+        if not written:
             return frozenset()
         try:
             waiting = self._queue.waiting()
-            self._site_factor.look()
+            self._look_at_factors()
         except BatchSystemError as error:
             logger.warning("release=not_looked_at reason=%s", error)
             return frozenset()
         return self._site_factor.showing(waiting).intersection(written)
 
-    def _lever_in_use(self) -> Lever:
-        """The lever that works under the site's PriorityType; read again in each `facts`."""
-        if self._lever is None:
+    def _read_settings_once(self) -> None:
+        """Read slurm.conf where nobody has asked for `facts` yet."""
+        if self._priority_type is None:
             self.facts()
-        assert self._lever is not None
-        return self._lever
+
+    def _look_at_factors(self) -> None:
+        """Read every factor; with `priority/basic` `sprio` refuses, and no factor counts."""
+        self._site_factor.look(listed=self._priority_type != BASIC)
 
     def _read_vanished(self, rows: Sequence[QueueRow]) -> list[QueueRow]:
         """Ask for jobs that wait or run no longer; Slurm keeps them for MinJobAge (300 s)."""
@@ -344,11 +307,6 @@ class SlurmCluster:
         """The runs that accounting remembers, at the first snapshot; later none."""
         days, self._history_days = self._history_days, 0.0
         return read_past_runs(self._runner, days)
-
-
-def _nice_file(state_file: Path | None) -> Path | None:
-    """Where the users' nice values are kept, beside the state file."""
-    return state_file and state_file.with_name(state_file.name + ".nice")
 
 
 def _starts(rows: Sequence[QueueRow] | Sequence[PastRun]) -> FloatArray:

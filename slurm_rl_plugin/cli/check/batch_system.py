@@ -39,8 +39,7 @@ def site(
     if facts.harm is not None:
         yield Check(FAIL, "lever", facts.harm)
     else:
-        cost = facts.traits.cost or facts.lever
-        yield Check(WARN if facts.traits.costly else PASS, "lever", cost)
+        yield Check(PASS, "lever", facts.traits.cost or facts.lever)
     yield _influence(float(configuration.sections.hook.influence_hours), facts)
     yield _controller(Charge(configuration.sections.hook.beside_controllers), facts)
     if load.struggles is not None:
@@ -140,7 +139,7 @@ def _right_to_write(look: QueueLook) -> Check:
     """Write one job the factor that it has: nothing changes, and we hear whether we may."""
     plan = look.considered.plan
     system = look.cycle.batch_system
-    if not system.facts().traits.takes_the_same or not plan.order:
+    if not plan.order:
         return Check(WARN, "right to write", "not tried: no job to try it on without a change")
     place = plan.order[-1]
     job = int(plan.snapshot.pending.jobs.job_id[place])

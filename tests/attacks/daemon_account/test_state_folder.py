@@ -35,7 +35,7 @@ def test_a_link_at_a_temporary_name_leads_root_nowhere(
     head_node: HeadNode, treasure: Path, words: tuple[str, ...]
 ) -> None:
     def release() -> dict[str, Any]:
-        for name in ("state.json", "state.json.nice"):
+        for name in ("state.json", "state.json.limits"):
             link = head_node.state / f".{name}.{os.getpid()}.part"  # as it was named once
             link.symlink_to(treasure)
             os.chown(link, DAEMON, DAEMON, follow_symlinks=False)
@@ -74,7 +74,7 @@ def test_what_root_leaves_there_is_the_daemons(
 
 
 @pytest.mark.parametrize("words", [*VERBS, ("status",), ("disable", "--wait=0")])
-@pytest.mark.parametrize("names", [("state.json",), ("state.json.limits", "state.json.nice")])
+@pytest.mark.parametrize("names", [("state.json",), ("state.json.limits",)])
 def test_a_pipe_in_a_files_place_holds_no_verb_up(
     head_node: HeadNode, treasure: Path, words: tuple[str, ...], names: tuple[str, ...]
 ) -> None:

@@ -40,18 +40,13 @@ def test_nor_does_he_pass_for_a_daemon(held: HeadNode) -> None:
     assert "daemon: absent" in found["said"], found
 
 
-@pytest.mark.parametrize("lever", ["priority/multifactor", "priority/basic"])
-def test_nothing_that_names_jobs_or_accounts_is_for_all_to_read(
-    head_node: HeadNode, lever: str
-) -> None:
-    head_node.cluster.set(settings={"PriorityType": lever})
+def test_nothing_that_names_jobs_or_accounts_is_for_all_to_read(head_node: HeadNode) -> None:
     head_node.more = '[reserve]\nmechanism = "qos"\nqos = "batch"\nmost_processors = 4\n'
     (head_node.state / "state.json").unlink()
     head_node.configured()
     assert as_user(DAEMON, lambda: head_node.verb("run", "--once"))["code"] == 0
     made = {path.name for path in head_node.state.iterdir()}
     assert {"state.json", "audit.jsonl"} < made
-    assert ("state.json.nice" in made) == (lever == "priority/basic")
     assert as_user(STRANGER, lambda: read_all_of(head_node.state)) == []
 
 

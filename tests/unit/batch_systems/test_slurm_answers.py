@@ -35,8 +35,8 @@ from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
     parse_lines,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.shares import parse_shares
-from slurm_rl_plugin.batch_systems.slurm.levers.writes import _refusal
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
+from slurm_rl_plugin.batch_systems.slurm.writes import _refusal
 from slurm_rl_plugin.errors import BatchSystemError
 
 RELEASES = sorted(

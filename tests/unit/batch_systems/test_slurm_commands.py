@@ -16,8 +16,8 @@ from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.batch_systems.slurm.accounting import past_runs as slurm_accounting
 from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
-from slurm_rl_plugin.batch_systems.slurm.levers.writes import DENIED, NO_RIGHT
 from slurm_rl_plugin.batch_systems.slurm.process import commands_of
+from slurm_rl_plugin.batch_systems.slurm.writes import DENIED, NO_RIGHT
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (
@@ -597,6 +597,20 @@ class TestWrites:
         assert report.applied == 4
         sites = {job["job_id"]: job["site"] for job in cluster.state["jobs"]}
         assert sites == {1: 0, 2: 0, 3: 0, 4: 0, 5: 0, 6: 9}
+
+    @pytest.mark.parametrize("named", [True, False])
+    def test_with_priority_basic_factors_from_before_are_set_to_0(
+        self, cluster: FakeCluster, named: bool
+    ) -> None:
+        """slurmctld stores them, and they would act again after the next change."""
+        cluster.add(1, site=7)
+        cluster.add(2, site=7, reason="JobHeldUser", eligible=None)
+        cluster.set(settings={"PriorityType": "priority/basic"})
+        system = adapter(cluster)
+        assert system.snapshot().pending.factor.tolist() == [0, 0]  # sprio refuses
+        report = system.release(np.array([1, 2]) if named else None)
+        assert (report.applied, report.later) == (2, frozenset())
+        assert [cluster.record(job)["site"] for job in (1, 2)] == [0, 0]
 
     def test_release_of_named_jobs_needs_no_reading(self, cluster: FakeCluster) -> None:
         cluster.add(2, site=9, reason="Dependency", eligible=None)

@@ -130,20 +130,6 @@ def test_it_starts_once_and_ends_once_when_the_last_component_has(cluster: FakeC
     assert len(system.snapshot().ended) == 0
 
 
-def test_with_nice_only_one_whose_components_have_the_same_value_is_ordered(
-    cluster: FakeCluster,
-) -> None:
-    cluster.set(settings={"PriorityType": "priority/basic"})
-    system = adapter(cluster)
-    assert sorted(pending(system).admin_set.tolist()) == [False, True]
-    cluster.change(SECOND, nice=0)
-    assert pending(system).admin_set.tolist() == [False, False]
-    system.apply([FactorChange(job_id=LEADER, old=0, new=500)])
-    assert [cluster.record(job)["nice"] for job in (LEADER, SECOND, THIRD)] == [-500] * 3
-    system.release()
-    assert [cluster.record(job)["nice"] for job in (LEADER, SECOND, THIRD)] == [0] * 3
-
-
 def test_a_limit_that_one_component_lacks_the_job_lacks() -> None:
     parts = [waiting_row(job, job)._replace(het_id=1) for job in (1, 2)]
     (whole,) = whole_jobs([parts[0], parts[1]._replace(time_limit=math.nan)])

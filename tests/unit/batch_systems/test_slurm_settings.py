@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm.answers.load import BUSY_DATABASE, BUSY_THREADS, parse_load
+from slurm_rl_plugin.batch_systems.slurm.answers.load import BUSY_THREADS, parse_load
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_settings
 from slurm_rl_plugin.errors import BatchSystemError
 
@@ -34,12 +34,9 @@ def test_settings_of_each_release(answers: Path) -> None:
 
 def test_load_of_each_release(answers: Path) -> None:
     load = parse_load(answers.joinpath("sdiag.txt").read_text())
-    assert load.struggles(database_counts=True) is None
+    assert load.struggles is None
     assert load.events[0] > load.events[1] > 0
-    assert replace(load, threads=BUSY_THREADS + 1).struggles(database_counts=False) is not None
-    waiting = replace(load, database=BUSY_DATABASE + 1)
-    assert waiting.struggles(database_counts=False) is None
-    assert waiting.struggles(database_counts=True) is not None
+    assert replace(load, threads=BUSY_THREADS + 1).struggles is not None
 
 
 def config(**lines: str) -> str:
@@ -51,8 +48,7 @@ def config(**lines: str) -> str:
     ("lines", "harm"),
     [
         ({}, None),
-        ({"PriorityType": "priority/basic"}, None),
-        ({"PriorityType": "priority/basic", "PrioritySiteFactorPlugin": "site_factor/x"}, None),
+        ({"PriorityType": "priority/basic"}, "priority/basic ignores SiteFactor"),
         ({"PrioritySiteFactorPlugin": "site_factor/x"}, "site_factor/x overwrites every factor"),
         ({"PriorityType": "priority/other"}, "priority/other is not known to use"),
     ],

@@ -18,7 +18,6 @@ SOUND_SCORES = f"{LOWEST_SCORE}..{HIGHEST_SCORE}"
 SCORE_TRAITS = LeverTraits(
     cost=f"{SCORE}: a resource that job_sort_formula sorts by; each write is a record of PBS's "
     "accounting",
-    takes_the_same=True,
     no_influence="influence_hours has no meaning with PBS, which tells nobody what its formula "
     "makes of a job: set it to 0; the site's own terms then decide between jobs of one score",
     alone="beside_controllers is for Slurm alone: with PBS nobody here can tell which server is in "

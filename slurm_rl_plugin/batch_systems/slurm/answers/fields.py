@@ -58,7 +58,7 @@ FINAL_STATES = frozenset(
         *("BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"),
     }
 )
-HELD_REASONS = frozenset({"JobHeldUser", "JobHeldAdmin"})
+_HELD_REASONS = frozenset({"JobHeldUser", "JobHeldAdmin"})
 #: Values of `squeue`'s state option that name these jobs. PENDING and RUNNING alone leave out all
 #: that have a flag. REQUEUED would add jobs that complete, and every release knows these names.
 ASK_WAITING = "PENDING,REQUEUE_HOLD,RESV_DEL_HOLD,SPECIAL_EXIT"
@@ -122,7 +122,7 @@ class QueueRow(NamedTuple):
     @property
     def held(self) -> bool:
         """Whether a user or an administrator holds it."""
-        return self.reason in HELD_REASONS or self.priority == 0
+        return self.reason in _HELD_REASONS or self.priority == 0
 
 
 def queue_format(mark: str, names: Sequence[str] = QUEUE_FIELDS) -> dict[str, str]:

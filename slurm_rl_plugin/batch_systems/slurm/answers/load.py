@@ -10,8 +10,8 @@ from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 SDIAG = ("sdiag",)
 #: Of the 256 threads that slurmctld serves calls with; beyond, callers wait and time out.
 BUSY_THREADS = 180
-#: Messages to nodes or to slurmdbd that wait for their turn.
-BUSY_AGENTS, BUSY_DATABASE = 500, 10_000
+#: Messages to nodes that wait for their turn.
+BUSY_AGENTS = 500
 #: What happened to jobs since slurmctld counts; any of them changes the queue.
 EVENTS = ("submitted", "started", "completed", "canceled", "failed")
 _NUMBER = re.compile(r"^\s*(?P<name>[A-Za-z][A-Za-z ]*):\s+(?P<value>\d+)\s*$", re.MULTILINE)
@@ -33,18 +33,13 @@ class SlurmLoad:
     database: int
     events: tuple[int, ...]
 
-    def struggles(self, *, database_counts: bool) -> str | None:
-        """Why we should wait, or None.
-
-        Args:
-            database_counts: what we write goes to slurmdbd too.
-        """
+    @property
+    def struggles(self) -> str | None:
+        """Why we should wait, or None."""
         if self.threads > BUSY_THREADS:
             return f"slurmctld serves {self.threads} calls at once"
         if self.agents > BUSY_AGENTS:
             return f"{self.agents} messages to nodes wait"
-        if database_counts and self.database > BUSY_DATABASE:
-            return f"{self.database} messages to slurmdbd wait"
         return None
 
 

@@ -36,7 +36,6 @@ class PriorityTerms(NamedTuple):
         by_hand: an administrator fixed the priority (`Priority=`, `sbatch --priority`). Slurm
             then reports a total with every factor 0, or, in 22.05 for a job with several
             partitions, factors that are no numbers.
-        own_nice: the user's nice value where ours stands in its place; None where it does not.
         spread: points by which components of a heterogeneous job stand apart, those of the job
             being the component's that speaks for it; 0 for other jobs.
     """
@@ -44,7 +43,6 @@ class PriorityTerms(NamedTuple):
     native: int
     site: int
     by_hand: bool
-    own_nice: int | None = None
     spread: int = 0
 
 

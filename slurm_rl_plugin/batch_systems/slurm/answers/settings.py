@@ -19,6 +19,11 @@ logger = logging.getLogger(__name__)
 DEFAULT_PASSES = {"sched_interval": 60.0, "bf_interval": 30.0}
 NOTHING = frozenset({"(null)", "none", "NONE", ""})
 MULTIFACTOR, BASIC = "priority/multifactor", "priority/basic"
+#: With these `priority/multifactor` orders jobs by submission alone, as `priority/basic` does.
+_NO_WEIGHTS = (
+    "PriorityWeightAge=0, PriorityWeightAssoc=0, PriorityWeightFairshare=0, "
+    "PriorityWeightJobSize=0, PriorityWeightPartition=0 and PriorityWeightQOS=0"
+)
 #: Printed by `scontrol show config` and `scontrol ping` for each controller, the first in turn.
 _CONTROLLER = re.compile(r"^Slurmctld\(\w+\) at (?P<host>\S+) is (?P<state>UP|DOWN)")
 
@@ -80,12 +85,18 @@ class SlurmSettings:
     @property
     def harm(self) -> str | None:
         """Why writing would do nothing or would be undone, one sentence; None where it works."""
-        if self.priority_type not in (MULTIFACTOR, BASIC):
+        if self.priority_type == BASIC:
             return (
-                f"PriorityType={self.priority_type} is not known to use SiteFactor or Nice: set "
+                f"PriorityType={BASIC} ignores SiteFactor: write PriorityType={MULTIFACTOR}, "
+                f"{_NO_WEIGHTS} into slurm.conf and restart slurmctld; jobs without a factor then "
+                "start in order of submission."
+            )
+        if self.priority_type != MULTIFACTOR:
+            return (
+                f"PriorityType={self.priority_type} is not known to use SiteFactor: set "
                 f'PriorityType={MULTIFACTOR} in slurm.conf, or mode = "shadow".'
             )
-        if self.priority_type == MULTIFACTOR and self.site_factor_plugin:
+        if self.site_factor_plugin:
             return (
                 f"PrioritySiteFactorPlugin={self.site_factor_plugin} overwrites every factor: take "
                 'it out of slurm.conf, or set mode = "shadow".'

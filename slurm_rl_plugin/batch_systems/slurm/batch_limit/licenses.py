@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from slurm_rl_plugin.batch_systems.limit_file import Amounts
-from slurm_rl_plugin.batch_systems.slurm.levers.writes import DENIED, NO_RIGHT
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure
+from slurm_rl_plugin.batch_systems.slurm.writes import DENIED, NO_RIGHT
 from slurm_rl_plugin.domain.resources import CPUS
 from slurm_rl_plugin.errors import ChangeRejected
 

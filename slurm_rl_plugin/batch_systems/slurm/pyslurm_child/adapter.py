@@ -19,16 +19,16 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     QueueRow,
 )
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCluster
-from slurm_rl_plugin.batch_systems.slurm.levers.writes import (
+from slurm_rl_plugin.batch_systems.slurm.process import commands_of, not_understood
+from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.child import SlurmChild
+from slurm_rl_plugin.batch_systems.slurm.queue.machine_look import MachineLook
+from slurm_rl_plugin.batch_systems.slurm.queue.squeue import Squeue
+from slurm_rl_plugin.batch_systems.slurm.writes import (
     SECONDS_A_WRITE,
     ChangeSender,
     Scontrol,
     ValueWrite,
 )
-from slurm_rl_plugin.batch_systems.slurm.process import commands_of, not_understood
-from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.child import SlurmChild
-from slurm_rl_plugin.batch_systems.slurm.queue.machine_look import MachineLook
-from slurm_rl_plugin.batch_systems.slurm.queue.squeue import Squeue
 from slurm_rl_plugin.units import MINUTE
 
 #: Attributes of `pyslurm.Job` that are asked for; the same in 22.5.2 to 25.11.2. Times are seconds

@@ -138,10 +138,6 @@ class TableBuilder:
         jobs = self._table(rows, lines, "array_id")
         column = partial(_column, lines)
         counted_from = np.maximum(lines["accrue"], jobs.eligible)
-        nice = column("nice")
-        for place, term in enumerate(terms):
-            if term.own_nice is not None:
-                nice[place] = term.own_nice
         tier_of = np.array(
             [
                 max(tiers.get(name, LOWEST_TIER) for name in partitions)
@@ -156,7 +152,7 @@ class TableBuilder:
             factor=_integers([term.site for term in terms]),
             held=column("held"),
             admin_set=np.array([term.by_hand for term in terms], dtype=np.bool_),
-            nice=nice,
+            nice=column("nice"),
             qos=self._named(self.qos, lines["qos"]),
             spread=_integers([term.spread for term in terms]),
             tier=tier_of[lines["partitions"]],

@@ -1,10 +1,10 @@
-"""SiteFactor as the lever: an additive term of `priority/multifactor` that nobody else uses."""
+"""SiteFactor: an additive term of `priority/multifactor` that nobody else uses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport, LeverTraits
+from slurm_rl_plugin.batch_systems.port import ApplyReport
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
     PRIORITY_FORMAT,
@@ -14,14 +14,14 @@ from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
     best_terms,
     parse_lines,
 )
-from slurm_rl_plugin.batch_systems.slurm.levers.writes import FactorWriter, ValueWrite
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm.writes import FactorWriter, ValueWrite
 
 SPRIO = ("sprio", "--noheader", "-o", PRIORITY_FORMAT)
 
 
-class SiteFactorLever:
-    """Reads factors from `sprio`, which alone shows them, and writes them; see `Lever`.
+class SiteFactors:
+    """Reads factors from `sprio`, which alone shows them, and writes them.
 
     Held jobs and jobs that are not eligible yet are not listed by `sprio`; their factor is what we
     last wrote or saw, 0 if never, and the rest of their priority is native. A priority set by hand
@@ -31,11 +31,6 @@ class SiteFactorLever:
     other ones get what puts them at the same priority. Slurm sets the factor of all when told to
     set the leader's, so that is written first, and 0 needs no more.
     """
-
-    name = "SiteFactor"
-    traits = LeverTraits(
-        cost="SiteFactor: a term of its own, nothing else is touched", takes_the_same=True
-    )
 
     def __init__(self, commands: CommandRunner, writer: FactorWriter) -> None:
         self._commands = commands
@@ -49,18 +44,26 @@ class SiteFactorLever:
         #: Leader -> component -> points from it up to the one that speaks for the job.
         self._lifts: dict[int, dict[int, int]] = {}
 
-    @property
-    def carries(self) -> bool:
-        """Whether the last look found a SiteFactor that is not 0."""
-        return any(self._factors.values())
+    def look(self, *, listed: bool = True) -> None:
+        """Ask `sprio` for the terms of every pending job's priority, after the rows were read.
 
-    def look(self) -> None:
-        """Ask `sprio` for the terms of every pending job's priority."""
-        self._lines = parse_lines(self._commands.read(SPRIO), self._lines)
+        Args:
+            listed: False where `sprio` refuses to answer; then no job is listed.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        self._lines = parse_lines(self._commands.read(SPRIO), self._lines) if listed else {}
         self._listed = best_terms(self._lines.values(), {})
 
     def terms(self, waiting: Sequence[QueueRow], tiers: Mapping[str, int]) -> list[PriorityTerms]:
-        """SiteFactor as ours, the rest of `sprio`'s terms; of several partitions the best."""
+        """SiteFactor as ours, the rest of `sprio`'s terms; of several partitions the best.
+
+        Args:
+            waiting: one row of each job or array.
+            tiers: partition -> its PriorityTier.
+        """
         if len(set(tiers.values())) > 1:
             self._listed = best_terms(self._lines.values(), tiers)
         self._lifts.clear()
@@ -117,13 +120,6 @@ class SiteFactorLever:
             if job_id not in rejected:
                 self._factors[job_id] = factor
         return ApplyReport(applied=len(changes) - len(rejected), rejected=rejected)
-
-    def give_back(self, job_ids: Sequence[int] = ()) -> ApplyReport:
-        """Set SiteFactor to 0; `priority/basic` stores that too, though it has no effect there."""
-        known = (job_id for job_id, factor in self._factors.items() if factor)
-        report = self.write([(job_id, 0) for job_id in dict.fromkeys([*job_ids, *known])])
-        self._factors.clear()  # a job that is gone is not asked again
-        return report
 
     def _hides(self, row: QueueRow, listed: PriorityTerms) -> bool:
         """Whether a priority of 1 to 4, which looks like one without any points, was set by hand.

@@ -36,8 +36,6 @@ DONE = "No error"
 #: What stands for bytes that are no text.
 NO_TEXT = "\N{REPLACEMENT CHARACTER}"
 ValueWrite = tuple[int, int]
-#: Fields of a job that `scontrol` can be told to set.
-SITE_FACTOR, NICE = "sitefactor", "nice"
 
 
 def still_waiting(rejected: Mapping[int, str]) -> frozenset[int]:
@@ -118,13 +116,12 @@ class Scontrol:
     It names an array by its number, which Slurm takes for every record of it.
     """
 
-    def __init__(self, commands: CommandRunner, field: str = SITE_FACTOR) -> None:
+    def __init__(self, commands: CommandRunner) -> None:
         self._commands = commands
-        self._field = field
 
     def send(self, changes: Sequence[ValueWrite]) -> dict[int, str]:
         """One `scontrol` for all changes, a line of its input for each."""
-        lines = [f"update jobid={job_id} {self._field}={value}\n" for job_id, value in changes]
+        lines = [f"update jobid={job_id} sitefactor={value}\n" for job_id, value in changes]
         answer = self._commands.call(
             ["scontrol"], stdin="".join(lines), extra=SECONDS_A_WRITE * len(changes)
         )
