@@ -92,7 +92,7 @@ _PARAMETERS = {
     "reduce_completing_frag": "nodes are free as soon as a job has ended",
     "sched_max_job_start": "the main scheduler may start any number of jobs in a pass",
     "sched_min_interval": "the main scheduler looks after each event",
-    "time_min_as_soft_limit": "plans are made with limits, or with the estimates of a study",
+    "time_min_as_soft_limit": "plans are made with time limits",
     "whole_hetjob": "jobs have one component",
 }
 _PARAMETERS_WITHOUT_EFFECT = frozenset(

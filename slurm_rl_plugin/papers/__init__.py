@@ -4,15 +4,15 @@ A study is a folder with a module `study`, and a line in `registry`. What studie
 rest of the package, and no more than that (import-linter keeps it so):
 
 * `accounting`: `port`, `swf.reader`, `log_format` and `log_file`, to read a published log;
-* `simulator`: `workloads`, `schedules`, `sites`, rules, usage and plan estimates of `scoring`,
-  `kernel.cluster`, and `kernel.compilation` for code of their own that is to be compiled;
+* `simulator`: `workloads`, `schedules`, `sites`, rules, usage and histories of `scoring`,
+  `kernel`, also for code of their own that is compiled;
 * `learning`: the trainers with their settings (`algorithms`, `sarsa`, `fitted_q`, `policy_search`,
   `site_utility`, `heldout_training`), their loads (`training_load`, `load_windows`), `export`, and
   of `evaluation` `paired`, `paired_windows`, `heldout` and `bootstrap`;
 * `forecasts`: what is learned from past waits, its calibration and scores;
 * `what_if`: `switchback`, what two orders that hold the queue in turns are found to cost;
 * `policies`: networks and what publishes a site's utility, but no rule of the hook;
-* `features`: `estimates` and the schema `reactive_grid`;
+* `features`: `estimates`, the schema `reactive_grid`, and the quantiles of `history.run_spread`;
 * `brokers`: `port`, the simulated `market` and `agents`, `earliest_start` and `site_utility`;
 * `machine_files`: a machine as its files describe it;
 * `utility`, `domain`, `errors`, `units` and `whole_file`.

@@ -36,8 +36,6 @@ HALF_LIFE = 30.0 * DAY
 #: A job is protected once overtaken by so many seconds at least, and at most: where jobs wait for
 #: weeks, a day would protect nearly all of them, and so none.
 SOONEST, LATEST = 1.0 * MINUTE, 3.0 * DAY
-#: Seconds that a plan may tell a job to start later than promised, at most.
-SLACKEST = 1.0 * DAY
 #: A job bears being overtaken by this part of the run time that it asks for, and of the longest
 #: wait at most: who asks for three days loses little by some hours, and much of what short jobs
 #: gain comes from just those; but where nobody waits long, a long job does not either.
@@ -162,16 +160,6 @@ def protected_after(longest: Any, after: Any) -> Any:
         after: see `Protection`.
     """
     return min(max(after * longest, SOONEST), LATEST)
-
-
-def plan_slack(longest: Any, part: Any) -> Any:
-    """Seconds by which a plan may let a job start later than promised.
-
-    Args:
-        longest: the site's longest wait lately, seconds.
-        part: of it.
-    """
-    return min(max(part * longest, SOONEST), SLACKEST)
 
 
 def borne_by(requested: Any, after: Any, longest: Any) -> Any:

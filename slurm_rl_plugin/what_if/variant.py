@@ -8,28 +8,18 @@ from dataclasses import dataclass, field, replace
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.resources import CPUS
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.learning.evaluation.paired import SITES_OWN, Candidate
 from slurm_rl_plugin.machine_files.changes import PLACE, changed
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
 from slurm_rl_plugin.machine_files.resource_names import limits_of
 from slurm_rl_plugin.machine_files.values import Value
-from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.scoring.plan_estimates import TOLD_DELAY, PlanRule
-from slurm_rl_plugin.units import MINUTE
 
 #: The cluster as it is.
 AS_IT_IS = "as it is"
-#: Words of a change that are no words of slurm.conf: our order, what is kept from batch jobs,
-#: and run times that backfill is told.
-HOOK, RESERVE, PLAN = "hook", "reserve", "plan"
-#: What is said of a plan that the daemon would not make.
-_NOT_LIVE = (
-    "a daemon tells run times that [policy] model foretells; this order foretells none, so none "
-    "would be told."
-)
+#: Words of a change that are no words of slurm.conf: our order, and what is kept from batch jobs.
+HOOK, RESERVE = "hook", "reserve"
 #: The model of a hook that none is named for.
 DEFAULT_MODEL = "default"
 
@@ -43,7 +33,6 @@ class ClusterVariant:
         machine: of it.
         policy: what orders its queue; by default the site's own multifactor.
         reserve: resource -> how much is kept from batch jobs at most.
-        plan: foretells the run times that backfill is told; None where it is told none.
         sentences: what of its changes is not simulated.
     """
 
@@ -51,7 +40,6 @@ class ClusterVariant:
     machine: Machine
     policy: Candidate = field(default_factory=lambda: Candidate(name=SITES_OWN))
     reserve: Mapping[str, float] = field(default_factory=dict)
-    plan: RunTimePrediction | None = None
     sentences: tuple[str, ...] = ()
 
     @property
@@ -61,9 +49,8 @@ class ClusterVariant:
 
     def settings(self, settings: SimulationSettings) -> SimulationSettings:
         """The batch system of this variant: bounds of the hook only where there is one."""
-        plan = self._told(settings.refresh)
         settings = settings if self.has_hook else settings.without_hook
-        settings = replace(settings, capacity=int(self.machine.capacity[0]), plan=plan)
+        settings = replace(settings, capacity=int(self.machine.capacity[0]))
         if not self.reserve:
             return settings
         processors = int(self.reserve.get(CPUS, 1.0))
@@ -72,13 +59,6 @@ class ClusterVariant:
         limit = replace(limit, most=float(processors), most_resources=others)
         return replace(settings, reserve=processors, class_limit=limit)
 
-    def _told(self, cycle: float) -> PlanRule | None:
-        """What backfill is told, by a hook that looks each `cycle` seconds; 0 as by default."""
-        if self.plan is None:
-            return None
-        delay = cycle + MINUTE if cycle > 0.0 else TOLD_DELAY
-        return PlanRule(kind="pending", prediction=self.plan, delay=delay)
-
 
 def variant_of(
     words: str, cluster: DescribedCluster, candidate_of: Callable[[str], Candidate]
@@ -86,8 +66,8 @@ def variant_of(
     """The variant that some words describe: changes with `;` between, all of them together.
 
     Args:
-        words: each change as `machine_files.changes.changed` takes it, `hook MODEL`,
-            `reserve RESOURCE=NUMBER`, or `plan MODEL`.
+        words: each change as `machine_files.changes.changed` takes it, `hook MODEL`, or
+            `reserve RESOURCE=NUMBER`.
         cluster: as it is.
         candidate_of: makes the policy of a model's name.
 
@@ -105,11 +85,7 @@ def variant_of(
         found = replace(found, policy=candidate_of(ours[HOOK][0] or DEFAULT_MODEL))
     if RESERVE in ours:
         found = replace(found, reserve=_reserve(",".join(ours[RESERVE]), after))
-    if PLAN in ours:
-        found = replace(found, plan=_prediction(ours[PLAN][0], found.policy, candidate_of))
     sentences = [each for each in after.left_out if each not in before.left_out]
-    if PLAN in ours and _foretells(found.policy) is None:
-        sentences.append(_NOT_LIVE)
     if after == replace(before, left_out=after.left_out) and not ours:
         sentences.append("nothing that is simulated differs from the cluster as it is.")
     return replace(found, machine=after, sentences=tuple(sentences))
@@ -142,36 +118,15 @@ def _sorted_out(words: str) -> tuple[dict[str, list[str]], list[str]]:
     theirs: list[str] = []
     for each in parts:
         first, _, rest = each.partition(" ")
-        if first.lower() in (HOOK, RESERVE, PLAN):
+        if first.lower() in (HOOK, RESERVE):
             ours.setdefault(first.lower(), []).append(rest.strip())
         else:
             theirs.append(each)
-    for one in (HOOK, PLAN):
-        if len(ours.get(one, [])) > 1:
-            raise ConfigurationError(
-                f"{PLACE} {words!r}: a cluster has one {one}; leave out the others."
-            )
+    if len(ours.get(HOOK, [])) > 1:
+        raise ConfigurationError(
+            f"{PLACE} {words!r}: a cluster has one {HOOK}; leave out the others."
+        )
     return ours, theirs
-
-
-def _prediction(
-    model: str, hook: Candidate, candidate_of: Callable[[str], Candidate]
-) -> RunTimePrediction:
-    """What a model foretells; where none is named, the hook's, or that of the shipped one."""
-    named = [candidate_of(model or DEFAULT_MODEL)]
-    for candidate in named if model else [hook, *named]:
-        if (found := _foretells(candidate)) is not None:
-            return found
-    raise ConfigurationError(
-        f"{PLACE} plan {model}: that foretells no run times; name a model that does, such as "
-        f"{DEFAULT_MODEL}."
-    )
-
-
-def _foretells(candidate: Candidate) -> RunTimePrediction | None:
-    """What foretells run times beside the order of a candidate; None for nothing."""
-    network = candidate.network
-    return network.prediction if isinstance(network, QNetwork) else None
 
 
 def _reserve(words: str, machine: Machine) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -45,10 +44,10 @@ BUSY_CPUS = 16
 _DAYS, _JOBS = 40, 3000
 
 
-def write_busy_log(path: Path, seed: int = 2, limits: Sequence[float] = (1.5,)) -> None:
+def write_busy_log(path: Path, seed: int = 2) -> None:
     """Many short narrow jobs and a few wide long ones, about as many as the machine bears.
 
-    Their limits are so many times their run times, by turns.
+    Their limits are one and a half times their run times.
     """
     rng, lines = np.random.default_rng(seed), [f"; MaxProcs: {BUSY_CPUS}"]
     submit = np.sort(rng.uniform(0.0, _DAYS * 86400.0, _JOBS))
@@ -56,7 +55,7 @@ def write_busy_log(path: Path, seed: int = 2, limits: Sequence[float] = (1.5,)) 
     run = np.where(wide, rng.uniform(7200, 36000, len(submit)), rng.uniform(60, 1800, len(submit)))
     for job, (at, ran, many) in enumerate(zip(submit, run, wide, strict=True), start=1):
         cpus = int(rng.integers(8, BUSY_CPUS + 1)) if many else 1
-        limit = int(ran * limits[job % len(limits)])
+        limit = int(ran * 1.5)
         account = int(rng.integers(1, 4))
         fields = [job, int(at), -1, int(ran), cpus, -1, -1, cpus, limit, -1, 1, account, account]
         lines.append(" ".join(map(str, [*fields, -1, 1, 1, -1, -1])))

@@ -96,14 +96,3 @@ def test_rules_by_predicted_run_times_know_no_run_that_nobody_has_seen(
     knowing = replace(prepared, recent_runs=told)
     expected = starts_under(Candidate(name="sjf-predicted"), knowing, workload, settings)
     assert by_name.tolist() == expected.tolist()
-
-
-def test_a_plan_on_nodes_is_what_slurm_is_told(
-    capsys: pytest.CaptureFixture[str], site: Path
-) -> None:
-    asked = ["--protocol", "continuous", "--runs", "1", "--plan"]
-    for kind in (["pending", "--backfill", "easy"], ["consistent"]):
-        assert main([*words(site), *asked, *kind]) == 2
-        assert "as Slurm is told it" in capsys.readouterr().err
-    assert main([*words(site), *asked, "pending", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["continuous"]["plan"] == "pending"

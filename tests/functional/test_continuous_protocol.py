@@ -55,7 +55,7 @@ def evaluated(capsys: pytest.CaptureFixture[str], log: str, *words: str) -> dict
 
 def test_figures_and_ratios_of_every_policy(capsys: pytest.CaptureFixture[str], log: str) -> None:
     found = evaluated(capsys, log, *POLICIES, "--runs", "2")
-    assert (found["runs"], found["plan"], found["counted_jobs"]) == (2, "none", 2400)
+    assert (found["runs"], found["counted_jobs"]) == (2, 2400)
     assert set(found["ratio_to_fifo"]) == {"sjf", "protected:1,0.3:sjf", "fifo", "multifactor"}
     names = {"bounded_slowdown", "ci95", "longest_wait", "p999_wait", "wide_wait", "mean_wait"}
     assert all(set(each) == names for each in found["ratio_to_fifo"].values())
@@ -89,18 +89,6 @@ def test_what_is_in_force_at_a_site_acts_on_the_policies_asked_for(
     assert slowdown[0] < 0.9 < slowdown[1]
 
 
-def test_plans_are_compared_with_plans_by_requests(
-    capsys: pytest.CaptureFixture[str], log: str
-) -> None:
-    slowdown = {}
-    for plan in ("none", "pending", "consistent", "clairvoyant"):
-        found = evaluated(capsys, log, "--policy", "fifo", "--plan", plan, "--runs", "2")
-        assert found["plan"] == plan
-        slowdown[plan] = found["ratio_to_fifo"]["fifo"]["bounded_slowdown"]
-    assert slowdown["none"] == 1.0
-    assert len(set(slowdown.values())) == 4
-
-
 def test_the_table_and_the_picture_of_the_front(
     capsys: pytest.CaptureFixture[str], log: str, tmp_path: Path
 ) -> None:
@@ -116,7 +104,6 @@ def test_the_table_and_the_picture_of_the_front(
     ("words", "named"),
     [
         (("--protocol", "heldout", "--runs", "2"), "--runs belongs to --protocol continuous"),
-        (("--plan", "pending"), "--plan belongs to --protocol continuous"),
         (("--protocol", "continuous", "--windows", "100"), "--windows belongs to --protocol"),
         (("--protocol", "continuous", "--backfill", "none"), "--backfill"),
         (("--protocol", "continuous", "--policy", "native"), "native"),

@@ -25,11 +25,14 @@ from slurm_rl_plugin.features.history.run_spread import (
     run_time_at,
 )
 from slurm_rl_plugin.learning.export.network import export_network, import_network
+from slurm_rl_plugin.papers.backfilling_predictions_2015.estimates import by_prediction
 from slurm_rl_plugin.policies.q_network import load_q_network
-from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until
+from slurm_rl_plugin.simulator.kernel.cluster import IDLE, advance, next_event
+from slurm_rl_plugin.simulator.kernel.dispatch import anything_fits
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, decide_scored
 from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.scoring.plan_estimates import PlanRule
+from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.functional.small_network import small_network
 from tests.reference.loads import log_of, users_workload
@@ -125,7 +128,7 @@ class Listener:
 
 @pytest.mark.parametrize("seed", [2, 3, 4])
 def test_the_head_node_and_the_simulator_foretell_and_learn_alike(model, seed):
-    """Both learn from the same ends: without backfilling a plan starts nothing by itself."""
+    """Both learn from the same ends."""
     workload = users_workload(seed, 200, parallel=True, large=True)
     limit = workload.past.asked[workload.past.template]
     log = replace(
@@ -137,13 +140,15 @@ def test_the_head_node_and_the_simulator_foretell_and_learn_alike(model, seed):
     listener = Listener(load_q_network(model))
     online = simulate_policy(prepared, believed, listener, settings)
     network = import_network(model)
-    plan = PlanRule(kind="pending", prediction=network.prediction)
-    planned = replace(settings, plan=plan)
-    queue = planned.ordered_queue(believed, QueueOrder(network=network))
-    cluster = planned.empty_cluster(believed)
-    run_until(believed, cluster, queue, np.inf)
+    queue = settings.ordered_queue(believed, QueueOrder(network=network))
+    cluster = settings.empty_cluster(believed)
+    history = by_prediction(believed, network, 0.1).history
+    while np.isfinite(event := next_event(believed, cluster)):
+        advance(believed, cluster, event, np.empty(0, dtype=np.int64))
+        if cluster.counts[IDLE] > 0 and anything_fits(believed, cluster):
+            bring_up_to_now(believed, cluster, history)
+        decide_scored(believed, cluster, queue)
     assert online.start.tolist() == cluster.start.tolist()
-    history = queue.planned.history
     np.testing.assert_allclose(listener.asked, history.asked_shares, atol=1e-6)
     assert np.abs(listener.asked - PARTS).max() > 0.01
     ids = prepared.jobs().job_id

@@ -21,7 +21,7 @@ from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.what_if import replay
 from tests.fakes.array_slurm import ArraySlurm
-from tests.functional.small_site import write_busy_log, write_small_site
+from tests.functional.small_site import write_small_site
 
 Typed = Callable[..., tuple[int, str, str]]
 MODEL = Path(__file__).parents[2] / "policy_models" / "default.onnx"
@@ -84,20 +84,6 @@ def test_our_order_and_a_reserve_are_variants_too(typed: Typed) -> None:
     assert ours["bounded_slowdown"]["after"] < ours["bounded_slowdown"]["before"]
     assert reserve["mean_wait"]["after"] != reserve["mean_wait"]["before"]
     assert both["mean_wait"]["after"] == ours["mean_wait"]["after"]  # age is the site's order's
-
-
-def test_backfill_that_is_told_run_times_is_a_variant_too(typed: Typed, tmp_path: Path) -> None:
-    write_busy_log(tmp_path / "busy.swf", limits=(40.0, 60.0))
-    changes = ("plan", "hook default; PLAN")
-    words = [word for change in changes for word in ("--change", change)]
-    status, output, errors = typed("busy.swf", *words, "--json")
-    assert status == 0, errors
-    told, ours = (json.loads(output)["variants"][name] for name in changes)
-    (sentence,) = told["sentences"]
-    assert sentence.startswith("a daemon tells run times that [policy] model foretells")
-    assert ours["sentences"] == []
-    waits = told["figures"]["mean_wait"], ours["figures"]["mean_wait"]
-    assert len({waits[0]["before"], waits[0]["after"], waits[1]["after"]}) == 3
 
 
 def test_a_shorter_limit_says_what_becomes_of_the_jobs(typed: Typed) -> None:
@@ -207,9 +193,6 @@ def test_people_read_a_table_a_variant_and_see_a_picture(typed: Typed, tmp_path:
         (["--change", "A=1", "--change", "A=1"], "given twice"),
         (["--change", "A=1", "--processors", "4"], "leave out --processors"),
         (["--change", "hook sjf; hook saf"], "a cluster has one hook; leave out the others"),
-        (["--change", "plan sjf"], "that foretells no run times"),
-        (["--change", "plan nonsense"], "nonsense"),
-        (["--change", "plan; plan default"], "a cluster has one plan; leave out the others"),
         (["--change", "reserve cpu=0.5"], "give a whole number"),
         (["--change", "A=1", "--plot", "slurm.conf"], "the folder cannot be made"),
     ],

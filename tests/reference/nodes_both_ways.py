@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import astuple
 from typing import NamedTuple
 
@@ -13,7 +12,6 @@ from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM, NodeRun
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.scoring.plan_estimates import PlanRule
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine, partition_serves
 from slurm_rl_plugin.simulator.workloads.site_points import site_priority
@@ -24,7 +22,6 @@ from tests.reference.readable_nodes import Scorer, World, simulate
 from tests.reference.readable_placement import Place
 from tests.reference.readable_site_priority import SHARES, site_scorer
 from tests.reference.readable_slurmctld import simulate_slurmctld
-from tests.reference.readable_told import Told
 
 #: Orders that are compared.
 ORDERS = ("fifo", "fixed", "site")
@@ -40,8 +37,7 @@ class Ran(NamedTuple):
 
 
 class How(NamedTuple):
-    """Backfilling, order, seconds of the cycle, whether jobs end at their limits, the reserve, the
-    slack with which backfill is told run times, None where it is not, and seconds until it acts."""
+    """Backfilling, order, seconds of the cycle, whether jobs end at their limits, the reserve."""
 
     backfilling: str
     order: str
@@ -49,8 +45,6 @@ class How(NamedTuple):
     kill_at_limit: bool = False
     wanted: int = 0
     rule: ClassLimit | None = None
-    slack: float | None = None
-    delay: float = 60.0
 
 
 def prepared_load(load: NodeLoad, how: How) -> tuple[PreparedLog, Workload]:
@@ -82,18 +76,6 @@ def fixed_scores(jobs: int) -> np.ndarray:
     return np.random.default_rng(7).integers(0, 4, jobs).astype(np.float64)
 
 
-def foretold(limits: Sequence[float]) -> list[float]:
-    """Estimates of jobs with these limits, most of them shorter."""
-    parts = np.random.default_rng(5).choice([0.02, 0.05, 0.3, 1.0], len(limits))
-    return (parts * np.array(limits)).tolist()
-
-
-def plan_rule(workload: Workload, slack: float, delay: float) -> PlanRule:
-    """The same as the product takes them."""
-    seconds = np.array(foretold(workload.estimate.tolist()))
-    return PlanRule(kind="pending", seconds=seconds, slack=slack, delay=delay)
-
-
 def node_run(load: NodeLoad, how: How) -> NodeRun:
     """The compiled simulation before its first event."""
     prepared, workload = prepared_load(load, how)
@@ -108,7 +90,6 @@ def node_run(load: NodeLoad, how: How) -> NodeRun:
         cycle=how.cycle,
         reserve=how.wanted,
         class_limit=how.rule,
-        plan=None if how.slack is None else plan_rule(workload, how.slack, how.delay),
     )
     nodes = node_machine(prepared.log, load.machine)
     return NodeRun.of(workload, nodes, orders[how.order], settings)
@@ -148,11 +129,7 @@ def run_readable(load: NodeLoad, how: How) -> Ran:
     if how.backfilling == AS_SLURM:
         serves = [set(np.flatnonzero(row).tolist()) for row in partition_serves(load.machine)]
         backfill = load.machine.backfill
-        told = None
-        if how.slack is not None:
-            told = Told(foretold([each.estimate for each in jobs]), how.slack, how.delay)
-        scorer = scorers[how.order]
-        world = simulate_slurmctld(jobs, nodes, scorer, serves, backfill, reserve, told)
+        world = simulate_slurmctld(jobs, nodes, scorers[how.order], serves, backfill, reserve)
     else:
         world = simulate(jobs, nodes, scorers[how.order], how.backfilling, how.cycle, reserve)
     return Ran(list(found), world.start, [world.end(j) for j in range(len(jobs))], world.place)

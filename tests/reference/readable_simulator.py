@@ -71,7 +71,7 @@ def _estimates(first: float, request: float, correction: str) -> Iterator[float]
     if correction == "stepped":
         yield from (first + 60 * m for m in (1, 5, 15, 30))
         yield from (first + 3600 * h for h in (1, 2, 5, 10, 20, 50, 100))
-    while correction.startswith("doubled"):
+    while correction == "doubled":
         first *= 2
         yield first
     yield request
@@ -98,7 +98,7 @@ class _Planned:
     def _first(self, jobs, j, enough):
         """The first estimate that is enough, or the most that there is."""
         request, correction = jobs[j].estimate, self.rule.correction
-        most = math.inf if correction == "doubled-beyond" else request
+        most = math.inf if correction == "doubled" else request
         first = max(self.seconds(jobs, j), 1)
         tried = _estimates(first, request, correction)
         return min(next(each for each in tried if enough(each) or each >= most), most)
@@ -301,10 +301,10 @@ def simulate(
     plan: Plan | None = None,
     singly: bool = False,
 ) -> list[float]:
-    """When each job starts."""
+    """When each job starts; with a plan events are decided on singly."""
     if singly:
         return _simulate_singly(jobs, capacity, scorer, plan)
-    protected, planned = _Protected(protect), _Planned(plan)
+    protected, planned = _Protected(protect), _Planned(None)
     start = [math.nan] * len(jobs)
     now = -math.inf
     kept = _Reserve(reserve, limit)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from slurm_rl_plugin.domain.machine import BackfillSettings
@@ -18,7 +18,6 @@ from tests.reference.readable_machine import QueuedJob
 from tests.reference.readable_node_reserve import NodeReserve
 from tests.reference.readable_nodes import Scorer, World, looks, next_event
 from tests.reference.readable_placement import Node, Place
-from tests.reference.readable_told import Told
 
 #: Seconds after its limit in which Slurm has ended a job.
 KILL_WAIT = 30
@@ -31,7 +30,6 @@ def simulate_slurmctld(
     partitions: Sequence[set[int]],
     how: BackfillSettings,
     reserve: NodeReserve | None = None,
-    told: Told | None = None,
 ) -> World:
     """Starts and places; `partitions` are the nodes of each."""
     world = World(jobs, nodes, reserve)
@@ -46,11 +44,6 @@ def simulate_slurmctld(
         changed = world.now if event == world.now else changed
         is_due = how.backfills and waited and world.now >= planned + how.interval
         is_due = is_due and changed >= planned
-        estimates: Mapping[int, float] = {}
-        if told and is_due:
-            if not order and world.reserve is not None:  # a hook that tells looks at full machines
-                world.reserve.decide(world)
-            estimates = told.chosen(world, order or world.in_order(scorer))
         if event == world.now:
             depth = how.depth
             if world.now >= full + how.main_interval:
@@ -58,7 +51,7 @@ def simulate_slurmctld(
             _main_pass(world, order[:depth], partitions)
         if is_due:
             planned = world.now
-            _backfill(world, [j for j in order if math.isnan(world.start[j])], how, estimates)
+            _backfill(world, [j for j in order if math.isnan(world.start[j])], how)
         if len(world.pending) < waited:
             changed = world.now
     return world
@@ -143,11 +136,8 @@ class _Table:
         return closed, later
 
 
-def _backfill(
-    world: World, order: list[int], how: BackfillSettings, told: Mapping[int, float]
-) -> None:
-    """Every job in order starts where it may now, or is planned for the earliest time it may, for
-    as long as is told of it."""
+def _backfill(world: World, order: list[int], how: BackfillSettings) -> None:
+    """Every job in order starts where it may now, or is planned for the earliest time it may."""
     table, looked_at, tested = _Table(world.now, how), Counter[int](), 0
     for j in order:
         if tested >= how.most_jobs:
@@ -158,20 +148,18 @@ def _backfill(
         if how.most_of_user and looked_at[world.jobs[j].user] > how.most_of_user:
             continue
         tested += 1
-        limit = told.get(j, world.jobs[j].estimate)
-        start, place = _earliest(world, table, j, limit, table.begin + how.window)
+        start, place = _earliest(world, table, j, table.begin + how.window)
         if place is None:
             continue
         if start <= world.now and world.is_free(j, place):
             world.start_at(j, place)
         elif start <= world.now + how.window:
-            table.plans.append(_Plan(*table.span(start, limit), set(place)))
+            table.plans.append(_Plan(*table.span(start, world.jobs[j].estimate), set(place)))
 
 
-def _earliest(
-    world: World, table: _Table, j: int, limit: float, last: float
-) -> tuple[float, Place | None]:
-    """When and where a job may start for `limit` seconds beside what is planned, up to `last`."""
+def _earliest(world: World, table: _Table, j: int, last: float) -> tuple[float, Place | None]:
+    """When and where a job may start beside what is planned; looked for from now to `last`."""
+    limit = world.jobs[j].estimate
     serving, later = set(world.jobs[j].asks.serving), world.now
     while True:
         begin = later

@@ -4,37 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM, NODE_BACKFILLING
+from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING
 from tests.reference.node_loads import NodeLoad, random_load
 from tests.reference.nodes_both_ways import ORDERS, How, Ran, node_run, prepared_load, run_compiled
 from tests.reference.readable_machine import QueuedJob, jobs_on, nodes_of
 from tests.reference.readable_nodes import World
 from tests.reference.readable_placement import TINY, taken
 
-
-def ways(backfilling: st.SearchStrategy[str], slack: st.SearchStrategy[float | None]) -> Any:
-    """Ways to run a load; with a slack backfill is told run times."""
-    return st.builds(
-        How,
-        backfilling,
-        st.sampled_from(ORDERS),
-        st.just(0.0),
-        st.booleans(),
-        wanted=st.just(0),
-        rule=st.none(),
-        slack=slack,
-        delay=st.just(60.0),
-    )
-
-
-hows = ways(st.sampled_from(NODE_BACKFILLING), st.none()) | ways(st.just(AS_SLURM), st.just(0.1))
+hows = st.builds(
+    How,
+    st.sampled_from(NODE_BACKFILLING),
+    st.sampled_from(ORDERS),
+    st.just(0.0),
+    st.booleans(),
+    wanted=st.just(0),
+    rule=st.none(),
+)
 loads = st.builds(random_load, st.integers(1000, 100_000), st.integers(5, 30))
 
 

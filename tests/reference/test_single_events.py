@@ -1,41 +1,60 @@
-"""EASY++ of 2007: its order, predictions and corrections, and events that are decided on singly."""
+"""The plans and orders of SC 2015, with events that are decided on one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.errors import ConfigurationError, SimulationError
-from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
+from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.papers.backfilling_predictions_2015.estimates import (
+    Estimates,
+    by_last_runs,
+    by_requests,
+)
+from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
+    CONSISTENT,
+    CORRECTIONS,
+    PENDING_ONLY,
+)
+from slurm_rl_plugin.papers.backfilling_predictions_2015.published_cells import DOUBLED
+from slurm_rl_plugin.papers.backfilling_predictions_2015.single_events import (
+    behind_head,
+    starts_under,
+)
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import nothing_past
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
-from slurm_rl_plugin.simulator.scoring.plan_estimates import PlanRule
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import FloatArray
-from tests.reference.loads import jobs_of
+from tests.reference.loads import jobs_of, random_workload
 from tests.reference.readable_simulator import Job, Moment, Plan, Scorer, rule, simulate
-from tests.reference.test_plan_estimates import CAPACITY, limited_workload
 
-CORRECTIONS = ("doubled", "doubled-beyond", "requested", "stepped")
+CAPACITY = 12
 FIRST_COME, BEHIND_HEAD = "first come", "shortest behind the head"
+ORDERS = pytest.mark.parametrize("order", [FIRST_COME, BEHIND_HEAD])
 
 
 def workload_of_users(seed: int) -> tuple[Workload, FloatArray]:
-    """Jobs of three users in whole seconds, many of which end and arrive at the same instant."""
-    workload, estimates = limited_workload(seed)
+    """Jobs of three users in whole seconds, many of which end and arrive at the same instant.
+
+    They ask for more than they run; some of the estimates are too short.
+    """
+    workload = random_workload(seed, parallel=True)
+    rng = np.random.default_rng(seed)
+    limit = np.ceil(workload.run_time * rng.choice([1.0, 2.0, 8.0], len(workload.submit)) / 60) * 60
+    estimates = np.ceil(workload.run_time * rng.choice([0.3, 1.0, 1.5], len(workload.submit)))
     run_time = np.ceil(workload.run_time / 60) * 60
     submit = np.floor(workload.submit / 60) * 60
     user = np.random.default_rng(seed).integers(0, 3, len(submit))
     past = nothing_past(user, user, np.full(len(user), np.nan))
-    limit = np.maximum(workload.estimate, run_time)
-    return workload._replace(submit=submit, run_time=run_time, estimate=limit, past=past), estimates
+    limit = np.maximum(limit, run_time)
+    changed = {"submit": submit, "run_time": run_time, "estimate": limit, "time_limit": limit}
+    return workload._replace(**changed, past=past), estimates
 
 
-def behind_head(seconds: Sequence[float]) -> Scorer:
+def shortest_behind_head(seconds: Sequence[float]) -> Scorer:
     """The jobs that start at once and the head in the order of submission, then the shortest."""
 
     def scores(jobs: Sequence[Job], at: Moment) -> list[tuple[float, ...]]:
@@ -50,83 +69,94 @@ def behind_head(seconds: Sequence[float]) -> Scorer:
     return scores
 
 
-def starts(workload: Workload, order: str, **settings: Any) -> list[float]:
-    how = SimulationSettings(capacity=CAPACITY, backfilling="easy", **settings)
-    first_come = QueueOrder(scores=-np.arange(len(workload.submit), dtype=np.float64))
-    queue = QueueOrder(shortest_behind=True) if order == BEHIND_HEAD else first_come
-    return simulate_order(workload, queue, how).start.tolist()
+def planned(
+    workload: Workload,
+    seconds: FloatArray,
+    kind: int,
+    correction: str = DOUBLED,
+    slack: float = 0.0,
+) -> Estimates:
+    """A plan by given estimates."""
+    found = by_requests(workload)
+    plan = found.plan._replace(kind=kind, correction=CORRECTIONS[correction], seconds=seconds)
+    return found._replace(plan=plan, slack=slack)
 
 
-@pytest.mark.parametrize("singly", [False, True])
+def starts(
+    workload: Workload, order: str, estimates: Estimates, seconds: FloatArray | None = None
+) -> list[float]:
+    assumed = estimates.plan.seconds if seconds is None else seconds
+    queue = behind_head(assumed if order == BEHIND_HEAD else np.zeros_like(assumed))
+    return starts_under(workload, CAPACITY, queue, estimates).tolist()
+
+
+def read(workload: Workload, scorer: Scorer, plan: Plan | None) -> list[float]:
+    return simulate(jobs_of(workload), CAPACITY, scorer, easy=True, plan=plan, singly=True)
+
+
 @pytest.mark.parametrize("correction", CORRECTIONS)
-@pytest.mark.parametrize("order", [FIRST_COME, BEHIND_HEAD])
+@ORDERS
 def test_given_estimates_are_planned_with_as_the_readable_simulator_does(
-    order: str, correction: str, singly: bool
+    order: str, correction: str
 ) -> None:
     differ = 0
     for seed in range(3, 8):
         workload, seconds = workload_of_users(seed)
-        plan = PlanRule(kind="consistent", seconds=seconds, correction=correction)
-        found = starts(workload, order, plan=plan, singly=singly)
-        assert found == simulate(
-            jobs_of(workload),
-            CAPACITY,
-            behind_head(seconds.tolist()) if order == BEHIND_HEAD else rule("fifo"),
-            easy=True,
-            plan=Plan(seconds.tolist(), True, correction=correction),
-            singly=singly,
-        )
-        differ += found != starts(workload, order, plan=plan, singly=not singly)
+        found = starts(workload, order, planned(workload, seconds, CONSISTENT, correction))
+        scorer = rule("fifo") if order == FIRST_COME else shortest_behind_head(seconds.tolist())
+        assert found == read(workload, scorer, Plan(seconds.tolist(), True, correction=correction))
+        differ += found != starts(workload, order, by_requests(workload), seconds)
     assert differ > 0
 
 
-@pytest.mark.parametrize("singly", [False, True])
-@pytest.mark.parametrize("order", [FIRST_COME, BEHIND_HEAD])
-def test_requests_are_planned_with_as_the_readable_simulator_does(order: str, singly: bool) -> None:
+@pytest.mark.parametrize("slack", [0.0, 0.5])
+@ORDERS
+def test_heads_have_a_promise_where_pending_jobs_alone_are_estimated(
+    order: str, slack: float
+) -> None:
+    differ = 0
+    for seed in range(3, 8):
+        workload, seconds = workload_of_users(seed)
+        found = starts(workload, order, planned(workload, seconds, PENDING_ONLY, slack=slack))
+        scorer = rule("fifo") if order == FIRST_COME else shortest_behind_head(seconds.tolist())
+        assert found == read(workload, scorer, Plan(seconds.tolist(), slack=slack))
+        differ += found != starts(workload, order, by_requests(workload), seconds)
+    assert differ > 0
+
+
+@ORDERS
+def test_requests_are_planned_with_as_the_readable_simulator_does(order: str) -> None:
     for seed in range(3, 8):
         workload, _ = workload_of_users(seed)
-        requests = workload.estimate.tolist()
-        assert starts(workload, order, singly=singly) == simulate(
-            jobs_of(workload),
-            CAPACITY,
-            behind_head(requests) if order == BEHIND_HEAD else rule("fifo"),
-            easy=True,
-            singly=singly,
-        )
+        requests = workload.estimate
+        scorer = rule("fifo") if order == FIRST_COME else shortest_behind_head(requests.tolist())
+        found = starts(workload, order, by_requests(workload), requests)
+        assert found == read(workload, scorer, None)
+        for kind in (PENDING_ONLY, CONSISTENT):
+            assert found == starts(workload, order, planned(workload, requests, kind))
 
 
-@pytest.mark.parametrize("singly", [False, True])
-@pytest.mark.parametrize("kind", ["pending", "consistent"])
-def test_the_last_two_runs_are_those_that_had_ended_before_the_job_came(
-    kind: str, singly: bool
-) -> None:
+def test_an_order_of_the_simulator_is_the_same_order() -> None:
+    workload, seconds = workload_of_users(4)
+    order = QueueOrder(scores=-np.arange(len(workload.submit), dtype=np.float64))
+    queue = SimulationSettings(capacity=CAPACITY).ordered_queue(workload, order)
+    found = starts_under(workload, CAPACITY, queue, planned(workload, seconds, CONSISTENT))
+    assert found.tolist() == starts(workload, FIRST_COME, planned(workload, seconds, CONSISTENT))
+
+
+@pytest.mark.parametrize("correction", CORRECTIONS)
+def test_the_last_two_runs_are_those_that_had_ended_before_the_job_came(correction: str) -> None:
     for seed in range(3, 8):
         workload, _ = workload_of_users(seed)
         users = workload.past.user.tolist()
-        consistent = kind == "consistent"
-        found = starts(
-            workload, FIRST_COME, plan=PlanRule(kind=kind, last_runs=True), singly=singly
-        )
-        assert found == simulate(
-            jobs_of(workload),
-            CAPACITY,
-            rule("fifo"),
-            easy=True,
-            plan=Plan((), consistent, slack=0.1, users=users),
-            singly=singly,
-        )
-        assert found != starts(workload, FIRST_COME, singly=singly)
+        found = starts(workload, FIRST_COME, by_last_runs(workload, correction))
+        plan = Plan((), True, correction=correction, users=users)
+        assert found == read(workload, rule("fifo"), plan)
+        assert found != starts(workload, FIRST_COME, by_requests(workload))
 
 
-def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="'tripled': give one of doubled,"):
-        PlanRule(kind="consistent", last_runs=True, correction="tripled")
-    workload, seconds = workload_of_users(4)
-    with pytest.raises(ConfigurationError, match="either predicted or given"):
-        PlanRule(kind="consistent", last_runs=True, seconds=seconds)
+def test_a_plan_by_last_runs_needs_users() -> None:
+    workload, _ = workload_of_users(4)
     nobody = workload._replace(past=nothing_past(*[np.empty(0, dtype=np.int64)] * 2, np.empty(0)))
     with pytest.raises(SimulationError, match="needs to know users"):
-        starts(nobody, FIRST_COME, plan=PlanRule(kind="consistent", last_runs=True))
-    for wrong in ({"cycle": 30.0}, {"class_limit": ClassLimit()}):
-        with pytest.raises(SimulationError, match="no cycle and no class limit"):
-            starts(workload, FIRST_COME, singly=True, **wrong)
+        by_last_runs(nobody, DOUBLED)

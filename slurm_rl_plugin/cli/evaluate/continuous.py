@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.cli.evaluate.entries import backfilling
 from slurm_rl_plugin.cli.evaluate.rule_table import print_rules
 from slurm_rl_plugin.cli.evaluate.study.in_force import settings_in_force
@@ -19,11 +18,8 @@ from slurm_rl_plugin.cli.logs.named_log import configured_classifier, site_in_fi
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.tables import print_table
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.learning.evaluation.best_rule import rules_on_training_part
 from slurm_rl_plugin.learning.evaluation.continuous import (
-    BY_REQUESTS,
-    CLAIRVOYANT,
     ContinuousProtocol,
     ContinuousRun,
     Replayed,
@@ -34,8 +30,6 @@ from slurm_rl_plugin.learning.evaluation.heldout import NODE_HEURISTICS, best_he
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, knowing_recent_runs
 from slurm_rl_plugin.learning.evaluation.schedule_waits import FIGURES
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission, training_jobs
-from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import DAY
@@ -56,7 +50,7 @@ def continuous_entry(
     Args:
         candidates: the policies asked for.
         prepared: the log; its classes may come from actual run times.
-        options: `config` (what is in force at a site), `cycle`, `plan`, `runs` and `seed`.
+        options: `config` (what is in force at a site), `cycle`, `runs` and `seed`.
 
     Raises:
         ConfigurationError: a log too short, or an unknown policy.
@@ -73,7 +67,7 @@ def continuous_entry(
         chosen = _best_rule(known, settings, protocol)
         known = knowing_recent_runs(known, known.workload(RequestedLimit()), settings)
         bases.append(chosen["best_heuristic"])
-    replayed = _replayed(candidates, bases, options.plan or BY_REQUESTS)
+    replayed = _replayed(candidates, bases)
     steps = protocol.runs * len(replayed)
     with progress_bar("continuous replay", steps, "bounded slowdown") as progress:
         runs = replay_continuously(replayed, known, settings, protocol, progress=progress)
@@ -83,7 +77,6 @@ def continuous_entry(
     over += [("best_heuristic", chosen["best_heuristic"])] if chosen else []
     found: dict[str, Any] = {
         "runs": protocol.runs,
-        "plan": options.plan or BY_REQUESTS,
         "backfilling": settings.backfilling,
         "counted_jobs": len(prepared.log) - training_jobs(prepared),
         "class_rule": known.class_rule,
@@ -145,33 +138,18 @@ def _draw(folder: Path, ratios: dict[str, dict[str, Any]]) -> str:
 
 
 def _base(name: str) -> str:
-    """What the runs of a rule are called that others are compared with: planned by requests."""
-    return f"{name} by requests"
+    """What the runs of a rule are called that others are compared with: without the hook."""
+    return f"{name} alone"
 
 
-def _replayed(candidates: Sequence[Candidate], rules: Sequence[str], plan: str) -> list[Replayed]:
-    """The policies asked for under the plan, and what they are compared with."""
-    asked = [
-        Replayed(name=each.name, candidate=each, plan=plan, prediction=_prediction(each, plan))
-        for each in candidates
-    ]
+def _replayed(candidates: Sequence[Candidate], rules: Sequence[str]) -> list[Replayed]:
+    """The policies asked for, and what they are compared with."""
+    asked = [Replayed(name=each.name, candidate=each) for each in candidates]
     bases = [
         Replayed(name=_base(name), candidate=Candidate(name=name), alone=True)
         for name in dict.fromkeys(rules)
     ]
     return [*asked, *bases]
-
-
-def _prediction(candidate: Candidate, plan: str) -> RunTimePrediction | None:
-    """Of the model itself; of the shipped one for a policy that predicts nothing."""
-    if plan in (BY_REQUESTS, CLAIRVOYANT):
-        return None
-    network = candidate.network
-    if isinstance(network, QNetwork) and network.prediction is not None:
-        return network.prediction
-    shipped = candidate_of(SHIPPED_MODEL).network
-    assert isinstance(shipped, QNetwork)
-    return shipped.prediction
 
 
 def _medians(runs: Sequence[ContinuousRun]) -> dict[str, float]:

@@ -8,12 +8,7 @@ from typing import Any
 
 from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.evaluation.continuous import (
-    BY_REQUESTS,
-    PENDING,
-    PLANS,
-    ContinuousProtocol,
-)
+from slurm_rl_plugin.learning.evaluation.continuous import ContinuousProtocol
 from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
 from slurm_rl_plugin.policies.registry import NATIVE
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM, NODE_BACKFILLING
@@ -43,7 +38,7 @@ _FIXED_AT_A_SITE: dict[str, tuple[Any, ...]] = {
 #: How nodes may be filled beside EASY where --cluster names them.
 _ON_NODES: dict[str, tuple[Any, ...]] = {"--backfill": (None, *NODE_BACKFILLING)}
 #: Options of one protocol alone.
-_OF_ONE = {"--windows": HELDOUT, "--runs": CONTINUOUS, "--plan": CONTINUOUS}
+_OF_ONE = {"--windows": HELDOUT, "--runs": CONTINUOUS}
 
 
 def add_protocol_options(parser: argparse.ArgumentParser) -> None:
@@ -59,13 +54,6 @@ def add_protocol_options(parser: argparse.ArgumentParser) -> None:
         type=_windows,
         metavar="N",
         help=f"of each part with --protocol heldout (default: {HeldoutProtocol().windows})",
-    )
-    parser.add_argument(
-        "--plan",
-        choices=PLANS,
-        help="with --protocol continuous, what backfilling plans with: none for requests "
-        "(default), predicted run times of pending jobs alone or of all (consistent), or the true "
-        "ones",
     )
     parser.add_argument(
         "--runs",
@@ -104,12 +92,6 @@ def check_protocol_options(options: argparse.Namespace) -> None:
     fixed = _FIXED
     if options.protocol == CONTINUOUS and options.cluster is not None:
         fixed = {**_FIXED, **_ON_NODES}
-    told = options.plan == PENDING and options.backfill in (None, AS_SLURM)
-    if options.cluster is not None and not told and options.plan not in (None, BY_REQUESTS):
-        raise ConfigurationError(
-            "on nodes --plan is simulated of pending jobs, as Slurm is told it: give --plan "
-            f"{PENDING} --backfill {AS_SLURM}, or leave out --plan or --cluster."
-        )
     _refuse(options, fixed, f"--protocol {options.protocol}")
     if NATIVE in (options.policy or ()):
         raise ConfigurationError(

@@ -66,8 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CHANGE",
         help="KEY=VALUE, KEY+=VALUE or KEY-=VALUE of slurm.conf; the same behind `partition NAME`, "
         "`node HOSTLIST`, `qos NAME`, `account NAME` or `user NAME`; `hook MODEL`: our order; "
-        "`reserve RESOURCE=NUMBER`: kept from batch jobs; `plan MODEL`: backfill is told run "
-        "times; several with ; between are made together; repeat to try others",
+        "`reserve RESOURCE=NUMBER`: kept from batch jobs; several with ; between are made "
+        "together; repeat to try others",
     )
     add_log_options(parser)
     parser.add_argument(

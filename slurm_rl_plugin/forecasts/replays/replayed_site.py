@@ -104,7 +104,7 @@ class ReplayedSite:
         held = int(workload.processors[runs].sum())
         capacity = max(self.settings.capacity, held)
         # who goes first is a matter of the order, not of nodes or of who is let past
-        settings = replace(self.settings, capacity=capacity, backfilling="none", plan=None)
+        settings = replace(self.settings, capacity=capacity, backfilling="none")
         order = self.order(workload, jobs)
         run = ProcessorRun.of(workload, order, settings, keeps_order=True)
         run.cluster.account_usage[: len(queue.usage)] = queue.usage

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.learning.evaluation.bootstrap import BLOCK_RESAMPLES, drawn_places, interval_of
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.learning.evaluation.schedule_waits import (
@@ -25,7 +24,6 @@ from slurm_rl_plugin.learning.evaluation.schedule_waits import (
 from slurm_rl_plugin.learning.load_windows import training_jobs
 from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.scoring.plan_estimates import PlanRule
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, select_prepared
 from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
@@ -34,10 +32,6 @@ from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 LEFT_OUT = 0.02
 #: Jobs of a stretch, and consecutive stretches that are drawn together for an interval.
 STRETCH, STRETCHES_DRAWN = 1024, 2
-
-#: What `--plan` takes: requests, the estimates of candidates, of all jobs, or true run times.
-BY_REQUESTS, PENDING, CLAIRVOYANT = "none", "pending", "clairvoyant"
-PLANS = (BY_REQUESTS, PENDING, "consistent", CLAIRVOYANT)
 
 #: Called after each run of a policy with how many are done and its mean bounded slowdown.
 RunProgress = Callable[[int, float], None]
@@ -74,33 +68,17 @@ class ContinuousProtocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """A policy, and what EASY backfilling plans with under it.
+    """A policy, and whether the hook brings it about.
 
     Attributes:
-        name: what reports call both together.
+        name: what reports call it.
         candidate: the policy.
-        plan: one of PLANS.
-        prediction: of run times, for "pending" and "consistent".
         alone: the batch system is left to itself, whatever the settings say of the hook.
     """
 
     name: str
     candidate: Candidate
-    plan: str = BY_REQUESTS
-    prediction: RunTimePrediction | None = None
     alone: bool = False
-
-    def plan_rule(self, log: PreparedLog) -> PlanRule | None:
-        """What the plan of a log's replay goes by; None for requests.
-
-        Raises:
-            ConfigurationError: run times that nobody predicts.
-        """
-        if self.plan == BY_REQUESTS:
-            return None
-        if self.plan == CLAIRVOYANT:
-            return PlanRule(kind="consistent", seconds=log.log.run_time)
-        return PlanRule(kind=self.plan, prediction=self.prediction)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +107,7 @@ def replay_continuously(
     Runs are made beside each other in threads: the compiled simulator needs no interpreter.
 
     Args:
-        candidates: the policies with their plans, of different names.
+        candidates: the policies, of different names.
         prepared: the log with classes known at submission (`class_known_at_submission`).
         settings: the batch system.
         protocol: how many runs.
@@ -156,8 +134,7 @@ def replay_continuously(
         replayed, run = task
         workload = run.log.workload(RequestedLimit())
         hooked = settings.without_hook if replayed.alone else settings
-        planned = replace(hooked, plan=replayed.plan_rule(run.log))
-        start = starts_under(replayed.candidate, run.log, workload, planned)
+        start = starts_under(replayed.candidate, run.log, workload, hooked)
         return figures_of(run, start, settings)
 
     found: dict[str, list[ContinuousRun]] = {each.name: [] for each in candidates}

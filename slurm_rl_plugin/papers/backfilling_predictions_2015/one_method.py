@@ -9,16 +9,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.papers.backfilling_predictions_2015.estimates import by_prediction
 from slurm_rl_plugin.papers.backfilling_predictions_2015.schedules import (
     BenchmarkLog,
     Flows,
     flows_of,
 )
+from slurm_rl_plugin.papers.backfilling_predictions_2015.single_events import starts_under
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.simulation import simulate_order
-from slurm_rl_plugin.simulator.scoring.plan_estimates import PlanRule
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 
 
 class Setting(NamedTuple):
@@ -51,11 +52,16 @@ def refuse_without_prediction(network: object) -> QNetwork:
     """The network, where it predicts run times.
 
     Raises:
-        ConfigurationError: it does not.
+        ConfigurationError: it does not, or it keeps processors free, which the study does not.
     """
     if not isinstance(network, QNetwork) or network.prediction is None:
         raise ConfigurationError(
             "the model of --policy predicts no run times: give one of train --protocol heldout."
+        )
+    if network.reserve_weights is not None:
+        raise ConfigurationError(
+            "the model of --policy keeps processors free, which this study does not simulate: give "
+            "another model."
         )
     return network
 
@@ -64,6 +70,9 @@ def flows_under(setting: Setting, network: QNetwork, log: BenchmarkLog) -> Flows
     """The figures of the network's order with pending jobs planned by its own prediction."""
     jobs = (network.protection or Protection()).jobs
     protected = replace(network, protection=Protection(jobs=jobs, after=setting.after))
-    plan = PlanRule(kind="pending", prediction=network.prediction, slack=setting.slack)
-    order = QueueOrder(network=protected)
-    return flows_of(log, simulate_order(log.workload, order, log.settings(plan)).start)
+    workload, capacity = log.workload, log.prepared.capacity
+    queue = SimulationSettings(capacity=capacity).ordered_queue(
+        workload, QueueOrder(network=protected)
+    )
+    estimates = by_prediction(workload, network, setting.slack)
+    return flows_of(log, starts_under(workload, capacity, queue, estimates))

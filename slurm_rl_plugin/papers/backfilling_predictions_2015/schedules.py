@@ -11,28 +11,24 @@ from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.papers.backfilling_predictions_2015.estimates import by_last_runs, by_requests
 from slurm_rl_plugin.papers.backfilling_predictions_2015.published_cells import (
-    DOUBLED,
     EASY_SJBF,
     LAST_RUNS,
     PLUS_PLUS,
-    REQUESTED,
-    STEPPED,
     TRUE,
     TWICE,
     Cell,
 )
+from slurm_rl_plugin.papers.backfilling_predictions_2015.single_events import (
+    behind_head,
+    starts_under,
+)
 from slurm_rl_plugin.papers.study.archived_logs import archived_log
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
-from slurm_rl_plugin.simulator.scoring.plan_estimates import PlanRule
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
-
-#: What the simulator calls their corrections.
-_CORRECTIONS = {DOUBLED: "doubled-beyond", REQUESTED: "requested", STEPPED: "stepped"}
 
 
 class BenchmarkLog(NamedTuple):
@@ -45,11 +41,6 @@ class BenchmarkLog(NamedTuple):
     def workload(self) -> Workload:
         """The jobs as their requests have them."""
         return self.prepared.workload(RequestedLimit())
-
-    def settings(self, plan: PlanRule | None) -> SimulationSettings:
-        """Their machine: EASY, each event of an instant decided on by itself."""
-        capacity = self.prepared.capacity
-        return SimulationSettings(capacity=capacity, backfilling="easy", singly=True, plan=plan)
 
 
 class Flows(NamedTuple):
@@ -85,18 +76,18 @@ def read_benchmark_log(folder: Path, name: str, most: int | None) -> BenchmarkLo
 
 def starts_of(cell: Cell, log: BenchmarkLog) -> FloatArray:
     """When each job starts in a cell, seconds, shape [n]."""
-    workload, plan = log.workload, None
+    workload = log.workload
     if cell.predictor == TWICE:
         workload = workload._replace(estimate=2.0 * workload.estimate)
     if cell.predictor == TRUE:
         workload = workload._replace(estimate=workload.run_time)
+    estimates, assumed = by_requests(workload), workload.estimate
     if cell.predictor == LAST_RUNS:
-        correction = _CORRECTIONS[cell.correction]
-        plan = PlanRule(kind="consistent", last_runs=True, correction=correction)
-    order = QueueOrder(scores=-np.arange(len(workload.submit), dtype=np.float64))
-    if cell.scheduler in (PLUS_PLUS, EASY_SJBF):
-        order = QueueOrder(shortest_behind=True)
-    return simulate_order(workload, order, log.settings(plan)).start
+        estimates = by_last_runs(workload, cell.correction)
+        assumed = estimates.plan.seconds
+    if cell.scheduler not in (PLUS_PLUS, EASY_SJBF):
+        assumed = np.zeros_like(assumed)
+    return starts_under(workload, log.prepared.capacity, behind_head(assumed), estimates)
 
 
 def flows_of(log: BenchmarkLog, start: FloatArray) -> Flows:

@@ -10,25 +10,39 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     LIMITED,
     NOW,
     PENDING,
+    RUNNING,
     Cluster,
     forget_started,
     start_job,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.conservative import dispatch_conservatively
-from slurm_rl_plugin.simulator.kernel.plan import (
-    ByRequest,
-    Plan,
-    ends_in_time,
-    head_shadow,
-    shadow_of,
-)
-from slurm_rl_plugin.simulator.kernel.processors import processors_needed
+from slurm_rl_plugin.simulator.kernel.processors import processors_needed, processors_planned
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 NO_BACKFILLING, EASY, CONSERVATIVE = 0, 1, 2
 BACKFILLING = {"none": NO_BACKFILLING, "easy": EASY, "conservative": CONSERVATIVE}
+
+
+@compiled_borrowing
+def shadow_of(workload: Workload, cluster: Cluster, head: int, reserve: int) -> tuple[float, int]:
+    """When the head job is expected to fit, and the processors it then leaves spare.
+
+    All running jobs expected to end at the same time count as free together; a job that has
+    outlived its estimate is taken to end now. A batch job fits when the reserve stays free.
+    """
+    now = cluster.clock[NOW]
+    needed = processors_planned(workload, cluster, head, reserve)
+    free = cluster.counts[IDLE]
+    shadow = now
+    for place in range(cluster.counts[RUNNING]):
+        expected = max(cluster.expected_end[place], now)
+        if free >= needed and expected > shadow:
+            break
+        shadow = expected
+        free += workload.processors[cluster.expected_job[place]]
+    return shadow, free - needed
 
 
 @compiled_borrowing
@@ -177,7 +191,6 @@ def dispatch_by_score(
     jobs: IntArray,
     backfilling: int,
     reserve: int,
-    plan: ByRequest | Plan,
 ) -> int:
     """Start waiting jobs by falling score, as `dispatch_in_order` does by a given order.
 
@@ -190,7 +203,6 @@ def dispatch_by_score(
         jobs: the pending job numbers in the order of `scores`; used up.
         backfilling: NO_BACKFILLING, EASY or CONSERVATIVE.
         reserve: processors to keep free of batch work.
-        plan: what EASY plans with.
     """
     counts = cluster.counts
     count = counts[PENDING]
@@ -200,7 +212,7 @@ def dispatch_by_score(
         for place in range(count):
             order[place] = jobs[order[place]]
         return dispatch_conservatively(workload, cluster, order, reserve)
-    return start_by_score(workload, cluster, scores, jobs, backfilling, reserve, plan)
+    return start_by_score(workload, cluster, scores, jobs, backfilling, reserve)
 
 
 @compiled_borrowing
@@ -211,7 +223,6 @@ def start_by_score(
     jobs: IntArray,
     backfilling: int,
     reserve: int,
-    plan: ByRequest | Plan,
 ) -> int:
     """As `dispatch_by_score`, but for CONSERVATIVE."""
     counts = cluster.counts
@@ -237,7 +248,7 @@ def start_by_score(
         started += 1
     if head >= 0 and backfilling == EASY:
         started += _backfill_by_score(
-            workload, cluster, scores[:count], jobs, head, reserve, batch_until, plan
+            workload, cluster, scores[:count], jobs, head, reserve, batch_until
         )
     if started:
         forget_started(cluster)
@@ -253,7 +264,6 @@ def _backfill_by_score(
     head: int,
     reserve: int,
     batch_until: float,
-    plan: ByRequest | Plan,
 ) -> int:
     count = 0
     for place in range(len(scores)):
@@ -263,7 +273,7 @@ def _backfill_by_score(
     started = 0
     if count == 0:
         return started
-    shadow, spare = head_shadow(workload, cluster, plan, head, reserve)
+    shadow, spare = shadow_of(workload, cluster, head, reserve)
     while count > 0 and cluster.counts[IDLE] > 0:
         place = _best(scores, jobs, count)
         job = jobs[place]
@@ -272,7 +282,7 @@ def _backfill_by_score(
             workload, cluster, job, batch_until
         ):
             continue
-        in_time = ends_in_time(workload, cluster, plan, job, head, shadow)
+        in_time = cluster.clock[NOW] + workload.estimate[job] <= shadow
         if not in_time and workload.processors[job] > spare:
             continue
         if kept_back(workload, cluster, job, reserve):

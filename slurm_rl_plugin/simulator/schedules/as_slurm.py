@@ -42,11 +42,6 @@ from slurm_rl_plugin.simulator.schedules.reserve_on_nodes import (
     leave_out_batch_limit,
     set_batch_limit,
 )
-from slurm_rl_plugin.simulator.schedules.told_estimates import (
-    NothingTold,
-    ToldEstimates,
-    tell,
-)
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Indices into `SlurmPasses.last`: when each pass was last, seconds.
@@ -67,7 +62,6 @@ class SlurmPasses(NamedTuple):
         last: when the last full look, the last backfill and the last event were; shape [3].
         space: for the order of a queue that is scored.
         limit: of batch jobs.
-        told: what backfill plans with in place of limits.
     """
 
     main: MainPasses
@@ -80,26 +74,20 @@ class SlurmPasses(NamedTuple):
     last: FloatArray
     space: OrderSpace
     limit: LimitOnBatch
-    told: ToldEstimates | NothingTold
 
 
-def slurm_passes(
-    workload: Workload, machine: NodeMachine, limit: LimitOnBatch, told: ToldEstimates | NothingTold
-) -> SlurmPasses:
+def slurm_passes(workload: Workload, machine: NodeMachine, limit: LimitOnBatch) -> SlurmPasses:
     """Passes over the jobs of a workload.
 
     Args:
         workload: the jobs; `estimate` is their time limit.
         machine: of these jobs.
         limit: of batch jobs.
-        told: what backfill plans with in place of limits.
     """
     settings, requests, queues = machine.backfill, machine.requests, machine.queues
     jobs, nodes = len(queues.partition), queues.serves.shape[1]
     asked = np.column_stack([requests.shape.astype(np.float64), workload.estimate])
     template = np.unique(asked, axis=0, return_inverse=True)[1].reshape(-1)
-    if isinstance(told, ToldEstimates):  # jobs alike are planned differently
-        template = np.arange(jobs)
     templates = int(template.max()) + 1 if jobs else 0
     return SlurmPasses(
         main=MainPasses(
@@ -127,7 +115,6 @@ def slurm_passes(
             fitting=fitting_ends(machine.whole, machine.weight, requests),
             late=no_nodes(nodes),
             open=no_nodes(nodes),
-            told=told.seconds,
         ),
         backfills=settings.backfills,
         depth=settings.depth,
@@ -137,7 +124,6 @@ def slurm_passes(
         last=np.full(3, -np.inf),
         space=order_space(jobs, len(requests.fewest), len(queues.serves)),
         limit=limit,
-        told=told,
     )
 
 
@@ -250,17 +236,13 @@ def run_as_slurm(
         started = cluster.counts[STARTED]
         leave_out_batch_limit(machine, passes.limit)
         room = cluster.counts[PENDING] > 0 and any_room(cluster, machine)
-        told = is_backfill and cluster.counts[PENDING] > 0 and len(passes.told.seconds) > 0
-        if room or told:
+        if room:
             order, count = cluster.pending, cluster.counts[PENDING]
             if len(rank) == 0:
                 score_queue(workload, cluster, queue)
                 set_batch_limit(cluster, machine, passes.limit)
                 order = passes.space.order
                 count = _order_now(cluster, machine, passes, queue, is_backfill)
-                if is_backfill:
-                    tell(workload, cluster, machine.limits, passes.told, order, count)
-        if room:
             cluster.counts[DECISIONS] += 1
             _look(workload, cluster, machine, passes, order, count, depth, is_backfill)
         if is_backfill:

@@ -41,13 +41,6 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     finished_schedule,
 )
-from slurm_rl_plugin.simulator.schedules.told_estimates import (
-    NothingTold,
-    ToldEstimates,
-    nothing_told,
-    told_estimates,
-)
-from slurm_rl_plugin.simulator.scoring.plan_estimates import UnplannedQueue, planned_queue
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Looks at the queue as slurmctld makes them, with its own backfilling.
@@ -107,12 +100,10 @@ class NodeRun:
         rule = _kept_free(order, settings)
         settings = replace(settings, class_limit=rule)
         # how nodes are filled is none of the queue's concern
-        queue = replace(settings, backfilling="none", plan=None).ordered_queue(workload, order)
+        queue = replace(settings, backfilling="none").ordered_queue(workload, order)
         rank, tier = np.empty(0, dtype=np.int64), machine.queues.tier
         keeps_order = keeps_order and rule is None  # the limit is set where scores are made
         is_fixed = order.protects is None and not settings.has_hook and rule is None
-        is_fixed = is_fixed and settings.plan is None  # what is told goes by an order made now
-        keeps_order = keeps_order and settings.plan is None
         if order.scores is not None and is_fixed:
             rank, keeps_order = _rank_in_tiers(order.scores, tier), False
         elif keeps_order:
@@ -126,7 +117,7 @@ class NodeRun:
             machine = replace(machine, limits=limits)
         passes = None
         if settings.backfilling == AS_SLURM:
-            passes = slurm_passes(workload, machine, limit, _told(workload, machine, settings))
+            passes = slurm_passes(workload, machine, limit)
         return cls(
             workload=workload,
             cluster=cluster,
@@ -212,8 +203,8 @@ def simulate_on_nodes(
         settings: the batch system; `capacity` is the CPUs of all nodes.
 
     Raises:
-        SimulationError: a way of backfilling or a plan that is not simulated on nodes, or
-            a job that never started, since no node of its pool holds it.
+        SimulationError: a way of backfilling that is not simulated on nodes, or a job that
+            never started, since no node of its pool holds it.
     """
     return NodeRun.of(workload, machine, order, settings).finish()
 
@@ -231,22 +222,6 @@ def _refuse(settings: SimulationSettings) -> None:
             f"nodes are simulated with {', '.join(NODE_BACKFILLING)} backfilling, "
             f"not {settings.backfilling}."
         )
-    if settings.plan is not None and (
-        settings.backfilling != AS_SLURM or settings.plan.kind != "pending"
-    ):
-        raise SimulationError(
-            "on nodes plan estimates are those of pending jobs, under backfilling as Slurm does it."
-        )
-
-
-def _told(
-    workload: Workload, machine: NodeMachine, settings: SimulationSettings
-) -> ToldEstimates | NothingTold:
-    """What the hook tells backfill."""
-    planned = planned_queue(settings.plan, workload, len(workload.submit))
-    if settings.plan is None or isinstance(planned, UnplannedQueue):
-        return nothing_told()
-    return told_estimates(planned, machine.queues.partition, settings.plan.delay)
 
 
 def _kept_free(order: QueueOrder, settings: SimulationSettings) -> ClassLimit | None:

@@ -33,7 +33,6 @@ from slurm_rl_plugin.simulator.kernel.dispatch import (
     start_by_score,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.scoring.behind_head import ShortestBehindHead, score_behind_head
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import CompiledEchoState
 from slurm_rl_plugin.simulator.scoring.echo_state import score_pending_from_memory
 from slurm_rl_plugin.simulator.scoring.fixed_scores import FixedScores, take_fixed_scores
@@ -44,11 +43,6 @@ from slurm_rl_plugin.simulator.scoring.hook_effects import (
     writes_now,
 )
 from slurm_rl_plugin.simulator.scoring.network import score_pending
-from slurm_rl_plugin.simulator.scoring.plan_estimates import (
-    PlannedQueue,
-    UnplannedQueue,
-    bring_plan_up_to_now,
-)
 from slurm_rl_plugin.simulator.scoring.protection import (
     ProtectedQueue,
     UnprotectedQueue,
@@ -61,14 +55,12 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOrder:
-    """How a queue is ordered: exactly one of scores, network, rule, shortest_behind, site is given.
+    """How a queue is ordered: exactly one of scores, network, rule, site is given.
 
     Attributes:
         scores: of a static order, shape [n].
         network: scores the queue at each decision; it says itself whom it protects.
         rule: one of WAITING_RULES, the same.
-        shortest_behind: first come, first served to the head, behind it the shortest job first, as
-            the plan estimates it.
         site: the priority that a site's own settings give.
         protection: of jobs under scores or a rule; None for none.
     """
@@ -76,7 +68,6 @@ class QueueOrder:
     scores: FloatArray | None = None
     network: QNetwork | EchoStateNetwork | None = None
     rule: str | None = None
-    shortest_behind: bool = False
     site: SitePriority | None = None
     protection: Protection | None = None
 
@@ -97,15 +88,13 @@ class OrderedQueue(NamedTuple):
 
     Attributes:
         network: scores the queue where rule < 0: a CompiledNetwork, a CompiledEchoState,
-            FixedScores, ShortestBehindHead or SitePriority, for each of which the loop is
-            compiled.
+            FixedScores or SitePriority, for each of which the loop is compiled.
         rule: code of one of WAITING_RULES.
         backfilling: code of BACKFILLING.
         cycle: seconds between decisions; 0 decides at every event.
         reserve: processors kept free of batch work.
         effects: of the hook.
         protection: of jobs that were overtaken; for either type the loop is compiled.
-        planned: what backfilling plans with; for either type the loop is compiled.
         scores: space for a score of every job.
         jobs: space for their numbers.
     """
@@ -117,7 +106,6 @@ class OrderedQueue(NamedTuple):
     reserve: int
     effects: HookEffects
     protection: ProtectedQueue | UnprotectedQueue
-    planned: PlannedQueue | UnplannedQueue
     scores: FloatArray
     jobs: IntArray
 
@@ -137,10 +125,6 @@ def _take_fixed(_: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
     return take_fixed_scores(cluster, queue.network, queue.scores, queue.jobs)
 
 
-def _score_behind_head(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
-    return score_behind_head(workload, cluster, queue.network, queue.scores, queue.jobs)
-
-
 def _score_by_site(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
     return score_by_site(workload, cluster, queue.network, queue.scores, queue.jobs)
 
@@ -150,7 +134,6 @@ def _score_by_site(workload: Workload, cluster: Cluster, queue: OrderedQueue) ->
     {
         CompiledEchoState: _score_by_echo_state,
         FixedScores: _take_fixed,
-        ShortestBehindHead: _score_behind_head,
         SitePriority: _score_by_site,
     },
 )
@@ -168,20 +151,10 @@ def _put_protected_first(workload: Workload, cluster: Cluster, queue: OrderedQue
     """Raise the scores of the protected jobs, where the queue protects any."""
 
 
-def _plan_by_estimates(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
-    bring_plan_up_to_now(workload, cluster, queue.planned)
-
-
-@chosen_by_type("queue.planned", {PlannedQueue: _plan_by_estimates})
-def _plan_anew(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
-    """Bring the plan's estimates up to now, where it has any."""
-
-
 @compiled_inline
 def score_queue(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
     """Fill `queue.scores` and `queue.jobs` as they stand now; the processors to keep free."""
     reserve, scores, jobs = queue.reserve, queue.scores, queue.jobs
-    _plan_anew(workload, cluster, queue)
     if queue.rule >= 0:
         score_pending_by_rule(workload, cluster, queue.rule, scores, jobs)
     else:
@@ -203,11 +176,11 @@ def decide_scored(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> 
         return
     cluster.counts[DECISIONS] += 1
     reserve = score_queue(workload, cluster, queue)
-    scores, jobs, plan = queue.scores, queue.jobs, queue.planned.plan
+    scores, jobs = queue.scores, queue.jobs
     if queue.backfilling == CONSERVATIVE:
-        dispatch_by_score(workload, cluster, scores, jobs, queue.backfilling, reserve, plan)
+        dispatch_by_score(workload, cluster, scores, jobs, queue.backfilling, reserve)
     else:
-        start_by_score(workload, cluster, scores, jobs, queue.backfilling, reserve, plan)
+        start_by_score(workload, cluster, scores, jobs, queue.backfilling, reserve)
 
 
 @compiled

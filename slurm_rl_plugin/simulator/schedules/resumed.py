@@ -110,7 +110,6 @@ class ProcessorRun:
     ) -> ProcessorRun:
         """Before the first submission; arguments as of `NodeRun.of`."""
         rank = np.empty(0, dtype=np.int64)
-        keeps_order &= settings.plan is None  # in an order that stands, plans are by requests
         if is_static(order, settings):
             assert order.scores is not None
             rank, keeps_order = rank_of(order.scores), False

@@ -41,8 +41,6 @@ from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     QueueOrder,
     run_until,
 )
-from slurm_rl_plugin.simulator.schedules.single_events import run_singly
-from slurm_rl_plugin.simulator.scoring.behind_head import ShortestBehindHead
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import (
     CompiledEchoState,
     compile_echo_state,
@@ -54,12 +52,6 @@ from slurm_rl_plugin.simulator.scoring.compiled_network import (
 )
 from slurm_rl_plugin.simulator.scoring.fixed_scores import FixedScores
 from slurm_rl_plugin.simulator.scoring.hook_effects import hook_effects
-from slurm_rl_plugin.simulator.scoring.plan_estimates import (
-    PlannedQueue,
-    PlanRule,
-    UnplannedQueue,
-    planned_queue,
-)
 from slurm_rl_plugin.simulator.scoring.protection import protected_queue
 from slurm_rl_plugin.simulator.scoring.rules import rule_code
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
@@ -82,9 +74,6 @@ class SimulationSettings:
             decision sees scores of its own instant.
         starvation: seconds of waiting after which a job goes first; inf for never.
         class_limit: how a live batch system keeps the reserve; None keeps processors free.
-        plan: what EASY backfilling plans with; None for requests.
-        singly: whether events of one instant are decided on one by one (`single_events`); of an
-            order by `simulate_order`, at every event.
     """
 
     capacity: int
@@ -96,8 +85,6 @@ class SimulationSettings:
     refresh: float = 0.0
     starvation: float = math.inf
     class_limit: ClassLimit | None = None
-    plan: PlanRule | None = None
-    singly: bool = False
 
     @property
     def has_hook(self) -> bool:
@@ -125,16 +112,14 @@ class SimulationSettings:
             SimulationError: a network of another schema, or a rule that is not compiled.
         """
         places = len(workload.submit) if places is None else places
-        planned = planned_queue(self.plan, workload, places)
         return OrderedQueue(
-            network=_compile(order, workload, planned),
+            network=_compile(order, workload),
             rule=rule_code(order.rule),
             backfilling=BACKFILLING[self.backfilling],
             cycle=self.cycle,
             reserve=self.reserve,
             effects=hook_effects(places, self.influence, self.refresh, self.starvation),
             protection=protected_queue(order.protects, places, workload.asked.shape[1]),
-            planned=planned,
             scores=np.empty(places + 1),
             jobs=np.empty(places + 1, dtype=np.int64),
         )
@@ -159,13 +144,9 @@ class SimulationSettings:
 
 
 def _compile(
-    order: QueueOrder, workload: Workload, planned: PlannedQueue | UnplannedQueue
-) -> CompiledNetwork | CompiledEchoState | FixedScores | ShortestBehindHead | SitePriority:
+    order: QueueOrder, workload: Workload
+) -> CompiledNetwork | CompiledEchoState | FixedScores | SitePriority:
     network = order.network
-    if order.shortest_behind and isinstance(planned, PlannedQueue):
-        return ShortestBehindHead(planned.plan.seconds)
-    if order.shortest_behind:
-        return ShortestBehindHead(workload.estimate)
     if order.scores is not None:
         return FixedScores(scores=order.scores)
     if isinstance(network, EchoStateNetwork):
@@ -310,8 +291,7 @@ def simulate_network(
 
 def is_static(order: QueueOrder, settings: SimulationSettings) -> bool:
     """Whether nothing changes the order while jobs wait, so that each has its rank once for all."""
-    plain = settings.plan is None and not (settings.singly or settings.has_hook)
-    return order.scores is not None and order.protects is None and plain
+    return order.scores is not None and order.protects is None and not settings.has_hook
 
 
 def simulate_order(
@@ -325,21 +305,11 @@ def simulate_order(
         settings: the batch system; `half_life` decays the usage that multifactor sees.
 
     Raises:
-        SimulationError: a job wider than the machine, or one that never started; events one by one
-            with a cycle or a limit on a class.
+        SimulationError: a job wider than the machine, or one that never started.
     """
     if order.scores is not None and is_static(order, settings):
         return simulate_scores(workload, order.scores, settings)
     queue = settings.ordered_queue(workload, order)
     cluster = settings.empty_cluster(workload)
-    if settings.singly:
-        _refuse_instants(settings)
-        run_singly(workload, cluster, queue)
-    else:
-        run_until(workload, cluster, queue, np.inf)
+    run_until(workload, cluster, queue, np.inf)
     return finished_schedule(cluster)
-
-
-def _refuse_instants(settings: SimulationSettings) -> None:
-    if settings.cycle > 0.0 or settings.class_limit is not None:
-        raise SimulationError("events decided on one by one know no cycle and no class limit.")

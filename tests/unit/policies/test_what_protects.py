@@ -16,7 +16,6 @@ from slurm_rl_plugin.policies.protection import (
     borne_by,
     longest_wait,
     overtaken_by,
-    plan_slack,
     protected_after,
     protection_in,
     protection_named,
@@ -48,12 +47,6 @@ def test_protection_begins_between_a_minute_and_three_days() -> None:
     assert protected_after(0.0, 0.1) == SOONEST
     assert protected_after(36000.0, 0.1) == 3600.0
     assert protected_after(1e9, 0.1) == LATEST == 3 * 86400.0
-
-
-def test_a_plan_is_slack_by_a_day_at_most() -> None:
-    assert plan_slack(0.0, 0.1) == SOONEST
-    assert plan_slack(36000.0, 0.1) == 3600.0
-    assert plan_slack(1e9, 0.1) == 86400.0
 
 
 def test_a_job_bears_a_quarter_of_the_time_that_it_asks_for() -> None:

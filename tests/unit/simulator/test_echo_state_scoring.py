@@ -35,7 +35,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.dispatch import dispatch_by_score
-from slurm_rl_plugin.simulator.kernel.plan import BY_REQUEST
 from slurm_rl_plugin.simulator.rollouts.experience import MOST_ACTIONS, best_action_values
 from slurm_rl_plugin.simulator.rollouts.rollout import collect_experience
 from slurm_rl_plugin.simulator.schedules.policy_driver import NO_RANK, simulate_policy
@@ -105,7 +104,7 @@ def test_scores_and_memory_of_every_decision_are_the_networks_own(schema, parall
         np.testing.assert_allclose(scores[:count], wanted, rtol=0, atol=1e-9)
         expected = states[int(np.argmax(scores[:count]))]
         np.testing.assert_allclose(compiled.memory, expected, rtol=0, atol=1e-9)
-        dispatch_by_score(workload, cluster, scores, jobs, 0, 0, BY_REQUEST)
+        dispatch_by_score(workload, cluster, scores, jobs, 0, 0)
         decisions += count > 1
     assert decisions > 20
 

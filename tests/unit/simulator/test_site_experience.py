@@ -15,7 +15,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.dispatch import EASY, anything_fits, dispatch_by_score
-from slurm_rl_plugin.simulator.kernel.plan import BY_REQUEST
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST
 from slurm_rl_plugin.simulator.rollouts.site_experience import MOST_OTHERS, NOBODY, site_experience
 from slurm_rl_plugin.simulator.schedules.simulation import (
@@ -59,7 +58,7 @@ def scores_while_simulating(workload, network, settings):
         now = float(cluster.clock[NOW])
         for place in range(cluster.counts[PENDING]):
             found[now, int(jobs[place])] = scores[place]
-        dispatch_by_score(workload, cluster, scores, jobs, EASY, 0, BY_REQUEST)
+        dispatch_by_score(workload, cluster, scores, jobs, EASY, 0)
     return found
 
 

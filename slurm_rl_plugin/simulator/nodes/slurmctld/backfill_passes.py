@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
-from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.fitting_ends import FittingEnds
 from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits
 from slurm_rl_plugin.simulator.nodes.slurmctld.time_slots import TimeSlots
@@ -33,8 +32,6 @@ class BackfillPasses(NamedTuple):
         fitting: after whose end nodes hold jobs of one node.
         late: space for nodes of running jobs past their limit, as a set.
         open: space for nodes on which the last job that may start now could, as a set.
-        told: seconds with which a job is planned in place of its limit, inf for none, shape [n];
-            or empty where nobody is told of.
     """
 
     window: float
@@ -54,15 +51,6 @@ class BackfillPasses(NamedTuple):
     fitting: FittingEnds
     late: NodeBits
     open: NodeBits
-    told: FloatArray
-
-
-@compiled_inline
-def planned_seconds(workload: Workload, passes: BackfillPasses, job: int) -> float:
-    """How long a pending job is planned for."""
-    if len(passes.told) == 0:
-        return workload.estimate[job]
-    return min(workload.estimate[job], passes.told[job])
 
 
 @compiled_inline

@@ -16,7 +16,6 @@ from slurm_rl_plugin.simulator.nodes.slurmctld.backfill_passes import (
     BackfillPasses,
     forget_users,
     is_looked_at,
-    planned_seconds,
 )
 from slurm_rl_plugin.simulator.nodes.slurmctld.time_slots import close_planned
 from slurm_rl_plugin.units import IntArray
@@ -73,7 +72,7 @@ def _may_start(
     may = may and (find_room_now(machine, shape) > 0 or any_late)
     if may:
         serves, closed = requests.serves[requests.pool[shape]], passes.slots.closed
-        close_planned(passes.slots, serves, now, now + planned_seconds(workload, passes, job))
+        close_planned(passes.slots, serves, now, now + workload.estimate[job])
         single = requests.most[shape] == 1
         may = not single and find_room(requests, machine.nodes, shape, closed) > 0
         for word in range(len(closed)):

@@ -19,7 +19,6 @@ from slurm_rl_plugin.simulator.nodes.several_nodes_will_run import several_nodes
 from slurm_rl_plugin.simulator.nodes.slurmctld.backfill_passes import (
     BackfillPasses,
     is_looked_at,
-    planned_seconds,
 )
 from slurm_rl_plugin.simulator.nodes.slurmctld.reach_of_pass import (
     fill_looked_at,
@@ -46,7 +45,7 @@ def _plan(
     now, slots, shape = cluster.clock[NOW], passes.slots, machine.requests.shape[job]
     serves = machine.requests.serves[machine.requests.pool[shape]]
     window_end = slots.window[BEGIN] + passes.window
-    limit, template = planned_seconds(workload, passes, job), passes.template[job]
+    limit, template = workload.estimate[job], passes.template[job]
     later = now
     if passes.earliest[template, 1] == passes.passes[0]:
         later = max(passes.earliest[template, 0], now)
@@ -140,7 +139,7 @@ def backfill(
                 hope_again(passes)
             looked = last_that_may(workload, cluster, machine, passes, order, looked)
         elif found > 0 and start <= now + passes.window:
-            first, last = _slot_times(passes, start, planned_seconds(workload, passes, job))
+            first, last = _slot_times(passes, start, workload.estimate[job])
             add_plan(passes.slots, first, last, machine.nodes.chosen, found)
             passes.changes[0] += 1
             if takes_open(passes.open, machine.nodes.chosen, found):

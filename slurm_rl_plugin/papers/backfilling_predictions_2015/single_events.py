@@ -1,0 +1,183 @@
+"""Each arrival and each end decided on by itself, where several fall on one instant.
+
+The kernel lets all that happens at an instant happen before it decides. The simulator of the study
+decides after each event, on which schedules of long logs depend: at one instant the arrivals come
+first, in turn, then the ends, by start. What was planned to end at the instant counts as free from
+its first event on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.papers.backfilling_predictions_2015.estimates import (
+    Estimates,
+    bring_plan_up_to_now,
+)
+from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
+    Plan,
+    ends_as_planned,
+    ends_in_time,
+    head_shadow,
+)
+from slurm_rl_plugin.simulator.kernel.best_first import best_first
+from slurm_rl_plugin.simulator.kernel.chosen_by_type import chosen_by_type
+from slurm_rl_plugin.simulator.kernel.cluster import (
+    DECISIONS,
+    IDLE,
+    NEXT_ARRIVAL,
+    NOW,
+    PENDING,
+    RUNNING,
+    Cluster,
+    account_usage_until,
+    arrive,
+    end_next_job,
+    forget_started,
+    next_event,
+    start_job,
+)
+from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.dispatch import anything_fits
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, score_queue
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, finished_schedule
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+
+class BehindHead(NamedTuple):
+    """First come, first served up to the head, and the shortest job first behind it.
+
+    Attributes:
+        seconds: assumed run time of each job, shape [n]; all equal for first come, first served.
+        scores: space for a score of every job.
+        jobs: space for their numbers.
+    """
+
+    seconds: FloatArray
+    scores: FloatArray
+    jobs: IntArray
+
+
+def behind_head(seconds: FloatArray) -> BehindHead:
+    """The order for some assumed run times, shape [n]; a plan's estimates may change in place."""
+    jobs = len(seconds)
+    return BehindHead(seconds, np.empty(jobs), np.empty(jobs, dtype=np.int64))
+
+
+def starts_under(
+    workload: Workload,
+    capacity: int,
+    queue: BehindHead | OrderedQueue,
+    estimates: Estimates,
+) -> FloatArray:
+    """When each job starts under EASY backfilling, seconds, shape [n].
+
+    Args:
+        workload: the jobs.
+        capacity: processors.
+        queue: its order.
+        estimates: what the plan goes by.
+
+    Raises:
+        SimulationError: a job wider than the machine, or one that never started.
+    """
+    cluster = SimulationSettings(capacity=capacity).empty_cluster(workload)
+    _run_singly(workload, cluster, queue, estimates)
+    return finished_schedule(cluster).start
+
+
+@compiled
+def _run_singly(
+    workload: Workload, cluster: Cluster, queue: BehindHead | OrderedQueue, estimates: Estimates
+) -> None:
+    no_rank = np.empty(0, dtype=np.int64)
+    while True:
+        time = next_event(workload, cluster)
+        if np.isinf(time):
+            return
+        account_usage_until(cluster, time)
+        cluster.clock[NOW] = time
+        arrival = cluster.counts[NEXT_ARRIVAL]
+        if arrival < len(workload.submit) and workload.submit[arrival] <= time:
+            arrive(workload, cluster, no_rank)
+        else:
+            _end(workload, cluster, _first_ending(workload, cluster, estimates.plan, False))
+        place = _first_ending(workload, cluster, estimates.plan, True)
+        while place >= 0:
+            _end(workload, cluster, place)
+            place = _first_ending(workload, cluster, estimates.plan, True)
+        if cluster.counts[IDLE] > 0 and anything_fits(workload, cluster):
+            cluster.counts[DECISIONS] += 1
+            bring_plan_up_to_now(workload, cluster, estimates)
+            _score(workload, cluster, queue)
+            _start(workload, cluster, queue.scores, queue.jobs, estimates.plan)
+
+
+@compiled
+def _first_ending(workload: Workload, cluster: Cluster, plan: Plan, as_planned: bool) -> int:
+    """Place in the heap of the job that started first of those that end now; -1 for none."""
+    first, running = -1, cluster.counts[RUNNING]
+    if running == 0 or cluster.end_time[0] > cluster.clock[NOW]:
+        return first
+    for place in range(running):
+        job = cluster.end_job[place]
+        if cluster.end_time[place] > cluster.clock[NOW]:
+            continue
+        if as_planned and not ends_as_planned(workload, cluster, plan, job):
+            continue
+        best = cluster.end_job[first] if first >= 0 else job
+        if (cluster.start[job], job) <= (cluster.start[best], best):
+            first = place
+    return first
+
+
+@compiled
+def _end(workload: Workload, cluster: Cluster, place: int) -> None:
+    """End the job at a place of the heap whose end is as early as that of the root."""
+    times, jobs = cluster.end_time, cluster.end_job
+    times[0], times[place] = times[place], times[0]
+    jobs[0], jobs[place] = jobs[place], jobs[0]
+    end_next_job(workload, cluster)
+
+
+def _score_behind_head(workload: Workload, cluster: Cluster, queue: BehindHead) -> None:
+    idle = cluster.counts[IDLE]
+    for place in range(cluster.counts[PENDING]):
+        job = cluster.pending[place]
+        queue.jobs[place], queue.scores[place] = job, -queue.seconds[job]
+        if idle >= 0:  # no head yet: these jobs keep the order of submission
+            queue.scores[place] = np.inf
+            idle -= workload.processors[job]
+
+
+@chosen_by_type("queue", {BehindHead: _score_behind_head})
+def _score(workload: Workload, cluster: Cluster, queue: BehindHead | OrderedQueue) -> None:
+    """Fill `queue.scores` and `queue.jobs` as they are now."""
+    score_queue(workload, cluster, queue)
+
+
+@compiled
+def _start(
+    workload: Workload, cluster: Cluster, scores: FloatArray, jobs: IntArray, plan: Plan
+) -> None:
+    """Start jobs by score up to the first that does not fit, and behind it as the plan allows."""
+    head, looked, shadow, spare, started = -1, False, 0.0, 0, False
+    for place in best_first(scores, cluster.counts[PENDING]):  # equal scores by submission
+        job, wide = jobs[place], workload.processors[jobs[place]]
+        if wide > cluster.counts[IDLE]:
+            head = job if head < 0 else head
+            continue
+        if head >= 0 and not looked:
+            shadow, spare = head_shadow(workload, cluster, plan, head)
+            looked = True
+        if head >= 0 and not ends_in_time(workload, cluster, plan, job, head, shadow):
+            if wide > spare:
+                continue
+            spare -= wide
+        start_job(workload, cluster, job)
+        started = True
+    if started:
+        forget_started(cluster)
