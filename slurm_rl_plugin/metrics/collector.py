@@ -33,9 +33,13 @@ from slurm_rl_plugin.hook.cycle_report import (
     CycleReport,
 )
 from slurm_rl_plugin.hook.disturbances import DISTURBANCES
+from slurm_rl_plugin.hook.experiment.report import (
+    EXPERIMENT_PHASES,
+    EXPERIMENT_WORDS,
+    ExperimentReport,
+)
 from slurm_rl_plugin.hook.order.request_watch import REQUEST_PARTS
 from slurm_rl_plugin.hook.rails.batch_limit import LIMIT_CHANGES, LIMIT_FAILURES, LimitReport
-from slurm_rl_plugin.metrics.experiment_families import experiment_families
 from slurm_rl_plugin.metrics.label_cap import LabelCap
 from slurm_rl_plugin.metrics.limit_families import limit_as_before, limit_families
 from slurm_rl_plugin.metrics.queue_families import (
@@ -113,8 +117,37 @@ class QueueCollector:
             report.protected,
         )
         yield from limit_families(report)
-        yield from experiment_families(report.experiment)
+        yield from _experiment_families(report.experiment)
         yield from self.seen
+
+
+def _experiment_families(report: ExperimentReport) -> Iterator[Metric]:
+    """Every family; those of goals are empty until the first pair of blocks is over."""
+    phase = StateSetMetricFamily("slurm_rl_experiment", "Whose turn it is in an experiment.")
+    phase.add_metric([], {each: report.phase == each for each in EXPERIMENT_PHASES})
+    yield phase
+    yield GaugeMetricFamily(
+        "slurm_rl_experiment_stepped_back",
+        "Whether an experiment has ended by itself, for harm that is sure or a guard.",
+        1 if report.state == "stepped back" else 0,
+    )
+    yield GaugeMetricFamily(
+        "slurm_rl_experiment_pairs", "Pairs of blocks that are over.", report.pairs
+    )
+    ratio = GaugeMetricFamily(
+        "slurm_rl_experiment_cost_ratio",
+        "Cost of what is on trial over that of what it is compared with, and the interval's ends.",
+        labels=("goal", "which"),
+    )
+    word = GaugeMetricFamily(
+        "slurm_rl_experiment_finding", "1 for what is known of a goal.", labels=("goal", "word")
+    )
+    for each in report.goals:
+        for which, value in (("estimate", each.ratio), ("low", each.low), ("high", each.high)):
+            ratio.add_metric((each.goal, which), value)
+        for one in EXPERIMENT_WORDS:
+            word.add_metric((each.goal, one), 1.0 if each.word == one else 0.0)
+    yield from (ratio, word)
 
 
 class CycleMetrics:
