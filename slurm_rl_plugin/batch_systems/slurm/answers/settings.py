@@ -41,8 +41,6 @@ class SlurmSettings:
         scheduler: SchedulerParameters, "" for a word without a value.
         controllers: host and whether it is up, the one that is to be in charge first.
         enforced: words of AccountingStorageEnforce.
-        scheduler_type, select_type: plugins, "" where none is told.
-        partition_limits: EnforcePartLimits: NO, ANY or ALL.
         counts_memory: memory is given out as CPUs are (CR_*_Memory).
         counts_gres: there are generic resources (GresTypes).
         tracked: what accounting counts (AccountingStorageTRES).
@@ -57,9 +55,6 @@ class SlurmSettings:
     scheduler: Mapping[str, str]
     controllers: tuple[tuple[str, bool], ...]
     enforced: frozenset[str] = frozenset()
-    scheduler_type: str = ""
-    select_type: str = ""
-    partition_limits: str = "NO"
     counts_memory: bool = False
     counts_gres: bool = False
     tracked: frozenset[str] = frozenset()
@@ -131,11 +126,6 @@ class SlurmSettings:
         """Seconds between Slurm's own passes over the queue, the more frequent kind."""
         return min(self._interval(name) for name in DEFAULT_PASSES)
 
-    @property
-    def backfill_interval(self) -> float:
-        """Seconds between backfill's cycles."""
-        return self._interval("bf_interval")
-
     def _interval(self, name: str) -> float:
         try:
             given = float(self.scheduler.get(name, ""))
@@ -176,9 +166,6 @@ def parse_settings(text: str) -> SlurmSettings:
         scheduler=_parameters(lines.get("SchedulerParameters", "")),
         controllers=tuple(_controllers(text)),
         enforced=frozenset(_enforced(lines.get("AccountingStorageEnforce", ""))),
-        scheduler_type=lines.get("SchedulerType", ""),
-        select_type=lines.get("SelectType", ""),
-        partition_limits=lines.get("EnforcePartLimits", "NO"),
         counts_memory="MEMORY" in lines.get("SelectTypeParameters", "").upper(),
         counts_gres=bool(lines.get("GresTypes")),
         tracked=frozenset(lines.get("AccountingStorageTRES", "").split(",")),
