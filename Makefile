@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py pyproject.toml
+# Where the tests on real daemons are; naming them saves the collection of all others.
+REAL := tests/real tests/attacks tests/functional/test_documentation.py
 
 .PHONY: help demo test test-all test-releases test-pbs check bench bench-slurm bench-reserve faults soak fuzz \
   fuzz-coverage deb generated default-model paper-models reserve-model clean
@@ -55,11 +57,11 @@ test-all: $(VENV)/installed-test
 # Runs tests in three processes at the same time: those on real daemons, which mostly wait, those of
 # modules and against the reference, and the others, which are shown as they run.
 define beside_each_other
-said=$$(mktemp -d); $(BIN)/pytest -m "$(1)" >"$$said/real" 2>&1 & real=$$!; \
+said=$$(mktemp -d); $(BIN)/pytest -m "$(1)" $(REAL) >"$$said/real" 2>&1 & real=$$!; \
 $(BIN)/pytest -m "$(2)" tests/unit tests/reference >"$$said/unit" 2>&1 & unit=$$!; \
 trap 'kill $$real $$unit; rm -rf "$$said"; exit 130' INT TERM; \
 echo "tests of modules and on real daemons run beside the others; what they say comes last"; \
-$(BIN)/pytest -m "$(2)" --ignore=tests/unit --ignore=tests/reference; others=$$?; \
+$(BIN)/pytest -m "$(2)" --ignore=tests/unit --ignore=tests/reference --ignore=tests/real; others=$$?; \
 wait $$unit; modules=$$?; cat "$$said/unit"; wait $$real; daemons=$$?; cat "$$said/real"; \
 rm -rf "$$said"; exit $$((others | modules | daemons))
 endef
@@ -68,7 +70,7 @@ test-releases: $(VENV)/installed-test
 	tests/real/install_daemons.sh
 	tests/real/install_release.sh trixie
 	tests/real/install_release.sh forky
-	SLURM_RL_TEST_RELEASES="24.11 26.05" $(BIN)/pytest -m real
+	SLURM_RL_TEST_RELEASES="24.11 26.05" $(BIN)/pytest -m real $(REAL)
 
 test-pbs: $(VENV)/installed-test
 	SLURM_RL_TEST_PBS=1 $(BIN)/pytest tests/real/test_openpbs_real.py \
