@@ -7,6 +7,7 @@ factors standing.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -16,11 +17,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from slurm_rl_plugin.cli.entry import main
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
 
@@ -78,6 +81,8 @@ class Site:
     def says(self, *words: str, config: bool = True) -> tuple[int, str, str]:
         """Exit code, standard output and standard error of a verb; never a traceback."""
         given = ("--config", str(self.file)) if config else ()
+        if words[0] != "run" and self.env["PYTHONPATH"] == str(TOP):
+            return self._says_here(*words, *given)
         done = subprocess.run(
             [*ENTRY, *words, *given],
             env=self.env,
@@ -89,6 +94,18 @@ class Site:
         )
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout, done.stderr
+
+    def _says_here(self, *words: str) -> tuple[int, str, str]:
+        """In this process, which has loaded the libraries already: half a second less."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            patch.dict(os.environ, self.env, clear=True),
+            chdir(self.folder),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
+            code = main(words)
+        return code, out.getvalue(), err.getvalue()
 
     @property
     def factors(self) -> list[int]:
