@@ -202,7 +202,7 @@ def ratios_to(
     runs: Mapping[str, Sequence[ContinuousRun]],
     to: Sequence[ContinuousRun],
     seed: int,
-    together: int = STRETCHES_DRAWN,
+    together: int,
 ) -> dict[str, dict[str, float | list[float] | None]]:
     """Each policy's figures over those of another one: medians of the runs' ratios.
 
@@ -230,26 +230,9 @@ def _interval(
     rng: np.random.Generator,
     together: int,
 ) -> list[float] | None:
-    drawn = drawn_ratios(mine, other, rng, together)
-    return None if drawn is None else list(interval_of(drawn))
+    """Of the ratio of mean bounded slowdowns; None where there are too few runs or stretches.
 
-
-def drawn_ratios(
-    mine: Sequence[ContinuousRun],
-    other: Sequence[ContinuousRun],
-    rng: np.random.Generator,
-    together: int = STRETCHES_DRAWN,
-) -> FloatArray | None:
-    """Ratios of mean bounded slowdowns, runs and blocks of stretches drawn afresh, shape [draws].
-
-    None where there are too few of either. A day may hold no job, and a draw none but such days:
-    that tells nothing, and is left out.
-
-    Args:
-        mine: of one policy.
-        other: of the policy that it is compared with, in the same runs.
-        rng: of the draws.
-        together: consecutive stretches that are drawn together.
+    A day may have no job. A draw of such days alone has no slowdown, and is left out.
     """
     sums = np.array([[run.slowdowns for run in each] for each in (mine, other)])  # [2, runs, 2, n]
     runs, stretches = sums.shape[1], sums.shape[3]
@@ -266,4 +249,4 @@ def drawn_ratios(
     )  # [draws, 2 policies, sum and count]
     told = drawn[drawn[:, 0, 1] > 0]
     means = told[..., 0] / told[..., 1]
-    return np.asarray(means[:, 0] / means[:, 1])
+    return list(interval_of(means[:, 0] / means[:, 1]))
