@@ -294,7 +294,7 @@ class Cycle:
                 for reason, matches in self.untouched.reasons(snapshot).items()
             }
         )
-        requests = self._requests.look(snapshot, self.untouched.orderable(snapshot))
+        requests = self._requests.compare(snapshot, self.untouched.orderable(snapshot))
         plan = self._planner.plan(snapshot, facts, decision, fallback_reason, requests)
         suppressed["write_bound"] = max(len(plan.changes) - self.settings.max_writes, 0)
         changes = plan.changes[: self.settings.max_writes]
@@ -317,10 +317,12 @@ class Cycle:
         self.audit.record(decided, changes, what, plan.limit, requests.changes)
         self._unaudited = []
         if self._shadow:
+            self._requests.commit()
             suppressed["shadow"] = len(changes)
             limit = self.limit.only_shown(self.batch_system, plan.limit)
             return replace(report, suppressed=suppressed, limit=limit)
         adjustments, rejected = self._writes.carry_out(plan, changes)
+        self._requests.commit()
         if rejected is not None:
             suppressed["rejected"] = rejected
         report = replace(report, adjustments=adjustments, suppressed=suppressed)

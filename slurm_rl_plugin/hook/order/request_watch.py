@@ -69,14 +69,19 @@ class ChangedRequests:
 
 @dataclass(slots=True)
 class RequestWatch:
-    """Compares what ranked jobs ask for from one look to the next; a restart forgets it."""
+    """Compares what ranked jobs ask for with what they asked for when they were last ordered.
+
+    A cycle calls `compare`, sends its writes and then calls `commit`. If the writes get no answer,
+    the next cycle finds the same changes again. A restart forgets everything.
+    """
 
     _job_id: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     _columns: Columns = field(default_factory=dict)
     _names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    _compared: tuple[IntArray, Columns, Mapping[str, tuple[str, ...]]] | None = None
 
-    def look(self, snapshot: QueueSnapshot, ranked: BoolArray) -> ChangedRequests:
-        """What has changed; then remember those that get a place now.
+    def compare(self, snapshot: QueueSnapshot, ranked: BoolArray) -> ChangedRequests:
+        """Find what has changed since the last commit.
 
         Args:
             snapshot: the queue.
@@ -87,17 +92,22 @@ class RequestWatch:
         found = self._changed(job_id, columns, names)
         places = np.flatnonzero(ranked)
         places = places[np.argsort(job_id[places])]
-        self._columns = self._remembered(job_id, columns, places)
-        self._job_id, self._names = job_id[places], names
+        self._compared = job_id[places], self._remembered(job_id, columns, places), names
         for part, count in found.parts.items():
             first = next(each for each in found.changes if each.part == part)
             words = (part, count, first.job_id, first.old, first.new)
             logger.info("request=changed what=%s jobs=%d first=%d was=%s is=%s", *words)
         return found
 
+    def commit(self) -> None:
+        """Remember what the last compared jobs ask for: they have been ordered by it."""
+        if self._compared is not None:
+            self._job_id, self._columns, self._names = self._compared
+            self._compared = None
+
     def forget(self) -> None:
         """Forget every place that was ours."""
-        self._job_id = np.empty(0, dtype=np.int64)
+        self._job_id, self._compared = np.empty(0, dtype=np.int64), None
 
     def _changed(
         self, job_id: IntArray, columns: Columns, names: Mapping[str, tuple[str, ...]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange
 from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
 from slurm_rl_plugin.domain import Decision, JobTable, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
+from slurm_rl_plugin.errors import BatchSystemUnavailable
 from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound
 from slurm_rl_plugin.hook.rails.reserve import KEPT, ReserveRail, ReserveSettings
 from slurm_rl_plugin.metrics.collector import CycleMetrics
@@ -149,10 +152,14 @@ def with_limits(job_id: list[int], limits: list[float], factor: list[int]) -> Pe
 
 class TestAPlaceBought:
     @pytest.mark.parametrize("influence", [float("inf"), 24.0])
+    @pytest.mark.parametrize("unanswered", [0, 1, 2])
     def test_a_raised_limit_loses_the_place_before_all_other_writes(
-        self, tmp_path: Path, influence: float
+        self, tmp_path: Path, influence: float, unanswered: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Twenty newcomers would take every write of the cycle, and the old factor would stay."""
+        """Twenty newcomers would take every write of the cycle, and the old factor would stay.
+
+        A write that gets no answer must not make the daemon forget the change.
+        """
         queue = QueueInMemory(with_limits([HONEST, ATTACKER], [4.0 * HOUR, 60.0], [0, 0]))
         cycle = cycle_over(queue, rule_policy("sjf"), tmp_path, max_writes=3, influence=influence)
         cycle.run()
@@ -163,7 +170,15 @@ class TestAPlaceBought:
             [4.0 * HOUR, 7.0 * DAY, *[30.0] * 20],
             [*queue.pending.factor.tolist(), *[0] * 20],
         )
-        cycle.run()
+
+        def no_answer(changes: Sequence[FactorChange]) -> ApplyReport:
+            raise BatchSystemUnavailable("no answer in time")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(queue, "apply", no_answer)
+            failures = [cycle.run().failure for _ in range(unanswered)]
+        assert failures == ["batch_system"] * unanswered
+        assert cycle.run().failure is None
         order = queue.order()
         assert order.index(HONEST) < order.index(ATTACKER)
 
