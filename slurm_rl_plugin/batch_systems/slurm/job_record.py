@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from slurm_rl_plugin.batch_systems.kind import JobRecord
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
-    PENDING,
+    WAITING_STATES,
     QueueRow,
     parse_queue,
     queue_format,
@@ -39,7 +39,7 @@ def job_record(job: int, timeout: float) -> JobRecord:
     record = _record_of(rows)
     if not record.is_pending:
         return record
-    numbers = {row.job_id for row in rows if row.state == PENDING}
+    numbers = {row.job_id for row in rows if row.state in WAITING_STATES}
     try:
         answer = runner.read(["sprio", "--noheader", "-j", str(job), "-o", PRIORITY_FORMAT])
         return replace(record, terms=parse_terms(answer, numbers))
@@ -52,7 +52,7 @@ def _record_of(rows: Sequence[QueueRow]) -> JobRecord:
     if not rows:
         return JobRecord()
     record = JobRecord(number=rows[0].array_id, state=rows[0].state)
-    waiting = first_of_each_array(row for row in rows if row.state == PENDING)
+    waiting = first_of_each_array(row for row in rows if row.state in WAITING_STATES)
     if not waiting:
         return record
     first = waiting[0]  # the one that can start first, which speaks for the whole array
