@@ -29,7 +29,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
 )
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCluster
 from slurm_rl_plugin.batch_systems.slurm.queue.machine_look import MachineLook
-from slurm_rl_plugin.batch_systems.slurm.queue.squeue import Squeue
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
 from slurm_rl_plugin.batch_systems.slurm.writes import Scontrol
 from slurm_rl_plugin.cli.assembly.hook import load_policy
 from slurm_rl_plugin.domain import Memory

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
@@ -170,3 +172,19 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         if pipe is not None:
             with contextlib.suppress(OSError):
                 pipe.close()
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """No pass of the collector within; it goes on as before afterwards.
+
+    A pass is due after so many new objects, and visits every row that is kept. None of them is part
+    of a cycle: with 100,000 jobs a third of the time of a look went into such passes.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

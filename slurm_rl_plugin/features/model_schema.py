@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from slurm_rl_plugin.errors import ModelSchemaMismatch
-from slurm_rl_plugin.features.known_schemas import KNOWN_SCHEMAS
+from slurm_rl_plugin.features.columns import KNOWN_SCHEMAS
 from slurm_rl_plugin.features.probe import probe_digest
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE

@@ -22,15 +22,15 @@ from slurm_rl_plugin.domain import (
 )
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
+from slurm_rl_plugin.features.columns import feature_columns
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.past_runs import PastRuns
-from slurm_rl_plugin.features.history.recent_arrivals import recent_arrivals
+from slurm_rl_plugin.features.history.run_events import recent_arrivals
 from slurm_rl_plugin.features.history.run_prediction import (
     KNOWN_FACTS,
     PREDICTED,
     RunTimePrediction,
 )
-from slurm_rl_plugin.features.known_schemas import feature_columns
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import FloatArray, IntArray

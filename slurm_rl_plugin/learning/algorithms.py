@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.columns import KNOWN_SCHEMAS
 from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
-from slurm_rl_plugin.features.known_schemas import KNOWN_SCHEMAS
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.fitted_q import settings as fitted_q_settings

@@ -30,7 +30,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
 from slurm_rl_plugin.batch_systems.slurm.answers.nodes import SHOW_NODES_NOW
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG
 from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
-from slurm_rl_plugin.batch_systems.slurm.queue.squeue import SQUEUE
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import SQUEUE
 from slurm_rl_plugin.batch_systems.slurm.site_factor import SPRIO
 from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import PARTITIONS, TEST_ONLY
 from tests.real.conftest import ACCOUNTS, running_slurm

@@ -11,9 +11,9 @@ import pytest
 
 from slurm_rl_plugin.domain import StartedJobs
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.columns import feature_columns
 from slurm_rl_plugin.features.history.past_runs import PastRuns
-from slurm_rl_plugin.features.history.recent_arrivals import ARRIVAL_MEMORY, recent_arrivals
-from slurm_rl_plugin.features.known_schemas import feature_columns
+from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY, recent_arrivals
 from slurm_rl_plugin.learning.algorithms import (
     ALGORITHMS,
     PRESETS,

@@ -13,7 +13,7 @@ from onnx import numpy_helper
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable, PolicyError
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
-from slurm_rl_plugin.features.history.recent_arrivals import recent_arrivals
+from slurm_rl_plugin.features.history.run_events import recent_arrivals
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.export.network import export_network, import_network
 from slurm_rl_plugin.learning.export.onnx_file import read_onnx

@@ -8,7 +8,7 @@ import pytest
 from slurm_rl_plugin.errors import ModelSchemaMismatch
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.foretold_runs import ForetoldRuns
-from slurm_rl_plugin.features.history.recent_arrivals import ARRIVAL_MEMORY
+from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY
 from slurm_rl_plugin.features.history.run_prediction import (
     KNOWN_FACTS,
     PREDICTED,

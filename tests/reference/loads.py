@@ -13,7 +13,7 @@ from slurm_rl_plugin.domain import (
     StartedJobs,
 )
 from slurm_rl_plugin.domain.jobs import empty_job_table
-from slurm_rl_plugin.features.history.recent_arrivals import FADING_TIMES
+from slurm_rl_plugin.features.history.run_events import FADING_TIMES
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import nothing_past
 from tests.reference.readable_past_runs import Request

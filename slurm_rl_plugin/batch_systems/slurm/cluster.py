@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.collector_pause import collector_paused
+from slurm_rl_plugin.batch_systems.command_process import collector_paused
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,

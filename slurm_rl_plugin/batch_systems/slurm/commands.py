@@ -6,7 +6,7 @@ from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCluster
 from slurm_rl_plugin.batch_systems.slurm.process import commands_of
 from slurm_rl_plugin.batch_systems.slurm.queue.machine_look import MachineLook
-from slurm_rl_plugin.batch_systems.slurm.queue.squeue import Squeue
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
 from slurm_rl_plugin.batch_systems.slurm.writes import Scontrol
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot
 from slurm_rl_plugin.features.history.job_keys import job_keys, met_users, template_keys
-from slurm_rl_plugin.features.history.past_runs import PastRuns
+from slurm_rl_plugin.features.history.past_runs import HistoryTable, PastRuns
 from slurm_rl_plugin.features.history.run_history import SPENT, speaks_for
 from slurm_rl_plugin.features.history.run_prediction import (
     KNOWN_FACTS,
@@ -29,7 +29,6 @@ from slurm_rl_plugin.features.history.run_prediction import (
     history_features,
     request_facts,
 )
-from slurm_rl_plugin.features.history.table import HistoryTable
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 

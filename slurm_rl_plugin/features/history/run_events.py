@@ -17,7 +17,7 @@ from slurm_rl_plugin.domain import EndedJobs, JobTable, QueueSnapshot, RunningJo
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.features.history.job_keys import job_keys
 from slurm_rl_plugin.features.history.run_history import SHORT_RUN_TIMES
-from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import HOUR, MINUTE, BoolArray, FloatArray, IntArray
 
 #: Kind of the event of an end; the kinds before are places in SHORT_RUN_TIMES.
 ENDED = len(SHORT_RUN_TIMES)
@@ -112,3 +112,33 @@ def _keyed(
 ) -> tuple[FloatArray | IntArray, ...]:
     kinds = np.full(len(jobs), kind, dtype=np.int64)
     return (time, kinds, jobs.job_id, run_time, jobs.processors, *job_keys(users, jobs))
+
+
+#: Seconds in which a count fades to 1/e.
+FADING_TIMES = (10 * MINUTE, 1 * HOUR, 6 * HOUR)
+#: What is kept: [time of the counts, one count for each of FADING_TIMES].
+ARRIVAL_MEMORY = 1 + len(FADING_TIMES)
+
+
+def recent_arrivals(snapshot: QueueSnapshot, before: FloatArray | None = None) -> FloatArray:
+    """Faded counts of interactive submissions, and when: shape [ARRIVAL_MEMORY].
+
+    Args:
+        snapshot: the queue; submissions since `before` are among its pending, running and started
+            jobs.
+        before: what this function gave at the previous decision; None at the first one.
+    """
+    fading = np.array(FADING_TIMES)
+    counted_until = -np.inf if before is None else before[0]
+    started, running = snapshot.started.jobs, snapshot.running.jobs
+    gone = started.select(~np.isin(started.job_id, running.job_id))  # the others still run
+    age = np.concatenate(
+        [
+            snapshot.now - table.submit[table.interactive & (table.submit > counted_until)]
+            for table in (snapshot.pending.jobs, running, gone)
+        ]
+    )
+    counts = np.exp(-np.maximum(age, 0.0)[:, None] / fading).sum(axis=0)
+    if before is not None:
+        counts += before[1:] * np.exp(-max(snapshot.now - before[0], 0.0) / fading)
+    return np.concatenate([[snapshot.now], counts])

@@ -11,8 +11,7 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import HIGHEST_PRIORITY, LARGEST_FACTOR, FactorChange
 from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot
-from slurm_rl_plugin.hook.order.influence import bounded_changes
-from slurm_rl_plugin.hook.order.order_changes import order_changes
+from slurm_rl_plugin.hook.order.order_changes import bounded_changes, order_changes
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, total_priority
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray

@@ -19,7 +19,7 @@ import numpy as np
 
 from slurm_rl_plugin.features.columns import site_queue_features
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.features.history.recent_arrivals import recent_arrivals
+from slurm_rl_plugin.features.history.run_events import recent_arrivals
 from slurm_rl_plugin.features.offered_jobs import offered_job_features, offered_jobs
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.export.network import export_network

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.features.history.recent_arrivals import ARRIVAL_MEMORY, FADING_TIMES
+from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY, FADING_TIMES
 from slurm_rl_plugin.features.site import SOON
 from slurm_rl_plugin.simulator.kernel.cluster import (
     IDLE,

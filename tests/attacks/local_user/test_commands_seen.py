@@ -20,7 +20,7 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QUEUE_FIELDS
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm.queue.squeue import Squeue
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="takes another user's id: needs root")
 

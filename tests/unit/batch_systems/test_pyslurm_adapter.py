@@ -16,7 +16,7 @@ from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.adapter import (
     PyslurmQueue,
     Slurm,
 )
-from slurm_rl_plugin.batch_systems.slurm.queue.squeue import Squeue
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (
     BatchSystemContract,

@@ -9,7 +9,7 @@ import random
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.collector_pause import collector_paused
+from slurm_rl_plugin.batch_systems.command_process import collector_paused
 from slurm_rl_plugin.batch_systems.numbered_names import Names
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.queue import row_numbers

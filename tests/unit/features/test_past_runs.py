@@ -8,9 +8,8 @@ import pytest
 
 from slurm_rl_plugin.features.history import past_runs
 from slurm_rl_plugin.features.history.job_keys import job_keys, template_keys, user_key, user_keys
-from slurm_rl_plugin.features.history.past_runs import PastRuns
+from slurm_rl_plugin.features.history.past_runs import LINE, PastRuns
 from slurm_rl_plugin.features.history.run_history import HISTORY, UNKNOWN
-from slurm_rl_plugin.features.history.table import LINE
 from tests.unit.features.run_tables import USERS, ReadableHistory, Run, snapshot_of, table_of
 
 NAN = math.nan

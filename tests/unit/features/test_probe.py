@@ -10,7 +10,7 @@ import pytest
 
 from slurm_rl_plugin.errors import ModelSchemaMismatch
 from slurm_rl_plugin.features import columns, probe, scales
-from slurm_rl_plugin.features.known_schemas import KNOWN_SCHEMAS
+from slurm_rl_plugin.features.columns import KNOWN_SCHEMAS
 from slurm_rl_plugin.features.model_schema import PROBE_ENTRY, known_schema, schema_entries
 from slurm_rl_plugin.features.probe import digest_of, probe_digest, probe_values
 from slurm_rl_plugin.features.site import SITE

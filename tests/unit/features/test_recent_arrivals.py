@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import StartedJobs
-from slurm_rl_plugin.features.history.recent_arrivals import (
+from slurm_rl_plugin.features.history.run_events import (
     ARRIVAL_MEMORY,
     FADING_TIMES,
     recent_arrivals,

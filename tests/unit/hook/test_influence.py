@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.hook.order.influence import TOLERANCE, bounded_changes
-from slurm_rl_plugin.hook.order.order_changes import LOWEST_PRIORITY
+from slurm_rl_plugin.hook.order.order_changes import LOWEST_PRIORITY, TOLERANCE, bounded_changes
 
 POINTS = 1000.0
 

@@ -22,7 +22,7 @@ from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCluster
 from slurm_rl_plugin.batch_systems.slurm.process import commands_of, not_understood
 from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.child import SlurmChild
 from slurm_rl_plugin.batch_systems.slurm.queue.machine_look import MachineLook
-from slurm_rl_plugin.batch_systems.slurm.queue.squeue import Squeue
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
 from slurm_rl_plugin.batch_systems.slurm.writes import (
     SECONDS_A_WRITE,
     ChangeSender,
