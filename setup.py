@@ -34,7 +34,10 @@ TEST = [
 setup(
     name="slurm_rl_plugin",
     version=VERSION,
-    description="Reorders a Slurm or PBS queue with a Q-network trained on the site's own log",
+    description=(
+        "Reorders a Slurm or PBS queue with a Q-network trained on accounting logs, within a bound "
+        "that leaves Slurm's fair share in force; the shipped model gives shares no weight"
+    ),
     long_description=(TOP / "README.md").read_text(),
     long_description_content_type="text/markdown",
     license="GPL-2.0-or-later",

@@ -56,7 +56,7 @@ class LeverTraits:
 
     Attributes:
         cost: what a write costs, one sentence; "" where nothing is known.
-        no_influence: why hours of influence have no meaning; None where they have one.
+        no_influence: why our order cannot be bounded by hours of waiting; None if it can.
         alone: why no daemon may run beside another controller's; None where one may.
     """
 
@@ -74,6 +74,8 @@ class SchedulerFacts:
         lever: what we write, in the batch system's words; "" where there is nothing to write.
         harm: why writing would do nothing or would be undone, one sentence; None where it works.
         points_an_hour: priority points that an hour of waiting is worth.
+        fairshare_points: priority points of an account or user that has used nothing of its share;
+            0 where the batch system counts no shares.
         pass_interval: seconds between the scheduler's own looks at the whole queue.
         in_charge: False where another host's controller runs the cluster now, whose own daemon
             has to act; None where that cannot be told now.
@@ -92,6 +94,7 @@ class SchedulerFacts:
     in_charge: bool | None
     highest_priority: int = HIGHEST_PRIORITY
     controller_here: bool = True
+    fairshare_points: float = 0.0
     traits: LeverTraits = LeverTraits()
     tried: tuple[tuple[int, int], tuple[int, int]] | None = None
 

@@ -58,7 +58,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
 
 def configure(folder: Path, *, model: str = "sjf", mode: str = "active", **extra: str) -> None:
     (folder / "site.toml").write_text(
-        f'[hook]\nmode = "{mode}"\ndisable_file = "{folder}/DISABLE"\n'
+        f'[hook]\nmode = "{mode}"\ninfluence_hours = 0\ndisable_file = "{folder}/DISABLE"\n'
         f'state_file = "{folder}/state.json"\naudit_file = "{folder}/audit.jsonl"\n'
         f'[policy]\nmodel = "{model}"\n{extra.get("policy", "")}\n'
         f'[guard_rails]\nexempt_accounts = ["biology"]\n{extra.get("rails", "")}\n'
@@ -284,6 +284,23 @@ class TestExplain:
         ]
         assert "starvation bound: place 5" in words("explain", "1")[1]
 
+    def test_a_job_that_waits_with_a_flag_of_slurm_in_place_of_pending(
+        self, words: Words, site: FakeCluster
+    ) -> None:
+        """Slurm shows it until a released job starts whose reservation was deleted."""
+        site.change(4, state="RESV_DEL_HOLD")
+        told = document(words, "explain", "4")
+        assert (told["job"], told["ranks"]["decided"]) == (4, 4)
+
+    @pytest.mark.parametrize(("policy", "weighs"), [("sjf", False), ("multifactor", True)])
+    def test_whether_shares_have_any_weight(
+        self, words: Words, tmp_path: Path, policy: str, weighs: bool
+    ) -> None:
+        configure(tmp_path, model=policy)
+        assert document(words, "explain", "6")["account"]["weighs_share"] is weighs
+        sentence = "share and usage have no weight in this model"
+        assert (sentence in words("explain", "6")[1]) is not weighs
+
     def test_a_job_that_runs_or_that_nobody_knows(self, words: Words, site: FakeCluster) -> None:
         site.run_job(4)
         status, _, err = words("explain", "4")
@@ -461,7 +478,11 @@ def results(words: Words) -> dict[str, tuple[str, str]]:
 
 
 class TestCheck:
-    def test_a_site_where_all_is_well(self, words: Words, site: FakeCluster) -> None:
+    def test_a_site_where_all_is_well(
+        self, words: Words, site: FakeCluster, tmp_path: Path
+    ) -> None:
+        text = (tmp_path / "site.toml").read_text()
+        (tmp_path / "site.toml").write_text(text.replace("influence_hours = 0\n", ""))
         sites = {job["job_id"]: job["site"] for job in site.state["jobs"]}
         status, said, _ = words("check")
         assert status == 0, said
@@ -496,7 +517,9 @@ class TestCheck:
         self, words: Words, site: FakeCluster, tmp_path: Path
     ) -> None:
         text = (tmp_path / "site.toml").read_text()
-        (tmp_path / "site.toml").write_text(text.replace("[hook]", "[hook]\ninfluence_hours = 48"))
+        (tmp_path / "site.toml").write_text(
+            text.replace("influence_hours = 0", "influence_hours = 48")
+        )
         assert results(words)["influence"] == ("pass", "48 h of age: 2000 points")
         site.set(settings={"PriorityWeightAge": "0"})
         result, what = results(words)["influence"]
@@ -528,3 +551,32 @@ class TestCheck:
         with only_daemon(tmp_path / "state.json"):
             assert "a daemon runs" in results(words)["right to write"][1]
         assert "scontrol_calls" not in site.state
+
+
+class TestFairShareCheck:
+    @pytest.mark.parametrize(
+        ("hours", "weight", "result", "what"),
+        [
+            (0, "10000", "warn", "accounts' shares will not count: influence_hours = 0 overrides"),
+            (0, "0", "pass", "has no term for accounts' shares"),
+            (72, "10000", "pass", "worth 3000 points, beside PriorityWeightFairshare = 10000"),
+            (72, "1000", "warn", "can outweigh accounts' shares"),
+            (72, "1000", "warn", "set influence_hours to 24 or less"),
+        ],
+    )
+    def test_whether_shares_count(
+        self,
+        words: Words,
+        site: FakeCluster,
+        tmp_path: Path,
+        hours: int,
+        weight: str,
+        result: str,
+        what: str,
+    ) -> None:
+        text = (tmp_path / "site.toml").read_text()
+        text = text.replace("influence_hours = 0", f"influence_hours = {hours}")
+        (tmp_path / "site.toml").write_text(text)
+        site.set(settings={"PriorityWeightFairShare": weight})
+        found = results(words)["fair share"]
+        assert (found[0], what in found[1]) == (result, True), found

@@ -41,6 +41,7 @@ def site(
     else:
         yield Check(PASS, "lever", facts.traits.cost or facts.lever)
     yield _influence(float(configuration.sections.hook.influence_hours), facts)
+    yield _shares(float(configuration.sections.hook.influence_hours), facts)
     yield _controller(Charge(configuration.sections.hook.beside_controllers), facts)
     if load.struggles is not None:
         yield Check(WARN, "load", f"{load.struggles}: cycles do nothing meanwhile")
@@ -87,11 +88,11 @@ def _controller(charge: Charge, facts: SchedulerFacts) -> Check:
 
 
 def _influence(hours: float, facts: SchedulerFacts) -> Check:
+    if facts.traits.no_influence is not None:
+        return Check(WARN if hours else PASS, "influence", facts.traits.no_influence)
     if not hours:
         return Check(PASS, "influence", "full: our order wins")
     points = hours * facts.points_an_hour
-    if facts.traits.no_influence is not None:
-        return Check(FAIL, "influence", facts.traits.no_influence)
     if points < 1.0:
         return Check(
             FAIL,
@@ -100,6 +101,22 @@ def _influence(hours: float, facts: SchedulerFacts) -> Check:
             "raise PriorityWeightAge",
         )
     return Check(PASS, "influence", f"{hours:g} h of age: {points:.0f} points")
+
+
+def _shares(hours: float, facts: SchedulerFacts) -> Check:
+    """Whether accounts' shares still count beside our order."""
+    if not facts.fairshare_points:
+        return Check(PASS, "fair share", "the site's own priority has no term for accounts' shares")
+    theirs = f"PriorityWeightFairshare = {facts.fairshare_points:.0f}"
+    if not hours:
+        what = f"accounts' shares will not count: influence_hours = 0 overrides {theirs}"
+        return Check(WARN, "fair share", f"{what}; set influence_hours = 72 to let them count")
+    ours = f"the first place in our order is worth {hours * facts.points_an_hour:.0f} points"
+    if hours * facts.points_an_hour > facts.fairshare_points:
+        what = f"our order can outweigh accounts' shares: {ours}, more than {theirs}"
+        most = facts.fairshare_points / facts.points_an_hour
+        return Check(WARN, "fair share", f"{what}; set influence_hours to {most:.0f} or less")
+    return Check(PASS, "fair share", f"accounts' shares count: {ours}, beside {theirs}")
 
 
 def scheduler_of(configuration: Configuration, look: QueueLook) -> Iterator[Check]:

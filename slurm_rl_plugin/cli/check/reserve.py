@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check, ChecksLimit, LimitsBatch
-from slurm_rl_plugin.cli.assembly.batch_system import limits_path
 from slurm_rl_plugin.cli.look.limit_text import amount_words
 from slurm_rl_plugin.cli.look.queue_look import QueueLook
 from slurm_rl_plugin.configuration import Configuration
@@ -14,7 +13,6 @@ from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
 from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
-from slurm_rl_plugin.whole_file import may_exist
 
 
 def reserve_of(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
@@ -22,11 +20,7 @@ def reserve_of(configuration: Configuration, look: QueueLook) -> Iterator[Check]
     state = Path(configuration.sections.hook.state_file)
     runs = daemon_runs(state)
     if configuration.reserve is None:
-        if may_exist(limits_path(state)) and runs is False:
-            what = "is off, and a limit of ours may stand: run `slurm-rl release`"
-            yield Check(FAIL, "reserve", what)
-        else:
-            yield Check(PASS, "reserve", "off: no processors are kept free of batch jobs")
+        yield Check(PASS, "reserve", "off: no processors are kept free of batch jobs")
         return
     yield _wanted(look)
     yield from _bounds(configuration, look)
@@ -68,7 +62,8 @@ def _bounds(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
         yield Check(PASS, "reserve size", what)
     if configuration.sections.hook.influence_hours:
         what = "interactive jobs may stand behind batch jobs that wait for processors, which block "
-        yield Check(WARN, "reserve order", f"{what}them: set influence_hours = 0")
+        what += "them: accept that, or set influence_hours = 0, which overrides accounts' shares"
+        yield Check(WARN, "reserve order", what)
 
 
 def _resource(name: str, reserve: ReserveSettings, snapshot: QueueSnapshot) -> Check:

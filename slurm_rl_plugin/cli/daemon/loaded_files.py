@@ -117,7 +117,8 @@ def check_lever(configuration: Configuration, cycle: Cycle) -> None:
     except BatchSystemError as error:
         logger.warning("lever=unknown reason=%s", error)
         return
-    hours = float(configuration.sections.hook.influence_hours)
+    bounded = facts.traits.no_influence is None
+    hours = float(configuration.sections.hook.influence_hours) if bounded else 0.0
     if not cycle.settings.shadow:
         _refuse(facts, hours, beside_controllers=cycle.settings.beside_controllers)
     worth = f"{hours:g} h = {hours * facts.points_an_hour:.0f} points" if hours else "full"
@@ -141,12 +142,11 @@ def _refuse(facts: SchedulerFacts, hours: float, *, beside_controllers: bool) ->
         raise ConfigurationError(f"mode is active, but {facts.harm}")
     if beside_controllers and traits.alone is not None:
         raise ConfigurationError(f"mode is active, but {traits.alone}.")
-    if hours and traits.no_influence is not None:
-        raise ConfigurationError(f"mode is active, but {traits.no_influence}.")
     if hours and hours * facts.points_an_hour < 1.0:
         raise ConfigurationError(
-            f"[hook] influence_hours = {hours:g} is worth nothing where age is (in Slurm "
-            "raise PriorityWeightAge): set influence_hours = 0."
+            f"[hook] influence_hours = {hours:g} is worth nothing here, as waiting adds nothing to "
+            "a job's priority: raise PriorityWeightAge in slurm.conf, or set influence_hours = 0 "
+            "(our order then overrides the site's own priority, accounts' shares included)."
         )
 
 

@@ -149,7 +149,9 @@ def _run_time(run_time: Mapping[str, Any]) -> list[str]:
 
 
 def _account(account: Mapping[str, Any]) -> str:
-    return f"Account {account['name']}: share {account['share']:.3f}, usage {account['usage']:.3f}."
+    line = f"Account {account['name']}: share {account['share']:.3f}, usage {account['usage']:.3f}"
+    unweighed = account["weighs_share"] is False
+    return f"{line}; share and usage have no weight in this model." if unweighed else f"{line}."
 
 
 def _limit(document: Mapping[str, Any]) -> list[str]:

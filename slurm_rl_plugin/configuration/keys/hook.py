@@ -43,10 +43,12 @@ class HookSection:
         "earliest.",
     )
     influence_hours: float = key(
-        default=0.0,
+        default=72.0,
         least=0,
-        meaning="hours of age that the best place in our order is worth; 0 for no bound: our "
-        "order wins",
+        meaning="hours of waiting that the first place in our order is worth beside the site's "
+        "own priority; 0: our order overrides that priority, the accounts' fair share included",
+        note="Slurm only. On PBS our order always comes first, and the site's own terms decide "
+        "between jobs of one score.",
     )
     beside_controllers: bool = key(
         default=False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -177,7 +177,22 @@ class Explanation:
             "share": float(snapshot.shares[index]),
             "usage": float(snapshot.usage[index]),
             "any_usage": bool(snapshot.usage.any()),
+            "weighs_share": self._weighs_share(),
         }
+
+    def _weighs_share(self) -> bool | None:
+        """Whether any score changes with the account's usage; None if the policy is not used."""
+        if self._plan.fallback_reason is not None:
+            return None
+        snapshot, (policy, memory) = self._snapshot, self._scorer
+        account = int(snapshot.pending.jobs.account[self.place])
+        unused = np.zeros_like(snapshot.usage)
+        used = unused.copy()
+        used[account] = 1.0
+        without, with_usage = (
+            policy.decide(replace(snapshot, usage=usage), memory).scores for usage in (unused, used)
+        )
+        return not np.array_equal(without, with_usage)
 
     def _guard_rails(self) -> list[dict[str, Any]]:
         """Rails that changed the scores, and the job's place among the ordered ones around it."""
@@ -237,6 +252,6 @@ class Explanation:
             "rank": ranks["decided"],
             "site_rank": ranks["site"],
             **{name: facts[name] for name in kept},
-            "account": other._account()["name"],
+            "account": self._snapshot.accounts[int(self._snapshot.pending.jobs.account[place])],
             "score": other._score(),
         }

@@ -18,8 +18,9 @@ SOUND_SCORES = f"{LOWEST_SCORE}..{HIGHEST_SCORE}"
 SCORE_TRAITS = LeverTraits(
     cost=f"{SCORE}: a resource that job_sort_formula sorts by; each write is a record of PBS's "
     "accounting",
-    no_influence="influence_hours has no meaning with PBS, which tells nobody what its formula "
-    "makes of a job: set it to 0; the site's own terms then decide between jobs of one score",
+    no_influence="influence_hours has no effect on PBS, which does not say what its formula makes "
+    "of a job: our order comes first, and the site's own terms, fair share included, decide "
+    "between jobs of one score",
     alone="beside_controllers is for Slurm alone: with PBS nobody here can tell which server is in "
     "charge, and two daemons would undo each other's order; set it to false and run one daemon",
 )

@@ -38,6 +38,7 @@ class SlurmSettings:
         site_factor_plugin: "" where none is loaded.
         age_weight: priority points of a job of the highest age.
         highest_age: seconds after which age adds no more.
+        fairshare_weight: priority points of fair share at its highest.
         scheduler: SchedulerParameters, "" for a word without a value.
         controllers: host and whether it is up, the one that is to be in charge first.
         enforced: words of AccountingStorageEnforce.
@@ -52,6 +53,7 @@ class SlurmSettings:
     site_factor_plugin: str
     age_weight: float
     highest_age: float
+    fairshare_weight: float
     scheduler: Mapping[str, str]
     controllers: tuple[tuple[str, bool], ...]
     enforced: frozenset[str] = frozenset()
@@ -163,6 +165,7 @@ def parse_settings(text: str) -> SlurmSettings:
         site_factor_plugin=lines.get("PrioritySiteFactorPlugin", ""),
         age_weight=_number(int, lines.get("PriorityWeightAge", "0")),
         highest_age=_number(parse_duration, lines.get("PriorityMaxAge", "")),
+        fairshare_weight=_number(int, lines.get("PriorityWeightFairShare", "0")),
         scheduler=_parameters(lines.get("SchedulerParameters", "")),
         controllers=tuple(_controllers(text)),
         enforced=frozenset(_enforced(lines.get("AccountingStorageEnforce", ""))),
