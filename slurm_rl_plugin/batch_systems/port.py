@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from slurm_rl_plugin.domain import QueueSnapshot
@@ -36,18 +36,30 @@ class FactorChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyReport:
-    """What became of the changes sent in one call.
+    """What became of the changes sent in one call, or in several calls: `|` joins reports.
 
     Attributes:
-        applied: number of changes that the batch system accepted.
+        accepted: jobs of which the batch system accepted the change.
         rejected: job id -> the batch system's own words. A job that started or ended in the
             meantime is normal racing and shows here too.
         later: those of the rejected that may still carry a factor of ours: write them again.
     """
 
-    applied: int
-    rejected: dict[int, str]
+    accepted: frozenset[int] = frozenset()
+    rejected: Mapping[int, str] = field(default_factory=dict)
     later: frozenset[int] = frozenset()
+
+    @property
+    def applied(self) -> int:
+        """How many jobs were changed, each counted once."""
+        return len(self.accepted)
+
+    def __or__(self, other: ApplyReport) -> ApplyReport:
+        return ApplyReport(
+            accepted=self.accepted | other.accepted,
+            rejected={**self.rejected, **other.rejected},
+            later=self.later | other.later,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

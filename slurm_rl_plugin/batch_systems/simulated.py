@@ -146,7 +146,8 @@ class SimulatedCluster:
             else:
                 self._factor[place] = change.new
         self._schedule()
-        return ApplyReport(applied=len(changes) - len(rejected), rejected=rejected)
+        asked = {change.job_id for change in changes}
+        return ApplyReport(accepted=frozenset(asked - rejected.keys()), rejected=rejected)
 
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
         """Set factors back to 0."""

@@ -77,7 +77,7 @@ def test_a_restarted_daemon_takes_factors_from_sprio_and_writes_nothing_anew(
     restarted = cycle_on(cluster, tmp_path)
     assert restarted.run().writes == 0
     assert factors(cluster) == before
-    assert restarted.carries_factors
+    assert restarted.has_outstanding
     restarted.release()
     assert factors(cluster) == [0, 0, 0]
 

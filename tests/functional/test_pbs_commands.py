@@ -99,7 +99,7 @@ def test_jobs_that_ended_are_counted_and_are_no_failure(
     assert main(["release", "--config", "site.toml"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "released 1 jobs"
-    assert lines[1].startswith("3 jobs need none taken back any more")
+    assert lines[1].startswith("3 jobs have started or ended")
     assert "2 'Unknown Job Id'" in lines[1]
     assert len(lines) == 2
 
@@ -135,7 +135,8 @@ def test_check_of_a_site_where_all_is_well(
     assert main(["check", "--json", "--config", "site.toml"]) == 0
     checks = {each["name"]: each for each in json.loads(capsys.readouterr().out)["checks"]}
     others = {name for name, each in checks.items() if each["result"] != "pass"}
-    assert others == {"metrics port"}, checks  # any free one, in this test
+    # any free port in this test; our order cannot be bounded on PBS
+    assert others == {"metrics port", "influence"}, checks
     assert "users can neither see nor set it" in checks["resource"]["what"]
     assert scores(site) == before
 

@@ -35,7 +35,7 @@ class Site:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        self.hook: dict[str, Any] = {"mode": "active"}
+        self.hook: dict[str, Any] = {"mode": "active", "influence_hours": 0}
         self.reserve: dict[str, Any] = {
             "mechanism": "qos",
             "qos": "batch",
@@ -171,7 +171,8 @@ class TestRelease:
         assert site.run("run", "--once") == 0
         site.cluster.break_command("sacctmgr", "fail:Sending PersistInit msg: Connection refused")
         assert site.run("release", "--unattended") == 1
-        assert "the limit on batch jobs stays for now: slurmdbd" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "a limit of ours on batch jobs may be outstanding: slurmdbd" in said
         assert StateFile(site.folder / "state.json").read() == set()
         site.cluster.set(modes={})
         assert site.run("release", "--unattended") == 0
@@ -209,8 +210,8 @@ class TestVerbsThatLook:
         assert site.run("run", "--once") == 0
         assert site.run("status", "--json") == 1
         document = said()
-        assert document["batch_limit_stands"] is True
-        assert any("a limit on batch jobs may stand" in each for each in document["problems"])
+        assert document["outstanding"]["batch_limit"]
+        assert any("a limit of ours on batch jobs" in each for each in document["problems"])
 
     def test_who_may_not_enter_the_folder_is_told_what_can_be(
         self, site: Site, said: Said, monkeypatch: pytest.MonkeyPatch
@@ -224,14 +225,14 @@ class TestVerbsThatLook:
 
         monkeypatch.setattr(Path, "stat", refuse)
         assert site.run("status", "--json") == 1
-        assert said()["batch_limit_stands"] is True  # or nobody can tell
+        assert said()["outstanding"]["batch_limit"]  # or nobody can tell
 
     def test_disable_waits_for_the_limit_too(
         self, site: Site, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert site.run("run", "--once") == 0
         assert site.run("disable", "--wait", "0") == 1
-        assert "a limit on batch jobs may stand" in capsys.readouterr().out
+        assert "a limit of ours on batch jobs may be outstanding" in capsys.readouterr().out
 
 
 def check(site: Site, said: Said) -> dict[str, tuple[str, str]]:
@@ -240,14 +241,14 @@ def check(site: Site, said: Said) -> dict[str, tuple[str, str]]:
     found = {each["name"]: (each["result"], each["what"]) for each in checks}
     assert len(found) == len(checks)
     assert status == int(any(result == "fail" for result, _ in found.values()))
-    return {name: each for name, each in found.items() if name.startswith("reserve")}
+    return {name: each for name, each in found.items() if name.startswith(("reserve", "outst"))}
 
 
 class TestCheck:
     def test_all_is_well(self, site: Site, said: Said) -> None:
         found = check(site, said)
         assert {result for result, _ in found.values()} == {"pass"}, found
-        assert len(found) == 7
+        assert len(found) == 8
         assert site.cpu is None
 
     def test_all_is_well_with_licences(self, site: Site, said: Said) -> None:
@@ -318,7 +319,7 @@ class TestCheck:
     def test_turned_off_while_a_limit_stands(self, site: Site, said: Said) -> None:
         assert site.run("run", "--once") == 0
         site.reserve = {}
-        result, what = check(site, said)["reserve"]
+        result, what = check(site, said)["outstanding"]
         assert (result, "slurm-rl release" in what) == ("fail", True)
 
     def test_licences_as_many_as_processors(self, site: Site, said: Said) -> None:

@@ -281,7 +281,8 @@ class Pbs:
             refused, waiting = write_scores(self._sender, scores, default)
             rejected.update((writes[name], words) for name, words in refused.items())
             later = frozenset(writes[name] for name in waiting)
-        return ApplyReport(applied=len(wanted) - len(rejected), rejected=rejected, later=later)
+        accepted = frozenset(wanted.keys() - rejected.keys())
+        return ApplyReport(accepted=accepted, rejected=rejected, later=later)
 
     def _names(self, job_id: int, *, takes_away: bool) -> list[str]:
         """What PBS calls the job; of several of one number all, but for taking away alone."""

@@ -103,7 +103,7 @@ class SiteFactors:
     def write(self, changes: Sequence[ValueWrite]) -> ApplyReport:
         """Set SiteFactor; components of a heterogeneous job get what lifts them to the leader."""
         if not changes:
-            return ApplyReport(applied=0, rejected={})
+            return ApplyReport()
         leader_of: dict[int, int] = {}
         wanted: list[ValueWrite] = []
         for job_id, factor in changes:
@@ -116,10 +116,9 @@ class SiteFactors:
                     wanted.append((component, factor + lift))
         refused = self._writer.write(wanted).rejected
         rejected = {leader_of.get(number, number): words for number, words in refused.items()}
-        for job_id, factor in changes:
-            if job_id not in rejected:
-                self._factors[job_id] = factor
-        return ApplyReport(applied=len(changes) - len(rejected), rejected=rejected)
+        accepted = {job_id: factor for job_id, factor in changes if job_id not in rejected}
+        self._factors.update(accepted)
+        return ApplyReport(accepted=frozenset(accepted), rejected=rejected)
 
     def _hides(self, row: QueueRow, listed: PriorityTerms) -> bool:
         """Whether a priority of 1 to 4, which looks like one without any points, was set by hand.

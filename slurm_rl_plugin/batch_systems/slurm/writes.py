@@ -97,7 +97,8 @@ class FactorWriter:
                     "Slurm denies every change of priority: give the user of this daemon "
                     "AdminLevel=Operator (sacctmgr modify user NAME set AdminLevel=Operator)"
                 )
-        return ApplyReport(applied=len(changes) - len(rejected), rejected=rejected)
+        accepted = frozenset(job_id for job_id, _ in changes if job_id not in rejected)
+        return ApplyReport(accepted=accepted, rejected=rejected)
 
     def _is_denied_right(self, refused: Mapping[int, str]) -> bool:
         """Whether refusals of a whole burst tell that we are no operator, and not of these jobs."""

@@ -18,6 +18,7 @@ from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.keys.reserve import OFF
 from slurm_rl_plugin.configuration.reserved_amounts import reserved_amounts
+from slurm_rl_plugin.hook.outstanding import limits_path
 
 logger = logging.getLogger(__name__)
 
@@ -73,8 +74,3 @@ def _limit_keys(configuration: Configuration) -> LimitKeys:
         resources=tuple(reserved_amounts(reserve.most_resources)) if configuration.is_whole else (),
         is_known=configuration.is_whole,
     )
-
-
-def limits_path(state_file: Path) -> Path:
-    """Where the site's own limits on batch jobs are kept, beside the state file."""
-    return state_file.with_name(state_file.name + ".limits")

@@ -7,16 +7,14 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slurm_rl_plugin.cli.assembly.batch_system import (
-    build_batch_system,
-    limits_path,
-)
+from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system
 from slurm_rl_plugin.cli.assembly.shipped_files import shipped_folder
 from slurm_rl_plugin.configuration import Configuration, way_out_of
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.outstanding import limits_path
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.rails.reserve import ReserveRail

@@ -20,7 +20,7 @@ from slurm_rl_plugin.cli.check.exemptions import exemptions_of
 from slurm_rl_plugin.cli.check.model import FEWEST_JOBS, model_of
 from slurm_rl_plugin.cli.check.offers import offer_checks
 from slurm_rl_plugin.cli.check.reserve import reserve_of
-from slurm_rl_plugin.cli.check.surroundings import files_of, metrics_of, now
+from slurm_rl_plugin.cli.check.surroundings import files_of, metrics_of, now, outstanding_of
 from slurm_rl_plugin.cli.look.queue_look import look_at_queue
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.configuration import Configuration
@@ -65,7 +65,12 @@ def checks_of(
         offers: the checks of the offer service.
         jobs: waiting jobs that a decision is timed on; by default those of now, 1000 at least.
     """
-    checks = [*files_of(configuration, now()), *metrics_of(configuration), *offers]
+    checks = [
+        *files_of(configuration, now()),
+        outstanding_of(configuration),
+        *metrics_of(configuration),
+        *offers,
+    ]
     try:
         look = look_at_queue(configuration)
         system = look.cycle.batch_system

@@ -12,7 +12,9 @@ from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
 from slurm_rl_plugin.cli.daemon.metrics import daemon_metrics
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.hook.daemon.lock import daemon_runs
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
+from slurm_rl_plugin.hook.outstanding import outstanding_at
 from slurm_rl_plugin.metrics.served import ServedMetrics
 from slurm_rl_plugin.metrics.textfile import check_textfile
 from slurm_rl_plugin.metrics.tls import ServedTls
@@ -37,6 +39,16 @@ def files_of(configuration: Configuration, now: float) -> Iterator[Check]:
         yield Check(WARN, "disable_file", f"{disable.parent} is missing: make it, or nobody can")
     else:
         yield Check(PASS, "disable_file", "nothing is disabled")
+
+
+def outstanding_of(configuration: Configuration) -> Check:
+    """Whether something of ours is outstanding in the batch system while no daemon runs."""
+    state = Path(configuration.sections.hook.state_file)
+    left = [entry.words for entry in outstanding_at(state) if entry.is_outstanding()]
+    if left and daemon_runs(state) is False:
+        what = f"{'; '.join(left)}, and no daemon looks after that"
+        return Check(FAIL, "outstanding", f"{what}: start it, or run `slurm-rl release`")
+    return Check(PASS, "outstanding", "nothing of ours is in the batch system without a daemon")
 
 
 def metrics_of(configuration: Configuration) -> Iterator[Check]:

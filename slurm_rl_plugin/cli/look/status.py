@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system, limits_path
+from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_way_out_options,
     quiet_known_configuration,
@@ -33,6 +33,7 @@ from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs, lock_path
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
 from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.outstanding import outstanding_at
 from slurm_rl_plugin.whole_file import may_exist
 
 #: A running daemon whose last good cycle is so many paces, and so many seconds, old is stuck.
@@ -76,7 +77,10 @@ def status_of(known: KnownConfiguration, now: float) -> dict[str, Any]:
         "policy": _policy(configuration),
         "metrics": _metrics(configuration),
         "jobs_in_state_file": None if carried is None else len(carried),
-        "batch_limit_stands": may_exist(limits_path(state_path)),
+        "outstanding": {
+            entry.name: entry.words if entry.is_outstanding() else None
+            for entry in outstanding_at(state_path)
+        },
         "slurm": _batch_system(configuration),  # whichever it is: who reads this knows the key
     }
     document["problems"] = [*_faults(known), *_problems(document, float(hook.cycle))]
@@ -142,17 +146,14 @@ def _problems(document: dict[str, Any], pace: float) -> list[str]:
         problems.append(document["policy"]["refused"])
     if not document["slurm"]["reachable"]:
         problems.append(document["slurm"]["reason"] + ".")
-    left = document["slurm"].get("with_factor", 0) or document["jobs_in_state_file"]
-    if absent and (left or document["jobs_in_state_file"] is None):
-        problems.append(
-            "jobs carry factors and no daemon looks after them: start it, or run "
-            "`slurm-rl release`."
-        )
-    if absent and document["batch_limit_stands"]:
-        problems.append(
-            "a limit on batch jobs may stand and no daemon looks after it: start it, or run "
-            "`slurm-rl release`."
-        )
+    left = [words for words in document["outstanding"].values() if words]
+    if not left and document["slurm"].get("with_factor"):
+        left = [f"{document['slurm']['with_factor']} pending jobs carry a factor"]
+    if absent:
+        problems += [
+            f"{words}, and no daemon looks after that: start it, or run `slurm-rl release`."
+            for words in left
+        ]
     return problems + _daemon_problems(document, pace)
 
 
@@ -204,7 +205,7 @@ def _lines(document: dict[str, Any]) -> list[str]:
         f"policy: {policy['name']}{sha}",
         *_metric_lines(document),
         f"state file: {'cannot be read or trusted' if carried is None else f'{carried} jobs'}",
-        *["a limit of ours on batch jobs may stand"] * document["batch_limit_stands"],
+        *(f"outstanding: {words}" for words in document["outstanding"].values() if words),
         f"slurm: {answer}",
         *map(_resource_line, slurm.get("resources", {}).values()),
         *(f"problem: {each}" for each in document["problems"]),

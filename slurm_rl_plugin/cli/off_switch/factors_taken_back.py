@@ -7,16 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurm_rl_plugin.cli.assembly.batch_system import (
-    build_batch_system,
-    limits_path,
-)
+from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system
 from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.daemon.metrics import daemon_metrics
 from slurm_rl_plugin.configuration import KnownConfiguration
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
-from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.outstanding import outstanding_at
 from slurm_rl_plugin.whole_file import may_exist
 
 #: Seconds between two looks at the daemon, and between two at Slurm, which costs it more.
@@ -35,20 +32,20 @@ _WHOSE = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
-    """What is left: jobs in the queue, by Slurm; jobs that the daemon has yet to look after.
+class _Left:
+    """What is left in the batch system.
 
-    `remembered` is None where the daemon's file cannot be trusted, `limited` where a limit of ours
-    on batch jobs may stand.
+    Attributes:
+        pending: how many pending jobs carry a factor, or why that is not known.
+        outstanding: the words of each entry that may be outstanding.
     """
 
     pending: int | str
-    remembered: int | None
-    limited: bool
+    outstanding: tuple[str, ...]
 
     @property
-    def clean(self) -> bool:
-        return self.pending == 0 and self.remembered == 0 and not self.limited
+    def is_clean(self) -> bool:
+        return self.pending == 0 and not self.outstanding
 
 
 def wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
@@ -62,13 +59,13 @@ def wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
         seconds: how long to wait at most; 0 says at once what stands.
     """
     become_state_owner(known.configuration)  # whatever only root may write is written
-    state = StateFile(known.state_file)
-    if known.faults and not may_exist(state.path):
-        print(f"whether a daemon runs and factors are left is not known: {state.path} is not there")
+    state = known.state_file
+    if known.faults and not may_exist(state):
+        print(f"whether a daemon runs and factors are left is not known: {state} is not there")
         return 1
-    runs = daemon_runs(state.path)
+    runs = daemon_runs(state)
     began, asked = time.monotonic(), -_SLURM_PAUSE
-    standing: _Standing | None = None
+    left: _Left | None = None
     noticed = runs is False
     while runs is not False and time.monotonic() - began < seconds:
         waited = time.monotonic() - began
@@ -76,52 +73,45 @@ def wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
         if not isinstance(told, str):
             noticed = noticed or told.mode in _QUIET
         follows = noticed or (isinstance(told, str) and waited >= _NOTICED)
-        done = follows and _forgotten(state)
+        done = follows and not _outstanding(known)
         if done and waited - asked >= _SLURM_PAUSE:
-            asked, standing = waited, _standing(known, state)
-            if standing.clean:
+            asked, left = waited, _left(known)
+            if left.is_clean:
                 break
         time.sleep(_PAUSE)
     else:
-        standing = _standing(known, state)
-    print(_sentence(standing, runs, noticed, seconds))
-    return 0 if standing.clean and noticed else 1
+        left = _left(known)
+    print(_sentence(left, runs, noticed, seconds))
+    return 0 if left.is_clean and noticed else 1
 
 
-def _forgotten(state: StateFile) -> bool:
-    """The daemon's files say that nothing of ours is left."""
-    return state.read() == set() and not may_exist(limits_path(state.path))
+def _outstanding(known: KnownConfiguration) -> tuple[str, ...]:
+    """What the daemon's files say is outstanding."""
+    entries = outstanding_at(known.state_file)
+    return tuple(entry.words for entry in entries if entry.is_outstanding())
 
 
-def _standing(known: KnownConfiguration, state: StateFile) -> _Standing:
-    jobs, limited = state.read(), may_exist(limits_path(state.path))
-    remembered = None if jobs is None else len(jobs)
+def _left(known: KnownConfiguration) -> _Left:
+    outstanding = _outstanding(known)
     try:
         pending = build_batch_system(known.configuration, []).snapshot().pending
     except SlurmRLError as error:
-        return _Standing(str(error), remembered, limited)
-    factors = int(np.count_nonzero(pending.factor))
-    return _Standing(factors, remembered, limited)
+        return _Left(str(error), outstanding)
+    return _Left(int(np.count_nonzero(pending.factor)), outstanding)
 
 
-def _sentence(standing: _Standing, runs: bool | None, noticed: bool, seconds: float) -> str:
-    if standing.clean and noticed:
+def _sentence(left: _Left, runs: bool | None, noticed: bool, seconds: float) -> str:
+    if left.is_clean and noticed:
         return f"{_WHOSE[runs]}: no pending job carries a factor"
-    if standing.clean:
+    if left.is_clean:
         return (
             f"no pending job carries a factor, but the daemon has not said within {seconds:g} s "
             "that it goes by this file: see `slurm-rl status` and its log, and reload it if "
             "[hook] disable_file was changed"
         )
-    if isinstance(standing.pending, str):
-        return f"whether factors are left is not known: {standing.pending}"
-    what = f"{standing.pending} pending jobs carry a factor"
-    if standing.remembered is None:
-        what += ", running ones may have one, since the state file cannot be trusted"
-    elif standing.remembered:
-        what += f", {standing.remembered} jobs are remembered to have one"
-    if standing.limited:
-        what += ", a limit on batch jobs may stand"
+    if isinstance(left.pending, str):
+        return f"whether factors are left is not known: {left.pending}"
+    what = "; ".join([f"{left.pending} pending jobs carry a factor", *left.outstanding])
     if runs is False:
         return f"no daemon runs, and {what}: take them back with `slurm-rl release`"
     return (

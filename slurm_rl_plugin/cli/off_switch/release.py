@@ -10,11 +10,8 @@ from contextlib import suppress
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, LimitsBatch
-from slurm_rl_plugin.cli.assembly.batch_system import (
-    build_batch_system,
-    limits_path,
-)
+from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
+from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_way_out_options,
     quiet_known_configuration,
@@ -26,8 +23,8 @@ from slurm_rl_plugin.configuration import KnownConfiguration
 from slurm_rl_plugin.errors import BatchSystemUnavailable, SlurmRLError
 from slurm_rl_plugin.hook.cycle.in_charge import NOBODY_IN_CHARGE
 from slurm_rl_plugin.hook.daemon.lock import is_looked_after, only_daemon
-from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
 from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.outstanding import outstanding_at
 from slurm_rl_plugin.whole_file import may_exist
 
 NOT_OURS = "released nothing: another host's controller is in charge; give --force to do it"
@@ -59,7 +56,7 @@ def main(options: argparse.Namespace) -> int:
     tell_faults("release", known)
     if not (known.is_read or may_exist(known.state_file)):
         return _tell(f"{NOT_KNOWN} {taken_back_by_hand(os.environ)}.")
-    if options.unattended and not may_exist(known.state_file) and not _marked(known):
+    if options.unattended and not may_exist(known.state_file) and not _is_outstanding(known):
         return _look_for_factors(known)
     return _release(known, force=options.force, unattended=options.unattended)
 
@@ -76,15 +73,14 @@ def _rests(known: KnownConfiguration) -> bool:
     """
     is_active = known.configuration.sections.hook.mode == "active"
     tells = may_exist(known.state_file) or not (known.faults or is_active)
-    state = StateFile(known.state_file)
-    if tells and state.read() == set() and not (state.is_unanswered() or _marked(known)):
+    if tells and not _is_outstanding(known):
         return True
     return is_looked_after(known.state_file)
 
 
-def _marked(known: KnownConfiguration) -> bool:
-    """Whether a file says that a limit of ours may stand."""
-    return may_exist(limits_path(known.state_file))
+def _is_outstanding(known: KnownConfiguration) -> bool:
+    """Whether a file says that something of ours may be outstanding."""
+    return any(entry.is_outstanding() for entry in outstanding_at(known.state_file))
 
 
 def _look_for_factors(known: KnownConfiguration) -> int:
@@ -120,56 +116,45 @@ def _release(known: KnownConfiguration, *, force: bool, unattended: bool) -> int
 
 
 def _take_all_back(known: KnownConfiguration, system: BatchSystem) -> int:
-    """Take back the limit and the factors, and say so; 1 where something may still stand."""
+    """Restore all that is outstanding, and say so; 1 if something of it is left."""
     state = StateFile(known.state_file)
-    forgotten = bool(known.faults) and not may_exist(state.path)
-    limit = _take_limit_back(system, known)
-    # running jobs too: a requeued one comes back with the factor that it had
-    results = [CarriedFactors(state).release(system)]
-    # what then still carries a factor is in no state file
-    results.append(system.release(None))
-    later = frozenset[int]().union(*(result.later for result in results))
-    stays = [f"{state.path} is not there: running jobs may keep a factor"] if forgotten else []
+    left = []
+    if known.faults and not may_exist(state.path):
+        left.append(f"{state.path} is not there: running jobs may keep a factor")
+    report = ApplyReport()
+    for entry in outstanding_at(known.state_file):
+        if not entry.is_outstanding():
+            continue
+        try:
+            restored = entry.restore(system)
+        except Exception as error:  # noqa: BLE001 - said, and the others must not wait for it
+            left.append(f"{entry.words}: {str(error).rstrip('.')}")
+            continue
+        if restored == ApplyReport():  # it concerns no single job
+            print(f"released the {entry.name.replace('_', ' ')}")
+        report |= restored
+    report |= system.release(None)  # a factor that no state file remembers
+    remembered = state.read()
     try:
-        state.write(later)
+        if remembered is not None:  # else a failed restore has left a file that nobody can read
+            state.write(remembered | report.later)
     except SlurmRLError as error:
-        stays.append(str(error).rstrip("."))
-    _tell_results(results, limited=bool(limit))
-    for words in stays:
+        left.append(str(error).rstrip("."))
+    _tell_report(report)
+    for words in left:
         _tell(f"{words}.")
-    return 1 if later or stays or limit is False else 0
+    return 1 if report.later or left else 0
 
 
-def _tell_results(results: list[ApplyReport], *, limited: bool) -> None:
-    """At the end: whoever cannot be told is no reason to leave a factor."""
-    if limited:
-        print("released the limit on batch jobs")
-    print(f"released {sum(result.applied for result in results)} jobs")
-    rejected = {job: why for result in results for job, why in result.rejected.items()}
-    later = frozenset[int]().union(*(result.later for result in results))
-    for job in sorted(later & rejected.keys()):
-        print(f"job {job}: {rejected[job]}")
-    if gone := Counter(why for job, why in rejected.items() if job not in later):
+def _tell_report(report: ApplyReport) -> None:
+    """How many jobs were released, and which were not."""
+    print(f"released {report.applied} jobs")
+    for job in sorted(report.later & report.rejected.keys()):
+        print(f"job {job}: {report.rejected[job]}")
+    gone = Counter(why for job, why in report.rejected.items() if job not in report.later)
+    if gone:
         reasons = ", ".join(f"{count} {why!r}" for why, count in gone.most_common())
-        print(
-            f"{gone.total()} jobs need none taken back any more, as they have started or ended: "
-            f"{reasons}"
-        )
-
-
-def _take_limit_back(system: BatchSystem, known: KnownConfiguration) -> bool | None:
-    """Give batch jobs back what a reserve takes from them; whether it was, None where none stood.
-
-    Factors are taken back whatever becomes of it.
-    """
-    if not may_exist(limits_path(known.state_file)) or not isinstance(system, LimitsBatch):
-        return None
-    try:
-        system.limit_batch(None)
-    except Exception as error:  # noqa: BLE001 - said, and factors must not stand for it
-        _tell(f"the limit on batch jobs stays for now: {error}")
-        return False
-    return True
+        print(f"{gone.total()} jobs have started or ended and carry no factor: {reasons}")
 
 
 def _tell(sentence: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,11 +13,12 @@ import numpy as np
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
     BatchSystem,
+    FactorChange,
     SchedulerFacts,
     SchedulerLoad,
     WatchesJobs,
 )
-from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.domain import Decision, QueueSnapshot
 from slurm_rl_plugin.errors import (
     BatchSystemError,
     BatchSystemUnavailable,
@@ -24,11 +26,8 @@ from slurm_rl_plugin.errors import (
     SlurmRLError,
 )
 from slurm_rl_plugin.hook.audit.log import AuditLog, decided_order
-from slurm_rl_plugin.hook.cycle.factor_writes import FactorWrites
 from slurm_rl_plugin.hook.cycle.in_charge import Charge
-from slurm_rl_plugin.hook.cycle.planning import QueuePlanner
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
-from slurm_rl_plugin.hook.cycle.stopwatch import Stopwatch
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.disturbances import (
     FOUND,
@@ -39,14 +38,35 @@ from slurm_rl_plugin.hook.disturbances import (
 from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
 from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile, memory_path
 from slurm_rl_plugin.hook.memory.state_file import StateFile
-from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
+from slurm_rl_plugin.hook.order.order_changes import in_safe_order
+from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
 from slurm_rl_plugin.hook.order.request_watch import ChangedRequests, RequestWatch
+from slurm_rl_plugin.hook.outstanding import Outstanding, restore_all
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, UntouchedJobs
 from slurm_rl_plugin.hook.rails.policy_guard import PolicyGuard
 from slurm_rl_plugin.policies.port import Policy
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Seconds spent in each phase of one cycle.
+
+    Attributes:
+        clock: seconds.
+        phases: phase -> seconds.
+    """
+
+    clock: Callable[[], float]
+    phases: dict[str, float] = field(default_factory=dict)
+
+    def lap(self, phase: str, since: float) -> float:
+        """End a phase that began at `since`; returns the time now."""
+        now = self.clock()
+        self.phases[phase] = max(now - since, 0.0)  # clocks may be set back
+        return now
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,7 +155,7 @@ class Cycle:
             begin = self.monotonic()
             facts = self.batch_system.facts()
             obstacle = self._standby(facts)
-            if obstacle is None:  # on standby no more is asked
+            if obstacle is None:  # on standby we query nothing further
                 ours = self._charge.fault(facts) is None
                 load = self.batch_system.load()
                 self._accounting.look(load.backlog, self.disturbances)
@@ -160,7 +180,7 @@ class Cycle:
             logger.exception("cycle=failed failure=internal")
             report = self._failed("internal", str(error), snapshot)
         if ours and report.failure not in (None, "busy"):
-            # it answers, and this may last: so must no limit that nobody lifts for a starving job
+            # Slurm is up but we cannot follow the queue: a job could starve behind our limit.
             report = replace(report, limit=self.limit.lift(self.batch_system))
         calls = tuple(self.calls)
         self.calls.clear()
@@ -197,23 +217,20 @@ class Cycle:
         return None
 
     def release(self) -> ApplyReport:
-        """Take back every factor of ours and the limit on batch jobs.
+        """Restore all that is outstanding in the batch system: the limit on batch jobs, factors.
 
         Raises:
             BatchSystemUnavailable: no answer in time; call again.
         """
         self._written.forget()
-        try:
-            return self._factors.release(self.batch_system)
-        finally:
-            self.limit.take_back(self.batch_system)
+        return restore_all(self._outstanding, self.batch_system)
 
     def look_back(self) -> None:
         """Tell of factors that an earlier run left, which this one goes on with.
 
         Beside several controllers they may be those of a daemon that runs.
         """
-        if self.carries_factors and not self.settings.beside_controllers:
+        if self.has_outstanding and not self.settings.beside_controllers:
             self.disturbances.tell(FOUND, "an earlier run has not taken its factors back")
 
     def remember(self) -> None:
@@ -235,23 +252,18 @@ class Cycle:
         )
 
     @property
-    def carries_factors(self) -> bool:
-        """Whether some job may carry a factor of ours, or a limit of ours may stand."""
-        return bool(self._factors) or self.limit.stands
+    def has_outstanding(self) -> bool:
+        """Whether anything of ours may be outstanding in the batch system."""
+        return any(entry.is_outstanding() for entry in self._outstanding)
+
+    @property
+    def _outstanding(self) -> tuple[Outstanding, ...]:
+        """As `outstanding_at` lists it, with what this process remembers."""
+        return (self.limit, self._factors)
 
     @property
     def _charge(self) -> Charge:
         return Charge(self.settings.beside_controllers)
-
-    @property
-    def _planner(self) -> QueuePlanner:
-        return QueuePlanner(settings=self.settings, untouched=self.untouched, limit=self.limit)
-
-    @property
-    def _writes(self) -> FactorWrites:
-        return FactorWrites(
-            batch_system=self.batch_system, carried=self._factors, written=self._written
-        )
 
     @property
     def _shadow(self) -> bool:
@@ -295,7 +307,7 @@ class Cycle:
             }
         )
         requests = self._requests.compare(snapshot, self.untouched.orderable(snapshot))
-        plan = self._planner.plan(snapshot, facts, decision, fallback_reason, requests)
+        plan = self._planned(snapshot, facts, decision, fallback_reason, requests)
         suppressed["write_bound"] = max(len(plan.changes) - self.settings.max_writes, 0)
         changes = plan.changes[: self.settings.max_writes]
         begin = watch.lap("order", begin)
@@ -321,14 +333,95 @@ class Cycle:
             suppressed["shadow"] = len(changes)
             limit = self.limit.only_shown(self.batch_system, plan.limit)
             return replace(report, suppressed=suppressed, limit=limit)
-        adjustments, rejected = self._writes.carry_out(plan, changes)
+        adjustments, rejected = self._write(plan, changes)
         self._requests.commit()
         if rejected is not None:
             suppressed["rejected"] = rejected
-        report = replace(report, adjustments=adjustments, suppressed=suppressed)
-        report = replace(report, limit=self.limit.carry_out(self.batch_system, plan.limit))
+        limit = self.limit.carry_out(self.batch_system, plan.limit)
         watch.lap("apply", begin)
-        return report
+        return replace(report, adjustments=adjustments, suppressed=suppressed, limit=limit)
+
+    def _planned(
+        self,
+        snapshot: QueueSnapshot,
+        facts: SchedulerFacts,
+        decision: Decision,
+        fallback_reason: str | None,
+        requests: ChangedRequests,
+    ) -> QueuePlan:
+        """The order, the writes and the limit that a decision asks for.
+
+        Args:
+            snapshot: the queue.
+            facts: of the scheduler.
+            decision: as the guard rails left it.
+            fallback_reason: why the policy is not used; None when it is.
+            requests: what ranked jobs have changed since they were ordered.
+        """
+        order, changes = planned_order(
+            snapshot,
+            decision.scores,
+            self.untouched,
+            self._influence(facts),
+            facts.highest_priority,
+            self.settings.max_writes,
+            requests.lost,
+        )
+        releases = fallback_reason is not None and self.settings.fallback == "site"
+        return QueuePlan(
+            snapshot=snapshot,
+            decision=decision,
+            fallback_reason=fallback_reason,
+            order=order,
+            changes=[] if releases else changes,
+            releases=releases,
+            limit=self.limit.planned(
+                snapshot, decision.reserve, fallback=fallback_reason is not None
+            ),
+        )
+
+    def _influence(self, facts: SchedulerFacts) -> float:
+        """Priority points that the first place is worth; inf if our order wins."""
+        if facts.traits.no_influence is not None or math.isinf(self.settings.influence):
+            return math.inf
+        return self.settings.influence * facts.points_an_hour
+
+    def _write(
+        self, plan: QueuePlan, changes: Sequence[FactorChange]
+    ) -> tuple[Counter[str], int | None]:
+        """Remember the jobs, then send the writes of a plan, or restore every factor.
+
+        Args:
+            plan: what was decided.
+            changes: those of its changes that may be sent in this cycle.
+
+        Returns:
+            Direction -> writes accepted; and how many were refused, None if none was sent.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+            ConfigurationError: the state file cannot be written; nothing was sent.
+        """
+        if plan.releases:
+            self._factors.before_writing(plan.snapshot, ())  # whoever wrote them
+            self._written.forget()  # before: a release may be cut short
+            return Counter(reset=self._factors.restore(self.batch_system).applied), None
+        self._factors.before_writing(plan.snapshot, (change.job_id for change in changes))
+        if not changes:
+            return Counter(), None
+        self._written.about_to_write({change.job_id: change.new for change in changes})
+        try:
+            result = self.batch_system.apply(in_safe_order(changes))
+        except BatchSystemUnavailable:
+            self._factors.without_answer()
+            raise
+        self._factors.answered()
+        accepted = [change for change in changes if change.job_id not in result.rejected]
+        self._written.written({change.job_id: change.new for change in accepted})
+        for job, words in list(result.rejected.items())[:1]:
+            logger.info("rejected=%d first=%d reason=%s", len(result.rejected), job, words)
+        directions = Counter("up" if change.new > change.old else "down" for change in accepted)
+        return directions, len(result.rejected)
 
     def look(self) -> QueuePlan:
         """What a cycle would decide now; nothing is written, audited or remembered.
@@ -340,7 +433,7 @@ class Cycle:
         guard = self._new_guard(read_only=True)
         remembered = guard.memory
         decision, fallback_reason = guard.decide(self.policy, snapshot)
-        plan = self._planner.plan(snapshot, facts, decision, fallback_reason, ChangedRequests())
+        plan = self._planned(snapshot, facts, decision, fallback_reason, ChangedRequests())
         return replace(plan, memory=remembered)
 
     def _mode(self, fallback_reason: str | None) -> str:

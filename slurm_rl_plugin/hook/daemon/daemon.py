@@ -195,7 +195,7 @@ class Daemon:
         changed, self._turn = turn != self._turn, turn
         self.cycle.left_to_site = turn.left_to_site
         report = self._report()
-        left = turn.left_to_site and self.cycle.carries_factors and not self.cycle.stood_by
+        left = turn.left_to_site and self.cycle.has_outstanding and not self.cycle.stood_by
         mode = "failed" if report.failure is not None or left else report.mode
         try:
             report = replace(report, experiment=self.turns.seen(turn))
@@ -252,7 +252,7 @@ class Daemon:
 
     def _cycle_report(self) -> CycleReport:
         """A cycle; in shadow mode nothing may carry a factor, not even of an earlier active run."""
-        if self.cycle.writes_nothing and self.cycle.carries_factors and self._may_release():
+        if self.cycle.writes_nothing and self.cycle.has_outstanding and self._may_release():
             self._release_once("shadow")
         return self.cycle.run()
 
@@ -290,7 +290,7 @@ class Daemon:
             logger.exception("leaving=forgets")
         for attempt in range(_LEAVING_TRIES):
             try:
-                if not self.cycle.carries_factors or self.cycle.stands_by():
+                if not self.cycle.has_outstanding or self.cycle.stands_by():
                     return True
                 result = self.cycle.release()
             except Exception as error:  # noqa: BLE001 - told below, and tried again
@@ -327,7 +327,7 @@ class Daemon:
 
     def _disabled_report(self) -> CycleReport:
         reset, failure = 0, None
-        if self.cycle.carries_factors:
+        if self.cycle.has_outstanding:
             reset, failure = self._release_once("disabled")
         return CycleReport(
             time=0.0,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -53,7 +54,23 @@ class CarriedFactors:
     _is_unanswered: bool = False
     _told_unanswered: bool = False
 
-    def __bool__(self) -> bool:
+    name = "factors"
+
+    @property
+    def path(self) -> Path:
+        """The state file."""
+        return self.state.path
+
+    @property
+    def words(self) -> str:
+        """How many jobs may carry a factor; see `Outstanding`."""
+        jobs = self._known()
+        if jobs is None:
+            return f"any job may carry a factor of ours, since {self.path} cannot be trusted"
+        return f"{len(jobs)} jobs are remembered to carry a factor of ours"
+
+    def is_outstanding(self) -> bool:
+        """Whether a job may carry a factor of ours; see `Outstanding`."""
         jobs = self._known()
         return jobs is None or bool(jobs) or self._is_unanswered
 
@@ -82,28 +99,23 @@ class CarriedFactors:
             self._is_unanswered = False
             self._forget_all_but(self._jobs or set())
 
-    def release(self, batch_system: BatchSystem) -> ApplyReport:
-        """Take back every factor of ours; once more where an earlier write got no answer.
+    def restore(self, system: BatchSystem) -> ApplyReport:
+        """Set every factor of ours back to 0, twice if an earlier write got no answer.
 
-        Raises:
-            BatchSystemUnavailable: no answer in time; call again.
+        Running jobs are included: a requeued one comes back with the factor that it had.
         """
-        self._is_unanswered |= self.state.is_unanswered()
         ours = np.array(sorted(self._known() or ()), dtype=np.int64)
-        result = self._release(batch_system)
+        result = self._release(system)
         if self._is_unanswered:
             self.sleep(SETTLED)
-            late = batch_system.release(ours if len(ours) else None)
-            result = replace(
-                result, rejected=result.rejected | late.rejected, later=result.later | late.later
-            )
+            result |= system.release(ours if len(ours) else None)
             self._is_unanswered = False
             self._forget_all_but(set(result.later))
         return result
 
     def _release(self, batch_system: BatchSystem) -> ApplyReport:
         jobs = self._known()
-        result = ApplyReport(applied=0, rejected={})
+        result = ApplyReport()
         if jobs is None:  # whatever carries a factor may be ours; of a job that runs it is not seen
             result = batch_system.release(None)
             jobs = (self._jobs or set()) | batch_system.snapshot().running.numbers
@@ -112,12 +124,7 @@ class CarriedFactors:
             self._forget_all_but(set(result.later))
         while waiting:
             now, waiting = waiting[:RELEASED_AT_ONCE], waiting[RELEASED_AT_ONCE:]
-            part = batch_system.release(np.array(now, dtype=np.int64))
-            result = ApplyReport(
-                applied=result.applied + part.applied,
-                rejected=result.rejected | part.rejected,
-                later=result.later | part.later,
-            )
+            result |= batch_system.release(np.array(now, dtype=np.int64))
             self._forget_all_but({*result.later, *waiting})
         return result
 
@@ -134,6 +141,7 @@ class CarriedFactors:
         if self._jobs is None or (version is not None and version != self._version):
             found, self._version = self.state.read(), version
             self._is_lost = found is None
+            self._is_unanswered |= self.state.is_unanswered()
             if found is None:
                 words = f"path={self.state.path}: every job in the queue may carry a factor of ours"
                 self.disturbances.tell(STATE, words)

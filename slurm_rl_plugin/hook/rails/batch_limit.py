@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.port import BatchSystem, LimitsBatch
+from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, LimitsBatch
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.resources import CPUS
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected, SlurmRLError
@@ -84,9 +84,16 @@ class BatchLimit:
     _changed: float = -math.inf
     _complained: str = ""
 
+    name = "batch_limit"
+    words = "a limit of ours on batch jobs may be outstanding"
+
     @property
-    def stands(self) -> bool:
-        """Whether a limit of ours may stand."""
+    def path(self) -> Path | None:
+        """The file that keeps the site's own limit meanwhile."""
+        return self.file
+
+    def is_outstanding(self) -> bool:
+        """Whether a limit of ours may be in force; see `Outstanding`."""
         return self.file is not None and may_exist(self.file)
 
     def go_on_from(self, earlier: BatchLimit) -> None:
@@ -124,7 +131,8 @@ class BatchLimit:
 
     def carry_out(self, system: BatchSystem, planned: LimitReport) -> LimitReport:
         """Set the limit and remember it; a failure is reported, not raised."""
-        if planned.amounts is None and not self.stands:  # as it should be, or not yet time
+        if planned.amounts is None and not self.is_outstanding():
+            # the site's own limit is in force, as it should be, or it is not yet time
             if planned.reason != KEPT:
                 self._complained = ""
             return replace(self._remembered(planned), failing=bool(self._complained))
@@ -137,7 +145,7 @@ class BatchLimit:
 
     def only_shown(self, system: BatchSystem, planned: LimitReport) -> LimitReport:
         """Limit nothing, in shadow mode; one of an earlier time is taken back."""
-        if self.stands:
+        if self.is_outstanding():
             failed = self.carry_out(system, LimitReport(before=self._limit, reason=OFF))
             if failed.failure is not None:
                 return failed
@@ -159,16 +167,12 @@ class BatchLimit:
             logger.exception("batch_limit=failed")
             return self._failed(lifted, ChangeRejected(str(error)))
 
-    def take_back(self, system: BatchSystem) -> None:
-        """Give the site its own limit back, where one of ours may stand.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time; call again.
-            SlurmRLError: it cannot be; see `LimitsBatch.limit_batch`.
-        """
-        if self.stands:
+    def restore(self, system: BatchSystem) -> ApplyReport:
+        """Give the site its own limit back; see `LimitsBatch.limit_batch` for what can fail."""
+        if self.is_outstanding():
             self._set(system, None)
         self._limit = None
+        return ApplyReport()
 
     def _set(self, system: BatchSystem, amounts: Mapping[str, int] | None) -> None:
         if not isinstance(system, LimitsBatch):

@@ -118,7 +118,10 @@ class QueueInMemory:
                 self.pending.factor[self.pending.jobs.job_id == change.job_id] = change.new
                 self.written.append(change)
         rejected = {each.job_id: "no" for each in changes if each.job_id in self.refuse}
-        return ApplyReport(applied=len(changes) - len(rejected), rejected=rejected)
+        return ApplyReport(
+            accepted=frozenset(each.job_id for each in changes if each.job_id not in rejected),
+            rejected=rejected,
+        )
 
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
         self._answer("release")

@@ -217,16 +217,16 @@ def test_without_an_answer_the_limit_stays(hook: Hook) -> None:
 
 def test_release_takes_factors_and_limit_and_neither_waits_for_the_other(hook: Hook) -> None:
     hook.cycle.run()
-    assert hook.cycle.carries_factors
+    assert hook.cycle.has_outstanding
     hook.queue.fault = BatchSystemUnavailable("slurmdbd is down")
     with pytest.raises(BatchSystemUnavailable, match="slurmdbd"):
         hook.cycle.release()
     assert not hook.queue.pending.factor.any()
-    assert hook.cycle.carries_factors  # the limit
+    assert hook.cycle.has_outstanding  # the limit
     hook.queue.fault = None
     hook.cycle.release()
     assert hook.queue.limit is None
-    assert not hook.cycle.carries_factors
+    assert not hook.cycle.has_outstanding
 
 
 def test_shadow_mode_shows_the_limit_and_sets_none(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class SleepySlurm:
             raise BatchSystemUnavailable("no answer")
         wanted = list(self.factors) if jobs is None else jobs.tolist()
         self.factors.update(dict.fromkeys(wanted, 0))
-        return ApplyReport(applied=len(wanted), rejected={})
+        return ApplyReport(accepted=frozenset(wanted))
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -49,9 +49,9 @@ def test_who_got_no_answer_looks_again(tmp_path: Path) -> None:
     slurm = SleepySlurm()
     factors = carried(tmp_path, slurm)
     factors.without_answer()
-    factors.release(cast(BatchSystem, slurm))
+    factors.restore(cast(BatchSystem, slurm))
     assert (slurm.factors, slurm.slept) == ({1: 0, 2: 0}, [SETTLED])
-    assert not factors
+    assert not factors.is_outstanding()
     assert not factors.state.is_unanswered()
 
 
@@ -59,7 +59,7 @@ def test_so_does_a_release_after_a_kill(tmp_path: Path) -> None:
     slurm = SleepySlurm()
     carried(tmp_path, slurm).without_answer()
     rescue = CarriedFactors(StateFile(tmp_path / "state.json"), sleep=slurm.sleep)
-    rescue.release(cast(BatchSystem, slurm))
+    rescue.restore(cast(BatchSystem, slurm))
     assert slurm.factors == {1: 0, 2: 0}
 
 
@@ -68,7 +68,7 @@ def test_an_answer_since_makes_it_needless(tmp_path: Path) -> None:
     factors = carried(tmp_path, slurm)
     factors.without_answer()
     factors.answered()
-    factors.release(cast(BatchSystem, slurm))
+    factors.restore(cast(BatchSystem, slurm))
     assert slurm.slept == []
 
 
@@ -78,8 +78,8 @@ def test_nothing_is_forgotten_before_the_second_look(tmp_path: Path) -> None:
     factors.without_answer()
     slurm.answers = False
     with pytest.raises(BatchSystemUnavailable):
-        factors.release(cast(BatchSystem, slurm))
+        factors.restore(cast(BatchSystem, slurm))
     assert factors
     slurm.answers = True
-    factors.release(cast(BatchSystem, slurm))
+    factors.restore(cast(BatchSystem, slurm))
     assert slurm.factors == {1: 0, 2: 0}

@@ -171,10 +171,10 @@ def test_release_takes_back_every_factor_also_after_a_restart(tmp_path: Path) ->
     queue = QueueInMemory(pending_jobs([3, 2, 1]))
     cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
     restarted = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
-    assert restarted.carries_factors
+    assert restarted.has_outstanding
     restarted.release()
     assert queue.pending.factor.tolist() == [0, 0, 0]
-    assert not restarted.carries_factors
+    assert not restarted.has_outstanding
     assert state_jobs(tmp_path) == []
 
 
@@ -183,7 +183,7 @@ def test_a_broken_state_file_makes_release_take_back_every_factor(tmp_path: Path
     cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
     (tmp_path / "state.json").write_text('{"version": 1, "jo')
     restarted = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
-    assert restarted.carries_factors
+    assert restarted.has_outstanding
     restarted.release()
     assert queue.pending.factor.tolist() == [0, 0, 0]
 
@@ -282,7 +282,7 @@ def test_an_unwritable_state_file_does_not_undo_a_release(tmp_path: Path) -> Non
     folder.rmdir()
     cycle.release()
     assert not any(queue.pending.factor)
-    assert not cycle.carries_factors
+    assert not cycle.has_outstanding
 
 
 def test_rejected_writes_are_counted(tmp_path: Path) -> None:

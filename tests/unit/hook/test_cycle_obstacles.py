@@ -256,10 +256,10 @@ def test_what_the_other_daemon_wrote_is_known_after_a_takeover(tmp_path: Path) -
     daemon, reports = daemon_of(
         cycle_over(here, SCORES, tmp_path, beside_controllers=True), CountedStop(1)
     )
-    assert not daemon.cycle.carries_factors
+    assert not daemon.cycle.has_outstanding
     daemon.run_once()
     cycle_over(here, SCORES, tmp_path).run()  # the other one, with the same state file
-    assert daemon.cycle.carries_factors
+    assert daemon.cycle.has_outstanding
     here.known = FACTS
     assert daemon.run()
     assert [each.mode for each in reports] == ["standby", "active"]
@@ -319,12 +319,12 @@ def test_a_release_that_is_cut_short_goes_on_where_it_was(
         asked.append(job_ids.tolist())
         if len(asked) == 2:
             raise BatchSystemUnavailable("away")
-        return ApplyReport(applied=len(job_ids), rejected={})
+        return ApplyReport(accepted=frozenset(job_ids.tolist()))
 
     monkeypatch.setattr(QueueInMemory, "release", lambda _, job_ids=None: release(job_ids))
     with pytest.raises(BatchSystemUnavailable):
-        CarriedFactors(state).release(here)
+        CarriedFactors(state).restore(here)
     assert state.read() == {3}
-    assert CarriedFactors(state).release(here).applied == 1
+    assert CarriedFactors(state).restore(here).applied == 1
     assert asked == [[1, 2], [3], [3]]
     assert state.read() == set()

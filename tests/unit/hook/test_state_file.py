@@ -56,7 +56,7 @@ def test_the_largest_job_id_can_be_released(tmp_path: Path) -> None:
     state = StateFile(tmp_path / "state.json")
     state.write({2**63 - 1})
     assert state.read() == {2**63 - 1}
-    CarriedFactors(state).release(QueueInMemory(pending_jobs([1])))
+    CarriedFactors(state).restore(QueueInMemory(pending_jobs([1])))
     assert state.read() == set()
 
 

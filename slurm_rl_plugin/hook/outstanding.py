@@ -1,0 +1,80 @@
+"""What of ours may be outstanding in the batch system: one list for everybody who asks.
+
+The daemon, `status`, `check`, `disable` and `release` loop over it. Nothing else that we write
+stays in the batch system; whoever adds such a write adds an entry here and nothing elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
+from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
+from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
+
+
+class Outstanding(Protocol):
+    """One kind of write that stays in the batch system until it is restored."""
+
+    @property
+    def name(self) -> str:
+        """What it is, for messages and as a key of `status --json`."""
+        ...
+
+    @property
+    def path(self) -> Path | None:
+        """The file that remembers it; None if nothing of it can be outstanding."""
+        ...
+
+    @property
+    def words(self) -> str:
+        """What may be outstanding now, a clause without an end."""
+        ...
+
+    def is_outstanding(self) -> bool:
+        """Whether it may be outstanding; true if the file cannot be trusted."""
+        ...
+
+    def restore(self, system: BatchSystem) -> ApplyReport:
+        """Give the batch system back what it had before us.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time; call again.
+            SlurmRLError: it cannot be restored.
+        """
+        ...
+
+
+def limits_path(state_file: Path) -> Path:
+    """The file that keeps the site's own limits on batch jobs, next to the state file."""
+    return state_file.with_name(state_file.name + ".limits")
+
+
+def outstanding_at(state_file: Path) -> tuple[Outstanding, ...]:
+    """All that may be outstanding of a daemon, by its files.
+
+    Args:
+        state_file: of the daemon.
+    """
+    return (BatchLimit(file=limits_path(state_file)), CarriedFactors(StateFile(state_file)))
+
+
+def restore_all(entries: Iterable[Outstanding], system: BatchSystem) -> ApplyReport:
+    """Restore every entry; one that fails keeps no other from being restored.
+
+    Raises:
+        BatchSystemUnavailable: no answer in time; call again.
+        SlurmRLError: the first failure.
+    """
+    report, failure = ApplyReport(), None
+    for entry in entries:
+        try:
+            report |= entry.restore(system)
+        except Exception as error:  # noqa: BLE001 - raised below
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return report
