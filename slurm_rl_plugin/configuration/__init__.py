@@ -1,12 +1,15 @@
 """The site's configuration: files, environment and flags become typed objects, with every fault."""
 
-from slurm_rl_plugin.configuration.configuration import Configuration
+from slurm_rl_plugin.configuration.configuration import (
+    Configuration,
+    changed_start_keys,
+    with_start_values,
+)
 from slurm_rl_plugin.configuration.keys.definitions import DEFAULT_PATH
 from slurm_rl_plugin.configuration.keys.key import Key
 from slurm_rl_plugin.configuration.keys.sections import KEYS
 from slurm_rl_plugin.configuration.reading.environment import Flag
 from slurm_rl_plugin.configuration.reading.precedence import read_configuration
-from slurm_rl_plugin.configuration.start_values import changed_start_keys, with_start_values
 from slurm_rl_plugin.configuration.way_out import (
     KnownConfiguration,
     known_configuration,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.configuration.keys.reserve import OFF
-from slurm_rl_plugin.configuration.keys.sections import Sections
+from slurm_rl_plugin.configuration.keys.sections import KEYS, Sections
 from slurm_rl_plugin.configuration.reading.shares import DEFAULT_SOURCE
 from slurm_rl_plugin.configuration.reserved_amounts import reserved_amounts
 from slurm_rl_plugin.domain.job_class import JobClassifier
@@ -136,3 +136,25 @@ class Configuration:
         """Seconds; inf for no bound."""
         hours = float(self.sections.guard_rails.starvation_hours)
         return hours * HOUR if hours else math.inf
+
+
+def changed_start_keys(running: Configuration, fresh: Configuration) -> list[tuple[str, str]]:
+    """(section, name) of each key that a reload cannot take over and that has changed."""
+    return [
+        place
+        for place in _start_keys()
+        if fresh.values[place[0]][place[1]] != running.values[place[0]][place[1]]
+    ]
+
+
+def with_start_values(running: Configuration, fresh: Configuration) -> Configuration:
+    """What a reload takes over: `fresh`, but for keys that are read at the start only."""
+    values = {section: dict(found) for section, found in fresh.values.items()}
+    for section, name in _start_keys():
+        values[section][name] = running.values[section][name]
+    return replace(fresh, values=values)
+
+
+def _start_keys() -> Iterator[tuple[str, str]]:
+    for section, definitions in KEYS.items():
+        yield from ((section, name) for name, key in definitions.items() if key.at_start)

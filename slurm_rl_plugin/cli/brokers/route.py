@@ -7,7 +7,9 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.batch_systems.submission_port import JobSubmission, SubmitCommand
@@ -22,12 +24,19 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
 )
 from slurm_rl_plugin.cli.brokers.route_experience import learn_from_past, state_file
 from slurm_rl_plugin.cli.brokers.route_request import given_command, request_of, sites_of
-from slurm_rl_plugin.cli.brokers.route_table import print_ranking, ranking_document
 from slurm_rl_plugin.cli.check.surroundings import now
-from slurm_rl_plugin.cli.tables import print_json, printable
+from slurm_rl_plugin.cli.tables import (
+    print_json,
+    print_table,
+    printable,
+    slurm_duration,
+    slurm_time,
+)
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.errors import ConfigurationError, JobNotAccepted
+
+_HEADER = ("SITE", "START", "WAIT", "UTILITY", "PRICE", "REASON")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,10 +97,10 @@ def main(options: argparse.Namespace) -> int:
     ranking = _ranking(broker, route.request, answers)
     silent = [answer for answer in answers if answer.promised is None]
     if not options.json and "parsable" not in route.command.options:
-        print_ranking(ranking, silent, now())
+        _print_ranking(ranking, silent, now())
     submitted = _submit(route, ranking) if options.submit and ranking else None
     if options.json:
-        print_json(ranking_document(ranking, silent, submitted, now()))
+        print_json(_ranking_document(ranking, silent, submitted, now()))
     elif submitted is not None:
         sys.stdout.write(f"{submitted[2]}\n")
     if not ranking:
@@ -181,3 +190,49 @@ def _remember(route: Route, job: JobOnItsWay) -> None:
 def _tell(words: str) -> None:
     """Say something beside what is printed."""
     sys.stderr.write(f"slurm-rl route: {printable(words)}\n")
+
+
+def _print_ranking(ranking: Sequence[RankedSite], silent: Sequence[SiteAnswer], now: float) -> None:
+    """The sites, best first, then those that make no offer and why."""
+    rows: list[list[Any]] = [[each.site, *_offered(each, now), each.reason] for each in ranking]
+    rows += [[each.name, None, None, None, None, each.why_not] for each in silent]
+    print_table(_HEADER, rows)
+
+
+def _offered(each: RankedSite, now: float) -> list[Any]:
+    offer = each.offer
+    if offer is None:
+        return [None] * 4
+    wait = slurm_duration(max(offer.expected_start - now, 0.0))
+    return [slurm_time(offer.expected_start), wait, offer.utility, offer.price]
+
+
+def _ranking_document(
+    ranking: Sequence[RankedSite],
+    silent: Sequence[SiteAnswer],
+    submitted: tuple[str, int, str] | None,
+    now: float,
+) -> dict[str, Any]:
+    """The same for programs; times in seconds since the epoch."""
+    return {
+        "time": now,
+        "ranking": [_entry(each) for each in ranking],
+        "skipped": [{"site": each.name, "why": each.why_not} for each in silent],
+        "submitted": None
+        if submitted is None
+        else {"site": submitted[0], "job_id": submitted[1], "said": submitted[2]},
+    }
+
+
+def _entry(each: RankedSite) -> dict[str, Any]:
+    offer = each.offer
+    entry: dict[str, Any] = {"site": each.site, "merit": each.merit, "reason": each.reason}
+    if offer is not None:
+        entry |= {
+            "expected_start": offer.expected_start,
+            "utility": offer.utility,
+            "price": offer.price,
+            "processors": offer.processors,
+            "published": offer.published,
+        }
+    return entry

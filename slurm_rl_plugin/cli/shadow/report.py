@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
+from slurm_rl_plugin.cli.argument_types.results import result_file
 from slurm_rl_plugin.cli.argument_types.slurm_times import time_argument
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
@@ -19,17 +20,19 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
 from slurm_rl_plugin.cli.evaluate.study.text import print_site_study
 from slurm_rl_plugin.cli.logs.cluster_option import add_cluster_option
 from slurm_rl_plugin.cli.progress import parts_bar
-from slurm_rl_plugin.cli.shadow.committee import page_writer
 from slurm_rl_plugin.cli.shadow.text import print_shadow
 from slurm_rl_plugin.cli.tables import print_json, slurm_time
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.audit.reader import AuditFilter, AuditReader, audit_files
 from slurm_rl_plugin.hook.audit.summary import AuditSummary
+from slurm_rl_plugin.whole_file import write_whole
 
 if TYPE_CHECKING:  # it imports the simulator, which a head node need not have
     from slurm_rl_plugin.cli.evaluate.study.site_replay import SiteReplay
 
+#: Writes the page of a replay, with what is wrong with what was recorded.
+PageWriter = Callable[["SiteReplay", str | None], None]
 #: Seconds of accounting that are asked for at least.
 _SHORTEST = 60.0
 #: Packages of the simulator, which a head node need not have.
@@ -235,3 +238,29 @@ def _ranks(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 100:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 to 100")
     return int(text)
+
+
+def page_writer(path: Path | None, *, is_replayed: bool) -> PageWriter | None:
+    """What writes the committee's page; None where nobody asked for one.
+
+    Args:
+        path: of the page.
+        is_replayed: whether there is to be a replay.
+
+    Raises:
+        ConfigurationError: there can be no page, or no place for it.
+        ModuleNotFoundError: a library of the extras is missing.
+    """
+    if path is None:
+        return None
+    if not is_replayed:
+        raise ConfigurationError("--committee needs the replay: leave out --no-replay.")
+    page = result_file("--committee", path)
+    from slurm_rl_plugin.cli.what_if.committee.two_cases import (  # noqa: PLC0415 - the extras
+        replay_page,
+    )
+
+    def write(found: SiteReplay, warning: str | None) -> None:
+        write_whole(page, replay_page(found, warning))
+
+    return write

@@ -7,6 +7,7 @@ import dataclasses
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from slurm_rl_plugin.cli.argument_types.numbers import at_least_one, whole_number
 from slurm_rl_plugin.cli.argument_types.results import result_file
@@ -27,11 +28,6 @@ from slurm_rl_plugin.cli.train.place import (
     cost_entry,
     cost_sentence,
     training_place,
-)
-from slurm_rl_plugin.cli.train.text import (
-    print_heldout,
-    print_leave_one_out,
-    print_uselessness,
 )
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
@@ -179,10 +175,10 @@ def main(options: argparse.Namespace) -> int:
     if "too_small" in manifest:
         print(f"warning: {manifest['too_small']}")
     if "heldout" in manifest:
-        print_heldout(manifest["heldout"])
+        _print_heldout(manifest["heldout"])
     if plan.leave_one_out:
-        print_leave_one_out(manifest["leave_one_out"])
-    print_uselessness(trained)
+        _print_leave_one_out(manifest["leave_one_out"])
+    _print_uselessness(trained)
     if place is not None:
         print(cost_sentence(place.cost))
     print(f"trained in {seconds:.0f} s on {trained.simulated_jobs:,} simulated jobs")
@@ -388,3 +384,42 @@ def _size_and_shares(
         if log.whence.get("shares_from") == "sshare":
             shares = dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True))
     return processors, shares
+
+
+def _print_heldout(heldout: Mapping[str, Any]) -> None:
+    """What the held-out protocol made of a training: the `heldout` part of its manifest."""
+    for log, ratio in heldout["validation_ratio"].items():
+        rule = heldout["best_heuristic"][log]
+        print(f"{log}: bounded slowdown {ratio:.3f} of {rule}'s on the validation part")
+    if heldout["shipped"] == "network" and not heldout["beats_best_rule"]:
+        print(
+            "the trained network does not beat the best rule, but the best of those that a network "
+            "can stand for: it is written all the same."
+        )
+    elif heldout["shipped"] != "network":
+        print(
+            f"the trained network does not beat the best rule: the model written is the rule "
+            f"{heldout['shipped']} as a network, so that the site is not worse off."
+        )
+
+
+def _print_leave_one_out(found: Mapping[str, Mapping[str, float]]) -> None:
+    """What a training without a log is worth on it: the `leave_one_out` part of a manifest."""
+    for log, objectives in found.items():
+        values = dict(objectives)
+        without, having = values.pop("trained_without"), values.pop("trained_with")
+        name = max(list(values), key=values.__getitem__)
+        print(
+            f"{log}: objective {without:.3f} trained without it, {having:.3f} with it; best rule "
+            f"{name} {values[name]:.3f}"
+        )
+
+
+def _print_uselessness(trained: TrainedPolicy) -> None:
+    """What else would have told as much, where the algorithm compared its model with anything."""
+    for name, value in trained.compared:
+        if trained.validation_objective <= value:
+            print(
+                f"the model tells no more than the {name}: train on longer logs or more --windows, "
+                "and do not publish from this one."
+            )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.shadow.committee import page_writer
+from slurm_rl_plugin.cli.shadow.report import page_writer
 from slurm_rl_plugin.cli.what_if.committee.page import CommitteePage, page_html
 from slurm_rl_plugin.cli.what_if.committee.two_cases import experiment_page
 from slurm_rl_plugin.cli.what_if.committee.words import (

@@ -12,9 +12,14 @@ import pytest
 
 from slurm_rl_plugin.configuration import KEYS, Key, read_configuration
 from slurm_rl_plugin.configuration.generated.example_file import example_text
-from slurm_rl_plugin.configuration.generated.files import generated_files, write_generated_files
+from slurm_rl_plugin.configuration.generated.files import (
+    BEGIN,
+    END,
+    generated_files,
+    with_tables,
+    write_generated_files,
+)
 from slurm_rl_plugin.configuration.generated.manual_page import manual_page
-from slurm_rl_plugin.configuration.generated.reference_tables import BEGIN, END, with_tables
 from slurm_rl_plugin.configuration.keys.text import plain
 from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES
 from tests.architecture.markdown_documents import TOP
