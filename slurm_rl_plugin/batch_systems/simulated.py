@@ -96,6 +96,7 @@ class SimulatedCluster:
             self._workload,
             self._cluster,
             order,
+            len(order),
             BACKFILLING[self._settings.backfilling],
             self._settings.reserve,
         )

@@ -119,7 +119,7 @@ def test_the_table_says_what_was_chosen_and_what_policies_saw(
         (("--reserve", "2"), "--reserve"),
         (("--resample", "3"), "--resample"),
         (("--backfill", "none"), "--backfill"),
-        (("--backfill", "conservative"), "--backfill"),
+        (("--backfill", "conservative"), "easy"),
         (("--timing",), "--timing"),
         (("--users",), "--users"),
         (("--plot", "figures"), "--plot"),

@@ -82,12 +82,7 @@ def test_every_verb_has_options(pages: Path, offered: Offered) -> None:
 
 
 def test_values_of_an_option(offered: Offered) -> None:
-    assert offered("evaluate", "--backfill", "") == [
-        "conservative",
-        "easy",
-        "none",
-        "slurm",
-    ]
+    assert offered("evaluate", "--backfill", "") == ["easy", "none", "slurm"]
 
 
 def test_policies_and_models_are_offered_beside_files(offered: Offered, tmp_path: Path) -> None:

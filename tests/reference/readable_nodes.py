@@ -1,12 +1,11 @@
 """A simulation on nodes in plain Python: every event looks at every job and every node again.
 
-Nothing is remembered but starts and places. Decisions without backfilling, with EASY and with
-conservative backfilling are here, those of slurmctld in `readable_slurmctld`.
+Nothing is remembered but starts and places. Decisions without backfilling and with EASY are
+here, those of slurmctld in `readable_slurmctld`.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
@@ -117,8 +116,8 @@ def simulate(
     cycle: float = 0.0,
     reserve: NodeReserve | None = None,
 ) -> World:
-    """Starts and places under "none", "easy" or "conservative" backfilling."""
-    decide = {"none": _first_come, "easy": _easy, "conservative": _conservative}[backfilling]
+    """Starts and places under "none" or "easy" backfilling."""
+    decide = {"none": _first_come, "easy": _easy}[backfilling]
     world = World(jobs, nodes, reserve)
     while any(math.isnan(each) for each in world.start):
         event = next_event(world)
@@ -199,33 +198,3 @@ def _when_head_starts(world: World, head: int) -> tuple[float, list[tuple[int, P
         if found is not None:
             return time, [*held, (head, found)]
     return math.inf, []
-
-
-def _conservative(world: World, order: list[int]) -> None:
-    """In order, each job takes its earliest place that neither running nor earlier jobs need.
-
-    Who has outlived his estimate is expected to end now, but his nodes are not free now.
-    """
-    held = [(world.now, world.expected_end(j), j, world.place[j]) for j in world.running]
-    for j in order:
-        if world.is_held_back(j):
-            continue
-        length = world.jobs[j].estimate
-
-        def free_from(begin: float, length: float = length) -> list[Free]:
-            moments = [begin] + [a for a, _, _, _ in held if begin < a < begin + length]
-            frees = [
-                world.free_but([(k, place) for a, b, k, place in held if a <= t < b])
-                for t in moments
-            ]
-            return [functools.reduce(_less, node) for node in zip(*frees, strict=True)]
-
-        free = [_less(*each) for each in zip(world.free, free_from(world.now), strict=True)]
-        found, begin = world.find(j, free), world.now
-        if found is not None:
-            world.start_at(j, found)
-        else:
-            begins = sorted({max(b, world.now) for _, b, _, _ in held})
-            places = ((begin, world.find(j, free_from(begin))) for begin in begins)
-            begin, found = next((b, each) for b, each in places if each is not None)
-        held.append((begin, begin + length, j, found))

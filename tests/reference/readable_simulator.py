@@ -293,7 +293,6 @@ def simulate(
     scorer: Scorer,
     *,
     easy: bool = False,
-    conservative: bool = False,
     reserve: int | Holder = 0,
     cycle: float = 0.0,
     limit: Limit | None = None,
@@ -314,10 +313,7 @@ def simulate(
         events += [kept.again] if math.isfinite(kept.again) else []
         kept.again = math.inf
         now = min(events) if cycle == 0 else math.ceil(min(events) / cycle) * cycle
-        if conservative:
-            _plan(jobs, capacity, scorer, start, now, kept, protected)
-        else:
-            _decide(jobs, capacity, scorer, start, now, easy, kept, protected, planned)
+        _decide(jobs, capacity, scorer, start, now, easy, kept, protected, planned)
     return start
 
 
@@ -347,43 +343,6 @@ def _simulate_singly(jobs, capacity, scorer, plan):
             jobs, capacity, scorer, start, now, True, kept, protected, planned, waiting, running
         )
     return start
-
-
-def _plan(jobs, capacity, scorer, start, now, kept, protected):
-    """Conservative: in order of score, each job takes its earliest place that nobody planned."""
-    waiting = [j for j in range(len(jobs)) if jobs[j].submit <= now and math.isnan(start[j])]
-    running = [j for j in range(len(jobs)) if start[j] <= now < start[j] + jobs[j].run_time]
-    idle = capacity - sum(jobs[j].processors for j in running)
-    if not waiting or (kept.rule and not any(jobs[j].processors <= idle for j in waiting)):
-        return
-    at = Moment(now, waiting, running, start)
-    scores = scorer(jobs, at)
-    kept.decide(jobs, at, capacity)
-    if any(jobs[j].processors <= idle for j in waiting):
-        protected.decide(jobs, at, capacity)
-    score_of = {
-        j: (1, 0) if j in protected.now else (0, score)
-        for j, score in zip(waiting, scores, strict=True)
-    }
-    # (from, until, processors); what outlived its estimate counts as gone, save for right now
-    taken = [(now, max(start[j] + jobs[j].estimate, now), jobs[j].processors) for j in running]
-    for j in sorted(waiting, key=lambda j: (kept.first(jobs, j), score_of[j]), reverse=True):
-        job = jobs[j]
-        if kept.rule and job.processors <= idle and kept.blocks(jobs, job, running, capacity, idle):
-            continue
-        needed = kept.planned(job, capacity)
-
-        def fits(begin: float, needed=needed, length=job.estimate) -> bool:
-            moments = [begin] + [a for a, _, _ in taken if begin < a < begin + length]
-            used = (sum(p for a, b, p in taken if a <= t < b) for t in moments)
-            return all(u + needed <= capacity for u in used)
-
-        begin = min(t for t in [now, *(b for _, b, _ in taken)] if fits(t))
-        if begin == now and needed <= idle:
-            start[j] = now
-            running.append(j)
-            idle -= job.processors
-        taken.append((begin, begin + job.estimate, job.processors))
 
 
 def _decide(

@@ -116,7 +116,7 @@ def test_processor_seconds_charged_to_each_account_are_those_of_its_jobs(seed: i
     while np.isfinite(event := next_event(workload, cluster)):
         advance(workload, cluster, event, no_rank)
         order = cluster.pending[: cluster.counts[PENDING]]
-        dispatch_in_order(workload, cluster, order, EASY, 0)
+        dispatch_in_order(workload, cluster, order, len(order), EASY, 0)
     work = np.bincount(workload.account, weights=workload.run_time * workload.processors)
     # sums of some hundred numbers with at most 53 bits: 1e-12 is rounding, not loss
     np.testing.assert_allclose(cluster.account_usage, work, rtol=1e-12)

@@ -112,7 +112,7 @@ def test_what_was_given_comes_back_and_the_work_done_is_that_of_the_jobs(
     np.testing.assert_allclose(run.cluster.account_usage, work, rtol=1e-12)
 
 
-@pytest.mark.parametrize("backfilling", ["none", "easy", "conservative"])
+@pytest.mark.parametrize("backfilling", ["none", "easy"])
 @pytest.mark.parametrize("seed", range(12))
 def test_the_first_in_the_queue_never_waits_beside_room(seed: int, backfilling: str) -> None:
     """Without limits: those who start behind it may use up its own. Of one node: Slurm's sets of

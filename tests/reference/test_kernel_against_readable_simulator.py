@@ -35,7 +35,6 @@ def reference_starts(workload: Workload, name: str, how: SimulationSettings) -> 
         how.capacity,
         rule(name),
         easy=how.backfilling == "easy",
-        conservative=how.backfilling == "conservative",
         reserve=how.reserve,
         cycle=how.cycle,
     )
@@ -44,7 +43,7 @@ def reference_starts(workload: Workload, name: str, how: SimulationSettings) -> 
 @pytest.mark.parametrize("parallel", [False, True], ids=["sequential", "parallel"])
 @pytest.mark.parametrize("cycle", [0.0, 30.0])
 @pytest.mark.parametrize("reserve", [0, 2])
-@pytest.mark.parametrize("backfilling", ["none", "easy", "conservative"])
+@pytest.mark.parametrize("backfilling", ["none", "easy"])
 @pytest.mark.parametrize("name", sorted(SCORERS))
 def test_kernel_starts_every_job_when_the_readable_simulator_does(
     name: str, backfilling: str, reserve: int, cycle: float, parallel: bool
@@ -106,7 +105,7 @@ def tiny_loads(draw: st.DrawFn) -> tuple[Workload, int]:
 @given(
     tiny_loads(),
     st.sampled_from(sorted(SCORERS)),
-    st.sampled_from(["none", "easy", "conservative"]),
+    st.sampled_from(["none", "easy"]),
     st.integers(0, 7),
     st.sampled_from([0.0, 1.0, 5.0]),
 )

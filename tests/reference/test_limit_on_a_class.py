@@ -45,7 +45,6 @@ def reference_starts(workload: Workload, name: str, how: SimulationSettings) -> 
         how.capacity,
         rule(name),
         easy=how.backfilling == "easy",
-        conservative=how.backfilling == "conservative",
         reserve=how.reserve,
         cycle=how.cycle,
         limit=None if limit is None else Limit(*astuple(limit)[:6]),
@@ -54,7 +53,7 @@ def reference_starts(workload: Workload, name: str, how: SimulationSettings) -> 
 
 @pytest.mark.parametrize("parallel", [False, True], ids=["sequential", "parallel"])
 @pytest.mark.parametrize("cycle", [0.0, 30.0])
-@pytest.mark.parametrize("backfilling", ["none", "easy", "conservative"])
+@pytest.mark.parametrize("backfilling", ["none", "easy"])
 @pytest.mark.parametrize("name", RULES)
 def test_a_limited_class_starts_as_in_the_readable_simulator(
     name: str, backfilling: str, cycle: float, parallel: bool
@@ -72,7 +71,7 @@ def test_a_limited_class_starts_as_in_the_readable_simulator(
 @given(
     tiny_loads(),
     st.sampled_from(RULES),
-    st.sampled_from(["none", "easy", "conservative"]),
+    st.sampled_from(["none", "easy"]),
     st.integers(0, 7),
     st.sampled_from([0.0, 5.0]),
     st.builds(

@@ -191,7 +191,7 @@ def test_every_feature_is_equal_in_kernel_and_on_the_head_node(half_life: float)
     while np.isfinite(event := next_event(workload, cluster)):
         advance(workload, cluster, event, no_rank)
         order = cluster.pending[: cluster.counts[PENDING]]
-        dispatch_in_order(workload, cluster, order, EASY, 0)
+        dispatch_in_order(workload, cluster, order, len(order), EASY, 0)
         event_number += 1
         if event_number % 8 or cluster.counts[PENDING] == 0:
             continue

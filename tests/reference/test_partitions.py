@@ -20,7 +20,7 @@ from tests.reference.loads import random_workload
 CAPACITY = 12
 HOW = [
     SimulationSettings(capacity=CAPACITY, backfilling=backfilling, reserve=reserve, cycle=cycle)
-    for backfilling in ("none", "easy", "conservative")
+    for backfilling in ("none", "easy")
     for reserve, cycle in ((0, 0.0), (2, 30.0))
 ]
 

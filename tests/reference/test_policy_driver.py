@@ -36,7 +36,7 @@ LOAD = parallel_load()
 WORKLOAD = LOAD.workload(rule_policy("fifo").estimates)
 HOW = [
     SimulationSettings(capacity=16, backfilling=backfilling, reserve=reserve, cycle=cycle)
-    for backfilling in ("none", "easy", "conservative")
+    for backfilling in ("none", "easy")
     for reserve, cycle in ((0, 0.0), (2, 60.0))
 ]
 

@@ -28,7 +28,7 @@ from tests.reference.readable_simulator import Protect, rule, simulate
 from tests.reference.test_policy_driver import LOAD, WORKLOAD
 
 CAPACITY = 12
-WAYS = [("none", 0.0), ("easy", 0.0), ("easy", 30.0), ("conservative", 0.0)]
+WAYS = [("none", 0.0), ("easy", 0.0), ("easy", 30.0)]
 
 
 def order_of(name: str, workload: Workload, protection: Protection | None) -> QueueOrder:
@@ -53,7 +53,6 @@ def test_the_compiled_loop_protects_whom_the_readable_simulator_protects(
             CAPACITY,
             rule(name),
             easy=backfilling == "easy",
-            conservative=backfilling == "conservative",
             cycle=cycle,
             protect=Protect(protection.jobs, protection.after),
         )
@@ -104,7 +103,7 @@ def stream_of_narrow_jobs(hours: float) -> Workload:
     )
 
 
-@pytest.mark.parametrize("backfilling", ["none", "easy", "conservative"])
+@pytest.mark.parametrize("backfilling", ["none", "easy"])
 def test_a_wide_job_under_a_stream_of_narrow_ones_starts(backfilling: str) -> None:
     workload = stream_of_narrow_jobs(hours=48.0)
     how = SimulationSettings(capacity=16, backfilling=backfilling)

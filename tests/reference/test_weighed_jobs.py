@@ -203,7 +203,8 @@ def looks(prepared: PreparedLog, workload: Workload) -> Iterator[tuple[Cluster, 
     number = 0
     while np.isfinite(event := next_event(workload, cluster)):
         advance(workload, cluster, event, no_rank)
-        dispatch_in_order(workload, cluster, waiting_jobs(cluster), EASY, 0)
+        waiting = waiting_jobs(cluster)
+        dispatch_in_order(workload, cluster, waiting, len(waiting), EASY, 0)
         number += 1
         if number % 4 == 0 and cluster.counts[PENDING] > 0:
             pending = PendingJobs.untouched(jobs.select(waiting_jobs(cluster)))

@@ -14,7 +14,6 @@ from slurm_rl_plugin.cli.evaluate.protocols import add_protocol_options
 from slurm_rl_plugin.cli.evaluate.reserve_option import add_reserve_option
 from slurm_rl_plugin.cli.logs.arguments import add_log_options
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
-from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
 from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING
 from slurm_rl_plugin.units import DAY
 
@@ -45,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--backfill",
-        choices=sorted({*BACKFILLING, *NODE_BACKFILLING}),
+        choices=sorted(NODE_BACKFILLING),
         help="of the simulated system; slurm is as slurmctld does it (default: none; easy with "
         "--config, slurm with --cluster)",
     )

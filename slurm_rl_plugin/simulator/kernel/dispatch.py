@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.best_first import best_first
 from slurm_rl_plugin.simulator.kernel.cluster import (
     IDLE,
     LIMITED,
@@ -15,14 +14,13 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     forget_started,
     start_job,
 )
-from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
-from slurm_rl_plugin.simulator.kernel.conservative import dispatch_conservatively
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.processors import processors_needed, processors_planned
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-NO_BACKFILLING, EASY, CONSERVATIVE = 0, 1, 2
-BACKFILLING = {"none": NO_BACKFILLING, "easy": EASY, "conservative": CONSERVATIVE}
+NO_BACKFILLING, EASY = 0, 1
+BACKFILLING = {"none": NO_BACKFILLING, "easy": EASY}
 
 
 @compiled_borrowing
@@ -83,9 +81,14 @@ def _may_backfill(
     return ends_by_then or workload.processors[job] <= spare
 
 
-@compiled
+@compiled_borrowing
 def dispatch_in_order(
-    workload: Workload, cluster: Cluster, order: IntArray, backfilling: int, reserve: int
+    workload: Workload,
+    cluster: Cluster,
+    order: IntArray,
+    count: int,
+    backfilling: int,
+    reserve: int,
 ) -> int:
     """Start what can start of the pending jobs in the given order.
 
@@ -97,27 +100,13 @@ def dispatch_in_order(
         workload: the jobs.
         cluster: changed in place.
         order: pending job numbers, first to start first.
-        backfilling: NO_BACKFILLING, EASY or CONSERVATIVE.
+        count: how many of `order` there are.
+        backfilling: NO_BACKFILLING or EASY.
         reserve: processors to keep from batch work, as `reserve_in_force` gave it.
 
     Returns:
         The number of jobs started.
     """
-    if backfilling == CONSERVATIVE:
-        return dispatch_conservatively(workload, cluster, order, reserve)
-    return start_in_order(workload, cluster, order, len(order), backfilling, reserve)
-
-
-@compiled_borrowing
-def start_in_order(
-    workload: Workload,
-    cluster: Cluster,
-    order: IntArray,
-    count: int,
-    backfilling: int,
-    reserve: int,
-) -> int:
-    """As `dispatch_in_order` of the first `count` jobs of `order`, but for CONSERVATIVE."""
     counts = cluster.counts
     started = 0
     head = -1
@@ -183,7 +172,7 @@ def _remove(scores: FloatArray, jobs: IntArray, place: int, count: int) -> int:
     return count - 1
 
 
-@compiled
+@compiled_borrowing
 def dispatch_by_score(
     workload: Workload,
     cluster: Cluster,
@@ -201,30 +190,12 @@ def dispatch_by_score(
         cluster: changed in place.
         scores: score of each pending job, shape [pending]; used up.
         jobs: the pending job numbers in the order of `scores`; used up.
-        backfilling: NO_BACKFILLING, EASY or CONSERVATIVE.
+        backfilling: NO_BACKFILLING or EASY.
         reserve: processors to keep free of batch work.
+
+    Returns:
+        The number of jobs started.
     """
-    counts = cluster.counts
-    count = counts[PENDING]
-    if backfilling == CONSERVATIVE:
-        # pending jobs stand in order of submission, which a stable sort keeps among equals
-        order = best_first(scores, count)
-        for place in range(count):
-            order[place] = jobs[order[place]]
-        return dispatch_conservatively(workload, cluster, order, reserve)
-    return start_by_score(workload, cluster, scores, jobs, backfilling, reserve)
-
-
-@compiled_borrowing
-def start_by_score(
-    workload: Workload,
-    cluster: Cluster,
-    scores: FloatArray,
-    jobs: IntArray,
-    backfilling: int,
-    reserve: int,
-) -> int:
-    """As `dispatch_by_score`, but for CONSERVATIVE."""
     counts = cluster.counts
     count = counts[PENDING]
     started = 0

@@ -15,14 +15,12 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
-from slurm_rl_plugin.simulator.kernel.dispatch import CONSERVATIVE, EASY
+from slurm_rl_plugin.simulator.kernel.dispatch import EASY
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.nodes.conservative import start_conservatively_on_nodes
 from slurm_rl_plugin.simulator.nodes.easy import start_in_order_on_nodes
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, any_room, free_ended
 from slurm_rl_plugin.simulator.schedules.order_in_tiers import (
     OrderSpace,
-    order_in_tiers,
     order_that_matters,
 )
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, score_queue
@@ -35,22 +33,6 @@ from slurm_rl_plugin.units import IntArray
 
 
 @compiled_borrowing
-def _start(
-    workload: Workload,
-    cluster: Cluster,
-    machine: MachineNow,
-    order: IntArray,
-    count: int,
-    backfilling: int,
-) -> None:
-    """Start the first `count` jobs of an order, under a way of BACKFILLING."""
-    if backfilling == CONSERVATIVE:
-        start_conservatively_on_nodes(workload, cluster, machine, order, count)
-    else:
-        start_in_order_on_nodes(workload, cluster, machine, order, count, backfilling == EASY)
-
-
-@compiled_borrowing
 def decide_in_order(
     workload: Workload, cluster: Cluster, machine: MachineNow, backfilling: int
 ) -> None:
@@ -58,7 +40,8 @@ def decide_in_order(
     if cluster.counts[PENDING] > 0 and any_room(cluster, machine):
         cluster.counts[DECISIONS] += 1
         count = cluster.counts[PENDING]
-        _start(workload, cluster, machine, cluster.pending, count, backfilling)
+        easy = backfilling == EASY
+        start_in_order_on_nodes(workload, cluster, machine, cluster.pending, count, easy)
 
 
 @compiled_borrowing
@@ -126,11 +109,9 @@ def decide_by_scores(
     score_queue(workload, cluster, queue)
     set_batch_limit(cluster, machine, passes.limit)
     count, space = cluster.counts[PENDING], passes.space
-    if passes.backfilling == CONSERVATIVE:  # whoever has no room now has a place in the plan
-        order_in_tiers(queue, passes.tier, space, count)
-    else:
-        count = order_that_matters(machine, queue, passes.tier, passes.line, space, count)
-    _start(workload, cluster, machine, space.order, count, passes.backfilling)
+    count = order_that_matters(machine, queue, passes.tier, passes.line, space, count)
+    easy = passes.backfilling == EASY
+    start_in_order_on_nodes(workload, cluster, machine, space.order, count, easy)
 
 
 @compiled_borrowing

@@ -46,7 +46,7 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 #: Looks at the queue as slurmctld makes them, with its own backfilling.
 AS_SLURM = "slurm"
 #: What backfilling on nodes may be.
-NODE_BACKFILLING = ("none", "easy", "conservative", AS_SLURM)
+NODE_BACKFILLING = ("none", "easy", AS_SLURM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +194,7 @@ class NodeRun:
 def simulate_on_nodes(
     workload: Workload, machine: NodeMachine, order: QueueOrder, settings: SimulationSettings
 ) -> SimulatedSchedule:
-    """Simulate any order on nodes: no backfilling, EASY, conservative, or as slurmctld does it.
+    """Simulate any order on nodes: no backfilling, EASY, or as slurmctld does it.
 
     Args:
         workload: the jobs in submit order; `processors` are CPUs.

@@ -27,10 +27,8 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_inline
 from slurm_rl_plugin.simulator.kernel.dispatch import (
-    CONSERVATIVE,
     anything_fits,
     dispatch_by_score,
-    start_by_score,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import CompiledEchoState
@@ -177,10 +175,7 @@ def decide_scored(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> 
     cluster.counts[DECISIONS] += 1
     reserve = score_queue(workload, cluster, queue)
     scores, jobs = queue.scores, queue.jobs
-    if queue.backfilling == CONSERVATIVE:
-        dispatch_by_score(workload, cluster, scores, jobs, queue.backfilling, reserve)
-    else:
-        start_by_score(workload, cluster, scores, jobs, queue.backfilling, reserve)
+    dispatch_by_score(workload, cluster, scores, jobs, queue.backfilling, reserve)
 
 
 @compiled

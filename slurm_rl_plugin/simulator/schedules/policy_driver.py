@@ -153,5 +153,5 @@ def simulate_policy(
         reserve = min(max(decision.reserve, settings.reserve), settings.capacity)
         in_force = reserve_in_force(workload, cluster, reserve)
         order = order_by_rail(workload, cluster, order)
-        dispatch_in_order(workload, cluster, order, backfilling, in_force)
+        dispatch_in_order(workload, cluster, order, len(order), backfilling, in_force)
     return finished_schedule(cluster)

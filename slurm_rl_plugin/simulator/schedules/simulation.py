@@ -30,10 +30,8 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.dispatch import (
     BACKFILLING,
-    CONSERVATIVE,
     anything_fits,
     dispatch_in_order,
-    start_in_order,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import (
@@ -64,7 +62,7 @@ class SimulationSettings:
 
     Attributes:
         capacity: processors.
-        backfilling: "none", "easy" or "conservative".
+        backfilling: "none", "easy" or, on nodes, "slurm".
         cycle: seconds between scheduling decisions; 0 decides at every event.
         reserve: processors kept from batch work; a network may ask for more.
         half_life: seconds after which past usage counts half in the features; inf for never.
@@ -180,7 +178,7 @@ def decide_static(workload: Workload, cluster: Cluster, backfilling: int, reserv
         order = cluster.pending[: counts[PENDING]]
         reserve = reserve_in_force(workload, cluster, reserve)
         order = order_by_rail(workload, cluster, order)
-        dispatch_in_order(workload, cluster, order, backfilling, reserve)
+        dispatch_in_order(workload, cluster, order, len(order), backfilling, reserve)
 
 
 @compiled
@@ -209,7 +207,7 @@ def _simulate_freely(
     cycle: float,
     reserve: int,
 ) -> None:
-    """`_simulate_static` without a limit on a class and without conservative backfilling.
+    """`_simulate_static` without a limit on a class.
 
     Nothing here makes an array, so no array is counted, which took most of the time.
     """
@@ -221,7 +219,7 @@ def _simulate_freely(
         advance(workload, cluster, decision_time(event, cycle), rank)
         if counts[PENDING] > 0 and counts[IDLE] > 0:
             counts[DECISIONS] += 1
-            start_in_order(
+            dispatch_in_order(
                 workload, cluster, cluster.pending, counts[PENDING], backfilling, reserve
             )
 
@@ -264,8 +262,7 @@ def simulate_scores(
     rank = rank_of(scores)
     cluster = settings.empty_cluster(workload)
     backfilling = BACKFILLING[settings.backfilling]
-    freely = settings.class_limit is None and backfilling != CONSERVATIVE
-    simulate = _simulate_freely if freely else _simulate_static
+    simulate = _simulate_freely if settings.class_limit is None else _simulate_static
     simulate(workload, cluster, rank, backfilling, settings.cycle, settings.reserve)
     return finished_schedule(cluster)
 

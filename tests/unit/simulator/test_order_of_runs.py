@@ -141,7 +141,7 @@ def changed(workload, start, moment, seed):
 @given(
     load=st.sampled_from(sorted(LOADS)),
     part=st.floats(0.02, 0.95),
-    backfilling=st.sampled_from(["none", "easy", "conservative"]),
+    backfilling=st.sampled_from(["none", "easy"]),
     cycle=st.sampled_from([0.0, 45.0]),
     seed=st.integers(0, 99),
 )

@@ -13,12 +13,14 @@ from slurm_rl_plugin.simulator.kernel.inner_code import CompiledFunction
 PROGRAM = """
 import sys
 import numpy as np
+from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.schedules.simulation import _simulate_freely
 workload = prepare_log(generated_log("egee:jobs=300,seed=1")).workload(None)
-settings = SimulationSettings(capacity=100, backfilling=sys.argv[1])
+limit = ClassLimit() if sys.argv[1] == "limited" else None
+settings = SimulationSettings(capacity=100, backfilling="easy", class_limit=limit)
 found = simulate_scores(workload, -workload.submit, settings)
 print(found.start.sum(), sum(_simulate_freely.stats.cache_hits.values()))
 """
@@ -127,10 +129,10 @@ def test_python_calls_the_outer_face_alone(jobs):
     assert "7cpython" not in inner
 
 
-def in_a_process(folder, backfilling):
+def in_a_process(folder, loop):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, backfilling], env=environment, capture_output=True,
+        [sys.executable, "-c", PROGRAM, loop], env=environment, capture_output=True,
         text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -138,12 +140,12 @@ def in_a_process(folder, backfilling):
 
 
 def test_the_outer_face_is_kept_for_the_next_process(tmp_path):
-    first, second = in_a_process(tmp_path, "easy"), in_a_process(tmp_path, "easy")
+    first, second = in_a_process(tmp_path, "free"), in_a_process(tmp_path, "free")
     assert first[0] == second[0]
     assert (first[1], second[1]) == ("0", "1")
 
 
 def test_kept_inner_code_is_linked_into_another_caller(tmp_path):
-    expected, _ = in_a_process(tmp_path / "empty", "conservative")
-    in_a_process(tmp_path / "other", "easy")
-    assert in_a_process(tmp_path / "other", "conservative")[0] == expected
+    expected, _ = in_a_process(tmp_path / "empty", "limited")
+    in_a_process(tmp_path / "other", "free")
+    assert in_a_process(tmp_path / "other", "limited")[0] == expected
