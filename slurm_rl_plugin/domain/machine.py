@@ -97,7 +97,6 @@ class BackfillSettings:
         resolution: seconds of its grain (bf_resolution).
         most_jobs: jobs that it looks at in a pass (bf_max_job_test).
         most_of_user: of each user, 0 for no bound (bf_max_job_user).
-        goes_on: it goes on where it was after a pause (bf_continue).
         depth: jobs that the main scheduler looks at after each event (default_queue_depth).
         main_interval: seconds between two passes of the main scheduler over the whole queue
             (sched_interval).
@@ -109,7 +108,6 @@ class BackfillSettings:
     resolution: float = MINUTE
     most_jobs: int = 500
     most_of_user: int = 0
-    goes_on: bool = False
     depth: int = 100
     main_interval: float = MINUTE
 

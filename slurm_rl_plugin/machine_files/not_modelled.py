@@ -98,6 +98,7 @@ _PARAMETERS = {
 _PARAMETERS_WITHOUT_EFFECT = frozenset(
     {
         *("allow_zero_lic", "bb_array_stage_cnt", "correspond_after_task_cnt", "default_gbytes"),
+        "bf_continue",  # a simulated pass is never interrupted
         *(
             "disable_hetjob_steps",
             "disable_job_shrink",

@@ -24,8 +24,7 @@ _NUMBERS: Mapping[str, tuple[str, float, int]] = {
     "depth": ("default_queue_depth", 1, 0),
     "main_interval": ("sched_interval", 1.0, 0),
 }
-GOES_ON = "bf_continue"
-MODELLED_PARAMETERS = frozenset({GOES_ON, *(name for name, _, _ in _NUMBERS.values())})
+MODELLED_PARAMETERS = frozenset(name for name, _, _ in _NUMBERS.values())
 BACKFILL, MULTIFACTOR, LINEAR = "sched/backfill", "priority/multifactor", "select/linear"
 _WEIGHTS = {
     "age": "priorityweightage",
@@ -75,7 +74,6 @@ def backfill_of(settings: ClusterKeys) -> BackfillSettings:
     switched_off = _number(given.get("bf_interval"), -1) == -1
     return BackfillSettings(
         backfills=_text(settings, "schedulertype", BACKFILL) == BACKFILL and not switched_off,
-        goes_on=GOES_ON in given,
         **numbers,  # type: ignore[arg-type] # each as its field wants it
     )
 

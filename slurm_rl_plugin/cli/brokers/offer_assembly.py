@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -25,8 +24,6 @@ from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
 from slurm_rl_plugin.policies.site_utilities import check_site_utility, published_utilities
-
-logger = logging.getLogger(__name__)
 
 #: Seconds for which name and processors of the site are taken as they were.
 _KNOWN_FOR = 60.0

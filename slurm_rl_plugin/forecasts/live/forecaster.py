@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,8 +19,6 @@ from slurm_rl_plugin.forecasts.live.sources import PastWaits, ReplaySource, own_
 from slurm_rl_plugin.forecasts.scores import covered
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray, IntArray
-
-logger = logging.getLogger(__name__)
 
 #: A job's forecast is kept when it is first seen, and when its wait since then has doubled.
 _SOONEST_AGAIN = 10.0 * MINUTE

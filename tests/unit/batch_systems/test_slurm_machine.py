@@ -56,7 +56,7 @@ def test_the_machine_of_each_release(folder: Path) -> None:
     assert (gpu.kinds, gpu.tier, gpu.whole_nodes, gpu.widest) == ((0,), 3, True, 2.0)
     assert (gpu.default_memory_per_node, gpu.default_memory_per_cpu) == (700.0, 0.0)
     assert gpu.billing == {"cpus": 1.0, "memory": 0.25 / 1024, "gpus": 2.0}
-    assert (machine.backfill.interval, machine.backfill.goes_on) == (2.0, True)
+    assert machine.backfill.interval == 2.0
     assert machine.weights.resources == {"cpus": 10.0, "memory": 0.03, "gpus": 300.0}
     assert machine.licences == {"matlab": 10.0, "ansys": 1.0}
     assert machine.users == {"alice": ResourceLimit(group={"jobs": 1.0})}

@@ -14,7 +14,7 @@ from tests.unit.machine_files.written_files import NODES, PARTITION, machine_of_
 
 _LINES = (
     "PriorityWeightAge=1000",
-    "SchedulerParameters=bf_interval=30,bf_continue",
+    "SchedulerParameters=bf_interval=30,bf_max_job_test=9",
     "AccountingStorageEnforce=limits,qos",
     "PartitionName=short Nodes=n[1-2] MaxTime=4:00:00",
 )
@@ -41,10 +41,10 @@ def test_a_key_of_the_cluster_is_set(cluster: DescribedCluster) -> None:
 def test_parameters_are_added_and_taken_away_by_their_names(cluster: DescribedCluster) -> None:
     added = changed(cluster, "SchedulerParameters+=bf_interval=60,bf_window=4320").machine
     assert (added.backfill.interval, added.backfill.window) == (60.0, 4320 * 60.0)
-    assert added.backfill.goes_on
+    assert added.backfill.most_jobs == 9
     removed = changed(cluster, "SchedulerParameters-=bf_interval").machine
     assert removed.backfill.interval == 30.0  # Slurm's default
-    assert removed.backfill.goes_on
+    assert removed.backfill.most_jobs == 9
 
 
 def test_nothing_can_be_taken_away_that_is_not_there(cluster: DescribedCluster) -> None:

@@ -34,7 +34,6 @@ def test_parameters_of_backfill(tmp_path: Path) -> None:
         resolution=300.0,
         most_jobs=9,
         most_of_user=5,
-        goes_on=True,
         depth=7,
         main_interval=30.0,
     )

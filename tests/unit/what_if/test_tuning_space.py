@@ -19,7 +19,7 @@ _LINES = (
     "PriorityWeightAge=1000",
     "PriorityWeightFairshare=10000",
     "PriorityFlags=MAX_TRES",
-    "SchedulerParameters=bf_interval=60,bf_continue",
+    "SchedulerParameters=bf_interval=60,sched_interval=5",
 )
 
 
@@ -63,7 +63,7 @@ def test_any_point_is_understood_by_the_reader_of_slurm_conf(
             assert 3600 <= after.weights.highest_age <= 90 * 86400
         if "PriorityFlags" in changes:
             assert after.weights.flags == {"MAX_TRES", "SMALL_RELATIVE_TO_TIME"}
-        assert after.backfill.goes_on
+        assert after.backfill.main_interval == 5.0
 
 
 def test_weights_that_decide_nothing_are_not_searched(space: TuningSpace) -> None:
@@ -79,8 +79,8 @@ def test_lines_are_comments_with_what_is_now(cluster: DescribedCluster) -> None:
         "# PriorityWeightAge=2000",
         "# now: no PriorityFavorSmall",
         "# PriorityFavorSmall=YES",
-        "# now: SchedulerParameters=bf_interval=60,bf_continue",
-        "# SchedulerParameters=bf_continue,bf_interval=30",
+        "# now: SchedulerParameters=bf_interval=60,sched_interval=5",
+        "# SchedulerParameters=sched_interval=5,bf_interval=30",
     ]
 
 
