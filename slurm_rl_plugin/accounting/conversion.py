@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from slurm_rl_plugin.accounting.pbs.stream import PbsStream
     from slurm_rl_plugin.accounting.published.reader import PublishedStream
     from slurm_rl_plugin.accounting.sacct.stream import SacctStream
-    from slurm_rl_plugin.accounting.sbatch.stream import SbatchStream
+    from slurm_rl_plugin.accounting.sbatch.reader import SbatchStream
     from slurm_rl_plugin.accounting.swf.stream import SwfStream
 
     _Form = SacctStream | SbatchStream | SwfStream | PbsStream | PublishedStream
@@ -131,7 +131,7 @@ def _form(streams: Sequence[LogStream]) -> _Form:
 
         return PublishedStream(layout)
     if kinds[0] == "sbatch":
-        from slurm_rl_plugin.accounting.sbatch.stream import SbatchStream  # noqa: PLC0415
+        from slurm_rl_plugin.accounting.sbatch.reader import SbatchStream  # noqa: PLC0415
 
         return SbatchStream()
     from slurm_rl_plugin.accounting.swf.stream import SwfStream  # noqa: PLC0415

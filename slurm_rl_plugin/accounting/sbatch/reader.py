@@ -5,9 +5,13 @@ A line is `-dt SECONDS -e submit_batch_job | -sim-walltime SECONDS --uid=USER [o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
+
 from slurm_rl_plugin.accounting.log_file import LogFile, read_log_file
+from slurm_rl_plugin.accounting.log_stream import LogStream
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.accounting.sbatch.submissions import Submissions
 from slurm_rl_plugin.accounting.stored.log import job_log
@@ -35,18 +39,52 @@ class SbatchReader:
     def parse(self, log: LogFile) -> tuple[JobLog, ReadReport]:
         """Read a file whose bytes are at hand; see `read`."""
         submissions = Submissions()
-        jobs = submissions.take(log, plain_lines(log.content))
+        jobs = submissions.take(log, _plain_lines(log.content))
         if not submissions.read:
-            raise no_submission(log)
+            raise _no_submission(log)
         ordered = jobs.sort("submit", maintain_order=True)
         return job_log(ordered, KIND, None), submissions.report(log.checksum)
 
 
-def plain_lines(content: bytes) -> list[str]:
+def _plain_lines(content: bytes) -> list[str]:
     """Lines as text, broken letters marked."""
     return content.decode("utf-8", errors="replace").split("\n")
 
 
-def no_submission(log: LogFile) -> AccountingLogError:
+def _no_submission(log: LogFile) -> AccountingLogError:
     """The error of a file without any job."""
     return log.fault("the file holds no submit_batch_job; export it again")
+
+
+class SbatchStream:
+    """Jobs of one file."""
+
+    kind = KIND
+    processors_available = None
+
+    def __init__(self) -> None:
+        self._submissions = Submissions()
+
+    def jobs(self, stream: LogStream) -> Iterator[pl.DataFrame]:
+        """The jobs of a file in batches; see `sbatch.SbatchReader.read`.
+
+        Raises:
+            AccountingLogError: as that reader says.
+        """
+        head = stream.head()
+        for data in stream.batches():
+            yield self._submissions.take(head, _plain_lines(data.removesuffix(b"\n")))
+        if not self._submissions.read:
+            raise _no_submission(head)
+
+    def report(self, checksum: str) -> ReadReport:
+        """What became of every record."""
+        return self._submissions.report(checksum)
+
+    def finishing(self) -> tuple[pl.Expr, ...]:
+        """What only the whole log tells of its jobs: nothing."""
+        return ()
+
+    def rest(self) -> Iterator[pl.DataFrame]:
+        """Jobs that only the whole log tells: none."""
+        return iter(())

@@ -10,17 +10,45 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     NOW,
     PENDING,
     RUNNING,
+    RUNNING_INTERACTIVE,
     Cluster,
     forget_started,
     start_job,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
-from slurm_rl_plugin.simulator.kernel.processors import processors_needed, processors_planned
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 NO_BACKFILLING, EASY = 0, 1
 BACKFILLING = {"none": NO_BACKFILLING, "easy": EASY}
+
+
+@compiled_borrowing
+def processors_needed(workload: Workload, cluster: Cluster, job: int, reserve: int) -> int:
+    """Idle processors at which a job may start: its own, and for a batch job the reserve.
+
+    Where processors are kept free, a batch job so wide that the reserve cannot stay free beside it
+    needs the whole machine. Where the batch class is limited to the capacity less the reserve,
+    interactive jobs run within the reserve: only what they leave of it must be idle, and a job
+    wider than the limit needs more than there is.
+    """
+    processors = workload.processors[job]
+    if workload.interactive[job]:
+        return processors
+    if cluster.limit[LIMITED] > 0.0:
+        return processors + max(reserve - cluster.counts[RUNNING_INTERACTIVE], 0)
+    return min(processors + reserve, cluster.capacity[0])
+
+
+@compiled_borrowing
+def _processors_planned(workload: Workload, cluster: Cluster, job: int, reserve: int) -> int:
+    """Idle processors at which backfilling plans the start of a job that does not fit now.
+
+    A batch system plans a place on its nodes whatever the limit of the class then is.
+    """
+    if cluster.limit[LIMITED] > 0.0:
+        return workload.processors[job]
+    return processors_needed(workload, cluster, job, reserve)
 
 
 @compiled_borrowing
@@ -31,7 +59,7 @@ def shadow_of(workload: Workload, cluster: Cluster, head: int, reserve: int) -> 
     outlived its estimate is taken to end now. A batch job fits when the reserve stays free.
     """
     now = cluster.clock[NOW]
-    needed = processors_planned(workload, cluster, head, reserve)
+    needed = _processors_planned(workload, cluster, head, reserve)
     free = cluster.counts[IDLE]
     shadow = now
     for place in range(cluster.counts[RUNNING]):

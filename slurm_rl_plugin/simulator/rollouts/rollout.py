@@ -22,7 +22,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     start_job,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
-from slurm_rl_plugin.simulator.kernel.processors import processors_needed
+from slurm_rl_plugin.simulator.kernel.dispatch import processors_needed
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.rollouts.experience import Experience, empty_experience, keep_start
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings

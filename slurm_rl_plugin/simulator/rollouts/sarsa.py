@@ -20,7 +20,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import log_seconds
-from slurm_rl_plugin.simulator.kernel.processors import processors_needed
+from slurm_rl_plugin.simulator.kernel.dispatch import processors_needed
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.rollouts.start_rewards import start_reward
 from slurm_rl_plugin.simulator.scoring.perceptron import Perceptron, descend, sigmoid, value_of
