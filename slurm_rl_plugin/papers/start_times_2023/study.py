@@ -1,4 +1,4 @@
-"""`start-times`: when pending jobs start, foretold forward in time from past waits, as a study."""
+"""`start-times`, a study: start times predicted forward in time from past waits; a figure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.forecasts.past_waits.sources import SOURCES
 from slurm_rl_plugin.forecasts.scores import HORIZONS, Scores, horizon_of, scores_by, scores_of
+from slurm_rl_plugin.papers.start_times_2023.baselines import LAST
 from slurm_rl_plugin.papers.start_times_2023.claims import (
+    A_DAY,
     OURS,
+    POOLED,
     by_day,
     claims_of,
     tells_spread,
@@ -25,7 +29,6 @@ from slurm_rl_plugin.papers.start_times_2023.experiment import (
     held_against,
     tested,
 )
-from slurm_rl_plugin.papers.start_times_2023.figures import days_figure
 from slurm_rl_plugin.papers.start_times_2023.jobs_file import read_jobs_file
 from slurm_rl_plugin.papers.study.claim_tables import TextTable
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
@@ -37,6 +40,25 @@ _NO_FILE = "start-times needs a file of polled jobs: give JOBS.parquet."
 _SEED = 0
 #: Scores that say nothing of a single wait.
 _OF_BANDS = ("coverage_50", "coverage_90", "width_50", "width_90", "pinball")
+
+
+def _days_figure(tested: Tested) -> Any:
+    """Mean square error of each day beside the last similar job's, and coverage with its goals."""
+    figure, (errors, coverages) = plt.subplots(2, 1, figsize=(10, 6), layout="constrained")
+    days = by_day(tested.forecasts, tested)
+    places = np.arange(1, len(days) + 1)
+    for name, forecasts in {OURS: tested.forecasts, LAST: tested.others[LAST]}.items():
+        values = [each.square_error for each in by_day(forecasts, tested).values()]
+        errors.plot(places, values, "o-", markersize=3, label=name)
+    errors.set_ylabel("mean square error of log10(wait)")
+    errors.set_yscale("log")
+    errors.legend()
+    coverages.plot(places, [each.coverage_90 for each in days.values()], "o-", markersize=3)
+    for bounds, alpha in ((A_DAY, 0.15), (POOLED, 0.3)):
+        coverages.axhspan(*bounds, color="grey", alpha=alpha)
+    coverages.set_ylabel("coverage of the 90 % band")
+    coverages.set_xlabel("day that is tested")
+    return figure
 
 
 def run(asked: Asked) -> Outcome:
@@ -54,7 +76,7 @@ def run(asked: Asked) -> Outcome:
         seeds=(),
         more=list(_passages(facts)),
         facts=facts,
-        drawings={"start-times.png": lambda: days_figure(found)},
+        drawings={"start-times.png": lambda: _days_figure(found)},
     )
 
 
