@@ -1,11 +1,13 @@
-"""Events as jobs: which ran, and as whose."""
+"""Lines of an event file cut into events, and events as jobs: which ran, and as whose."""
 
 from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import polars as pl
 
@@ -13,12 +15,6 @@ from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.port import ReadReport
 from slurm_rl_plugin.accounting.resource_amounts import resources_text
 from slurm_rl_plugin.accounting.sbatch.asked import asked_of
-from slurm_rl_plugin.accounting.sbatch.events import (
-    SUBMISSION,
-    SimulatorEvent,
-    cut_event,
-    seconds_of,
-)
 from slurm_rl_plugin.accounting.slurm.durations import limit_seconds
 from slurm_rl_plugin.accounting.slurm.options import cut_options
 from slurm_rl_plugin.accounting.stored.log import COLUMNS
@@ -26,6 +22,66 @@ from slurm_rl_plugin.accounting.stored.requests import REQUESTS
 
 _COUNTS = ("nodes", "ntasks", "ntasks-per-node", "cpus-per-task")
 _JOB_NAME = re.compile(r"\D*(\d{1,18})", re.ASCII)
+#: The event that is a job.
+_SUBMISSION = "submit_batch_job"
+_HEAD = re.compile(
+    r"\s*(?:-dt\s+(?P<dt>\S+)\s+-e\s+(?P<e>\w+)|-e\s+(?P<e2>\w+)\s+-dt\s+(?P<dt2>\S+))\s*(?:\||$)",
+    re.ASCII,
+)
+#: Words of the simulator itself, each with a value.
+_OWN = ("-sim-walltime", "-jid", "-cancel-in")
+_NUMBER = re.compile(r"-?\d{1,15}(\.\d*)?", re.ASCII)
+
+
+class _SimulatorEvent(NamedTuple):
+    """One line.
+
+    Attributes:
+        time: seconds since the simulation began.
+        kind: of the event.
+        own: the simulator's own words and their values.
+        words: of `sbatch`, its options before the script.
+    """
+
+    time: float
+    kind: str
+    own: dict[str, str]
+    words: list[str]
+
+
+def _cut_event(line: str) -> _SimulatorEvent:
+    """The parts of a line.
+
+    Raises:
+        ValueError: it is no event; two words: the field, and what is wrong.
+    """
+    head = _HEAD.match(line)
+    if head is None:
+        raise ValueError("-dt", "the line is no event: mend or remove it")
+    rest = line[head.end() :]
+    try:
+        words = shlex.split(rest) if "'" in rest or '"' in rest or "\\" in rest else rest.split()
+    except ValueError:
+        raise ValueError("sbatch", "its quotes do not match: mend or remove the line") from None
+    own = {}
+    for name in _OWN:
+        if name in words:
+            place = words.index(name)
+            own[name] = words[place + 1] if place + 1 < len(words) else ""
+            del words[place : place + 2]
+    time = seconds_of("-dt", head["dt"] or head["dt2"])
+    return _SimulatorEvent(time, head["e"] or head["e2"], own, words)
+
+
+def seconds_of(name: str, text: str) -> float:
+    """The seconds behind a word of the simulator.
+
+    Raises:
+        ValueError: it is no number; two words: the field, and what is wrong.
+    """
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(name, f"{text!r} is no number: mend it")
+    return float(text)
 
 
 class Submissions:
@@ -56,7 +112,7 @@ class Submissions:
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
             try:
-                job = self._judged(cut_event(line))
+                job = self._judged(_cut_event(line))
             except ValueError as error:
                 field, problem = error.args
                 raise log.fault(problem, line=self._lines, field=field) from None
@@ -76,8 +132,8 @@ class Submissions:
             other_records=dict(sorted(self._others.items())),
         )
 
-    def _judged(self, event: SimulatorEvent) -> dict[str, object] | None:
-        if event.kind != SUBMISSION:
+    def _judged(self, event: _SimulatorEvent) -> dict[str, object] | None:
+        if event.kind != _SUBMISSION:
             self._others[event.kind] += 1
             return None
         self.read += 1
@@ -121,7 +177,7 @@ def _limit(options: Mapping[str, str]) -> float:
 
 
 def _job(
-    event: SimulatorEvent, options: Mapping[str, str], run_time: float, limit: float, number: int
+    event: _SimulatorEvent, options: Mapping[str, str], run_time: float, limit: float, number: int
 ) -> dict[str, object]:
     try:
         asked = asked_of(options)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from slurm_rl_plugin.forecasts.replays.drawn_runs import RunSpreads
-from slurm_rl_plugin.forecasts.replays.past_arrivals import PastArrivals
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.forecasts.replays.resumed_queue import resumed_queue
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -25,6 +25,50 @@ OrderOf = Callable[[Workload, IntArray], QueueOrder]
 _FURTHEST = 90 * DAY
 #: Jobs come for so many times the longest planned wait, and seconds at least and at most.
 _BEYOND_PLAN, _SOONEST, _LATEST = 2.0, DAY, 14 * DAY
+#: Seconds of a block where so much is known; submissions go by the hour and the day of the week.
+WEEK = 7 * DAY
+#: From how many of the last weeks, or days, a block is drawn.
+_BLOCKS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastArrivals:
+    """Submissions that are known.
+
+    Attributes:
+        submit: of all known jobs in order, seconds, shape [n].
+    """
+
+    submit: FloatArray
+
+    def drawn(
+        self, now: float, span: float, rng: np.random.Generator
+    ) -> tuple[IntArray, FloatArray]:
+        """Jobs of past weeks as if they came again, one drawn week behind the other.
+
+        In the first week of a log days are drawn, at the same hour; on its first day nobody comes.
+
+        Args:
+            now: seconds; what was submitted later is not known.
+            span: seconds from now in which they come.
+            rng: draws the weeks.
+
+        Returns:
+            Numbers of the jobs, and when they come: seconds behind now, ascending; each [m].
+        """
+        known = now - self.submit[0]
+        block = WEEK if known >= WEEK else DAY
+        whole = int(known // block)
+        if whole < 1:
+            return np.empty(0, dtype=np.int64), np.empty(0)
+        jobs, submit = [], []
+        for ahead in range(math.ceil(span / block)):
+            back = block * int(rng.integers(1, min(whole, _BLOCKS) + 1))
+            until = min(span - ahead * block, block)
+            first, last = np.searchsorted(self.submit, [now - back, now - back + until], "right")
+            jobs.append(np.arange(first, last))
+            submit.append(self.submit[first:last] + back + ahead * block)
+        return np.concatenate(jobs), np.concatenate(submit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

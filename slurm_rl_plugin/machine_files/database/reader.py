@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from slurm_rl_plugin.domain.machine import ResourceLimit
@@ -18,7 +18,6 @@ from slurm_rl_plugin.machine_files.database.entries import (
     DatabaseEntry,
     merged,
 )
-from slurm_rl_plugin.machine_files.database.inherited import with_inherited
 from slurm_rl_plugin.machine_files.database.limits import limit_of, not_modelled
 from slurm_rl_plugin.machine_files.database.script import read_script
 from slurm_rl_plugin.machine_files.database.tables import BAR, read_tables
@@ -28,6 +27,37 @@ from slurm_rl_plugin.machine_files.values import NOTHING
 FILES = ("sacctmgr.script", "sacctmgr.cfg", "qos.txt", "assoc.txt", "user.txt")
 ROOT = "root"
 _PARENT = "parent"
+
+
+def _with_inherited(
+    own: Mapping[str, ResourceLimit], parent_of: Mapping[str, str]
+) -> dict[str, ResourceLimit]:
+    """Limits of accounts by name, each with what it says nothing of itself as its parents say it.
+
+    Limits of a group of jobs are not taken over: they hold for all accounts below together.
+
+    Args:
+        own: what each account says.
+        parent_of: the account above each.
+    """
+    found: dict[str, ResourceLimit] = {}
+    for name in own:
+        limit, above, seen = own[name], parent_of.get(name), {name}
+        while above is not None and above not in seen:
+            limit = _over(limit, own.get(above, ResourceLimit()))
+            seen.add(above)
+            above = parent_of.get(above)
+        found[name] = limit
+    return found
+
+
+def _over(limit: ResourceLimit, above: ResourceLimit) -> ResourceLimit:
+    return replace(
+        limit,
+        user={**above.user, **limit.user},
+        job={**above.job, **limit.job},
+        longest=limit.longest if limit.longest < math.inf else above.longest,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +116,7 @@ def database_of(entries: Iterable[DatabaseEntry]) -> Database:
     parent_of = {entry.name: entry.parent or ROOT for entry in accounts if entry.name != ROOT}
     own = {entry.name: limit_of(entry) for entry in accounts}
     told = [sentence for entry in known for sentence in not_modelled(entry)]
-    limits = with_inherited(_of_cluster(known) | own, parent_of)
+    limits = _with_inherited(_of_cluster(known) | own, parent_of)
     return Database(
         qos={entry.name: limit_of(entry) for entry in known if entry.kind == QOS},
         accounts={name: limit for name, limit in limits.items() if limit != ResourceLimit()},

@@ -8,7 +8,6 @@ import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
-from slurm_rl_plugin.simulator.kernel.running_ends import first_not_before, sift_down, sift_up
 from slurm_rl_plugin.simulator.kernel.workload import Workload, charge_of, size_of
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -23,6 +22,48 @@ IN_FORCE, SET_AT, WAKE, STARVING, LAST_CAME, CAME, NARROW_FIRST, MOST = 5, 6, 7,
 #: What is wanted free of batch work after all bounds; behind it, where other resources than
 #: processors are limited too, 1 for each job that asks for much of one.
 WANTED = 13
+
+
+@compiled_borrowing
+def _sift_down(end_time: FloatArray, end_job: IntArray, count: int) -> None:
+    """Move the job at the root of a heap of `count` jobs down to its place."""
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= count:
+            return
+        if child + 1 < count and end_time[child + 1] < end_time[child]:
+            child += 1
+        if end_time[place] <= end_time[child]:
+            return
+        end_time[place], end_time[child] = end_time[child], end_time[place]
+        end_job[place], end_job[child] = end_job[child], end_job[place]
+        place = child
+
+
+@compiled_borrowing
+def _sift_up(end_time: FloatArray, end_job: IntArray, place: int) -> None:
+    """Move the job at `place` up to its place."""
+    while place > 0:
+        parent = (place - 1) // 2
+        if end_time[parent] <= end_time[place]:
+            return
+        end_time[place], end_time[parent] = end_time[parent], end_time[place]
+        end_job[place], end_job[parent] = end_job[parent], end_job[place]
+        place = parent
+
+
+@compiled_borrowing
+def _first_not_before(times: FloatArray, count: int, time: float) -> int:
+    """Place of the first of `count` sorted times that is not before `time`."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if times[middle] < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 class Cluster(NamedTuple):
@@ -161,7 +202,7 @@ def start_job(workload: Workload, cluster: Cluster, job: int) -> None:
     running = counts[RUNNING]
     cluster.end_time[running] = now + workload.run_time[job]
     cluster.end_job[running] = job
-    sift_up(cluster.end_time, cluster.end_job, running)
+    _sift_up(cluster.end_time, cluster.end_job, running)
     expected = now + workload.estimate[job]
     place = running
     while place > 0 and cluster.expected_end[place - 1] > expected:
@@ -198,9 +239,9 @@ def end_next_job(workload: Workload, cluster: Cluster) -> None:
     last = counts[RUNNING] - 1
     cluster.end_time[0] = cluster.end_time[last]
     cluster.end_job[0] = cluster.end_job[last]
-    sift_down(cluster.end_time, cluster.end_job, last)
+    _sift_down(cluster.end_time, cluster.end_job, last)
     expected = cluster.start[job] + workload.estimate[job]
-    place = first_not_before(cluster.expected_end, last + 1, expected)
+    place = _first_not_before(cluster.expected_end, last + 1, expected)
     while cluster.expected_job[place] != job:
         place += 1
     for index in range(place, last):

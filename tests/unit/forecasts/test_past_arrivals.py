@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.forecasts.replays.past_arrivals import WEEK, PastArrivals
+from slurm_rl_plugin.forecasts.replays.replayed_site import WEEK, PastArrivals
 from slurm_rl_plugin.units import DAY, HOUR
 
 #: A job each hour for ten weeks, and one more at every noon.
