@@ -19,6 +19,7 @@ from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.system_users import add_system_user
 from tests.real.throwaway_root import ThrowawayRoot, booted_root
 
+SHARED = ClusterPlan(accounts=ACCOUNTS)
 DAEMON, WATCHDOG = "slurm-rl.service", "slurm-rl-watchdog.service"
 
 
@@ -57,13 +58,14 @@ class HeadNode:
 
 
 @contextmanager
-def booted_head_node(*binds: Path) -> Iterator[HeadNode]:
+def booted_head_node(*binds: Path, plan: ClusterPlan = SHARED) -> Iterator[HeadNode]:
     """Boot one without our package; the user slurmrl is an operator, and six jobs can wait.
 
     The user of the offer service has no right but to submit.
 
     Args:
         binds: folders of the machine that it sees; of /tmp and /run it sees no other.
+        plan: of the cluster.
     """
     skip_without_daemons()
     skip_without("systemd-nspawn", "nsenter", "dpkg")
@@ -74,7 +76,7 @@ def booted_head_node(*binds: Path) -> Iterator[HeadNode]:
     directory.chmod(0o755)
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        slurm = stack.enter_context(PrivateSlurm(directory, ClusterPlan(accounts=ACCOUNTS)))
+        slurm = stack.enter_context(PrivateSlurm(directory, plan))
         slurm.run("sacctmgr", "-i", "add", "user", "slurmrl,slurmrl-offer", "account=physics")
         slurm.run("sacctmgr", "-i", "modify", "user", "slurmrl", "set", "AdminLevel=Operator")
         try:

@@ -12,8 +12,6 @@ import pytest
 from tests.architecture.markdown_documents import TOP
 from tests.real.slurm_releases import SEARCH_PATH
 
-BUILD = TOP / "deploy" / "debian" / "build.sh"
-
 
 def skip_without(*programs: str) -> None:
     """Skip the test where it is not run by root, or a program is missing."""
@@ -23,12 +21,17 @@ def skip_without(*programs: str) -> None:
         pytest.skip(f"needs root and Debian: run tests/real/install_daemons.sh{lacking}")
 
 
-def build_package(folder: Path) -> Path:
-    """Build it; skips the test where there is no Debian or no Python of Debian's."""
+def build_package(folder: Path, source: Path = TOP) -> Path:
+    """Build it from a checkout; skips the test without Debian or a Python of Debian's."""
     skip_without("dpkg-deb", "/usr/bin/python3")
     asked = subprocess.run(["/usr/bin/python3", "-c", "import ensurepip"], check=False)
     if asked.returncode:
         pytest.skip("needs python3-venv: run tests/real/install_daemons.sh")
-    done = subprocess.run([str(BUILD), str(folder)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [source / "deploy" / "debian" / "build.sh", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return Path(done.stdout.strip())
