@@ -74,13 +74,15 @@ def write_configuration(
 ) -> Path:
     """A configuration whose files all lie in `folder`, unless the state has another place.
 
-    `rails` are lines of [guard_rails], and `more` of [hook] and whatever follows it.
+    The order counts in full, so that tests can tell it from the site's own. `rails` are lines of
+    [guard_rails], and `more` of [hook] and whatever follows it.
     """
     path = folder / "slurm-rl.toml"
     path.write_text(f"""
 [hook]
 mode = "{mode}"
 cycle = {cycle}
+influence_hours = 0
 disable_file = "{folder}/DISABLE"
 state_file = "{state or folder / "state.json"}"
 audit_file = "{folder}/audit.jsonl"

@@ -83,6 +83,7 @@ def operator(closed_slurm: PrivateSlurm, tmp_path: Path, free_port: int) -> Oper
     (tmp_path / "slurm-rl.toml").write_text(f"""
 [hook]
 mode = "active"
+influence_hours = 0
 cycle = 1
 disable_file = "{tmp_path}/DISABLE"
 state_file = "{tmp_path}/state.json"

@@ -69,7 +69,7 @@ def test_the_lines_that_check_gives_let_our_order_win_without_slurmdbd(
     options = {**WITHOUT_SLURMDBD, "PriorityType": "priority/basic"}
     cluster = start_slurm(ClusterPlan(nodes=1, options=options, partitions=CLOSED_PARTITIONS))
     jobs = [cluster.submit(processors=4, minutes=minutes, seconds=0.3) for minutes in (30, 20, 10)]
-    write_configuration(tmp_path, "sjf", mode="active", cycle=1, more="influence_hours = 0")
+    write_configuration(tmp_path, "sjf", mode="active", cycle=1)
     before = priorities(cluster)
     result, what = lever(cluster, tmp_path)
     assert (result, what.count(": ")) == ("fail", 1)
