@@ -360,3 +360,32 @@ def test_faults_of_the_section_name_the_mend(
     site.reserve = reserve
     assert site.run("run", "--once") == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("left", ["factors", "batch_limit"])
+def test_every_command_agrees_on_what_is_outstanding(
+    site: Site, said: Said, capsys: pytest.CaptureFixture[str], left: str
+) -> None:
+    """Each entry of the list by itself: no command says that all is well where another fails."""
+    assert site.run("run", "--once") == 0
+    if left == "factors":
+        site.limits_file.unlink()
+    else:
+        StateFile(site.folder / "state.json").write(set())
+        for job in (2, 3):
+            site.cluster.change(job, site=0)
+    capsys.readouterr()
+    assert site.run("status", "--json") == 1
+    outstanding = said()["outstanding"]
+    assert {name for name, words in outstanding.items() if words} == {left}
+    assert site.run("check", "--json", "--jobs", "10") == 1
+    rows = {each["name"]: each for each in said()["checks"]}
+    assert rows["outstanding"]["result"] == "fail"
+    assert outstanding[left] in rows["outstanding"]["what"]
+    assert site.run("disable", "--wait", "0") == 1
+    assert outstanding[left] in capsys.readouterr().out
+    assert site.run("release", "--unattended") == 0
+    capsys.readouterr()
+    assert site.run("status", "--json") == 0
+    assert set(said()["outstanding"].values()) == {None}
+    assert site.run("disable", "--wait", "0") == 0
