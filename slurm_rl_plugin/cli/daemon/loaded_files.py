@@ -83,7 +83,8 @@ class LoadedFiles:
                 logger.exception("model=broken")
                 return False
             if loaded.sha256 != model_sha256:
-                logger.error("model=refused reason=%s is not the file that was declared", candidate)
+                reason = f"{candidate} is not the file that was declared"
+                logger.error("model=refused reason=%s", reason)
                 return False
         days = float(self._in_force.sections.batch_system.history_days)
         cycle.change_policy(

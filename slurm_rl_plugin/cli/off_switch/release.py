@@ -24,7 +24,7 @@ from slurm_rl_plugin.errors import BatchSystemUnavailable, SlurmRLError
 from slurm_rl_plugin.hook.cycle.in_charge import NOBODY_IN_CHARGE
 from slurm_rl_plugin.hook.daemon.lock import is_looked_after, only_daemon
 from slurm_rl_plugin.hook.memory.state_file import StateFile
-from slurm_rl_plugin.hook.outstanding import outstanding_at
+from slurm_rl_plugin.hook.outstanding import Outstanding, outstanding_at
 from slurm_rl_plugin.whole_file import may_exist
 
 NOT_OURS = "released nothing: another host's controller is in charge; give --force to do it"
@@ -117,33 +117,40 @@ def _release(known: KnownConfiguration, *, force: bool, unattended: bool) -> int
 
 def _take_all_back(known: KnownConfiguration, system: BatchSystem) -> int:
     """Restore all that is outstanding, and say so; 1 if something of it is left."""
-    state = StateFile(known.state_file)
-    left = []
-    if known.faults and not may_exist(state.path):
-        left.append(f"{state.path} is not there: running jobs may keep a factor")
-    report = ApplyReport()
+    state, report = StateFile(known.state_file), ApplyReport()
+    is_lost = bool(known.faults) and not may_exist(state.path)
+    is_left, failed = False, list[Outstanding]()
+    bug: Exception | None = None
     for entry in outstanding_at(known.state_file):
         if not entry.is_outstanding():
             continue
+        words = entry.words
         try:
             restored = entry.restore(system)
-        except Exception as error:  # noqa: BLE001 - said, and the others must not wait for it
-            left.append(f"{entry.words}: {str(error).rstrip('.')}")
+        except SlurmRLError as error:
+            failed.append(entry)
+            _tell(f"{words}: {error}")
+            continue
+        except Exception as error:  # noqa: BLE001 - raised below, when the others are restored
+            failed.append(entry)
+            bug = bug or error
             continue
         if restored == ApplyReport():  # it concerns no single job
             print(f"released the {entry.name.replace('_', ' ')}")
         report |= restored
     report |= system.release(None)  # a factor that no state file remembers
-    remembered = state.read()
-    try:
-        if remembered is not None:  # else a failed restore has left a file that nobody can read
-            state.write(remembered | report.later)
-    except SlurmRLError as error:
-        left.append(str(error).rstrip("."))
+    if bug is not None:
+        raise bug
+    if all(entry.path != state.path for entry in failed):  # else its jobs are still to be restored
+        try:
+            state.write(report.later)
+        except SlurmRLError as error:
+            _tell(str(error))
+            is_left = True
+    if is_lost:
+        _tell(f"{state.path} is not there: running jobs may keep a factor.")
     _tell_report(report)
-    for words in left:
-        _tell(f"{words}.")
-    return 1 if report.later or left else 0
+    return 1 if report.later or failed or is_lost or is_left else 0
 
 
 def _tell_report(report: ApplyReport) -> None:

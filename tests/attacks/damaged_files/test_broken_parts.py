@@ -453,7 +453,7 @@ def test_a_fault_of_ours_is_one_sentence(site: Site) -> None:
     broken.write_text(
         "import slurm_rl_plugin.hook.memory.carried_factors as m\n"
         "def broken(self, system):\n    raise RuntimeError('two\\nlines')\n"
-        "m.CarriedFactors.release = broken\n"
+        "m.CarriedFactors.restore = broken\n"
     )
     site.env["PYTHONPATH"] = f"{site.folder}:{TOP}"
     code, _, err = site.says("release")
