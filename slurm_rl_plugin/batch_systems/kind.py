@@ -261,6 +261,7 @@ class BatchSystemKind:
         cluster: the same as they are said, so that a change of them can be tried.
         nodes: asks what of each node is free now, each call within a time-out.
         licences: asks how many of each licence are free now, the same.
+        bounds_order: whether our order can be bounded by hours of waiting.
     """
 
     name: str
@@ -280,3 +281,4 @@ class BatchSystemKind:
     cluster: Callable[[float], DescribedCluster] | None = None
     nodes: Callable[[float], Sequence[NodeNow]] | None = None
     licences: Callable[[float], Mapping[str, float]] | None = None
+    bounds_order: bool = True

@@ -39,7 +39,7 @@ class ApplyReport:
     """What became of the changes sent in one call, or in several calls: `|` joins reports.
 
     Attributes:
-        accepted: jobs of which the batch system accepted the change.
+        accepted: jobs whose change the batch system accepted.
         rejected: job id -> the batch system's own words. A job that started or ended in the
             meantime is normal racing and shows here too.
         later: those of the rejected that may still carry a factor of ours: write them again.
@@ -57,8 +57,11 @@ class ApplyReport:
     def __or__(self, other: ApplyReport) -> ApplyReport:
         return ApplyReport(
             accepted=self.accepted | other.accepted,
-            rejected={**self.rejected, **other.rejected},
-            later=self.later | other.later,
+            rejected={
+                **{job: why for job, why in self.rejected.items() if job not in other.accepted},
+                **other.rejected,
+            },
+            later=(self.later - other.accepted) | other.later,
         )
 
 
@@ -87,7 +90,7 @@ class SchedulerFacts:
         harm: why writing would do nothing or would be undone, one sentence; None where it works.
         points_an_hour: priority points that an hour of waiting is worth.
         fairshare_points: priority points of an account or user that has used nothing of its share;
-            0 where the batch system counts no shares.
+            0 where the batch system counts no shares or does not tell.
         pass_interval: seconds between the scheduler's own looks at the whole queue.
         in_charge: False where another host's controller runs the cluster now, whose own daemon
             has to act; None where that cannot be told now.
@@ -109,6 +112,10 @@ class SchedulerFacts:
     fairshare_points: float = 0.0
     traits: LeverTraits = LeverTraits()
     tried: tuple[tuple[int, int], tuple[int, int]] | None = None
+
+    def bound(self, hours: float) -> float:
+        """Hours of waiting that our first place is worth; 0 if our order cannot be bounded."""
+        return 0.0 if self.traits.no_influence is not None else hours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,7 +136,7 @@ def test_check_of_a_site_where_all_is_well(
     checks = {each["name"]: each for each in json.loads(capsys.readouterr().out)["checks"]}
     others = {name for name, each in checks.items() if each["result"] != "pass"}
     # any free port in this test; our order cannot be bounded on PBS
-    assert others == {"metrics port", "influence"}, checks
+    assert others == {"metrics port", "influence", "fair share"}, checks
     assert "users can neither see nor set it" in checks["resource"]["what"]
     assert scores(site) == before
 

@@ -70,4 +70,5 @@ PBS = BatchSystemKind(
     by_hand='qmgr -c "unset server job_sort_formula"',  # root's alone
     machine=_machine,
     nodes=_nodes,
+    bounds_order=False,
 )

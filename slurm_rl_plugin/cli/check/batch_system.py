@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -104,7 +105,10 @@ def _influence(hours: float, facts: SchedulerFacts) -> Check:
 
 
 def _shares(hours: float, facts: SchedulerFacts) -> Check:
-    """Whether accounts' shares still count beside our order."""
+    """Whether accounts' shares still count next to our order."""
+    if facts.traits.no_influence is not None:
+        what = "our order comes first: shares decide only between jobs of one score, if they do"
+        return Check(WARN, "fair share", what)
     if not facts.fairshare_points:
         return Check(PASS, "fair share", "the site's own priority has no term for accounts' shares")
     theirs = f"PriorityWeightFairshare = {facts.fairshare_points:.0f}"
@@ -114,9 +118,10 @@ def _shares(hours: float, facts: SchedulerFacts) -> Check:
     ours = f"the first place in our order is worth {hours * facts.points_an_hour:.0f} points"
     if hours * facts.points_an_hour > facts.fairshare_points:
         what = f"our order can outweigh accounts' shares: {ours}, more than {theirs}"
-        most = facts.fairshare_points / facts.points_an_hour
-        return Check(WARN, "fair share", f"{what}; set influence_hours to {most:.0f} or less")
-    return Check(PASS, "fair share", f"accounts' shares count: {ours}, beside {theirs}")
+        most = math.floor(10.0 * facts.fairshare_points / facts.points_an_hour) / 10.0
+        mend = f"set influence_hours to {most:g} or less" if most else "raise it"
+        return Check(WARN, "fair share", f"{what}; {mend}")
+    return Check(PASS, "fair share", f"accounts' shares count: {ours}, next to {theirs}")
 
 
 def scheduler_of(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
@@ -137,7 +142,8 @@ def scheduler_of(configuration: Configuration, look: QueueLook) -> Iterator[Chec
 
 def _weights(configuration: Configuration, look: QueueLook) -> Check:
     """What our order is worth beside what the site's own priorities differ by."""
-    hours = float(configuration.sections.hook.influence_hours)
+    facts = look.cycle.batch_system.facts()
+    hours = facts.bound(float(configuration.sections.hook.influence_hours))
     if not hours:
         return Check(PASS, "weights", "our order wins over the site's own weights")
     plan = look.considered.plan
@@ -145,7 +151,7 @@ def _weights(configuration: Configuration, look: QueueLook) -> Check:
     if len(native) < 2:
         return Check(PASS, "weights", "not compared: fewer than two jobs wait")
     spread = int(native.max() - native.min())
-    points = hours * look.cycle.batch_system.facts().points_an_hour
+    points = hours * facts.points_an_hour
     what = f"the priorities of waiting jobs differ by {spread} points, ours by {points:.0f}"
     if points < _LITTLE * spread:
         return Check(WARN, "weights", f"{what}: raise influence_hours to move much")

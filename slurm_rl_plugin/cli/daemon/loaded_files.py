@@ -118,8 +118,7 @@ def check_lever(configuration: Configuration, cycle: Cycle) -> None:
     except BatchSystemError as error:
         logger.warning("lever=unknown reason=%s", error)
         return
-    bounded = facts.traits.no_influence is None
-    hours = float(configuration.sections.hook.influence_hours) if bounded else 0.0
+    hours = facts.bound(float(configuration.sections.hook.influence_hours))
     if not cycle.settings.shadow:
         _refuse(facts, hours, beside_controllers=cycle.settings.beside_controllers)
     worth = f"{hours:g} h = {hours * facts.points_an_hour:.0f} points" if hours else "full"

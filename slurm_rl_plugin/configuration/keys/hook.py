@@ -45,7 +45,7 @@ class HookSection:
     influence_hours: float = key(
         default=72.0,
         least=0,
-        meaning="hours of waiting that the first place in our order is worth beside the site's "
+        meaning="hours of waiting that the first place in our order is worth, next to the site's "
         "own priority; 0: our order overrides that priority, the accounts' fair share included",
         note="Slurm only. On PBS our order always comes first, and the site's own terms decide "
         "between jobs of one score.",

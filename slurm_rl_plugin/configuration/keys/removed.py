@@ -8,8 +8,8 @@ REMOVED: dict[str, str] = {
     "hook.class_defaults_file": "named the table from which job_submit.lua gave new jobs a factor; "
     "it is gone: new jobs get their factor in the next cycle. Remove this line, and take our "
     "job_submit.lua out of JobSubmitPlugins in slurm.conf before you delete the script.",
-    "plan": "told the scheduler predicted run times and is gone, because jobs waited no less with "
-    "it: remove the section.",
+    "plan": "gave the scheduler predicted run times; it is gone, because jobs waited just as long "
+    "with it. Remove the section.",
 }
 
 

@@ -83,7 +83,7 @@ def take_flags(given: GivenKeys, flags: Iterable[Flag]) -> None:
         gone = removal_of(section, key)
         if named is not None and sign:
             given.give(named, named.key.parsed(value), flag.words)
-        elif gone is not None:
+        elif gone is not None and sign and key:
             given.warnings.append(f"{flag.words}: [{section}] {key} {gone}")
         else:
             given.faults.append(f"{flag.words}: {_problem_of_flag(name.strip(), sign, names)}")
