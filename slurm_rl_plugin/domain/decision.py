@@ -29,7 +29,7 @@ class Decision:
         protected: places of jobs that go first whatever their score, first to start first; their
             scores say so too.
         run_times: tells seconds below which parts of such runs end (`run_spread.PARTS`), shape
-            [n, parts]; called by who plans with them, so that others do not wait for it, and
+            [n, parts]; called by `explain` and by evaluations only, and
             raises PolicyError where the policy fails. None for a policy that foretells none.
     """
 

@@ -1,7 +1,7 @@
 """What of ours may be outstanding in the batch system: one list for everybody who asks.
 
 The daemon, `status`, `check`, `disable` and `release` loop over it. Nothing else that we write
-stays in the batch system; whoever adds such a write adds an entry here and nothing elsewhere.
+stays in the batch system. To add such a write, add an entry to `outstanding_at`.
 """
 
 from __future__ import annotations
@@ -53,13 +53,20 @@ def limits_path(state_file: Path) -> Path:
     return state_file.with_name(state_file.name + ".limits")
 
 
-def outstanding_at(state_file: Path) -> tuple[Outstanding, ...]:
-    """All that may be outstanding of a daemon, by its files.
+def outstanding_at(
+    state_file: Path, *, limit: BatchLimit | None = None, factors: CarriedFactors | None = None
+) -> tuple[Outstanding, ...]:
+    """All that may be outstanding of a daemon.
 
     Args:
         state_file: of the daemon.
+        limit: as the daemon itself knows it; by its file if None.
+        factors: the same.
     """
-    return (BatchLimit(file=limits_path(state_file)), CarriedFactors(StateFile(state_file)))
+    return (
+        limit or BatchLimit(file=limits_path(state_file)),
+        factors or CarriedFactors(StateFile(state_file)),
+    )
 
 
 def restore_all(entries: Iterable[Outstanding], system: BatchSystem) -> ApplyReport:

@@ -23,7 +23,6 @@ def polled_jobs(
     spread: float = 0.2,
     seed: int = 0,
     first_account: int = 500,
-    drift: float = 0.0,
 ) -> pl.DataFrame:
     """Jobs of some days.
 
@@ -33,7 +32,6 @@ def polled_jobs(
         spread: standard deviation of log10(wait) about what can be known.
         seed: of all chance.
         first_account: number of the first account; partitions are numbered from it, too.
-        drift: how much the log10 of waits grows a day.
     """
     rng = np.random.default_rng(seed)
     n = days * a_day
@@ -41,7 +39,7 @@ def polled_jobs(
     account = rng.integers(0, ACCOUNTS, n)
     partition = rng.integers(0, PARTITIONS, n)
     limit = rng.choice([3600, 10800, 86400], n)
-    load = rng.normal(0.0, 0.2, days)[day] + drift * day
+    load = rng.normal(0.0, 0.2, days)[day]
     known = 3.3 + 0.1 * (account - ACCOUNTS / 2) + 0.4 * np.log10(limit / 10800) + load
     wait = np.maximum(10.0 ** (known + spread * rng.standard_normal(n)), 1.0).astype(int)
     run = np.maximum(limit * rng.uniform(0.1, 1.0, n), 1.0).astype(int)

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from slurm_rl_plugin.cli.check import surroundings
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from tests.fakes.fake_cluster import FakeCluster
@@ -389,3 +391,22 @@ def test_every_command_agrees_on_what_is_outstanding(
     assert site.run("status", "--json") == 0
     assert set(said()["outstanding"].values()) == {None}
     assert site.run("disable", "--wait", "0") == 0
+
+
+@pytest.mark.parametrize(
+    ("runs", "beside_controllers", "result"),
+    [(True, False, "pass"), (False, False, "fail"), (None, False, "warn"), (False, True, "warn")],
+)
+def test_check_tells_whether_a_daemon_restores_it(
+    site: Site,
+    monkeypatch: pytest.MonkeyPatch,
+    runs: bool | None,
+    beside_controllers: bool,
+    result: str,
+) -> None:
+    assert site.run("run", "--once") == 0
+    site.hook["beside_controllers"] = beside_controllers
+    assert site.run("show-config") == 0  # writes the configuration
+    monkeypatch.setattr(surroundings, "daemon_runs", lambda _: runs)
+    found = surroundings.outstanding_of(read_configuration(site.folder / "site.toml"))
+    assert found.result == result

@@ -101,12 +101,12 @@ class Rehearsal:
     def wait_for(self, moment: float) -> None:
         time.sleep(max(moment - wall_clock(), 0.0))
 
-    def sampled_in(self, arm: str, *, at_least: int = 2) -> list[tuple[float, int, int]]:
-        """What was seen in blocks of one order, behind the switch, with so many pending jobs."""
+    def sampled_in(self, arm: str) -> list[tuple[float, int, int]]:
+        """What was seen in blocks of one order, after the switch, with two pending jobs or more."""
         found = []
         for moment, carried, pending in self.seen:
             block = self.declared.block_at(moment)
-            if block is None or block.arm != arm or pending < at_least:
+            if block is None or block.arm != arm or pending < 2:
                 continue
             if block.begin + SWITCH < moment < block.end - 1.0:
                 found.append((moment, carried, pending))

@@ -44,9 +44,16 @@ def files_of(configuration: Configuration, now: float) -> Iterator[Check]:
 def outstanding_of(configuration: Configuration) -> Check:
     """Whether something of ours is outstanding in the batch system while no daemon runs."""
     state = Path(configuration.sections.hook.state_file)
-    left = [entry.words for entry in outstanding_at(state) if entry.is_outstanding()]
-    if left and daemon_runs(state) is False:
-        what = f"{'; '.join(left)}, and no daemon looks after that"
+    left = "; ".join(each.words for each in outstanding_at(state) if each.is_outstanding())
+    runs = daemon_runs(state)
+    if left and configuration.sections.hook.beside_controllers:
+        what = f"{left}: the daemon next to the controller in charge restores it"
+        return Check(WARN if runs is not True else PASS, "outstanding", what)
+    if left and runs is None:
+        what = f"{left}; this user may not see whether a daemon runs"
+        return Check(WARN, "outstanding", what)
+    if left and runs is False:
+        what = f"{left}, and no daemon is running to restore it"
         return Check(FAIL, "outstanding", f"{what}: start it, or run `slurm-rl release`")
     return Check(PASS, "outstanding", "nothing of ours is in the batch system without a daemon")
 

@@ -151,7 +151,8 @@ def _problems(document: dict[str, Any], pace: float) -> list[str]:
         left = [f"{document['slurm']['with_factor']} pending jobs carry a factor"]
     if absent:
         problems += [
-            f"{words}, and no daemon looks after that: start it, or run `slurm-rl release`."
+            f"{words}, and no daemon is running to restore it: start the daemon, or run "
+            "`slurm-rl release`."
             for words in left
         ]
     return problems + _daemon_problems(document, pace)

@@ -135,7 +135,7 @@ def _take_all_back(known: KnownConfiguration, system: BatchSystem) -> int:
             failed.append(entry)
             bug = bug or error
             continue
-        if restored == ApplyReport():  # it concerns no single job
+        if entry.path != state.path:  # it concerns no single job
             print(f"released the {entry.name.replace('_', ' ')}")
         report |= restored
     report |= system.release(None)  # a factor that no state file remembers

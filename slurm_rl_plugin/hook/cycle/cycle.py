@@ -41,7 +41,7 @@ from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.order.order_changes import in_safe_order
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
 from slurm_rl_plugin.hook.order.request_watch import ChangedRequests, RequestWatch
-from slurm_rl_plugin.hook.outstanding import Outstanding, restore_all
+from slurm_rl_plugin.hook.outstanding import Outstanding, outstanding_at, restore_all
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, UntouchedJobs
 from slurm_rl_plugin.hook.rails.policy_guard import PolicyGuard
@@ -258,8 +258,8 @@ class Cycle:
 
     @property
     def _outstanding(self) -> tuple[Outstanding, ...]:
-        """As `outstanding_at` lists it, with what this process remembers."""
-        return (self.limit, self._factors)
+        """The list, with what this process remembers."""
+        return outstanding_at(self.state.path, limit=self.limit, factors=self._factors)
 
     @property
     def _charge(self) -> Charge:
@@ -329,7 +329,8 @@ class Cycle:
         self.audit.record(decided, changes, what, plan.limit, requests.changes)
         self._unaudited = []
         if self._shadow:
-            self._requests.commit()
+            if self.writes_nothing:  # else the right was denied, and the place is still to be lost
+                self._requests.commit()
             suppressed["shadow"] = len(changes)
             limit = self.limit.only_shown(self.batch_system, plan.limit)
             return replace(report, suppressed=suppressed, limit=limit)
@@ -403,7 +404,8 @@ class Cycle:
             ConfigurationError: the state file cannot be written; nothing was sent.
         """
         if plan.releases:
-            self._factors.before_writing(plan.snapshot, ())  # whoever wrote them
+            # every job that carries a factor, also those of an earlier run
+            self._factors.before_writing(plan.snapshot, ())
             self._written.forget()  # before: a release may be cut short
             return Counter(reset=self._factors.restore(self.batch_system).applied), None
         self._factors.before_writing(plan.snapshot, (change.job_id for change in changes))

@@ -155,7 +155,7 @@ class Explanation:
             return {}
         try:
             told = ask()
-        except PolicyError:  # nobody plans with what cannot be told
+        except PolicyError:  # the page then shows no quantiles
             return {}
         return {str(part): float(told[self.place, at]) for at, part in enumerate(PARTS)}
 

@@ -67,6 +67,8 @@ class CarriedFactors:
         jobs = self._known()
         if jobs is None:
             return f"any job may carry a factor of ours, since {self.path} cannot be trusted"
+        if not jobs and self._is_unanswered:
+            return "a write of factors got no answer and may still take effect"
         return f"{len(jobs)} jobs are remembered to carry a factor of ours"
 
     def is_outstanding(self) -> bool:

@@ -132,7 +132,7 @@ class BatchLimit:
     def carry_out(self, system: BatchSystem, planned: LimitReport) -> LimitReport:
         """Set the limit and remember it; a failure is reported, not raised."""
         if planned.amounts is None and not self.is_outstanding():
-            # the site's own limit is in force, as it should be, or it is not yet time
+            # the site's own limit is in force; nothing has to be written
             if planned.reason != KEPT:
                 self._complained = ""
             return replace(self._remembered(planned), failing=bool(self._complained))

@@ -79,7 +79,14 @@ def test_nothing_is_forgotten_before_the_second_look(tmp_path: Path) -> None:
     slurm.answers = False
     with pytest.raises(BatchSystemUnavailable):
         factors.restore(cast(BatchSystem, slurm))
-    assert factors
+    assert factors.is_outstanding()
     slurm.answers = True
     factors.restore(cast(BatchSystem, slurm))
     assert slurm.factors == {1: 0, 2: 0}
+
+
+def test_an_unanswered_write_of_no_known_job_is_outstanding(tmp_path: Path) -> None:
+    StateFile(tmp_path / "state.json", way_out={}).write(set(), unanswered=True)
+    factors = CarriedFactors(StateFile(tmp_path / "state.json"))
+    assert factors.is_outstanding()
+    assert factors.words == "a write of factors got no answer and may still take effect"

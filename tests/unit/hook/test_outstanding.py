@@ -42,6 +42,12 @@ def test_reports_are_joined_and_a_job_counts_once() -> None:
     assert (report.applied, report.rejected, report.later) == (2, {3: "no"}, frozenset({3}))
 
 
+def test_a_job_that_a_later_report_accepts_is_left_no_more() -> None:
+    first = ApplyReport(rejected={3: "held"}, later=frozenset({3}))
+    report = first | ApplyReport(accepted=frozenset({3}))
+    assert (report.rejected, report.later) == ({}, frozenset())
+
+
 def test_a_failure_keeps_no_other_entry_and_the_first_one_is_raised() -> None:
     entries = [
         Entry("a", ChangeRejected("no right")),
