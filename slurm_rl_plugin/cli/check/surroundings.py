@@ -42,7 +42,7 @@ def files_of(configuration: Configuration, now: float) -> Iterator[Check]:
 
 
 def outstanding_of(configuration: Configuration) -> Check:
-    """Whether something of ours is outstanding in the batch system while no daemon runs."""
+    """Whether a factor or a limit is outstanding in the batch system while no daemon runs."""
     state = Path(configuration.sections.hook.state_file)
     left = "; ".join(each.words for each in outstanding_at(state) if each.is_outstanding())
     runs = daemon_runs(state)
@@ -55,7 +55,7 @@ def outstanding_of(configuration: Configuration) -> Check:
     if left and runs is False:
         what = f"{left}, and no daemon is running to restore it"
         return Check(FAIL, "outstanding", f"{what}: start it, or run `slurm-rl release`")
-    return Check(PASS, "outstanding", "nothing of ours is in the batch system without a daemon")
+    return Check(PASS, "outstanding", "no factor or limit is in the batch system without a daemon")
 
 
 def metrics_of(configuration: Configuration) -> Iterator[Check]:

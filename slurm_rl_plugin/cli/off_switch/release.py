@@ -79,7 +79,7 @@ def _rests(known: KnownConfiguration) -> bool:
 
 
 def _is_outstanding(known: KnownConfiguration) -> bool:
-    """Whether a file says that something of ours may be outstanding."""
+    """Whether a file of the daemon says that something may be outstanding."""
     return any(entry.is_outstanding() for entry in outstanding_at(known.state_file))
 
 

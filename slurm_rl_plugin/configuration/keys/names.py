@@ -1,4 +1,4 @@
-"""Names of keys: those of now, former ones, and the nearest to one that is unknown."""
+"""Names of keys: current, former and removed ones, and the nearest to an unknown one."""
 
 from __future__ import annotations
 
@@ -49,3 +49,19 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if near:
         return f", did you mean {near[0]}?"
     return f", give one of {', '.join(candidates)}." if candidates else "."
+
+
+#: `section` or `section.key` -> what follows its name in a warning: what it was, that it is gone,
+#: and what to do.
+REMOVED: dict[str, str] = {
+    "hook.class_defaults_file": "named the table from which job_submit.lua gave new jobs a factor; "
+    "it is gone: new jobs get their factor in the next cycle. Remove this line, and take our "
+    "job_submit.lua out of JobSubmitPlugins in slurm.conf before you delete the script.",
+    "plan": "gave the scheduler predicted run times; it is gone, because jobs waited just as long "
+    "with it. Remove the section.",
+}
+
+
+def removal_of(section: str, name: str = "") -> str | None:
+    """Why a section or a key no longer exists; None if no release had it."""
+    return REMOVED.get(section) or REMOVED.get(f"{section}.{name}")

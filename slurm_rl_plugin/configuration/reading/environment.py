@@ -7,8 +7,12 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, SHARES
-from slurm_rl_plugin.configuration.keys.names import ENVIRONMENT_PREFIX, environment_name
-from slurm_rl_plugin.configuration.keys.removed import REMOVED, removal_of
+from slurm_rl_plugin.configuration.keys.names import (
+    ENVIRONMENT_PREFIX,
+    REMOVED,
+    environment_name,
+    removal_of,
+)
 from slurm_rl_plugin.configuration.reading.given_keys import GivenKeys
 
 _IN_FILES_ONLY = "is given in files only: write it there."

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, SHARES
-from slurm_rl_plugin.configuration.keys.names import nearest
-from slurm_rl_plugin.configuration.keys.removed import removal_of
+from slurm_rl_plugin.configuration.keys.names import nearest, removal_of
 from slurm_rl_plugin.configuration.reading.files import ConfigurationFile, shown
 from slurm_rl_plugin.configuration.reading.given_keys import GivenKeys
 

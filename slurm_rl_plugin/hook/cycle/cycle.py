@@ -130,7 +130,7 @@ class Cycle:
             policy: that decides from now on.
             model_sha256: of its model; "" for a rule.
             candidate: as `self.candidate`.
-            past_days: of runs that accounting tells the policy again; 0 for none.
+            past_days: days of accounting from which it reads past runs again; 0 for none.
         """
         self.remember()
         self.policy, self.model_sha256, self.candidate = policy, model_sha256, candidate

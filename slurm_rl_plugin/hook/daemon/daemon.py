@@ -207,9 +207,10 @@ class Daemon:
         return report
 
     def _carried_out(self, turn: Turn) -> Turn:
-        """The turn with its model in force: the configured one's where the candidate is refused.
+        """Bring the turn's model into force.
 
-        The site's turn where a bug of ours keeps the model from deciding.
+        If the candidate is refused, the configured model decides. If a bug of ours keeps the model
+        from deciding, the turn is the site's.
         """
         try:
             if turn != self._refused or self.monotonic() >= self._next_try:

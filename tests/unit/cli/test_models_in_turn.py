@@ -29,7 +29,7 @@ class TellingQueue(QueueInMemory):
     told: list[float] = field(default_factory=list)
 
     def go_on_from(self, earlier: BatchSystem) -> None:
-        raise NotImplementedError(earlier)
+        raise AssertionError(f"no reload here, and {earlier} is asked to hand over")
 
     def tell_past(self, days: float) -> None:
         self.told.append(days)
