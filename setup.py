@@ -55,7 +55,7 @@ setup(
         ),
         ("share/slurm-rl/pbs/systemd", ["deploy/pbs/systemd/pbs.conf"]),
     ],
-    install_requires=["numpy>=1.26", "onnxruntime>=1.17", "prometheus-client>=0.20"],
+    install_requires=["numpy>=1.26", "onnxruntime>=1.17", "prometheus-client>=0.20", "cheroot>=11"],
     extras_require={"slurm": ["pyslurm"], "simulate": SIMULATE, "train": TRAIN, "test": TEST},
     entry_points={"console_scripts": ["slurm-rl = slurm_rl_plugin.cli.entry:main"]},
 )

@@ -60,8 +60,13 @@ class SubmissionUnknown(BatchSystemError):
     """Nobody knows whether a job was submitted: look for it before you submit it again."""
 
 
-class OfferRefused(SlurmRLError):
-    """A request to the offer service is refused; `status` is the one of HTTP."""
+class RequestRefused(SlurmRLError):
+    """A service does not answer a request as it is made.
+
+    Attributes:
+        status: of HTTP, as `404 Not Found`; "" where no service answered.
+        retry_after: seconds after which the client may ask again; None where that changes nothing.
+    """
 
     def __init__(self, status: str, words: str, *, retry_after: float | None = None) -> None:
         self.status = status
@@ -71,18 +76,6 @@ class OfferRefused(SlurmRLError):
 
 class QueueFileError(SlurmRLError):
     """The daemon's look at the queue cannot be had: let it leave one where it is looked for."""
-
-
-class ForecastRefused(SlurmRLError):
-    """The forecast service does not answer a request as it is made.
-
-    Attributes:
-        status: of HTTP, as `404 Not Found`.
-    """
-
-    def __init__(self, status: str, words: str) -> None:
-        self.status = status
-        super().__init__(words)
 
 
 class JobNotPending(SlurmRLError):

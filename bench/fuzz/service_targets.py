@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
+import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from prometheus_client import CollectorRegistry
@@ -16,20 +15,22 @@ from slurm_rl_plugin.brokers.live.offer_desk import OfferDesk
 from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
 from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
-from slurm_rl_plugin.brokers.live.request_rate import RequestRate
-from slurm_rl_plugin.brokers.live.shared_token import SharedToken
 from slurm_rl_plugin.cli.benchmark.drawn_queue import random_snapshot
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.hook.rails.guard_rails import CompleteRanking, FiniteScores
 from slurm_rl_plugin.metrics.collector import CycleMetrics
-from slurm_rl_plugin.metrics.http import PageServer
-from slurm_rl_plugin.metrics.pages import Pages, metrics_pages
+from slurm_rl_plugin.metrics.pages import metrics_pages
 from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.serving.clients import RequestRate, SharedToken
+from slurm_rl_plugin.serving.json_pages import Pages
+from slurm_rl_plugin.serving.page_server import PageServer
 
 TOKEN = "fuzz" * 8
 NOW = 1_800_000_000.0
+#: Bytes of a request that a socket takes without a reader.
+_SENT = 100_000
 _ALLOWED = {200, 400, 401, 404, 405, 409, 411, 413, 414, 417, 429, 431, 501, 503, 505}
 
 
@@ -63,40 +64,32 @@ def load_model(content: bytes, folder: Path) -> bool:
     return True
 
 
-class _OneRequest:
-    """A connection whose client has said all that it will say."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self.answer = b""
-
-    def makefile(self, mode: str, size: int = -1) -> io.BytesIO:
-        """What the client said."""
-        return io.BytesIO(self._content)
-
-    def sendall(self, data: Any) -> None:
-        """Take the answer."""
-        self.answer += bytes(data)
-
-    def settimeout(self, seconds: float | None) -> None:
-        """Nothing waits here."""
+def _answer(server: PageServer, content: bytes) -> bytes:
+    """The answer to a client that has said all that it will say."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        connection = server.ConnectionClass(server, ours)
+        connection.remote_addr = "127.0.0.1"
+        theirs.sendall(content[:_SENT])
+        theirs.shutdown(socket.SHUT_WR)
+        connection.communicate()
+        connection.close()
+        return b"".join(iter(lambda: theirs.recv(1 << 16), b""))
 
 
 class HttpTarget:
     """One of our HTTP services, asked without a network."""
 
     def __init__(self, pages: Pages, *, json_only: bool) -> None:
-        self._server = PageServer(("127.0.0.1", 0))
-        self._server.set_app(pages)
+        self._server = PageServer(("127.0.0.1", 0), pages)
         self._json_only = json_only
 
     def __call__(self, content: bytes, folder: Path) -> bool:
         """One request, as it comes from the network."""
-        connection = _OneRequest(content)
-        self._server.finish_request(connection, ("127.0.0.1", 1))
-        if not connection.answer:  # nothing was asked
+        answer = _answer(self._server, content)
+        if not answer:  # nothing was asked
             return False
-        head, _, body = connection.answer.partition(b"\r\n\r\n")
+        head, _, body = answer.partition(b"\r\n\r\n")
         if not head.startswith(b"HTTP/"):  # HTTP/0.9, or a status line that is none: words only
             return False
         status = int(head.split(b" ", 2)[1])

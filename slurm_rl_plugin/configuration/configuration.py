@@ -16,7 +16,7 @@ from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
 from slurm_rl_plugin.hook.daemon.pace import Pace
 from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
-from slurm_rl_plugin.metrics.tls import TlsFiles
+from slurm_rl_plugin.serving.tls import TlsFiles
 from slurm_rl_plugin.units import HOUR, MINUTE
 from slurm_rl_plugin.utility.reward import RewardWeights
 

@@ -13,16 +13,37 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.metrics.served import ServedMetrics, served_metrics
+from slurm_rl_plugin.serving.json_pages import Pages
+from slurm_rl_plugin.serving.page_server import serve_pages
+from slurm_rl_plugin.serving.tls import TlsFiles
 
 logger = logging.getLogger(__name__)
 
-#: A WSGI application, as wsgiref and prometheus_client have it.
-Pages = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 _HEADERS = [
     ("Cache-Control", "no-store"),
     ("Content-Security-Policy", "default-src 'none'"),
     ("X-Content-Type-Options", "nosniff"),
 ]
+
+
+def serve_metrics(
+    registry: CollectorRegistry, address: str, port: int, tls: TlsFiles | None = None
+) -> int:
+    """Serve a registry over HTTP, or HTTPS, in threads that end with the process.
+
+    Args:
+        registry: what to serve.
+        address: to listen on; 127.0.0.1 unless the site decides otherwise.
+        port: 0 takes any free one.
+        tls: files for HTTPS.
+
+    Returns:
+        The port in use.
+
+    Raises:
+        ConfigurationError: the address cannot be listened on, or a file of TLS cannot be used.
+    """
+    return serve_pages(metrics_pages(registry), address, port, tls, section="metrics")
 
 
 def metrics_pages(registry: CollectorRegistry) -> Pages:

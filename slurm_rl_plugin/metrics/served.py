@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import TYPE_CHECKING
 
-from slurm_rl_plugin.metrics.tls import TlsFiles, reading_context
+from slurm_rl_plugin.serving.tls import TlsFiles, reading_context
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.metrics.tls import TlsFiles
+from slurm_rl_plugin.serving.tls import TlsFiles
 
 
 def self_signed(folder: Path, name: str) -> TlsFiles:

@@ -35,9 +35,8 @@ from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
 from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.learning.heldout_training import compare_with_rules, heldout_loads
-from slurm_rl_plugin.metrics.http import serve_pages
-from slurm_rl_plugin.metrics.local_pages import serve_pages_locally
 from slurm_rl_plugin.papers.registry import STUDIES
+from slurm_rl_plugin.serving.page_server import serve_pages, serve_pages_locally
 from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
 from tests.architecture.markdown_documents import (

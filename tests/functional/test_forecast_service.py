@@ -25,7 +25,7 @@ import pytest
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.forecasts.service_client import ServiceClient
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, write_queue
-from slurm_rl_plugin.errors import ForecastRefused
+from slurm_rl_plugin.errors import RequestRefused
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
 from slurm_rl_plugin.units import HOUR
 from tests.unit.forecasts.foretelling import busy_look
@@ -182,7 +182,7 @@ def test_the_options_of_sbatch_are_understood(service: Service, words: Words) ->
 def test_what_cannot_be_told_is_said_in_a_sentence(
     service: Service, query: dict[str, str | int], says: str
 ) -> None:
-    with pytest.raises(ForecastRefused, match=says):
+    with pytest.raises(RequestRefused, match=says):
         service.client.get(**query)
 
 
@@ -198,7 +198,7 @@ def test_what_cannot_be_told_is_said_in_a_sentence(
 def test_a_request_that_is_none_is_refused(
     service: Service, request_: dict[str, object], says: str
 ) -> None:
-    with pytest.raises(ForecastRefused, match=says):
+    with pytest.raises(RequestRefused, match=says):
         service.client.post(request_)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.metrics.tls import TlsFiles
+from slurm_rl_plugin.serving.tls import TlsFiles
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.certificates import self_signed
 from tests.fakes.fake_cluster import FakeCluster

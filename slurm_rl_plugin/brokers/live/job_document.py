@@ -9,7 +9,7 @@ from typing import Any
 from slurm_rl_plugin.brokers.live.strict_json import BAD
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest
-from slurm_rl_plugin.errors import OfferRefused
+from slurm_rl_plugin.errors import RequestRefused
 
 #: Characters of the longest text.
 LONGEST_TEXT = 200
@@ -38,7 +38,7 @@ def job_request(document: Mapping[str, Any]) -> JobRequest:
     """The request that an object describes; only `processors` must be there.
 
     Raises:
-        OfferRefused: a field is unknown, missing, of another kind or out of bounds; names it.
+        RequestRefused: a field is unknown, missing, of another kind or out of bounds; names it.
     """
     unknown = [name for name in document if name not in FIELDS]
     if unknown:
@@ -98,5 +98,5 @@ def _shown(name: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in name[:40])
 
 
-def _refusal(field: str, problem: str) -> OfferRefused:
-    return OfferRefused(BAD, f"{field} {problem}.")
+def _refusal(field: str, problem: str) -> RequestRefused:
+    return RequestRefused(BAD, f"{field} {problem}.")

@@ -18,7 +18,7 @@ from slurm_rl_plugin.errors import (
     BatchSystemError,
     ConfigurationError,
     JobNotAccepted,
-    OfferRefused,
+    RequestRefused,
 )
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class OfferDesk:
         """The offer for the job that an object describes; with `value` where it has a formula.
 
         Raises:
-            OfferRefused: the object is faulty, or there is no offer for the job now.
+            RequestRefused: the object is faulty, or there is no offer for the job now.
         """
         formula = _formula(document)
         request = job_request(document)
@@ -57,19 +57,23 @@ class OfferDesk:
             start = self.starts.expected_start(request)
             site, processors = self.site(), self.all_processors()
         except JobNotAccepted as error:
-            raise OfferRefused(CANNOT_RUN, f"{error}.") from None
+            raise RequestRefused(CANNOT_RUN, f"{error}.") from None
         except BatchSystemError as error:
             logger.warning("offer=none reason=%s", error)
-            raise OfferRefused(BUSY, "the batch system does not answer.", retry_after=10) from None
+            raise RequestRefused(
+                BUSY, "the batch system does not answer.", retry_after=10
+            ) from None
         if start is None:
-            raise OfferRefused(CANNOT_RUN, "the batch system knows no time to start it.")
+            raise RequestRefused(CANNOT_RUN, "the batch system knows no time to start it.")
         try:
             offer = self.worth.offer(
                 site, request, now=now, start=max(start, now), all_processors=processors
             )
         except ConfigurationError as error:
             logger.warning("price=none reason=%s", error)
-            raise OfferRefused(CANNOT_RUN, "the site's price has no value for this job.") from None
+            raise RequestRefused(
+                CANNOT_RUN, "the site's price has no value for this job."
+            ) from None
         return self._document(request, offer, formula, now)
 
     def _document(
@@ -80,7 +84,7 @@ class OfferDesk:
             try:
                 document["value"] = self.worth.value(formula, request, offer, now)
             except ConfigurationError as error:
-                raise OfferRefused(BAD, str(error)) from None
+                raise RequestRefused(BAD, str(error)) from None
         return document
 
 
@@ -90,9 +94,9 @@ def _formula(document: Mapping[str, Any]) -> str | None:
     if formula is None:
         return None
     if not isinstance(formula, str) or not formula.isprintable():
-        raise OfferRefused(BAD, f"{FORMULA} is no text.")
+        raise RequestRefused(BAD, f"{FORMULA} is no text.")
     try:
         parse_formula(formula, VALUE_VARIABLES)
     except ConfigurationError as error:
-        raise OfferRefused(BAD, str(error)) from None
+        raise RequestRefused(BAD, str(error)) from None
     return formula

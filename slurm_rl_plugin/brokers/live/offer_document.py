@@ -8,7 +8,7 @@ from typing import Any
 
 from slurm_rl_plugin.brokers.live.job_document import LONGEST_TEXT, MOST_PROCESSORS
 from slurm_rl_plugin.domain.site import SiteOffer
-from slurm_rl_plugin.errors import OfferRefused
+from slurm_rl_plugin.errors import RequestRefused
 
 _NUMBERS = ("expected_start", "utility", "price")
 #: The year 9999, beyond which no clock of ours can tell the time.
@@ -34,12 +34,12 @@ def site_offer(document: Mapping[str, Any], site: str) -> SiteOffer:
         site: who was asked; another one's offer is none.
 
     Raises:
-        OfferRefused: a field is missing, of another kind or out of bounds; names it.
+        RequestRefused: a field is missing, of another kind or out of bounds; names it.
     """
     named = document.get("site")
     if named != site:
         shown = named[:LONGEST_TEXT] if isinstance(named, str) else named
-        raise OfferRefused(NOT_UNDERSTOOD, f"answers for site {shown!r}: check its url.")
+        raise RequestRefused(NOT_UNDERSTOOD, f"answers for site {shown!r}: check its url.")
     numbers = {name: _number(name, document.get(name)) for name in _NUMBERS}
     processors = document.get("processors")
     if type(processors) is not int or not 1 <= processors <= MOST_PROCESSORS:
@@ -66,5 +66,5 @@ def _number(name: str, value: Any) -> float:
     return number
 
 
-def _refusal(field: str) -> OfferRefused:
-    return OfferRefused(NOT_UNDERSTOOD, f"its answer has no {field} that can be used.")
+def _refusal(field: str) -> RequestRefused:
+    return RequestRefused(NOT_UNDERSTOOD, f"its answer has no {field} that can be used.")

@@ -17,7 +17,7 @@ from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.errors import (
     BatchSystemError,
     BatchSystemUnavailable,
-    OfferRefused,
+    RequestRefused,
     SlurmRLError,
 )
 
@@ -90,7 +90,7 @@ class RecentStarts:
 
         Raises:
             BatchSystemError: as the batch system, a kept answer included.
-            OfferRefused: no place in time, or the batch system rests.
+            RequestRefused: no place in time, or the batch system rests.
         """
         asked = replace(request, job=replace(request.job, user=""))  # not part of the question
         with self._changed:
@@ -105,7 +105,7 @@ class RecentStarts:
         if mine:
             self._find_out(asked, question)
         elif not question.done.wait(2.0 * self._limits.patience):
-            raise OfferRefused(BUSY, "the batch system is slow: ask again.", retry_after=5.0)
+            raise RequestRefused(BUSY, "the batch system is slow: ask again.", retry_after=5.0)
         return question.answer()
 
     def _forget(self) -> None:
@@ -123,13 +123,13 @@ class RecentStarts:
         except BatchSystemUnavailable as error:
             question.error = error
             self._rest_until = self._monotonic() + REST
-        except (BatchSystemError, OfferRefused) as error:
+        except (BatchSystemError, RequestRefused) as error:
             question.error = error
         except BaseException:
-            question.error = OfferRefused("500 Internal Server Error", "see the log of the site.")
+            question.error = RequestRefused("500 Internal Server Error", "see the log of the site.")
             raise
         finally:
-            kept = 0.0 if isinstance(question.error, OfferRefused) else self._limits.keep
+            kept = 0.0 if isinstance(question.error, RequestRefused) else self._limits.keep
             question.until = self._monotonic() + kept
             question.done.set()
 
@@ -139,7 +139,7 @@ class RecentStarts:
             while True:
                 now = self._monotonic()
                 if now < self._rest_until:
-                    raise OfferRefused(
+                    raise RequestRefused(
                         BUSY,
                         "the batch system did not answer: ask again later.",
                         retry_after=self._rest_until - now,
@@ -149,7 +149,7 @@ class RecentStarts:
                     self._places.remove(first)
                     return
                 if now >= end:
-                    raise OfferRefused(BUSY, "too many ask at once: ask again.", retry_after=5.0)
+                    raise RequestRefused(BUSY, "too many ask at once: ask again.", retry_after=5.0)
                 self._changed.wait(max(min(first, end) - now, 0.001))
 
     def _give_place(self, took: float) -> None:

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from slurm_rl_plugin.brokers.live.job_document import job_document
 from slurm_rl_plugin.brokers.live.offer_document import site_offer
-from slurm_rl_plugin.brokers.live.shared_token import read_token
 from slurm_rl_plugin.brokers.live.site_connection import (
     PlainConnection,
     TlsConnection,
@@ -22,7 +21,8 @@ from slurm_rl_plugin.brokers.live.site_connection import (
 )
 from slurm_rl_plugin.brokers.live.strict_json import strict_object
 from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
-from slurm_rl_plugin.errors import ConfigurationError, OfferRefused
+from slurm_rl_plugin.errors import ConfigurationError, RequestRefused
+from slurm_rl_plugin.serving.clients import read_token
 
 #: Bytes of the longest answer that is read.
 LONGEST_ANSWER = 65536
@@ -79,14 +79,14 @@ class RemoteSite:
         """Its answer; None where it refuses, or cannot be asked."""
         try:
             return self.answer(request)
-        except (OfferRefused, ConfigurationError):
+        except (RequestRefused, ConfigurationError):
             return None
 
     def answer(self, request: JobRequest) -> SiteOffer:
         """Ask the site for an offer.
 
         Raises:
-            OfferRefused: it makes none; in its own words.
+            RequestRefused: it makes none; in its own words.
             ConfigurationError: a file that is needed to ask cannot be used.
         """
         token = read_token(self.address.token_file)
@@ -101,18 +101,18 @@ class RemoteSite:
             answer = connection.getresponse()
             status, body = answer.status, answer.read(LONGEST_ANSWER)
         except ssl.SSLCertVerificationError as error:
-            raise OfferRefused(
+            raise RequestRefused(
                 "", f"its certificate is not trusted ({error.verify_message})"
             ) from None
         except TimeoutError:
-            raise OfferRefused("", f"no answer in {self.timeout:g} s") from None
+            raise RequestRefused("", f"no answer in {self.timeout:g} s") from None
         except (OSError, HTTPException) as error:
-            raise OfferRefused("", f"does not answer ({_words(error)})") from None
+            raise RequestRefused("", f"does not answer ({_words(error)})") from None
         finally:
             connection.close()
         document = strict_object(body)
         if status != 200:
-            raise OfferRefused(str(status), _said(document.get("error"), status))
+            raise RequestRefused(str(status), _said(document.get("error"), status))
         return site_offer(document, self.name)
 
     def _connection(self) -> HTTPConnection:

@@ -17,7 +17,7 @@ from typing import Any
 from slurm_rl_plugin.brokers.live.job_document import job_document, job_request
 from slurm_rl_plugin.brokers.port import RoutedJob
 from slurm_rl_plugin.domain.site import JobRequest
-from slurm_rl_plugin.errors import OfferRefused
+from slurm_rl_plugin.errors import RequestRefused
 from slurm_rl_plugin.whole_file import write_whole
 
 #: Jobs that are remembered, on their way and ended together.
@@ -85,7 +85,7 @@ class RoutedJobsFile:
             )
         except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
             return RoutedJobs()
-        except (RecursionError, OfferRefused):
+        except (RecursionError, RequestRefused):
             return RoutedJobs()
 
     @contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from http.client import HTTPConnection, HTTPSConnection
 from urllib.parse import SplitResult, urlsplit
 
-from slurm_rl_plugin.errors import ConfigurationError, OfferRefused
+from slurm_rl_plugin.errors import ConfigurationError, RequestRefused
 
 _LOOPBACK = "the loopback address"
 
@@ -120,14 +120,14 @@ def _connected(host: str, port: int, timeout: float | None) -> socket.socket:
     """A connection to the first address that takes it.
 
     Raises:
-        OfferRefused: one of the addresses is none of a site.
+        RequestRefused: one of the addresses is none of a site.
         OSError: no such host, or none of its addresses takes it.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     for each in found:
         address = str(each[4][0])
         if (why := why_refused(address, host)) is not None:
-            raise OfferRefused("", f"it is not asked: {host} stands for {address}, {why}")
+            raise RequestRefused("", f"it is not asked: {host} stands for {address}, {why}")
     return _first_that_takes_it(found, timeout)
 
 

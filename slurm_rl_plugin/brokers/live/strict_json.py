@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
-from slurm_rl_plugin.errors import OfferRefused
+from slurm_rl_plugin.errors import RequestRefused
 
 BAD = "400 Bad Request"
 #: Deepest nesting of objects and lists; a job needs two.
@@ -19,20 +19,20 @@ def strict_object(body: bytes) -> dict[str, Any]:
         body: UTF-8; its length is bounded by who read it.
 
     Raises:
-        OfferRefused: no JSON, no object, nested too deeply, a key twice, or a number that is none.
+        RequestRefused: no JSON, no object, too deep, a key twice, or a number that is none.
     """
     if _depth(body) > DEEPEST:  # before the parser, which calls itself for each level
-        raise OfferRefused(BAD, f"the JSON is nested deeper than {DEEPEST} levels.")
+        raise RequestRefused(BAD, f"the JSON is nested deeper than {DEEPEST} levels.")
     try:
         found = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_number)
-    except OfferRefused:
+    except RequestRefused:
         raise
     except UnicodeDecodeError:
-        raise OfferRefused(BAD, "the body is no UTF-8.") from None
+        raise RequestRefused(BAD, "the body is no UTF-8.") from None
     except (ValueError, RecursionError):  # also a number of thousands of digits
-        raise OfferRefused(BAD, "the body is no JSON.") from None
+        raise RequestRefused(BAD, "the body is no JSON.") from None
     if not isinstance(found, dict):
-        raise OfferRefused(BAD, "the body is no JSON object.")
+        raise RequestRefused(BAD, "the body is no JSON object.")
     return found
 
 
@@ -57,9 +57,9 @@ def _depth(body: bytes) -> int:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise OfferRefused(BAD, "the JSON has a key twice.")
+        raise RequestRefused(BAD, "the JSON has a key twice.")
     return found
 
 
 def _no_number(name: str) -> NoReturn:
-    raise OfferRefused(BAD, f"{name} is no number in JSON.")
+    raise RequestRefused(BAD, f"{name} is no number in JSON.")

@@ -13,7 +13,7 @@ from slurm_rl_plugin.cli.brokers.offer_assembly import build_offer_pages
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.cli.daemon.service_loop import serve_until_stopped
 from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.metrics.http import serve_pages
+from slurm_rl_plugin.serving.page_server import serve_pages
 
 logger = logging.getLogger(__name__)
 

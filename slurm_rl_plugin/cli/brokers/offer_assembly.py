@@ -16,14 +16,13 @@ from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
 from slurm_rl_plugin.brokers.live.own_utilities import OwnUtilities
 from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
-from slurm_rl_plugin.brokers.live.request_rate import RequestRate
-from slurm_rl_plugin.brokers.live.shared_token import SharedToken
 from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system, chosen_batch_system
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
 from slurm_rl_plugin.policies.site_utilities import check_site_utility, published_utilities
+from slurm_rl_plugin.serving.clients import RequestRate, SharedToken
 
 #: Seconds for which name and processors of the site are taken as they were.
 _KNOWN_FOR = 60.0

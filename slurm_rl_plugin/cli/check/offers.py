@@ -9,14 +9,14 @@ from pathlib import Path
 from slurm_rl_plugin.batch_systems.kind import OfferingSite
 from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
 from slurm_rl_plugin.brokers.live.job_document import job_request
-from slurm_rl_plugin.brokers.live.shared_token import read_token
 from slurm_rl_plugin.cli.assembly.batch_system import chosen_batch_system
 from slurm_rl_plugin.cli.brokers.offer_assembly import offering_site, utility_model
 from slurm_rl_plugin.cli.check.surroundings import why_not_listen
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.keys.offers import OfferSection
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, JobNotAccepted
-from slurm_rl_plugin.metrics.tls import ServedTls
+from slurm_rl_plugin.serving.clients import read_token
+from slurm_rl_plugin.serving.tls import ServedTls
 
 #: A job that nearly every site would take.
 _SMALL = {"processors": 1, "time_limit": 60}

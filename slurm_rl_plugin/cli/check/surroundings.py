@@ -17,7 +17,7 @@ from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
 from slurm_rl_plugin.hook.outstanding import outstanding_at
 from slurm_rl_plugin.metrics.served import ServedMetrics
 from slurm_rl_plugin.metrics.textfile import check_textfile
-from slurm_rl_plugin.metrics.tls import ServedTls
+from slurm_rl_plugin.serving.tls import ServedTls
 
 
 def files_of(configuration: Configuration, now: float) -> Iterator[Check]:

@@ -38,7 +38,7 @@ from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.hook.experiment.files import ExperimentFiles
 from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns
 from slurm_rl_plugin.metrics.collector import CycleMetrics
-from slurm_rl_plugin.metrics.http import serve_metrics
+from slurm_rl_plugin.metrics.pages import serve_metrics
 from slurm_rl_plugin.metrics.textfile import MetricsTextfile
 
 logger = logging.getLogger(__name__)

@@ -41,7 +41,7 @@ from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
 from slurm_rl_plugin.learning.training import train_model
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.metrics.collector import CycleMetrics
-from slurm_rl_plugin.metrics.http import serve_metrics
+from slurm_rl_plugin.metrics.pages import serve_metrics
 from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before

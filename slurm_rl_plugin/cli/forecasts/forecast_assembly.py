@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import pwd
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from slurm_rl_plugin.brokers.live.request_rate import RequestRate
-from slurm_rl_plugin.brokers.live.shared_token import SharedToken
 from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.queue_file import QueueOnFile
@@ -30,6 +27,7 @@ from slurm_rl_plugin.learning.export.model import import_model
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.protection import protection_named
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL, named_policy
+from slurm_rl_plugin.serving.clients import NAMELESS, RequestRate, SharedToken
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.units import DAY, FloatArray
 from slurm_rl_plugin.whole_file import version_of
@@ -45,6 +43,9 @@ _HALF_LIFE = 7.0 * DAY
 _SECONDS_A_MINUTE, _AT_ONCE = 15.0, 2.0 * QUESTION_SECONDS
 #: What a question counts as at least, seconds.
 _LEAST_OF_QUESTION = 1.0
+#: The same of writing out what is forecast already, processor seconds, and what a request for it
+#: counts as at least: 240 requests a minute of a client whose jobs are few.
+_READING_SECONDS_A_MINUTE, _READING_AT_ONCE, _LEAST_OF_READING = 3.0, 3.0, 1.0 / 80.0
 #: Modes of a cycle whose order is the policy's.
 _ORDERS = ("active", "fallback")
 #: As [policy] fallback: our factors are taken back, so that the site's own order is in force.
@@ -179,14 +180,6 @@ def token_of(configuration: Configuration) -> Callable[[str], bool]:
     return SharedToken(Path(path)).is_in
 
 
-def login_name(number: int) -> str:
-    """Of a user's number; "" where nobody knows it."""
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return ""
-
-
 def trusted_users() -> frozenset[int]:
     """Numbers of users that see everything: root, and whom the service runs as."""
     return frozenset({0, os.geteuid()})
@@ -198,30 +191,49 @@ def _nobodys(header: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class SecondsOfQuestions:
-    """For how long one client may have the queue played forward; see `QuestionPace`.
+class SecondsOfWork:
+    """How many seconds of work one client may cause; see `QuestionPace`.
 
     Attributes:
         rate: of seconds.
+        most: seconds that one question may take.
+        least: seconds that a question counts as at least.
     """
 
     rate: RequestRate
+    most: float
+    least: float
 
     def pause(self, client: str) -> float:
-        """Take the seconds that a question may cost; those after which he may ask, 0 for now."""
-        return self.rate.pause(client, QUESTION_SECONDS)
+        """Take the seconds that a question may cost; seconds to wait before it, 0 for none."""
+        return self.rate.pause(client, self.most)
 
     def spent(self, client: str, seconds: float) -> None:
-        """Give back what a question that was taken has not cost."""
-        self.rate.give_back(client, QUESTION_SECONDS - max(seconds, _LEAST_OF_QUESTION))
+        """Give back the seconds that a granted question did not take.
+
+        Users without a login name share one share, which is half of a user's.
+        """
+        counted = max(seconds, self.least) * (2.0 if client == NAMELESS else 1.0)
+        self.rate.give_back(client, self.most - counted)
 
 
-def question_pace(monotonic: Callable[[], float]) -> SecondsOfQuestions:
-    """How long each client may have the queue played forward.
+def question_pace(monotonic: Callable[[], float]) -> SecondsOfWork:
+    """For how long each client may have the queue played forward.
 
     Args:
         monotonic: seconds.
     """
-    return SecondsOfQuestions(
-        RequestRate(per_minute=_SECONDS_A_MINUTE, at_once=_AT_ONCE, monotonic=monotonic)
+    rate = RequestRate(per_minute=_SECONDS_A_MINUTE, at_once=_AT_ONCE, monotonic=monotonic)
+    return SecondsOfWork(rate, QUESTION_SECONDS, _LEAST_OF_QUESTION)
+
+
+def reading_pace(monotonic: Callable[[], float]) -> SecondsOfWork:
+    """For how long each client may have what is forecast written out, processor seconds.
+
+    Args:
+        monotonic: seconds.
+    """
+    rate = RequestRate(
+        per_minute=_READING_SECONDS_A_MINUTE, at_once=_READING_AT_ONCE, monotonic=monotonic
     )
+    return SecondsOfWork(rate, _LEAST_OF_READING, _LEAST_OF_READING)

@@ -14,9 +14,9 @@ from slurm_rl_plugin.cli.forecasts.forecast_assembly import (
     Orders,
     build_forecaster,
     build_orders,
-    login_name,
     model_version,
     question_pace,
+    reading_pace,
     token_of,
     trusted_users,
 )
@@ -34,8 +34,7 @@ from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
 from slurm_rl_plugin.forecasts.live.notice import notice_text
 from slurm_rl_plugin.forecasts.live.scored_forecasts import LATELY, scores_document
 from slurm_rl_plugin.metrics.forecast_families import forecast_metrics
-from slurm_rl_plugin.metrics.http import serve_pages
-from slurm_rl_plugin.metrics.local_pages import serve_pages_locally
+from slurm_rl_plugin.serving.page_server import serve_pages, serve_pages_locally
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.whole_file import replacing, version_of
 
@@ -81,7 +80,6 @@ class ForecastService:
             desk=self.asked_desk(),
             scores=lambda: self._scores,
             metrics=self._metrics,
-            name_of=login_name,
             trusted=trusted_users(),
             is_token=token_of(self.configuration),
         )
@@ -103,6 +101,7 @@ class ForecastService:
                 clock=time.time,  # noqa: TID251 - the composition root hands out the clock
                 monotonic=time.monotonic,
                 pace=question_pace(time.monotonic),
+                reading=reading_pace(time.monotonic),
                 new_job=asked.new_job,
                 advice=asked.advice,
             )

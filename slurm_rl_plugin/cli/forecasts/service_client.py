@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from slurm_rl_plugin.brokers.live.shared_token import read_token
 from slurm_rl_plugin.brokers.live.site_connection import service_address
-from slurm_rl_plugin.errors import ConfigurationError, ForecastRefused
+from slurm_rl_plugin.errors import ConfigurationError, RequestRefused
+from slurm_rl_plugin.serving.clients import read_token
 
 #: Seconds that an answer may take; a question about another request plays the queue forward.
 _TIMEOUT = 60.0
@@ -54,7 +54,7 @@ class ServiceClient:
         """The answer of GET /start.
 
         Raises:
-            ForecastRefused: the service says why it tells nothing.
+            RequestRefused: the service says why it tells nothing.
             ConfigurationError: it does not answer.
         """
         return self._asked("GET", "/start?" + urlencode(query), None)
@@ -80,7 +80,7 @@ class ServiceClient:
         finally:
             connection.close()
         if response.status != 200:
-            raise ForecastRefused(str(response.status), str(found.get("error", "no reason")))
+            raise RequestRefused(str(response.status), str(found.get("error", "no reason")))
         answer: dict[str, Any] = found
         return answer
 

@@ -27,7 +27,7 @@ def foretold_starts(configuration: Configuration) -> dict[int, float]:
 
     Raises:
         ConfigurationError: no service answers.
-        ForecastRefused: it says why it tells nothing.
+        RequestRefused: it says why it tells nothing.
     """
     client = _client(configuration) or ServiceClient(
         socket=configuration.sections.forecast.socket or "(none)"

@@ -11,7 +11,7 @@ import numpy as np
 
 from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
-from slurm_rl_plugin.errors import ForecastRefused
+from slurm_rl_plugin.errors import RequestRefused
 from slurm_rl_plugin.forecasts.live.joined_log import joined_requests
 
 _BAD = "400 Bad Request"
@@ -52,12 +52,12 @@ class AskedJob:
         """What a document asks for; what it does not name is the least.
 
         Raises:
-            ForecastRefused: a name or a value that is not understood.
+            RequestRefused: a name or a value that is not understood.
         """
         known = {each.name for each in fields(cls)}
         unknown = sorted(set(given) - known)
         if unknown:
-            raise ForecastRefused(
+            raise RequestRefused(
                 _BAD, f"{unknown[0][:40]!r} is no part of a job: give {', '.join(sorted(known))}."
             )
         return cls(
@@ -77,7 +77,7 @@ class AskedJob:
 def _name(given: Mapping[str, Any], name: str) -> str:
     value = given.get(name, "")
     if not isinstance(value, str) or len(value) > 200:
-        raise ForecastRefused(_BAD, f"{name} is no name: give a short text.")
+        raise RequestRefused(_BAD, f"{name} is no name: give a short text.")
     return value
 
 
@@ -88,7 +88,7 @@ def _number(given: Mapping[str, Any], name: str, default: float, *, least: float
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # before it is made a float, which holds no number of hundreds of digits
     if not is_number or not least <= value <= _MOST:
-        raise ForecastRefused(_BAD, f"{name} is no number from {least:g} to {_MOST:g}.")
+        raise RequestRefused(_BAD, f"{name} is no number from {least:g} to {_MOST:g}.")
     return float(value)
 
 

@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.errors import ForecastRefused
+from slurm_rl_plugin.errors import RequestRefused
 from slurm_rl_plugin.forecasts.live.advice import RUN_DRAWS, advice_for
 from slurm_rl_plugin.forecasts.live.asked_jobs import NOT_SUBMITTED, AskedJob, with_job
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
-from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue, ahead_of, forecast_document
+from slurm_rl_plugin.forecasts.live.foretold_queue import (
+    ForetoldQueue,
+    ahead_of,
+    forecast_documents,
+)
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt
 from slurm_rl_plugin.forecasts.live.site_now import SiteNow, site_now
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
@@ -47,7 +51,7 @@ class AskedQueue:
         """What is told of a job that is not submitted, and of other requests of it.
 
         Raises:
-            ForecastRefused: the request is not understood, or this machine never holds it.
+            RequestRefused: the request is not understood, or this machine never holds it.
         """
         until = self.forecaster.monotonic() + QUESTION_SECONDS
         wanted = dict(request)
@@ -61,7 +65,7 @@ class AskedQueue:
         ahead, of_account = self._ahead(snapshot, now)
         document = {
             "job": NOT_SUBMITTED,
-            "forecast": forecast_document(told.forecasts, snapshot.now),
+            "forecast": forecast_documents(told.forecasts, snapshot.now)[0],
             "ahead": int(ahead[place]),
             "ahead_of_account": int(of_account[place]),
             "note": queue.note or None,
@@ -96,7 +100,7 @@ class AskedQueue:
                 return np.empty(0)
             try:
                 there, job = _placed_in(self._now(other, place), place)
-            except ForecastRefused:  # so asked it never starts
+            except RequestRefused:  # so asked it never starts
                 return np.full(count, np.inf)
             return np.asarray(self._replayed(there, job, count, until)[0])
 
@@ -120,12 +124,12 @@ class AskedQueue:
         """The site of a look, in which one of its pending jobs has a row.
 
         Raises:
-            ForecastRefused: the machine never holds it.
+            RequestRefused: the machine never holds it.
         """
         waits = snapshot.waits_for_machine
         now = site_now(self.history(), snapshot, waits, self.forecaster.source.half_life)
         if now.row[place] < 0:
-            raise ForecastRefused(_BAD, "the machine as it is now never holds such a job.")
+            raise RequestRefused(_BAD, "the machine as it is now never holds such a job.")
         return now
 
 

@@ -1,26 +1,32 @@
-"""Answers who asks when a job starts: what may be told to whom, from the last forecast."""
+"""Decides what each client may be told of when jobs start, from the last forecast."""
 
 from __future__ import annotations
 
+import json
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from slurm_rl_plugin.errors import ForecastRefused
+from slurm_rl_plugin.errors import RequestRefused
 from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue
+from slurm_rl_plugin.serving.json_pages import TOO_OFTEN
 
 NOT_FOUND = "404 Not Found"
 _BAD = "400 Bad Request"
-_NOT_YET, _TOO_OFTEN = "503 Service Unavailable", "429 Too Many Requests"
+_NOT_YET = "503 Service Unavailable"
 #: Number of the form of documents.
 FORM = 1
 #: Seconds after which a look is called old.
 _OLD = 600.0
 #: Seconds that a question waits for those before it: for as many as one client may ask at once.
 _PATIENCE = 30.0
+#: Questions that wait for their turn at most: each holds one of the service's 64 connections, and
+#: the others are for metrics and for answers that are there already.
+MOST_WAITING = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +34,9 @@ class Asker:
     """Who asks.
 
     Attributes:
-        user: login name; "" for one that has none.
-        sees_all: may ask for jobs of everybody: root, the service's own user, a portal.
-        client: where he asks from, whose questions count together.
+        user: login name; "" for a user without one, who asks for nobody.
+        sees_all: may ask for all jobs: root, the service's own user, a portal.
+        client: all requests of one client count together.
     """
 
     user: str
@@ -39,25 +45,26 @@ class Asker:
 
 
 class QuestionPace(Protocol):
-    """For how long each client may have the queue played forward; any thread may ask."""
+    """How much work each client may cause; safe for threads."""
 
     def pause(self, client: str) -> float:
-        """Take one question; seconds after which he may ask it, 0 where he may now."""
+        """Take one question; seconds after which the client may ask it, 0 if it may now."""
 
     def spent(self, client: str, seconds: float) -> None:
-        """Note what a question that was taken has cost, its wait for others left out."""
+        """Note the seconds that a granted question took, without its wait for others."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ForecastDesk:
-    """Tells each asker what he may see; any thread may ask.
+    """Tells each client what it may see; safe for threads.
 
     Attributes:
         others: whether users may ask for the jobs of others.
         clock: seconds since the epoch.
         monotonic: clock of durations, seconds.
         pace: for how long a client may have the queue played forward.
-        new_job: foretells a job that is not submitted, by a document of what it asks for.
+        reading: for how long it may have what is forecast already written out, processor seconds.
+        new_job: forecasts a job that is not submitted, by a document of what it asks for.
         advice: what other requests of a pending job, by its place, would bring.
     """
 
@@ -65,14 +72,22 @@ class ForecastDesk:
     clock: Callable[[], float]
     monotonic: Callable[[], float]
     pace: QuestionPace
+    reading: QuestionPace
     new_job: Callable[[ForetoldQueue, Mapping[str, Any]], dict[str, Any]]
     advice: Callable[[ForetoldQueue, int], list[dict[str, Any]]]
     _queue: ForetoldQueue | None = None
+    #: user, None for all of them -> the jobs of the last forecast in JSON.
+    _written: dict[str | None, bytes] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _writing: threading.Lock = field(default_factory=threading.Lock)
+    _places: threading.BoundedSemaphore = field(
+        default_factory=lambda: threading.BoundedSemaphore(MOST_WAITING + 1)
+    )
 
     def renew(self, queue: ForetoldQueue) -> None:
         """Take a new forecast of the whole queue."""
-        self._queue = queue
+        with self._writing:
+            self._queue, self._written = queue, {}
 
     def of_job(self, asker: Asker, job: int, *, advice: bool = False) -> dict[str, Any]:
         """What is told of one job.
@@ -83,54 +98,70 @@ class ForecastDesk:
             advice: whether also what other requests of it would bring.
 
         Raises:
-            ForecastRefused: it does not wait, or is not the asker's to see; both in the same words.
+            RequestRefused: it does not wait, or is not the asker's to see; both in the same words.
         """
         queue = self._ready()
         place = queue.place_of(job)
         if place is None or not self._may_see(asker, queue.user_of(place)):
-            raise ForecastRefused(
+            raise RequestRefused(
                 NOT_FOUND,
                 f"job {job} does not wait in the last look at the queue, or is not yours to see: "
                 "`squeue --me` lists yours.",
             )
-        document = self._document(queue, [place])
+        document = self._head(queue) | {"jobs": queue.documents([place])}
         if advice and document["jobs"][0]["forecast"] is not None:
             with self._turn(asker):
                 document["jobs"][0]["advice"] = self.advice(queue, place)
         return document
 
-    def of_user(self, asker: Asker, user: str) -> dict[str, Any]:
-        """What is told of all pending jobs of a user.
+    def of_user(self, asker: Asker, user: str) -> bytes:
+        """What is told of all pending jobs of a user, in JSON.
 
         Raises:
-            ForecastRefused: they are not the asker's to see.
+            RequestRefused: they are not the asker's to see, or it asks too often.
         """
-        queue = self._ready()
         if not self._may_see(asker, user):
-            raise ForecastRefused(
+            raise RequestRefused(
                 NOT_FOUND, f"jobs of {user!r} are not yours to see: ask for your own."
             )
-        return self._document(queue, queue.users_jobs(user))
+        return self._of(asker, user)
 
-    def of_all(self, asker: Asker) -> dict[str, Any]:
-        """What is told of all pending jobs that the asker may see."""
-        queue = self._ready()
-        everybody = range(len(queue.snapshot.pending))
-        return self._document(
-            queue, [each for each in everybody if self._may_see(asker, queue.user_of(each))]
-        )
+    def of_all(self, asker: Asker) -> bytes:
+        """What is told of all pending jobs that the asker may see, in JSON.
+
+        Raises:
+            RequestRefused: it asks too often.
+        """
+        return self._of(asker, None if asker.sees_all or self.others else asker.user)
+
+    def _of(self, asker: Asker, user: str | None) -> bytes:
+        """The jobs of a user, None for all users', written once for each forecast."""
+        self._take(self.reading, asker)
+        begin = time.thread_time()
+        try:
+            with self._writing:  # many requests must not write the same jobs
+                queue = self._ready()
+                jobs = self._written.get(user)
+                if jobs is None:
+                    places = queue.users_jobs(user)
+                    jobs = json.dumps(queue.documents(places)).encode()
+                    if places:  # names of users are what a client sends
+                        self._written[user] = jobs
+            return json.dumps(self._head(queue)).encode()[:-1] + b', "jobs": ' + jobs + b"}\n"
+        finally:
+            self.reading.spent(asker.client, time.thread_time() - begin)
 
     def of_new_job(self, asker: Asker, request: Mapping[str, Any]) -> dict[str, Any]:
         """What is told of a job that is not submitted.
 
         Raises:
-            ForecastRefused: a request that is not understood, or nothing is told of such jobs.
+            RequestRefused: a request that is not understood, or nothing is told of such jobs.
         """
         queue = self._ready()
         if queue.too_little:
-            raise ForecastRefused(_NOT_YET, queue.too_little)
+            raise RequestRefused(_NOT_YET, queue.too_little)
         with self._turn(asker):
-            found = self.new_job(queue, {**request, "user": asker.user or request.get("user", "")})
+            found = self.new_job(queue, {**request, "user": self._for_whom(asker, request)})
         if not self._may_count(asker, queue, request.get("account", "")):
             found["jobs"][0]["ahead_of_account"] = None
         return self._head(queue) | found
@@ -140,23 +171,36 @@ class ForecastDesk:
         """One question at a time plays the queue forward, and nobody waits long for his turn.
 
         Raises:
-            ForecastRefused: others are before it, or he has asked too much.
+            RequestRefused: others are before it, or he has asked too much.
         """
-        pause, cost = self.pace.pause(asker.client), 0.0
-        if pause > 0.0:
-            words = f"that is a lot of questions: ask again in {math.ceil(pause)} s."
-            raise ForecastRefused(_TOO_OFTEN, words)
+        self._take(self.pace, asker)
+        cost = 0.0
         try:
-            if not self._lock.acquire(timeout=_PATIENCE):
-                raise ForecastRefused(_NOT_YET, "others ask just now: ask again in a minute.")
-            begin = self.monotonic()
+            if not self._places.acquire(blocking=False):
+                raise RequestRefused(_NOT_YET, "others ask just now: ask again in a minute.")
             try:
-                yield
+                if not self._lock.acquire(timeout=_PATIENCE):
+                    raise RequestRefused(_NOT_YET, "others ask just now: ask again in a minute.")
+                begin = self.monotonic()
+                try:
+                    yield
+                finally:
+                    cost = self.monotonic() - begin
+                    self._lock.release()
             finally:
-                cost = self.monotonic() - begin
-                self._lock.release()
+                self._places.release()
         finally:
             self.pace.spent(asker.client, cost)
+
+    def _take(self, pace: QuestionPace, asker: Asker) -> None:
+        pause = pace.pause(asker.client)
+        if pause > 0.0:
+            words = f"that is a lot of questions: ask again in {math.ceil(pause)} s."
+            raise RequestRefused(TOO_OFTEN, words, retry_after=pause)
+
+    def _for_whom(self, asker: Asker, request: Mapping[str, Any]) -> object:
+        """The user whose runs and shares count: the asker, and for a portal any user."""
+        return request.get("user", "") if asker.sees_all and not asker.user else asker.user
 
     def _may_see(self, asker: Asker, user: str) -> bool:
         return asker.sees_all or self.others or (user != "" and asker.user == user)
@@ -169,13 +213,10 @@ class ForecastDesk:
 
     def _ready(self) -> ForetoldQueue:
         if self._queue is None:
-            raise ForecastRefused(
+            raise RequestRefused(
                 _NOT_YET, "nothing is foretold yet: the service waits for a look of the daemon's."
             )
         return self._queue
-
-    def _document(self, queue: ForetoldQueue, places: list[int]) -> dict[str, Any]:
-        return self._head(queue) | {"jobs": [queue.document(each) for each in places]}
 
     def _head(self, queue: ForetoldQueue) -> dict[str, Any]:
         age = self.clock() - queue.snapshot.now
@@ -192,8 +233,8 @@ def number_of_job(text: str) -> int:
     """Read the job that a query asks for.
 
     Raises:
-        ForecastRefused: it is no whole number.
+        RequestRefused: it is no whole number.
     """
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise ForecastRefused(_BAD, f"{text[:40]!r} is no number of a job.")
+        raise RequestRefused(_BAD, f"{text[:40]!r} is no number of a job.")
     return int(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,8 +63,10 @@ class ForetoldQueue:
             f"{what}."
         )
 
-    def users_jobs(self, user: str) -> list[int]:
-        """Places of a user's pending jobs."""
+    def users_jobs(self, user: str | None) -> list[int]:
+        """Places of a user's pending jobs; of all of them for None."""
+        if user is None:
+            return list(range(len(self.snapshot.pending)))
         if user not in self.snapshot.users:
             return []
         number = self.snapshot.users.index(user)
@@ -90,38 +93,68 @@ class ForetoldQueue:
             for table in (look.pending, look.running, look.started, look.ended)
         )
 
-    def document(self, place: int) -> dict[str, Any]:
-        """All that is told of one pending job; times in seconds since the epoch."""
-        jobs = self.snapshot.pending.jobs
-        tasks = self.snapshot.pending.tasks
-        return {
-            "job": int(jobs.job_id[place]),
-            "user": self.user_of(place),
-            "account": self.snapshot.accounts[int(jobs.account[place])],
-            "partition": self.snapshot.partitions[int(jobs.partition[place])],
-            "class": "interactive" if jobs.interactive[place] else "batch",
-            "tasks": 1 if tasks is None else int(tasks[place]),
-            "foretold": self.snapshot.now,
-            "forecast": self._forecast(place),
-            "why_not": self.why_not[place] or self.too_little or None,
-            "ahead": int(self.ahead[place]),
-            "ahead_of_account": int(self.of_account[place]),
-            "note": self.note or None,
-        }
+    def documents(self, places: list[int]) -> list[dict[str, Any]]:
+        """All that is told of some pending jobs; times in seconds since the epoch."""
+        chosen = self.snapshot.pending.select(np.array(places, dtype=np.int64))
+        jobs, tasks = chosen.jobs, chosen.tasks
+        columns = zip(
+            places,
+            jobs.job_id.tolist(),
+            jobs.account.tolist(),
+            jobs.partition.tolist(),
+            jobs.interactive.tolist(),
+            [1] * len(places) if tasks is None else tasks.tolist(),
+            self.ahead[places].tolist(),
+            self.of_account[places].tolist(),
+            self._forecasts(places),
+            strict=True,
+        )
+        return [
+            {
+                "job": job,
+                "user": self.user_of(place),
+                "account": self.snapshot.accounts[account],
+                "partition": self.snapshot.partitions[partition],
+                "class": "interactive" if interactive else "batch",
+                "tasks": count,
+                "foretold": self.snapshot.now,
+                "forecast": forecast,
+                "why_not": self.why_not[place] or self.too_little or None,
+                "ahead": ahead,
+                "ahead_of_account": of_account,
+                "note": self.note or None,
+            }
+            for (
+                place,
+                job,
+                account,
+                partition,
+                interactive,
+                count,
+                ahead,
+                of_account,
+                forecast,
+            ) in columns
+        ]
 
-    def _forecast(self, place: int) -> dict[str, Any] | None:
-        row = int(self.place[place])
-        if row < 0 or self.too_little:
-            return None
-        one = self.told.forecasts.select(np.array([row]))
-        sources = self.told.sources[row]
-        return forecast_document(one, self.snapshot.now) | {
-            "sources": {
-                name: None if np.isnan(log) else float(self.snapshot.now + 10.0**log)
-                for name, log in zip(SOURCES, sources.tolist(), strict=True)
-            },
-            "weights": dict(zip(SOURCES, self._weights(sources).tolist(), strict=True)),
-        }
+    def _forecasts(self, places: list[int]) -> list[dict[str, Any] | None]:
+        """What is foretold of each; None where nothing is."""
+        found: list[dict[str, Any] | None] = [None] * len(places)
+        rows = self.place[places]
+        has = np.flatnonzero(rows >= 0)
+        if self.too_little or not len(has):
+            return found
+        told = self.told.of(rows[has])
+        documents = forecast_documents(told.forecasts, self.snapshot.now)
+        for at, document, sources in zip(has.tolist(), documents, told.sources, strict=True):
+            starts = (self.snapshot.now + 10.0**sources).tolist()
+            document["sources"] = {
+                name: None if math.isnan(start) else start
+                for name, start in zip(SOURCES, starts, strict=True)
+            }
+            document["weights"] = dict(zip(SOURCES, self._weights(sources).tolist(), strict=True))
+            found[at] = document
+        return found
 
     def _weights(self, sources: FloatArray) -> FloatArray:
         """Weights of SOURCES for one job: the first has those of who says nothing."""
@@ -130,17 +163,21 @@ class ForetoldQueue:
         return weights
 
 
-def forecast_document(one: Forecasts, now: float) -> dict[str, Any]:
-    """The forecast of one job: its start, in seconds since the epoch, and chances."""
-    bands = {}
-    for part in (0.5, 0.9):
-        low, high = one.band(part)
-        bands[f"{part:.0%}".replace("%", " %")] = [now + float(low[0]), now + float(high[0])]
-    return {
-        "start": now + float(one.median[0]),
-        "bands": bands,
-        "chances": {name: float(one.chance_within(by)[0]) for name, by in CHANCES.items()},
+def forecast_documents(many: Forecasts, now: float) -> list[dict[str, Any]]:
+    """The forecast of each job: its start, in seconds since the epoch, and chances."""
+    bands = {
+        f"{part:.0%}".replace("%", " %"): (now + np.stack(many.band(part), axis=1)).tolist()
+        for part in (0.5, 0.9)
     }
+    chances = {name: many.chance_within(by).tolist() for name, by in CHANCES.items()}
+    return [
+        {
+            "start": start,
+            "bands": {name: ends[row] for name, ends in bands.items()},
+            "chances": {name: chance[row] for name, chance in chances.items()},
+        }
+        for row, start in enumerate((now + many.median).tolist())
+    ]
 
 
 def ahead_of(

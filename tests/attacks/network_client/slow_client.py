@@ -1,20 +1,23 @@
 """A client that takes every place it can get; a process of its own, ended by who started it.
 
-Arguments: port, number of connections, source address, what it does (`silent`, `bytes`, `untaken`,
-`body`), seconds between new connections.
+Arguments: port, number of connections, source address or `many` for another one each time, what it
+does (`silent`, `bytes`, `untaken`, `body`, `head`), seconds between new connections.
 """
 
 from __future__ import annotations
 
+import random
 import select
 import socket
 import sys
 import time
 
+LINE = b"X-Long: " + b"a" * 65000 + b"\r\n"
 FIRST_WORDS = {
     "silent": b"",
     "bytes": b"GET /metrics HTTP/1.1\r\nX-",
     "untaken": b"GET /metrics HTTP/1.0\r\n\r\n",
+    "head": b"GET /metrics HTTP/1.1\r\n",
     "body": b"POST /offer HTTP/1.1\r\nContent-Length: 8000\r\n\r\n",
 }
 
@@ -24,7 +27,8 @@ def opened(port: int, source: str, words: bytes) -> socket.socket | None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
     connection.settimeout(2.0)
     try:
-        connection.bind((source, 0))
+        octets = (random.randrange(1, 255) for _ in range(3))
+        connection.bind((source if source != "many" else "127." + ".".join(map(str, octets)), 0))
         connection.connect(("127.0.0.1", port))
         connection.sendall(words)
     except OSError:
@@ -35,17 +39,18 @@ def opened(port: int, source: str, words: bytes) -> socket.socket | None:
 
 
 def is_gone(connection: socket.socket, kind: str) -> bool:
-    """Whether the server has ended it; where asked for, a byte more is sent."""
+    """Whether the server has ended it; where asked for, a byte or a line more is sent."""
     poll = select.poll()
     poll.register(connection, select.POLLRDHUP)
     if poll.poll(0):
         return True
-    if kind == "bytes":
-        try:
-            connection.send(b"x")
-        except OSError:
-            return True
-    return False
+    more = {"bytes": b"x", "head": LINE}.get(kind, b"")
+    try:
+        return bool(more) and connection.send(more) == 0
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Whoever reaches a port of ours: the metrics, and the offers of a site."""
+"""Clients that reach a port: of the metrics, and of the offers of a site."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from slurm_rl_plugin.cli.brokers.offer_assembly import build_offer_pages
 from slurm_rl_plugin.configuration import read_configuration
-from slurm_rl_plugin.metrics.http import serve_metrics
-from slurm_rl_plugin.metrics.tls import reading_context
+from slurm_rl_plugin.metrics.pages import serve_metrics
+from slurm_rl_plugin.serving.tls import reading_context
 from tests.fakes.certificates import self_signed
 from tests.fakes.fake_cluster import FakeCluster
 
@@ -135,15 +135,56 @@ def registry() -> CollectorRegistry:
     return registry
 
 
-@pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.9"])
-@pytest.mark.parametrize("kind", ["silent", "bytes", "untaken", "body"])
+@pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.9", "many"])
+@pytest.mark.parametrize("kind", ["silent", "bytes", "untaken", "body", "head"])
 def test_one_client_that_holds_all_it_can_keeps_no_scrape_out(
     registry: CollectorRegistry, kind: str, source: str
 ) -> None:
-    """Prometheus may have the same address as the attacker: both are on the head node."""
+    """Prometheus may have the same address as the attacker, and he as many as the loopback has."""
     port = serve_metrics(registry, "127.0.0.1", 0)
     with attacker(port, "64", source, kind, "0.01"):
         assert scrapes(f"http://127.0.0.1:{port}/metrics") == 10
+
+
+#: A service of its own: it says its port, and then what memory it has taken for each line it reads.
+SERVICE = """
+import re, sys
+from prometheus_client import CollectorRegistry, Gauge
+from slurm_rl_plugin.metrics.pages import serve_metrics
+registry = CollectorRegistry()
+Gauge("slurm_rl_long", "words", registry=registry)
+print(serve_metrics(registry, "127.0.0.1", 0), flush=True)
+for _ in sys.stdin:
+    print(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1], flush=True)
+"""
+#: KiB above idle that a flood may cost a service.
+MOST_MEMORY = 64 * 1024
+
+
+def test_a_flood_of_long_heads_costs_little_memory_and_keeps_nobody_out() -> None:
+    command = [sys.executable, "-c", SERVICE]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True, bufsize=1) as service:
+        assert service.stdin is not None
+        assert service.stdout is not None
+        port = int(service.stdout.readline())
+
+        def peak() -> int:
+            print(file=service.stdin, flush=True)
+            assert service.stdout is not None
+            return int(service.stdout.readline())
+
+        url, answered = f"http://127.0.0.1:{port}/metrics", 0
+        assert scrapes(url) == 10
+        idle = peak()
+        with (
+            attacker(port, "64", "many", "head", "0"),
+            attacker(port, "64", "127.0.0.1", "head", "0"),
+        ):
+            for _ in range(3):
+                answered += scrapes(url)
+        assert peak() - idle < MOST_MEMORY
+        assert answered == 30
+        service.stdin.close()
 
 
 def test_who_never_begins_tls_keeps_no_scrape_out(

@@ -24,7 +24,7 @@ from slurm_rl_plugin.brokers.live.offer_document import offer_document, site_off
 from slurm_rl_plugin.brokers.live.strict_json import DEEPEST, strict_object
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest, SiteOffer
-from slurm_rl_plugin.errors import OfferRefused
+from slurm_rl_plugin.errors import RequestRefused
 
 TEXT = st.text(st.characters(categories=["L", "N", "P"]), max_size=LONGEST_TEXT)
 REQUESTS = st.builds(
@@ -52,7 +52,7 @@ def test_a_request_comes_back_as_it_was(request_: JobRequest) -> None:
 
 @given(st.binary(max_size=200))
 def test_bytes_are_an_object_or_refused(body: bytes) -> None:
-    with suppress(OfferRefused):
+    with suppress(RequestRefused):
         assert isinstance(strict_object(body), dict)
 
 
@@ -61,7 +61,7 @@ def test_nesting_is_counted_outside_texts_only() -> None:
     assert strict_object(inside.encode()) == {"a": '[{"' * 500}
     fits = "[" * (DEEPEST - 1) + "]" * (DEEPEST - 1)
     strict_object(f'{{"a": {fits}}}'.encode())
-    with pytest.raises(OfferRefused, match="nested deeper"):
+    with pytest.raises(RequestRefused, match="nested deeper"):
         strict_object(f'{{"a": [{fits}]}}'.encode())
 
 
@@ -100,7 +100,7 @@ def test_a_site_of_an_earlier_release_publishes_nothing() -> None:
     ],
 )
 def test_an_offer_that_cannot_be_is_none(change: dict[str, Any]) -> None:
-    with pytest.raises(OfferRefused):
+    with pytest.raises(RequestRefused):
         site_offer({**offer_document(OFFER), **change}, "north")
 
 
@@ -108,15 +108,15 @@ def test_an_offer_that_cannot_be_is_none(change: dict[str, Any]) -> None:
 def test_every_field_of_an_offer_is_needed(field: str) -> None:
     document = offer_document(OFFER)
     del document[field]
-    with pytest.raises(OfferRefused):
+    with pytest.raises(RequestRefused):
         site_offer(document, "north")
 
 
 def test_nothing_that_sbatch_shows_can_sound_as_if_slurmctld_did_not_answer() -> None:
-    with pytest.raises(OfferRefused, match=r"^needs\.ntasks has a blank\.$"):
+    with pytest.raises(RequestRefused, match=r"^needs\.ntasks has a blank\.$"):
         job_request({"processors": 1, "needs": {"ntasks": "Broken pipe"}})
     # 22.05: sbatch: error: invalid partition specified: Connection refused
-    with pytest.raises(OfferRefused, match=r"^partition has a blank\.$"):
+    with pytest.raises(RequestRefused, match=r"^partition has a blank\.$"):
         job_request({"processors": 1, "partition": "batch,Connection refused"})
     assert job_request({"processors": 1, "name": "my job"}).job.name == "my job"
     assert not [words for words in UNREACHABLE if " " not in words]

@@ -11,7 +11,7 @@ import pytest
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.recent_starts import REST, RecentStarts, StartLimits
 from slurm_rl_plugin.domain.site import JobRequest
-from slurm_rl_plugin.errors import BatchSystemUnavailable, JobNotAccepted, OfferRefused
+from slurm_rl_plugin.errors import BatchSystemUnavailable, JobNotAccepted, RequestRefused
 
 REQUEST = job_request({"processors": 1, "user": "alice"})
 
@@ -104,7 +104,7 @@ def test_a_place_stays_empty_the_longer_the_slower_the_answer_was() -> None:
     starts = RecentStarts(system, StartLimits(at_once=1, busy_share=0.1, patience=0.0), clock)
     starts.expected_start(named("first"))
     clock.now += 17.9
-    with pytest.raises(OfferRefused, match="too many ask at once"):
+    with pytest.raises(RequestRefused, match="too many ask at once"):
         starts.expected_start(named("second"))
     clock.now += 0.2
     starts.expected_start(named("second"))
@@ -120,7 +120,7 @@ def test_nothing_is_asked_for_a_while_after_no_answer() -> None:
         starts.expected_start(REQUEST)
     system.error = None
     clock.now += REST - 1.0
-    with pytest.raises(OfferRefused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         starts.expected_start(named("other"))
     assert refused.value.retry_after == pytest.approx(1.0)
     clock.now += 1.1

@@ -8,9 +8,8 @@ import pytest
 
 from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
 from slurm_rl_plugin.brokers.live.remote_site import SiteAddress
-from slurm_rl_plugin.brokers.live.request_rate import MOST_CLIENTS, RequestRate
-from slurm_rl_plugin.brokers.live.shared_token import SharedToken, read_token
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.serving.clients import MOST_CLIENTS, RequestRate, SharedToken, read_token
 
 TOKEN = "t" * 40
 

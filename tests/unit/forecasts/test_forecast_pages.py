@@ -1,4 +1,4 @@
-"""Who hears what from the forecast service, and how often he may make it work."""
+"""Who hears what from the forecast service, and how much work each client may cause."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import io
 import json
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.cli.forecasts.forecast_assembly import question_pace
-from slurm_rl_plugin.errors import ForecastRefused
+from slurm_rl_plugin.cli.forecasts.forecast_assembly import question_pace, reading_pace
+from slurm_rl_plugin.errors import RequestRefused
 from slurm_rl_plugin.forecasts.live import forecast_desk
 from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS
 from slurm_rl_plugin.forecasts.live.forecast_desk import Asker, ForecastDesk, QuestionPace
@@ -35,14 +36,17 @@ class OneQueue:
     def user_of(self, place: int) -> str:
         return ("ann",)[place]
 
-    def users_jobs(self, user: str) -> list[int]:
-        return [0] if user == "ann" else []
+    def users_jobs(self, user: str | None) -> list[int]:
+        return [0] if user in ("ann", None) else []
 
     def has_job_of(self, user: str, account: str) -> bool:
         return (user, account) == ("ann", "physics")
 
-    def document(self, place: int) -> dict[str, Any]:
-        return {"job": 7 + place, "forecast": {"start": 2000.0}}
+    written = 0
+
+    def documents(self, places: list[int]) -> list[dict[str, Any]]:
+        self.written += 1
+        return [{"job": 7 + place, "forecast": {"start": 2000.0}} for place in places]
 
 
 @dataclass(slots=True)
@@ -59,12 +63,15 @@ class Pace:
         self.cost.append((client, seconds))
 
 
-def pages(*, others: bool = False, pace: QuestionPace | None = None) -> ForecastPages:
+def pages(
+    *, others: bool = False, pace: QuestionPace | None = None, reading: QuestionPace | None = None
+) -> ForecastPages:
     desk = ForecastDesk(
         others=others,
         clock=lambda: 1000.0,
         monotonic=time.monotonic,
         pace=Pace(0.0) if pace is None else pace,
+        reading=Pace(0.0) if reading is None else reading,
         new_job=lambda queue, request: {"jobs": [{**request, "ahead_of_account": 3}]},
         advice=lambda queue, place: [{"words": "ask for less"}],
     )
@@ -73,7 +80,6 @@ def pages(*, others: bool = False, pace: QuestionPace | None = None) -> Forecast
         desk=desk,
         scores=lambda: {"given": 1},
         metrics=lambda: (b"slurm_rl_forecasts_given 1\n", "text/plain"),
-        name_of=lambda number: {0: "root", 1: "ann", 2: "ben"}.get(number, ""),
         trusted=frozenset({0}),
         is_token=lambda header: header == "Bearer right",
     )
@@ -95,7 +101,10 @@ def asked(
     return said[0], answer if page == "/metrics" else json.loads(answer)
 
 
-ANN, BEN, ROOT = ({"REMOTE_ADDR": f"uid:{number}"} for number in (1, 2, 0))
+ANN, BEN, ROOT, NAMELESS = (
+    {"REMOTE_ADDR": f"uid:{number}", "REMOTE_USER": name}
+    for number, name in ((1, "ann"), (2, "ben"), (0, "root"), (100_000, ""))
+)
 
 
 def test_the_own_job_is_told_and_that_of_another_is_as_unknown() -> None:
@@ -124,9 +133,82 @@ def test_without_a_token_the_port_tells_metrics_alone() -> None:
     assert asked(pages(), "", page="/metrics", **stranger)[1].startswith(b"slurm_rl_")
 
 
-def test_a_user_asks_as_himself_whatever_he_writes() -> None:
+def test_a_user_asks_as_himself_and_a_portal_for_anybody() -> None:
     body = json.dumps({"user": "ann", "processors": 1}).encode()
-    assert asked(pages(), "", body=body, **BEN)[1]["jobs"][0]["user"] == "ben"
+
+    def for_whom(who: Mapping[str, str]) -> str:
+        return str(asked(pages(), "", body=body, **who)[1]["jobs"][0]["user"])
+
+    assert for_whom(BEN) == "ben"
+    assert for_whom(NAMELESS) == ""
+    assert for_whom({"REMOTE_ADDR": "10.0.0.1", "HTTP_AUTHORIZATION": "Bearer right"}) == "ann"
+
+
+def test_users_without_a_name_have_one_share_and_half_of_a_users() -> None:
+    now = [0.0]
+    service = pages(pace=question_pace(lambda: now[0]))
+    service.desk.monotonic = lambda: now[0]
+
+    def new_job(queue: object, request: Mapping[str, Any]) -> dict[str, Any]:
+        now[0] += QUESTION_SECONDS
+        return {"jobs": [{}]}
+
+    service.desk.new_job = new_job
+    numbers = iter(range(100_000, 165_536))
+
+    def statuses(name: str) -> list[str]:
+        who = {"REMOTE_ADDR": "uid:7", "REMOTE_USER": name}
+        asks = [who if name else {**who, "REMOTE_ADDR": f"uid:{next(numbers)}"} for _ in range(9)]
+        return [asked(service, "", body=b"{}", **each)[0][:3] for each in asks]
+
+    assert statuses("")[:2] == ["200", "429"]
+    assert statuses("ann")[:3] == ["200", "200", "429"]
+
+
+def test_jobs_are_written_once_for_each_forecast() -> None:
+    service = pages(others=True)
+    queue: Any = service.desk._queue
+    for query in ("all=1", "user=ann", "all=1", "user=ann"):
+        assert len(asked(service, query, **ANN)[1]["jobs"]) == 1
+    assert queue.written == 2
+    for number in range(50):  # names that a client makes up are not kept
+        assert asked(service, f"user=x{number}", **ANN)[1]["jobs"] == []
+    assert set(service.desk._written) == {None, "ann"}
+    service.desk.renew(queue)
+    assert service.desk._written == {}
+
+
+def test_what_reading_costs_is_counted_and_bounded() -> None:
+    reading = Pace(0.0)
+    assert asked(pages(reading=reading), "", **ANN)[0] == "200 OK"
+    assert [client for client, _ in reading.cost] == ["uid:1"]
+    status, answer = asked(pages(reading=Pace(2.5)), "all=1", **ANN)
+    assert status == "429 Too Many Requests"
+    assert "ask again in 3 s" in answer["error"]
+    now = [0.0]
+    pace = reading_pace(lambda: now[0])
+    asks = 0
+    for now[0] in np.arange(0.0, 600.0, 0.01).tolist():
+        if pace.pause("uid:1") == 0.0:
+            pace.spent("uid:1", 0.5)  # a document of a queue of many thousand jobs
+            asks += 1
+    assert asks * 0.5 <= 600.0 / 20 + 4.0
+
+
+def test_few_questions_wait_at_a_time() -> None:
+    """Each holds a connection; the others are kept for metrics and for what is there already."""
+    service = pages()
+    with ThreadPoolExecutor(forecast_desk.MOST_WAITING) as pool, service.desk._turn(_asker("ben")):
+        waiting = [
+            pool.submit(asked, service, "", body=b"{}", REMOTE_ADDR=f"uid:{n}", REMOTE_USER=f"u{n}")
+            for n in range(forecast_desk.MOST_WAITING)
+        ]
+        while service.desk._places._value:
+            time.sleep(0.001)
+        assert asked(service, "", body=b"{}", **ANN)[0] == "503 Service Unavailable"
+        assert asked(service, "job=7", **ANN)[0] == "200 OK"
+    assert {each.result()[0] for each in waiting} == {"200 OK"}
+    assert asked(service, "", body=b"{}", **ANN)[0] == "200 OK"
 
 
 def test_how_many_jobs_an_account_has_waiting_hears_who_has_one_of_it() -> None:
@@ -139,7 +221,7 @@ def test_how_many_jobs_an_account_has_waiting_hears_who_has_one_of_it() -> None:
 
     assert told(ANN) == 3
     assert told(BEN) is None
-    assert told({"REMOTE_ADDR": "uid:9"}) is None  # a number without a name
+    assert told(NAMELESS) is None
     assert told(ROOT) == 3
     assert told(BEN, others=True) == 3
 
@@ -196,18 +278,24 @@ def test_short_questions_may_be_asked_often() -> None:
         pace.spent("uid:1", 0.2)
 
 
-@pytest.mark.parametrize("body", [b"[]", b"{", b"\xff", b'{"a":' * 5000, b"x" * 9000])
-def test_a_body_that_is_no_object_is_refused(body: bytes) -> None:
-    assert asked(pages(), "", body=body, **ANN)[0] == "400 Bad Request"
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"[]", 400), (b"{", 400), (b"\xff", 400), (b'{"a":' * 1500, 400), (b"x" * 9000, 413)],
+)
+def test_a_body_that_is_no_object_is_refused(body: bytes, status: int) -> None:
+    assert asked(pages(), "", body=body, **ANN)[0].startswith(str(status))
 
 
 def test_nobody_waits_for_ever_behind_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecast_desk, "_PATIENCE", 0.01)
     desk = pages().desk
-    ann, ben = (Asker(user=name, sees_all=False, client=name) for name in ("ann", "ben"))
-    with desk._turn(ben), pytest.raises(ForecastRefused, match="others ask just now"):
-        desk.of_new_job(ann, {})
-    assert desk.of_new_job(ann, {})["jobs"]
+    with desk._turn(_asker("ben")), pytest.raises(RequestRefused, match="others ask just now"):
+        desk.of_new_job(_asker("ann"), {})
+    assert desk.of_new_job(_asker("ann"), {})["jobs"]
+
+
+def _asker(name: str) -> Asker:
+    return Asker(user=name, sees_all=False, client=name)
 
 
 def test_before_the_first_look_it_says_so() -> None:

@@ -20,11 +20,12 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.metrics import open_connections
 from slurm_rl_plugin.metrics.collector import CycleMetrics
-from slurm_rl_plugin.metrics.http import serve_metrics, serve_pages
+from slurm_rl_plugin.metrics.pages import serve_metrics
 from slurm_rl_plugin.metrics.served import ServedMetrics, read_served_metrics
-from slurm_rl_plugin.metrics.tls import ServedTls, TlsFiles, reading_context
+from slurm_rl_plugin.serving import open_connections, page_server
+from slurm_rl_plugin.serving.page_server import PageServer, serve_pages
+from slurm_rl_plugin.serving.tls import ServedTls, TlsFiles, reading_context
 from tests.fakes.certificates import self_signed
 
 
@@ -104,15 +105,19 @@ def silent_clients(port: int, number: int) -> list[socket.socket]:
 
 
 @pytest.fixture
-def served() -> Callable[[], int]:
-    """How many connections are served, but for those of servers of other tests."""
-    others = set(threading.enumerate())
+def served(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How many connections are served by the servers of this test."""
+    servers: list[PageServer] = []
+    start = page_server._start
 
-    def count() -> int:
-        threads = set(threading.enumerate()) - others
-        return sum("process_request_thread" in each.name for each in threads)
+    def noted(found: PageServer, name: str) -> None:
+        servers.append(found)
+        start(found, name)
 
-    return count
+    monkeypatch.setattr(page_server, "_start", noted)
+    return lambda: sum(
+        thread.conn is not None for each in servers for thread in each.requests._threads
+    )
 
 
 def until(condition: Callable[[], bool]) -> None:

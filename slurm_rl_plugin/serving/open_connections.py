@@ -1,9 +1,9 @@
 """The connections that are served at a time: how many, how long, and which one makes room.
 
-Where all places are taken, or those that one client may have, the newcomer is served and the one
-that has kept us waiting longest goes: a client that opens connections and says little puts out his
-own. What a client has asked for is never put out to make room while the answer is made, and an
-answer may take longer to make than a client may to ask for it or to take it.
+If all places are taken, or all that one client may have, the newcomer is served and the connection
+that has kept us waiting longest is ended: a client that opens connections and says little puts out
+its own. A connection whose request has come is never ended to make room while its answer is made.
+An answer may take longer to make than a client may take to ask for it or to read it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from slurm_rl_plugin.domain.client_address import client_of
+from slurm_rl_plugin.serving.clients import NAMELESS, client_of
 
 #: Connections that are served at a time, and of them those of one client.
 MOST_CONNECTIONS = 64
 OF_ONE_CLIENT = MOST_CONNECTIONS // 2
-#: Seconds that a client has to say what he wants, TLS included.
+#: Of all users of this host together that have no login name.
+OF_NAMELESS = 4
+#: Seconds that a client has to send its request, TLS included.
 REQUEST_DEADLINE = 5.0
-#: Seconds for which he may leave an answer untaken.
+#: Seconds for which it may leave an answer unread.
 DEADLINE = 10.0
 #: Seconds that all of it may take, the making of the answer included.
 ANSWER_DEADLINE = 60.0
@@ -34,11 +36,11 @@ class _Connection:
     """A connection that is being served.
 
     Attributes:
-        client: who opened it.
-        since: when, seconds.
+        client: its client.
+        since: when it was opened, seconds.
         asked: whether the whole request has come.
-        untaken: since when the client has been seen to leave the answer untaken, seconds; inf
-            where he takes it, or there is none yet.
+        untaken: since when the client has left the answer unread, seconds; inf if it reads, or if
+            there is no answer yet.
     """
 
     client: str
@@ -55,21 +57,21 @@ class OpenConnections:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def has_room(self, address: str) -> bool:
-        """Whether a connection of this address may be served beside all others."""
+        """Whether a connection of this address may be served in addition to all others."""
         with self._lock:
             return not self._in_the_way(address)
 
     def make_room(self, address: str) -> bool:
-        """End one so that one of this address may be served; False where each is being answered."""
+        """End one so that one of this address may be served; False if each is being answered."""
         with self._lock:
             clients = self._in_the_way(address)
             return not clients or self._put_out(clients)
 
     def _in_the_way(self, address: str) -> set[str]:
-        """Clients one of whose connections has to go; none where there is room."""
+        """Clients of which one connection has to go; empty if there is room."""
         client = client_of(address)
         places = Counter(each.client for each in self._served.values())
-        if places[client] >= OF_ONE_CLIENT:
+        if places[client] >= (OF_NAMELESS if client == NAMELESS else OF_ONE_CLIENT):
             return {client}
         if len(self._served) < MOST_CONNECTIONS:
             return set()
@@ -81,11 +83,12 @@ class OpenConnections:
         with self._lock:
             self._served[connection] = _Connection(client_of(address), now)
 
-    def asked(self, connection: socket.socket) -> None:
-        """Note that the connection's whole request has come."""
+    def asked(self, connection: socket.socket, address: str) -> None:
+        """Note that the connection's whole request has come, and from which client it is."""
         with self._lock:
             if connection in self._served:
                 self._served[connection].asked = True
+                self._served[connection].client = client_of(address)
 
     def ended(self, connection: socket.socket) -> None:
         """Count a connection as served no longer."""
@@ -95,7 +98,7 @@ class OpenConnections:
     def end_late(self, now: float) -> None:
         """End those past their deadline; their threads then see a broken connection.
 
-        Who only waits for his answer is not late before ANSWER_DEADLINE.
+        A client that is waiting for its answer times out only after ANSWER_DEADLINE.
         """
         with self._lock:
             late = [item[0] for item in self._served.items() if _is_late(*item, now)]
@@ -107,7 +110,7 @@ class OpenConnections:
         theirs = [item for item in self._served.items() if item[1].client in clients]
         silent = [connection for connection, each in theirs if not each.asked]
         untaken = [connection for connection, each in theirs if each.asked and _is_full(connection)]
-        # what lies unread came just now, so its sender is not who keeps us waiting
+        # bytes that lie unread came just now, so their sender does not keep us waiting
         unread = {connection for connection in silent if _says_something(connection)}
         for connection in [*(each for each in silent if each not in unread), *untaken, *silent]:
             self._end(connection)

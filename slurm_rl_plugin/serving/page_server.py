@@ -1,0 +1,309 @@
+"""Serves pages over TCP, with or without TLS, or at a socket of this host.
+
+cheroot reads heads and bodies, which it bounds, and has the threads. It does not bound how long a
+head takes, nor how many connections one client holds: `open_connections` does, so that a client
+that opens connections and says nothing keeps nobody out.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import socket
+import ssl
+import stat
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from cheroot import makefile, server, wsgi
+from cheroot.ssl import Adapter
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.serving.clients import LOCAL_USER, LocalUsers
+from slurm_rl_plugin.serving.json_pages import LONGEST_BODY, Pages, length_of
+from slurm_rl_plugin.serving.open_connections import DEADLINE, MOST_CONNECTIONS, OpenConnections
+from slurm_rl_plugin.serving.tls import ServedTls, TlsFiles
+
+logger = logging.getLogger(__name__)
+
+#: Bytes of the longest head of a request.
+LONGEST_HEAD = 16384
+#: Bytes of a body that are read and thrown away, so that its sender hears why it is refused.
+_SWALLOWED = 1 << 20
+_CHUNK = 1 << 16
+#: Seconds between two newcomers while all places are taken; the others wait in the backlog. A
+#: client that comes in a flood of connections has OF_ONE_CLIENT times as long for its request.
+_PACE = 0.002
+#: Seconds between looks for connections past their deadline.
+LOOK = 0.5
+
+
+class _Connection(server.HTTPConnection):
+    """One connection; TLS begins in its own thread, never in the one that accepts."""
+
+    def communicate(self) -> bool:
+        """Serve one request; False, because no connection is kept for a second one."""
+        if isinstance(self.socket, ssl.SSLSocket):
+            try:
+                self.socket.do_handshake()
+            except OSError:
+                return False
+        return bool(super().communicate())  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        """Free its place; throw away what came and was not read, or the answer would be lost."""
+        left = _SWALLOWED
+        with suppress(OSError):  # not SSLSocket's own recv, which would decrypt
+            while left > 0 and (
+                got := socket.socket.recv(self.socket, _CHUNK, socket.MSG_DONTWAIT)
+            ):
+                left -= len(got)
+        self.server.places.ended(self.socket)
+        super().close()
+
+
+class _WholeRequest(wsgi.Gateway_10):
+    """Reads the body before the pages are called: from then on the client waits for us."""
+
+    def respond(self) -> None:
+        """Answer the request."""
+        connection, served = self.req.conn, self.req.server
+        length = length_of(str(self.env.get("CONTENT_LENGTH") or "")) or 0
+        body = self.req.rfile.read(min(length, LONGEST_BODY)) if length else b""
+        left = length - len(body)
+        while left > 0 and (more := self.req.rfile.read(min(left, _CHUNK))):
+            left -= len(more)
+        self.env["wsgi.input"] = io.BytesIO(body)
+        client = str(connection.remote_addr)
+        if client.startswith(LOCAL_USER):
+            number = int(client.removeprefix(LOCAL_USER))
+            self.env["REMOTE_USER"] = served.users.name(number)
+            client = served.users.client(number)
+        served.places.asked(connection.socket, client)
+        super().respond()
+
+
+class _Tls(Adapter):
+    """TLS of renewed files, whose handshake is left to the connection's thread."""
+
+    def __init__(self, served: ServedTls) -> None:
+        self._served = served
+
+    def bind(self, sock: socket.socket) -> socket.socket:
+        """The socket that listens, as it is."""
+        return sock
+
+    def wrap(self, sock: socket.socket) -> tuple[ssl.SSLSocket, dict[str, Any]]:
+        """A connection that has still to shake hands."""
+        context = self._served.renewed()
+        wrapped = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        return wrapped, {"wsgi.url_scheme": "https"}
+
+    def get_environ(self) -> dict[str, Any]:
+        """No more than `wrap` says."""
+        return {}
+
+    def makefile(self, sock: socket.socket, mode: str = "r", bufsize: int = -1) -> Any:
+        """A file of the connection."""
+        return makefile.MakeFile(sock, mode, bufsize)
+
+
+class PageServer(wsgi.Server):
+    """Serves pages in a bounded number of threads, each with a deadline.
+
+    Args:
+        bind_addr: host and port, or the path of a socket of this host.
+        pages: the WSGI application.
+        tls: for HTTPS.
+        users: of this host.
+        monotonic: clock of the deadlines, seconds.
+    """
+
+    ConnectionClass = _Connection
+    max_request_header_size = LONGEST_HEAD
+    max_request_body_size = _SWALLOWED
+    keep_alive_conn_limit = 0
+
+    def __init__(
+        self,
+        bind_addr: tuple[str, int] | str,
+        pages: Pages,
+        tls: ServedTls | None = None,
+        users: LocalUsers | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(
+            bind_addr,
+            pages,
+            numthreads=MOST_CONNECTIONS,
+            max=MOST_CONNECTIONS,
+            server_name="slurm-rl",
+            request_queue_size=1024,
+            timeout=int(DEADLINE),
+            peercreds_enabled=isinstance(bind_addr, str),
+        )
+        self.gateway = _WholeRequest
+        self.ssl_adapter = None if tls is None else _Tls(tls)
+        self.places = OpenConnections()
+        self.users = LocalUsers() if users is None else users
+        self._monotonic = monotonic
+        self._refused: OSError | None = None
+
+    def process_conn(self, conn: server.HTTPConnection) -> None:
+        """Give a new connection a place, or close it if each of its client's is being answered."""
+        if isinstance(self.bind_addr, str):
+            number = conn.peer_uid
+            conn.remote_addr, client = f"{LOCAL_USER}{number}", self.users.client(number)
+        else:
+            client = conn.remote_addr
+        if not self.places.has_room(client):
+            time.sleep(_PACE)
+            if not self.places.make_room(client):
+                conn.close()
+                return
+        self.places.begin(conn.socket, client, self._monotonic())
+        super().process_conn(conn)
+
+    def bind(self, family: int, type: int, proto: int = 0) -> socket.socket:  # noqa: A002 - inherited
+        """Bind, and remember why it failed: cheroot's own message quotes it in Python's words."""
+        try:
+            return super().bind(family, type, proto)  # type: ignore[no-any-return]
+        except OSError as error:
+            self._refused = error
+            raise
+
+    def bind_unix_socket(self, bind_addr: str) -> socket.socket:
+        """Bind to a path that any user who reaches its folder may connect to.
+
+        Raises:
+            OSError: another process listens there, or another file is there.
+        """
+        path = Path(bind_addr)
+        try:
+            _remove_dead_socket(path)
+            before = os.umask(0o111)
+            try:
+                found: socket.socket = super().bind_unix_socket(bind_addr)  # type: ignore[no-untyped-call]
+                return found
+            finally:
+                os.umask(before)
+        except OSError as error:
+            self._refused = error
+            raise
+
+    def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
+        """Log nothing of a client that breaks off; a line for each would fill the journal."""
+        del level
+        logger.debug("http=%s", msg, exc_info=traceback)
+        if msg == "Error in HTTPServer.serve":  # no descriptor is left: accept less often
+            time.sleep(LOOK)
+
+    def run(self, ready: Future[None]) -> None:
+        """Serve for ever.
+
+        Args:
+            ready: is told when it listens, or why it cannot.
+        """
+        try:
+            self.prepare()
+        except (OSError, OverflowError) as error:
+            ready.set_exception(self._refused or error)
+            return
+        ready.set_result(None)
+        threading.Thread(target=self._end_late, name="deadlines", daemon=True).start()
+        self.serve()
+
+    def _end_late(self) -> None:
+        while self.ready:
+            self.places.end_late(self._monotonic())
+            time.sleep(LOOK)
+
+
+def _remove_dead_socket(path: Path) -> None:
+    """Remove a socket at which no process listens any more.
+
+    Raises:
+        FileExistsError: a process listens there, or it is another kind of file.
+    """
+    with suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.lstat().st_mode):
+            with socket.socket(socket.AF_UNIX) as tried:
+                try:
+                    tried.connect(str(path))
+                except ConnectionRefusedError:
+                    path.unlink()
+                    return
+        raise FileExistsError(17, "Address already in use")
+
+
+def serve_pages(
+    pages: Pages, address: str, port: int, tls: TlsFiles | None = None, *, section: str
+) -> int:
+    """Serve pages over HTTP, or HTTPS, in threads that end with the process.
+
+    Args:
+        pages: the WSGI application.
+        address: to listen on; "" for every one.
+        port: 0 takes any free one.
+        tls: files for HTTPS.
+        section: of the configuration, for messages.
+
+    Returns:
+        The port in use.
+
+    Raises:
+        ConfigurationError: the address cannot be listened on, or a file of TLS cannot be used.
+    """
+    served_tls = None if tls is None else ServedTls(tls)
+    found = PageServer((address or "0.0.0.0", port), pages, served_tls)  # noqa: S104
+    try:
+        _start(found, section)
+    except (OSError, OverflowError) as error:
+        what = "metrics cannot listen" if section == "metrics" else "cannot listen"
+        raise ConfigurationError(
+            f"{what} on {address}:{port} ({error}): set [{section}] port to a free one."
+        ) from None
+    return int(found.bind_addr[1])
+
+
+def serve_pages_locally(
+    pages: Pages, path: Path, *, section: str, users: LocalUsers | None = None
+) -> None:
+    """Serve pages at a socket of this host, in threads that end with the process.
+
+    Each request's REMOTE_ADDR is `uid:` and the number of the user, for which the kernel vouches;
+    REMOTE_USER is the user's login name, "" for none.
+
+    Args:
+        pages: the WSGI application.
+        path: of the socket.
+        section: of the configuration, for messages.
+        users: of this host.
+
+    Raises:
+        ConfigurationError: the path cannot be listened on.
+    """
+    try:
+        _start(PageServer(str(path), pages, users=users), section)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {path} ({error.strerror or error}): let this user write its folder, "
+            f"or set [{section}] socket to another path."
+        ) from None
+
+
+def _start(found: PageServer, name: str) -> None:
+    """Serve in a daemon thread; cheroot's own threads inherit that, so none outlives the process.
+
+    Raises:
+        OSError, OverflowError: it cannot listen.
+    """
+    ready: Future[None] = Future()
+    threading.Thread(target=found.run, args=(ready,), name=name, daemon=True).start()
+    ready.result()

@@ -1,0 +1,187 @@
+"""One user with 65,536 subordinate uids, as podman and apptainer give, at the forecast service."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_rl_plugin.cli.forecasts.forecast_assembly import question_pace, reading_pace
+from slurm_rl_plugin.forecasts.live.forecast_desk import ForecastDesk
+from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastPages
+from slurm_rl_plugin.serving.clients import NAMELESS, LocalUsers
+from slurm_rl_plugin.serving.open_connections import OF_NAMELESS, OpenConnections
+from slurm_rl_plugin.serving.page_server import serve_pages_locally
+from tests.attacks.another_user import as_user, meanwhile, needs_root
+
+#: First subordinate uid, and the user who is kept waiting; the latter has a login name.
+SUBUID, VICTIM = 100_000, 1
+QUESTION = b"POST /start HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}"
+#: Seconds for which the queue is played forward.
+WORK = 0.3
+
+
+class _Queue:
+    """A forecast queue without jobs."""
+
+    too_little = ""
+
+    class snapshot:  # noqa: N801 - stands for an attribute
+        now = 0.0
+        pending = ()
+
+    def users_jobs(self, user: str | None) -> list[int]:
+        return []
+
+    def documents(self, places: list[int]) -> list[dict[str, Any]]:
+        return []
+
+    def has_job_of(self, user: str, account: str) -> bool:
+        return False
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    """A served socket that any user may connect to."""
+    folder = Path(tempfile.mkdtemp(prefix="slurm-rl-attack-", dir="/tmp"))
+    folder.chmod(0o755)
+
+    def new_job(queue: object, request: object) -> dict[str, Any]:
+        time.sleep(WORK)
+        return {"jobs": [{}]}
+
+    desk = ForecastDesk(
+        others=False,
+        clock=lambda: 0.0,
+        monotonic=time.monotonic,
+        pace=question_pace(time.monotonic),
+        reading=reading_pace(time.monotonic),
+        new_job=new_job,
+        advice=lambda queue, place: [],
+    )
+    desk.renew(_Queue())  # type: ignore[arg-type]
+    pages = ForecastPages(
+        desk=desk,
+        scores=dict,
+        metrics=lambda: (b"slurm_rl_forecasts_given 1\n", "text/plain"),
+        trusted=frozenset({0}),
+        is_token=lambda header: False,
+    )
+    before = os.umask(0o027)
+    try:
+        serve_pages_locally(pages, folder / "socket", section="forecast")
+    finally:
+        os.umask(before)
+    yield folder / "socket"
+    shutil.rmtree(folder)
+
+
+def said(path: Path, request: bytes) -> str:
+    """The status of an answer; "" if the connection is closed without one."""
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(40.0)
+        try:
+            asked.connect(str(path))
+            asked.sendall(request)
+            answer = asked.recv(1000).decode()
+        except OSError:
+            return ""
+    return answer[9:12]
+
+
+def flood(path: Path, request: bytes, number: int) -> Callable[[], None]:
+    """Threads of one user that send a request again and again."""
+
+    def ask() -> None:
+        while True:
+            said(path, request)
+
+    def begin() -> None:
+        for _ in range(number):
+            threading.Thread(target=ask, daemon=True).start()
+
+    return begin
+
+
+@needs_root
+@pytest.mark.parametrize("request_", [QUESTION, b"", b"GET /start HTTP/1.0\r\n\r\n"])
+def test_many_uids_of_one_person_keep_nobody_out(path: Path, request_: bytes) -> None:
+    def victim() -> dict[str, int]:
+        found: Counter[str] = Counter()
+        end = time.monotonic() + 4.0
+        while time.monotonic() < end:
+            for page in ("/start", "/metrics"):
+                found[said(path, f"GET {page} HTTP/1.0\r\n\r\n".encode())] += 1
+        found[said(path, QUESTION)] += 1
+        return dict(found)
+
+    holders = [meanwhile(SUBUID + each, flood(path, request_, 8)) for each in range(8)]
+    for each in holders:
+        each.__enter__()
+    try:
+        found = as_user(VICTIM, victim)
+    finally:
+        for each in holders:
+            each.__exit__(None, None, None)
+    assert set(found) == {"200"}, found
+
+
+@needs_root
+def test_all_of_them_together_have_less_than_one_users_questions(path: Path) -> None:
+    def asks(uid: int) -> str:
+        return str(as_user(uid, lambda: said(path, QUESTION)))
+
+    ours = [asks(SUBUID + each) for each in range(12)]
+    theirs = [asks(VICTIM) for _ in range(12)]
+    assert set(ours) == {"200", "429"}
+    assert set(theirs) == {"200"}
+
+
+def test_a_uid_is_nameless_until_a_name_is_known_and_the_accepting_thread_never_asks() -> None:
+    asked: list[int] = []
+
+    def name_of(number: int) -> str:
+        asked.append(number)
+        return {7: "ann"}.get(number, "")
+
+    users = LocalUsers(name_of)
+    assert users.client(7) == users.client(SUBUID) == NAMELESS
+    assert asked == []
+    assert [users.name(7), users.name(SUBUID)] == ["ann", ""]
+    assert [users.client(7), users.client(SUBUID)] == ["uid:7", NAMELESS]
+
+
+def test_places_of_the_nameless_are_few_and_a_name_gives_one_of_its_own() -> None:
+    places = OpenConnections()
+    ends = [socket.socketpair() for _ in range(OF_NAMELESS)]
+    for mine, _ in ends:
+        places.begin(mine, NAMELESS, 0.0)
+    assert not places.has_room(NAMELESS)
+    assert places.has_room("uid:7")
+    places.asked(ends[0][0], "uid:7")
+    assert places.has_room(NAMELESS)
+    for pair in ends:
+        for each in pair:
+            each.close()
+
+
+@needs_root
+def test_any_user_may_connect_whatever_the_umask_and_a_file_is_not_replaced(
+    path: Path, tmp_path: Path
+) -> None:
+    assert path.stat().st_mode & 0o777 == 0o666
+    assert as_user(SUBUID, lambda: said(path, b"GET /metrics HTTP/1.0\r\n\r\n")) == "200"
+    (tmp_path / "file").write_text(json.dumps({}))
+    with pytest.raises(Exception, match="Address already in use"):
+        serve_pages_locally(lambda environ, start: [], tmp_path / "file", section="forecast")
+    assert (tmp_path / "file").read_text() == "{}"
