@@ -1,17 +1,20 @@
 """Files are written whole or not at all: beside first, synced, then renamed over the old one.
 
-They are read whole too, and nothing that lies in a file's place is waited for.
+They are read whole too, and nothing that lies in a file's place is waited for. Whether a file or a
+folder is our own is decided by its owner and mode, never by its name: `own_file`, `own_folder`.
 """
 
 from __future__ import annotations
 
 import errno
+import grp
 import io
 import os
+import pwd
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -21,6 +24,8 @@ from pathlib import Path
 PRIVATE = 0o640
 #: Bytes of the longest file that is read; a state file of a million jobs has 12 MB.
 LONGEST_FILE = 64 * 1024**2
+#: Permissions with which others than the owner may change a file or a folder.
+_OTHERS_WRITE = 0o022
 #: Bytes asked for at a time.
 _READ_AT_ONCE = 1024**2
 #: What a process that was killed left, also one of an earlier release, which named its own number.
@@ -28,7 +33,9 @@ _LEFTOVER = re.compile(r"\..+\.([0-9a-f]{16}|\d+)\.part")
 
 
 @contextmanager
-def replacing(path: Path, *, sync: bool = True, mode: int = 0o666) -> Iterator[Path]:
+def replacing(
+    path: Path, *, sync: bool = True, mode: int = 0o666, for_all: bool = False
+) -> Iterator[Path]:
     """A path in the same folder to write to; it takes the place of `path` when the block ends well.
 
     The file is there already, empty, under a name that nobody can foresee: where somebody else may
@@ -38,6 +45,7 @@ def replacing(path: Path, *, sync: bool = True, mode: int = 0o666) -> Iterator[P
         path: the file to write or replace. A reader sees the old file or the new one, never half.
         sync: wait for the disk, so that this holds after a power cut as well.
         mode: permissions, less the umask; those of the file before do not count.
+        for_all: every user may read it, whatever the umask.
 
     Raises:
         OSError: as the file system says, of `path`; a device, a pipe or a folder is no place.
@@ -51,6 +59,8 @@ def replacing(path: Path, *, sync: bool = True, mode: int = 0o666) -> Iterator[P
     try:
         with _faults_of(path, beside):
             yield beside
+            if for_all:
+                beside.chmod(0o644)
             if sync:
                 with beside.open("rb") as file:
                     os.fsync(file.fileno())
@@ -90,14 +100,35 @@ def _lies_there(path: Path) -> int:
         return 0
 
 
-def write_whole(path: Path, content: str | bytes, *, sync: bool = True, mode: int = 0o666) -> None:
+def write_whole(
+    path: Path,
+    content: str | bytes,
+    *,
+    sync: bool = True,
+    mode: int = 0o666,
+    for_all: bool = False,
+) -> None:
     """Write or replace a file; see `replacing`.
 
     Raises:
         OSError: as the file system says; `path` is then what it was.
     """
-    with replacing(path, sync=sync, mode=mode) as beside:
+    with replacing(path, sync=sync, mode=mode, for_all=for_all) as beside:
         beside.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def write_in_place(path: Path, content: bytes) -> None:
+    """Change what a file holds that is there already: one of ours in a folder of root's.
+
+    A reader with more rights than we have, such as PAM at a login, may read it there: nobody can
+    lay a link in its place. A reader may see half of a new content.
+
+    Raises:
+        OSError: as the file system says, or another user may have made it.
+    """
+    with os.fdopen(own_file(path, os.O_WRONLY), "wb", buffering=0) as file:
+        file.write(content)
+        file.truncate(len(content))
 
 
 def append_whole(file: io.FileIO, content: bytes) -> None:
@@ -132,29 +163,119 @@ def read_whole(path: Path) -> bytes:
         OSError: as the file system says, or it is no plain file, or too long.
     """
     with plain_file(path) as file:
-        # a read takes room for all that it is asked for, and most files are short
-        parts = iter(partial(file.read, _READ_AT_ONCE), b"")
-        content = b"".join(islice(parts, LONGEST_FILE // _READ_AT_ONCE + 1))
+        return _bounded(file)
+
+
+def read_own(path: Path) -> bytes:
+    """Read a file that is not long and that nobody but us may have made; see `own_file`.
+
+    Raises:
+        OSError: as the file system says, or it is not ours, or too long.
+    """
+    with os.fdopen(own_file(path), "rb") as file:
+        return _bounded(file)
+
+
+def _bounded(file: io.BufferedReader) -> bytes:
+    # a read takes room for all that it is asked for, and most files are short
+    parts = iter(partial(file.read, _READ_AT_ONCE), b"")
+    content = b"".join(islice(parts, LONGEST_FILE // _READ_AT_ONCE + 1))
     if len(content) > LONGEST_FILE:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     return content
 
 
 @contextmanager
-def plain_file(path: Path) -> Iterator[io.BufferedReader]:
+def plain_file(path: Path, *, follow: bool = True) -> Iterator[io.BufferedReader]:
     """A file, open to read; a pipe or a device in its place, which might never end, is none.
+
+    Args:
+        path: of the file.
+        follow: where it is a link, read what that names.
 
     Raises:
         OSError: as the file system says, or it is no plain file.
     """
-    with open(path, "rb", opener=_without_waiting) as file:
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    with os.fdopen(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a plain file")
         yield file
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
+def own_file(path: Path, flags: int = os.O_RDONLY, *, private: bool = False) -> int:
+    """Open a file that nobody but us may have made or changed; its descriptor.
+
+    It is a plain file of this user, of root, or of the owner of a folder into which nobody else may
+    write. No link is followed, and no pipe is waited for. A new one is for this user alone.
+
+    Args:
+        path: of the file.
+        flags: of open(2).
+        private: nobody else may even read it.
+
+    Raises:
+        OSError: as the file system says, or another user may have made it.
+    """
+    careful = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    opened = os.open(path, flags | careful, 0o600 if private else PRIVATE)
+    try:
+        found, folder = os.fstat(opened), path.parent.stat()
+        owners = {0, os.geteuid()} | (set() if folder.st_mode & _OTHERS_WRITE else {folder.st_uid})
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            raise OSError(errno.EINVAL, "it is no plain file", str(path))
+        _check_owner(path, found, owners, 0o077 if private else _OTHERS_WRITE)
+    except OSError:
+        os.close(opened)
+        raise
+    return opened
+
+
+def own_folder(path: Path, *, owners: Set[int] = frozenset(), make: bool = True) -> Path:
+    """Make a folder for this user alone, or take one that nobody else may write into or replace.
+
+    Args:
+        path: of the folder.
+        owners: further users who may own it; root always may.
+        make: make one that is missing.
+
+    Raises:
+        OSError: as the file system says, or another user may write into it or replace it.
+    """
+    if make:
+        for each in (*reversed(path.parents), path):
+            if not each.exists():
+                each.mkdir(mode=0o700, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise OSError(errno.ENOTDIR, "it is a link or no folder", str(path))
+    trusted = {0, os.geteuid(), *owners}
+    _check_owner(path, found, trusted, _OTHERS_WRITE)
+    for above in Path(os.path.realpath(path)).parents:
+        found = above.stat()
+        if not found.st_mode & stat.S_ISVTX:  # in a folder with it nobody renames what others have
+            _check_owner(above, found, trusted, _OTHERS_WRITE, str(above))
+    return path
+
+
+def _check_owner(
+    path: Path, found: os.stat_result, owners: Set[int], forbidden: int, what: str = "it"
+) -> None:
+    if found.st_uid not in owners:
+        raise OSError(errno.EPERM, f"{what} belongs to uid {found.st_uid}", str(path))
+    if found.st_mode & forbidden & ~(0o070 if _is_private_group(found.st_gid) else 0):
+        mode = f"others may open {what} (mode {stat.S_IMODE(found.st_mode):04o})"
+        raise OSError(errno.EPERM, mode, str(path))
+
+
+def _is_private_group(number: int) -> bool:
+    """Whether this user alone is in a group, as distributions make one for each user."""
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(number)
+    except KeyError:
+        return False
+    same = (group.gr_name, number) == (user.pw_name, user.pw_gid)
+    return same and set(group.gr_mem) <= {user.pw_name}
 
 
 def remove_leftovers(folder: Path, before: float) -> None:

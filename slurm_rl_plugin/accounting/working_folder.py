@@ -13,6 +13,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from slurm_rl_plugin.whole_file import own_file
+
 _ENDING = ".work"
 #: Tells whose the folder is: locked as long as that process lives, its host's name inside.
 _OWNER = "owner"
@@ -32,7 +34,8 @@ def working_folder(output: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=f".{output.name}.", suffix=_ENDING, dir=output.parent))
     with ExitStack() as stack:
         stack.callback(_remove, folder)
-        owner = stack.enter_context((folder / _OWNER).open("w"))
+        opened = own_file(folder / _OWNER, os.O_RDWR | os.O_CREAT)
+        owner = stack.enter_context(os.fdopen(opened, "w"))
         # where files cannot be locked nobody can tell, so the folder stays without a name in it
         with suppress(OSError):
             _lock(owner)
@@ -61,7 +64,10 @@ def _may_be_ours(folder: Path) -> bool:
 
 def _remove_if_left(folder: Path) -> None:
     """Remove a folder, unless its process may live: here, on another host, or nobody can tell."""
-    with suppress(OSError), (folder / _OWNER).open("r+", errors="replace") as owner:
+    with (
+        suppress(OSError),
+        os.fdopen(own_file(folder / _OWNER, os.O_RDWR), "r+", errors="replace") as owner,
+    ):
         if owner.read() == socket.gethostname():
             _lock(owner)
             _remove(folder)

@@ -24,78 +24,113 @@ from slurm_rl_plugin.errors import (
     SlurmRLError,
 )
 
+#: Whose rights a verb has that root runs: those of the owner of the daemon's state folder, or of
+#: the forecast service's; root's own if it follows no link in a folder of a lesser account.
+STATE_OWNER, FORECAST_OWNER, ROOT = "state", "forecast", "root"
+
 
 class Verb(NamedTuple):
-    """A verb: its module below this package, imported when it is run, and what it is for."""
+    """A verb of the command line.
+
+    Attributes:
+        module: below this package, imported when the verb is run.
+        meaning: what it is for.
+        as_root: whose rights it has when root runs it.
+    """
 
     module: str
     meaning: str
+    as_root: str
 
 
 #: Every verb of the command line, as `slurm-rl --help` lists them.
 VERBS = {
     "demo": Verb(
-        "demo.demo", "the whole loop on a simulated cluster: train, shadow, active, plots, /metrics"
+        "demo.demo",
+        "the whole loop on a simulated cluster: train, shadow, active, plots, /metrics",
+        ROOT,
     ),
-    "train": Verb("train.train", "train a model on accounting logs"),
+    "train": Verb("train.train", "train a model on accounting logs", ROOT),
     "convert": Verb(
         "logs.convert",
         "make one parquet file of accounting logs of any size; it is a LOG for all verbs",
+        ROOT,
     ),
-    "evaluate": Verb("evaluate.evaluate", "compare policies on an accounting log"),
+    "evaluate": Verb("evaluate.evaluate", "compare policies on an accounting log", ROOT),
     "what-if": Verb(
-        "what_if.what_if", "what a change of slurm.conf would do to the users of a log"
+        "what_if.what_if", "what a change of slurm.conf would do to the users of a log", ROOT
     ),
     "tune": Verb(
-        "what_if.tune", "search settings of slurm.conf on a log; writes lines, applies nothing"
+        "what_if.tune",
+        "search settings of slurm.conf on a log; writes lines, applies nothing",
+        ROOT,
     ),
     "experiment": Verb(
         "what_if.experiment",
         "the site's own order and ours in turns on the cluster itself; steps back by itself",
+        STATE_OWNER,
     ),
     "reproduce": Verb(
-        "reproduce.reproduce", "run the experiment of a paper again, its figures beside ours"
+        "reproduce.reproduce", "run the experiment of a paper again, its figures beside ours", ROOT
     ),
     "check": Verb(
         "check.check",
         "whether the daemon could do its work here, and what mends it; one write changes nothing",
+        STATE_OWNER,
     ),
     "pbs-setup": Verb(
-        "check.pbs_setup", "the lines that prepare a PBS server, what each does and how to undo it"
+        "check.pbs_setup",
+        "the lines that prepare a PBS server, what each does and how to undo it",
+        ROOT,
     ),
-    "run": Verb("daemon.run", "the daemon beside the batch system"),
-    "queue": Verb("look.queue", "the pending jobs in the decided order, beside the site's own"),
-    "explain": Verb("look.explain", "why a pending job is where it is"),
-    "status": Verb("look.status", "whether all is well with the daemon; exit code 1 if not"),
-    "audit": Verb("look.audit", "what was decided and written, from the audit log"),
+    "run": Verb("daemon.run", "the daemon beside the batch system", STATE_OWNER),
+    "queue": Verb(
+        "look.queue", "the pending jobs in the decided order, beside the site's own", ROOT
+    ),
+    "explain": Verb("look.explain", "why a pending job is where it is", ROOT),
+    "status": Verb(
+        "look.status", "whether all is well with the daemon; exit code 1 if not", STATE_OWNER
+    ),
+    "audit": Verb("look.audit", "what was decided and written, from the audit log", ROOT),
     "disable": Verb(
-        "off_switch.disable", "stop writing and take every factor back, until `enable`"
+        "off_switch.disable", "stop writing and take every factor back, until `enable`", STATE_OWNER
     ),
     "pause": Verb(
         "off_switch.pause",
         "stop writing and take every factor back for some time; goes on by itself",
+        STATE_OWNER,
     ),
-    "enable": Verb("off_switch.enable", "go on after `disable` or `pause`"),
+    "enable": Verb("off_switch.enable", "go on after `disable` or `pause`", STATE_OWNER),
     "shadow-report": Verb(
-        "shadow.report", "what shadow mode would have changed, and what that would have been worth"
+        "shadow.report",
+        "what shadow mode would have changed, and what that would have been worth",
+        ROOT,
     ),
-    "release": Verb("off_switch.release", "take back every factor that the daemon wrote"),
-    "forecast": Verb("forecasts.forecast", "the service that foretells when pending jobs start"),
-    "start": Verb("forecasts.start", "when a job starts, pending or not submitted yet"),
+    "release": Verb(
+        "off_switch.release", "take back every factor that the daemon wrote", STATE_OWNER
+    ),
+    "forecast": Verb(
+        "forecasts.forecast", "the service that foretells when pending jobs start", FORECAST_OWNER
+    ),
+    "start": Verb("forecasts.start", "when a job starts, pending or not submitted yet", ROOT),
     "limits": Verb(
-        "forecasts.limits", "time limits against run times, and what to ask for next time"
+        "forecasts.limits", "time limits against run times, and what to ask for next time", ROOT
     ),
     "offer": Verb(
-        "brokers.offer", "the service that tells brokers when this site would start a job"
+        "brokers.offer", "the service that tells brokers when this site would start a job", ROOT
     ),
     "route": Verb(
-        "brokers.route", "ask all sites when they would start a job, and submit it to the best"
+        "brokers.route",
+        "ask all sites when they would start a job, and submit it to the best",
+        ROOT,
     ),
-    "show-config": Verb("look.show_config", "print the configuration in force"),
+    "show-config": Verb("look.show_config", "print the configuration in force", ROOT),
     "compile": Verb(
-        "evaluate.compile", "compile the simulator for all users, at the end of an installation"
+        "evaluate.compile",
+        "compile the simulator for all users, at the end of an installation",
+        ROOT,
     ),
-    "benchmark": Verb("benchmark.benchmark", "measure the hook and the simulator"),
+    "benchmark": Verb("benchmark.benchmark", "measure the hook and the simulator", ROOT),
 }
 #: Verbs that stop the product or tell of it: whatever is broken, they end in one sentence.
 WAY_OUT = ("release", "disable", "enable", "pause", "status", "experiment")

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.whole_file import write_whole
+from slurm_rl_plugin.whole_file import own_file, read_own, write_whole
 
 
 class Checkpoint:
@@ -28,18 +28,17 @@ class Checkpoint:
         """
         # as it will be read back: tuples become lists
         key = json.loads(json.dumps({**key, "version": __version__}))
-        self._path = path
         self._file: IO[str] | None = None
         self.steps: list[Any] = []
         if path is None:
             return
-        if path.exists():
-            lines = _whole_lines(path.read_bytes())
-            if lines and lines[0] == key:
-                self.steps = lines[1:]
-        write_whole(path, "".join(json.dumps(line) + "\n" for line in (key, *self.steps)))
+        lines = _whole_lines(_content(path))
+        if lines and lines[0] == key:
+            self.steps = lines[1:]
+        content = "".join(json.dumps(line) + "\n" for line in (key, *self.steps))
+        write_whole(path, content, mode=0o600)
         # kept open: a worker that was thought lost must not write into the file of the next one
-        self._file = path.open("a")
+        self._file = os.fdopen(own_file(path, os.O_WRONLY | os.O_APPEND), "a")
 
     def add(self, step: Any) -> None:
         """Keep a finished step; JSON."""
@@ -48,12 +47,10 @@ class Checkpoint:
             self._file.write(json.dumps(step) + "\n")
             self._file.flush()
 
-    def forget(self) -> None:
-        """Remove the file: the training is done."""
+    def close(self) -> None:
+        """Write no more; the file stays until what is made of the steps is safe."""
         if self._file is not None:
             self._file.close()
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
 
 
 def check_checkpoint(path: Path | None) -> None:
@@ -67,16 +64,31 @@ def check_checkpoint(path: Path | None) -> None:
     folder = path.resolve().parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise ConfigurationError(f"{path}: {folder} is no folder that can be written to.")
-    if path.exists() and not (path.is_file() and _is_ours(path)):
+    if path.is_dir() or not _is_checkpoint(_content(path)):
         raise ConfigurationError(f"{path} holds something else than a checkpoint: give another.")
 
 
-def _is_ours(path: Path) -> bool:
-    """Whether nothing would be lost but a checkpoint: its first line is a JSON object."""
-    with path.open("rb") as file:
-        line = file.readline()
+def _content(path: Path) -> bytes:
+    """What the file holds; nothing where there is none.
+
+    Raises:
+        ConfigurationError: another user may have made it.
+    """
     try:
-        return not line or isinstance(json.loads(line), dict)
+        return read_own(path)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise ConfigurationError(
+            f"the checkpoint {path} is not taken up ({error.strerror}): remove it, or give another."
+        ) from None
+
+
+def _is_checkpoint(content: bytes) -> bool:
+    """Whether nothing would be lost but a checkpoint: its first line is a JSON object."""
+    line = content.partition(b"\n")[0]
+    try:
+        return not content or isinstance(json.loads(line), dict)
     except ValueError:
         return False
 
@@ -101,6 +113,6 @@ def forget_checkpoint(path: Path | None) -> None:
 def steps_kept(path: Path) -> int:
     """How many steps a checkpoint holds that another process may be writing; 0 without a file."""
     try:
-        return max(path.read_bytes().count(b"\n") - 1, 0)
+        return max(read_own(path).count(b"\n") - 1, 0)
     except OSError:
         return 0

@@ -15,6 +15,7 @@ from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.learning.algorithms import ALGORITHMS, schema_of
+from slurm_rl_plugin.learning.checkpoint import forget_checkpoint
 from slurm_rl_plugin.learning.digest import digest_of
 from slurm_rl_plugin.learning.evaluation.paired import estimates_of
 from slurm_rl_plugin.learning.export.manifest import file_checksum, write_card, write_manifest
@@ -116,7 +117,7 @@ def train_model(
     write_manifest(output.with_suffix(".json"), manifest)
     write_card(output.with_suffix(".md"), manifest)
     for training in trainings:
-        training.finished.unlink(missing_ok=True)
+        forget_checkpoint(training.checkpoint)
     return trained, manifest
 
 

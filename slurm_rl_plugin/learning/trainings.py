@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import pickle
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.algorithms import Settings, algorithm_of, train_policy
 from slurm_rl_plugin.learning.checkpoint import steps_kept
@@ -17,7 +15,6 @@ from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoads, short_load
 from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.whole_file import write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,16 +34,6 @@ class Training:
     load_key: str
     start: QNetwork | None
     checkpoint: Path
-
-    @property
-    def finished(self) -> Path:
-        """File that keeps the policy until all trainings are done."""
-        return self.checkpoint.with_name(f"{self.checkpoint.name}.finished")
-
-    @property
-    def key(self) -> list[object]:
-        """Everything that shapes the policy."""
-        return [__version__, asdict(self.settings), self.load_key]
 
 
 def train_all(
@@ -93,12 +80,9 @@ def _trained(
     progress: Progress | None = None,
     place: Workplace | None = None,
 ) -> TrainedPolicy:
-    """The policy of one training: kept by an earlier run, or trained now."""
-    kept = _kept(training)
-    if kept is not None:
-        return kept
+    """The policy of one training; steps that its checkpoint keeps are not done again."""
     chosen = shared[0][training.loads]
-    policy = train_policy(
+    return train_policy(
         chosen.training,
         chosen.validation,
         training.settings,
@@ -109,17 +93,6 @@ def _trained(
         start=training.start,
         place=place,
     )
-    write_whole(training.finished, pickle.dumps((training.key, policy)))
-    return policy
-
-
-def _kept(training: Training) -> TrainedPolicy | None:
-    """What an earlier run of the same training has left; None where it has left nothing whole."""
-    try:
-        key, policy = pickle.loads(training.finished.read_bytes())  # noqa: S301 - our own file
-    except Exception:  # noqa: BLE001 - a broken pickle raises anything; then it is trained anew
-        return None
-    return policy if key == training.key and isinstance(policy, TrainedPolicy) else None
 
 
 class _Looks:

@@ -9,7 +9,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, generate_latest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.whole_file import replacing
+from slurm_rl_plugin.whole_file import write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -46,9 +46,8 @@ class MetricsTextfile:
     def write(self) -> None:
         """Replace the file; a failure is logged, as nothing that orders jobs depends on it."""
         try:
-            with replacing(self.path, sync=False) as beside:
-                beside.write_bytes(generate_latest(self.registry))
-                beside.chmod(0o644)  # node_exporter is another user
+            # node_exporter is another user
+            write_whole(self.path, generate_latest(self.registry), sync=False, for_all=True)
         except OSError as error:
             logger.warning("textfile=failed path=%s reason=%s", self.path, error)
 

@@ -97,10 +97,10 @@ def test_an_interrupted_training_goes_on_to_the_same_result(name: str, tmp_path:
     with pytest.raises(Interrupted):
         trained(name, checkpoint=checkpoint, load_key="a", progress=stop_at_two)
     assert checkpoint.exists()
-    resumed = trained(name, checkpoint=checkpoint, load_key="a")
-    assert not checkpoint.exists()
-    assert resumed.curve == whole.curve
-    assert content_of(resumed, tmp_path) == content_of(whole, tmp_path)
+    for _ in range(2):  # the second time no step is left to do
+        resumed = trained(name, checkpoint=checkpoint, load_key="a")
+        assert resumed.curve == whole.curve
+        assert content_of(resumed, tmp_path) == content_of(whole, tmp_path)
 
 
 @EVERY_KIND

@@ -11,7 +11,7 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.evaluate import compile as compilation
-from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL, code_for_all
+from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL, named_for_all
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_folder_that_is_named_from_here_is_the_same_from_anywhere(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(FOR_ALL, "code")
-    assert code_for_all() == tmp_path / "code"
+    assert named_for_all() == tmp_path / "code"
 
 
 @pytest.mark.study

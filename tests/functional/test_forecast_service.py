@@ -107,6 +107,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     )
     environment = {**os.environ, "TZ": "UTC", "PATH": "/nowhere"}
     command = [sys.executable, "-m", "slurm_rl_plugin.cli.entry", "forecast"]
+    (folder / "notice").touch(0o644)
     process = subprocess.Popen(
         [*command, "--config", str(folder / "slurm-rl.toml")],
         env=environment,
@@ -115,7 +116,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     )
     client = ServiceClient(socket=f"{folder}/socket")
     until = time.monotonic() + 240
-    while not (folder / "notice").exists():
+    while not (folder / "notice").stat().st_size:
         assert process.poll() is None, (folder / "log").read_text()
         assert time.monotonic() < until, (folder / "log").read_text()
         time.sleep(0.2)
@@ -246,6 +247,7 @@ def test_a_history_of_one_day_is_too_little(service: Service, tmp_path: Path, wo
     text = text.replace("sacct.log", "day.log").replace(f"{service.folder}/day", f"{tmp_path}/day")
     text = text.replace("kept.sqlite", "fresh.sqlite").replace("/notice", "/other")
     (tmp_path / "slurm-rl.toml").write_text(text)
+    (service.folder / "other").touch(0o644)
     code, _, err = words("forecast", "--once", "--config", f"{tmp_path}/slurm-rl.toml")
     assert code == 0, err
     kept = KeptForecasts(service.folder / "fresh.sqlite").rows(0.0)

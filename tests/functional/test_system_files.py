@@ -127,6 +127,10 @@ def test_folders_are_those_of_the_units_and_the_configuration(root: Path) -> Non
         status = (root / name).stat()
         assert status.st_uid == owners[owner], name
         assert stat.S_IMODE(status.st_mode) == mode, name
+    notice = root / "run/slurm-rl-notice/starts"
+    assert notice.parent.stat().st_uid == 0
+    assert notice.stat().st_uid == owners["slurmrl-forecast"]
+    assert stat.S_IMODE(notice.stat().st_mode) == 0o644
 
 
 def test_who_talks_to_strangers_is_not_the_daemon() -> None:
@@ -233,7 +237,7 @@ def run_lines_below(root: Path, document: str, *programs: str) -> None:
     """Run those lines of a document that begin with these programs, on files below `root`."""
     for line in shell_lines(TOP / "docs" / document):
         if line.startswith(tuple(f"{each} " for each in programs)):
-            below = re.sub(r"(?<= )/(?=etc|opt|usr|var)", f"{root}/", line)
+            below = re.sub(r"(?<= )/(?=etc|opt|run|usr|var)", f"{root}/", line)
             done = subprocess.run(
                 ["sh", "-c", below], cwd=TOP, capture_output=True, text=True, check=False
             )

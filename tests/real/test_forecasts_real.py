@@ -91,6 +91,7 @@ def _foretold(folder: Path) -> Iterator[ForetoldSlurm]:
     keep_compiled_code()
     if kept_code().is_dir():  # what is compiled already need not be again, which takes minutes
         shutil.copytree(kept_code(), own / "cache")
+    (own / "notice").touch(0o644)
     for path in (own, *own.rglob("*")):
         shutil.chown(path, NAME)
     configuration = own / "slurm-rl.toml"
@@ -150,7 +151,7 @@ def _short_jobs_come_true(slurm: PrivateSlurm, notice: Path) -> None:
     for _ in range(SHORT):
         slurm.submit(user="alice", account="physics", minutes=1, seconds=3)
     slurm.wait_until(
-        lambda: notice.is_file() and f"{SHORT} wait on this cluster" in notice.read_text(),
+        lambda: f"{SHORT} wait on this cluster" in notice.read_text(),
         SOON,
         "a forecast",
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from slurm_rl_plugin.brokers.live.job_document import job_document, job_request
 from slurm_rl_plugin.brokers.port import RoutedJob
 from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.errors import RequestRefused
-from slurm_rl_plugin.whole_file import write_whole
+from slurm_rl_plugin.whole_file import own_file, write_whole
 
 #: Jobs that are remembered, on their way and ended together.
 MOST_JOBS = 500
@@ -96,7 +97,8 @@ class RoutedJobsFile:
             OSError: the file cannot be written.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self.path.with_suffix(".lock").open("a") as lock:
+        opened = own_file(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
+        with os.fdopen(opened, "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             change = RoutedJobsChange(self.read())
             yield change

@@ -1,7 +1,7 @@
-"""Root becomes the owner of the state folder before it reads what lies there.
+"""Root becomes the owner of a service's folder before it reads what lies there.
 
-Whoever has the daemon's account may lay links in that folder and write what he likes into its
-files. Root, who follows them, would do for him what he may not do himself.
+A user who has a service's account may lay links in its folder and write what it likes into its
+files. Root, which follows them, would do for that user what it may not do itself.
 """
 
 from __future__ import annotations
@@ -14,13 +14,18 @@ from slurm_rl_plugin.configuration import Configuration
 
 
 def become_state_owner(configuration: Configuration) -> None:
-    """Become the state folder's owner for good; does nothing where that is root.
+    """Become the owner of the daemon's state folder for good; see `become_owner`."""
+    become_owner(Path(configuration.sections.hook.state_file).parent)
+
+
+def become_owner(folder: Path) -> None:
+    """Become the folder's owner for good, home included; nothing if that is root.
 
     What only root may read or write has to be read or written before.
     """
     if os.geteuid() != 0:
         return
-    owner = _owner(Path(configuration.sections.hook.state_file).parent)
+    owner = _owner(folder)
     if owner is None:
         return
     user, group = owner
@@ -28,17 +33,21 @@ def become_state_owner(configuration: Configuration) -> None:
         known = pwd.getpwuid(user)
         os.initgroups(known.pw_name, known.pw_gid)
         os.setgid(known.pw_gid)
-    except KeyError:  # an account without a name has no further groups
+        os.environ.update(HOME=known.pw_dir, USER=known.pw_name, LOGNAME=known.pw_name)
+    except KeyError:  # an account without a name has no further groups and no home
         os.setgroups([])
         os.setgid(group)
+        os.environ["HOME"] = "/"
+    for each in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        os.environ.pop(each, None)  # root's
     os.setuid(user)
 
 
 def _owner(folder: Path) -> tuple[int, int] | None:
-    """User and group of the first folder on the way there that is not root's; None where all are.
+    """User and group of the first folder on the way there that is not root's; None if all are.
 
-    What lies further down is what that user wants to lie there. Where a link of root's leads the
-    way on, its folders are looked at too.
+    That user decides what lies further down. If a link of root's leads the way on, the folders of
+    its target are looked at too.
     """
     folder = folder.absolute()
     for way in (folder, Path(os.path.realpath(folder))):

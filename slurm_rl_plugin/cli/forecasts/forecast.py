@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,
 )
+from slurm_rl_plugin.cli.assembly.state_owner import become_owner
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.cli.daemon.service_loop import serve_until_stopped
 from slurm_rl_plugin.cli.progress import said_if_long
@@ -27,6 +29,7 @@ def main(options: argparse.Namespace) -> int:
     log_to_standard_error(verbose=options.verbose)
     configuration = configuration_of(options)
     _check_queue_file(configuration)
+    become_owner(Path(configuration.sections.forecast.kept_file).parent)
     with said_if_long("loading"):
         from slurm_rl_plugin.cli.forecasts.forecast_service import forecast_service  # noqa: PLC0415 - the simulator takes seconds, a faulty configuration none
 

@@ -36,7 +36,7 @@ from slurm_rl_plugin.forecasts.live.scored_forecasts import LATELY, scores_docum
 from slurm_rl_plugin.metrics.forecast_families import forecast_metrics
 from slurm_rl_plugin.serving.page_server import serve_pages, serve_pages_locally
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.whole_file import replacing, version_of
+from slurm_rl_plugin.whole_file import version_of, write_in_place
 
 logger = logging.getLogger(__name__)
 
@@ -175,11 +175,12 @@ class ForecastService:
         if not path:
             return
         try:
-            with replacing(Path(path), sync=False) as beside:
-                beside.write_bytes(notice_text(queue).encode())
-                beside.chmod(0o644)  # whoever logs in is another user
+            write_in_place(Path(path), notice_text(queue).encode())
         except OSError as error:
-            self._complain(f"notice_file {path} cannot be written ({error.strerror})")
+            self._complain(
+                f"notice_file {path} cannot be written ({error.strerror}): make it as root, in a "
+                "folder of root's, and give it to this user"
+            )
 
     def _complain(self, words: str) -> None:
         if words != self._complaint:

@@ -75,4 +75,6 @@ class ForecastSection:
         default="",
         meaning="text on the waits of now, without jobs or users, as in /etc/motd.d; "
         "empty for none",
+        note="The package makes /run/slurm-rl-notice/starts for it: a folder of root's, in which "
+        "the service may change that file alone, because root reads it at each login.",
     )

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import math
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -78,7 +79,7 @@ class AuditReader:
         """Lines that pass the filter, from all files in the order in which they were written."""
         for path in self.paths:
             try:
-                with plain_file(path) as stored:
+                with plain_file(path, follow=_may_follow()) as stored:
                     yield from self._lines_of(stored, wanted)
             except (OSError, EOFError, zlib.error) as error:  # a broken .gz says one of these
                 what = getattr(error, "strerror", None) or error
@@ -124,10 +125,15 @@ def audit_files(path: Path) -> list[Path]:
     return files
 
 
+def _may_follow() -> bool:
+    """Whether a link is followed: root does not, because the folder is a lesser account's."""
+    return os.geteuid() != 0
+
+
 def tail_of(path: Path, size: int) -> list[AuditLine]:
     """The lines in the last `size` bytes of an audit log that still grows; none without it."""
     try:
-        with plain_file(path) as file:
+        with plain_file(path, follow=_may_follow()) as file:
             behind = max(file.seek(0, 2) - size, 0)
             file.seek(behind)
             raw = file.read(size).splitlines()

@@ -7,25 +7,23 @@ that process began, by which others tell a daemon from whatever else may keep th
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from slurm_rl_plugin.errors import ConfigurationError, LockHeld
-from slurm_rl_plugin.whole_file import remove_leftovers
+from slurm_rl_plugin.whole_file import own_file, remove_leftovers
 
 #: A look at the lock holds it for an instant: a daemon that starts then tries again. Who has just
 #: locked it writes its number in an instant, too.
 _LOCK_TRIES, _LOCK_PAUSE = 4, 0.05
 #: Seconds after which nobody is still writing the file that was left.
 _LEFT_AFTER = 3600.0
-#: Neither through a link, nor waiting for the other end of a pipe.
-_CAREFULLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @contextmanager
@@ -117,28 +115,18 @@ def _opened(path: Path, flags: int) -> int:
         ConfigurationError: it cannot be opened, or something else is there.
     """
     try:
-        lock = os.open(path, flags | _CAREFULLY, 0o600)
+        return own_file(path, flags, private=True)
     except FileNotFoundError:
         if not flags & os.O_CREAT:
             raise
         raise _unopened(path, "No such file or directory") from None
     except OSError as error:
-        raise _unopened(path, str(error.strerror)) from None
-    found = os.fstat(lock)
-    owners = {os.geteuid(), path.parent.stat().st_uid}
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-        fault = "it is no plain file"
-    elif found.st_uid not in owners:
-        fault = f"it belongs to uid {found.st_uid}"
-    elif found.st_mode & 0o077:
-        fault = f"others may open it (mode {stat.S_IMODE(found.st_mode):04o})"
-    else:
-        return lock
-    os.close(lock)
-    raise ConfigurationError(
-        f"{path} is not the lock that slurm-rl makes, {fault}: find out who put it there, then "
-        "remove it."
-    )
+        if error.errno not in (errno.EPERM, errno.EINVAL):
+            raise _unopened(path, str(error.strerror)) from None
+        raise ConfigurationError(
+            f"{path} is not the lock that slurm-rl makes, {error.strerror}: find out who put it "
+            "there, then remove it."
+        ) from None
 
 
 def _unopened(path: Path, why: str) -> ConfigurationError:

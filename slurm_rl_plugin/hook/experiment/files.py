@@ -17,7 +17,7 @@ from typing import Any
 
 from slurm_rl_plugin.domain.switchback import Declaration
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.whole_file import PRIVATE, append_whole, plain_file, read_whole, write_whole
+from slurm_rl_plugin.whole_file import PRIVATE, append_whole, own_file, read_own, write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class ExperimentFiles:
             OSError: it cannot be read.
         """
         try:
-            return Declaration.of_json(json.loads(read_whole(self.declaration)))
+            return Declaration.of_json(json.loads(read_own(self.declaration)))
         except FileNotFoundError:
             return None
         except RecursionError as error:
@@ -120,7 +120,7 @@ class ExperimentFiles:
             OSError: it cannot be read, or is not there.
         """
         try:
-            found = ExperimentStanding(**json.loads(read_whole(self.standing)))
+            found = ExperimentStanding(**json.loads(read_own(self.standing)))
             at = float(found.at)
         except (TypeError, OverflowError, RecursionError) as error:
             raise ValueError(f"no standing: {error}") from None
@@ -131,7 +131,7 @@ class ExperimentFiles:
     def looked_at(self, standing: ExperimentStanding) -> ExperimentStanding:
         """The same with when somebody looked last; when it came about where none can tell."""
         try:
-            found = float(json.loads(read_whole(self.look)))
+            found = float(json.loads(read_own(self.look)))
         except (OSError, ValueError, TypeError, OverflowError, RecursionError):
             found = standing.at
         return replace(standing, looked=max(standing.at, found if math.isfinite(found) else 0.0))
@@ -184,7 +184,7 @@ class ExperimentFiles:
     def found(self) -> dict[str, Any] | None:
         """What was found so far; None where nothing was, or nobody can read it."""
         try:
-            found = json.loads(read_whole(self.findings))
+            found = json.loads(read_own(self.findings))
         except (OSError, ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None
@@ -211,7 +211,8 @@ class ExperimentFiles:
     def note(self, entry: InForce) -> None:
         """Add a line to the journal; a disk that is full costs a line and no cycle."""
         try:
-            with open(self.journal, "a+b", buffering=0, opener=_carefully) as file:
+            opened = own_file(self.journal, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+            with os.fdopen(opened, "a+b", buffering=0) as file:
                 append_whole(file, f"{json.dumps(asdict(entry))}\n".encode())
         except OSError as error:
             logger.warning("experiment=unjournaled path=%s error=%s", self.journal, error)
@@ -223,7 +224,7 @@ class ExperimentFiles:
             OSError: it cannot be read; a missing one has no line.
         """
         try:
-            with plain_file(self.journal) as file:
+            with os.fdopen(own_file(self.journal), "rb") as file:
                 for line in file:
                     entry = _entry(line)
                     if entry is not None:
@@ -236,11 +237,6 @@ class ExperimentFiles:
             write_whole(path, json.dumps(document, indent=1) + "\n", mode=PRIVATE)
         except OSError as error:
             raise _unwritable(path, error) from None
-
-
-def _carefully(path: str, flags: int) -> int:
-    """Neither through a link, nor waiting for the other end of a pipe."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, PRIVATE)
 
 
 def _entry(line: bytes) -> InForce | None:

@@ -8,14 +8,12 @@ read, means off without end: the mistake that leaves the site its own order is t
 from __future__ import annotations
 
 import math
-import os
-import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from slurm_rl_plugin.errors import DisableFileError
-from slurm_rl_plugin.whole_file import replacing
+from slurm_rl_plugin.whole_file import plain_file, write_whole
 
 #: A longer file is none of ours.
 _LONGEST = 10_000
@@ -59,20 +57,12 @@ class Disablement:
 def read_disable_file(path: Path) -> Disablement | None:
     """What the file says; None only where there is none. Never raises, never waits."""
     try:
-        # a pipe of that name would make an ordinary open wait for its writer
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with plain_file(path) as file:
+            return _parsed(file.read(_LONGEST + 1))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         return Disablement(fault=f"the file cannot be read ({error.strerror})")
-    try:
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            return Disablement(fault="it is no plain file")
-        return _parsed(os.read(number, _LONGEST + 1))
-    except OSError as error:
-        return Disablement(fault=f"the file cannot be read ({error.strerror})")
-    finally:
-        os.close(number)
 
 
 def write_disable_file(path: Path, disablement: Disablement) -> None:
@@ -89,9 +79,7 @@ def write_disable_file(path: Path, disablement: Disablement) -> None:
     }
     lines = [f"{key}: {_plain(value)}\n" for key, value in values.items() if value]
     try:
-        with replacing(path) as beside:
-            beside.write_bytes("".join(lines).encode())
-            beside.chmod(0o644)
+        write_whole(path, "".join(lines), for_all=True)
     except OSError as error:
         raise DisableFileError(
             f"{path} cannot be made ({error.strerror}): do it as a user who may write to "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -120,17 +121,19 @@ def train_fitted_q(
         network = patterns.regressor.network(parameters)
         return mean_objective(network, loads, settings.weights, threads=processors_here())
 
+    first = len(kept.steps) + 1 if len(kept.steps) < settings.iterations else math.inf
     for iteration in range(1, settings.iterations + 1):
         before = kept.steps[iteration - 2][0] if iteration > 1 else None
         loads = drawn_loads(training, settings.batch, settings.seed, iteration)
         simulated += 2 * sum(len(load.workload.submit) for load in loads)
-        collections.append(patterns.collected(before, loads, iteration))
-        if iteration > len(kept.steps):
+        if iteration > first - settings.kept:  # what no later step is fitted to is not simulated
+            collections.append(patterns.collected(before, loads, iteration))
+        if iteration >= first:
             parameters = _fitted(patterns, collections, before, settings.seed + iteration)
             kept.add([parameters, valued(parameters, loads), valued(parameters, validation)])
         if progress is not None:
             progress(iteration, max(step[2] for step in kept.steps[:iteration]))
-    kept.forget()
+    kept.close()
     best = max(kept.steps, key=lambda step: step[2])
     return TrainedPolicy(
         network=patterns.regressor.network(best[0]),

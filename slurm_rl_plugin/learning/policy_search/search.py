@@ -216,7 +216,7 @@ def search_policy(
             chosen.look_at(generation, np.array(evolution.mean), max(objectives))
         if progress is not None:
             progress(generation, chosen.objective)
-    kept.forget()
+    kept.close()
     return TrainedPolicy(
         network=search.network(chosen.searched),
         validation_objective=chosen.objective,

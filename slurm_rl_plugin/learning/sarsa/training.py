@@ -135,7 +135,7 @@ def train_sarsa(
             best = step
         if progress is not None:
             progress(number, best["validation"])
-    kept.forget()
+    kept.close()
     jobs = [len(load.workload.submit) for load in training]
     return TrainedPolicy(
         network=network_of(np.array(best["parameters"]), settings.inputs),

@@ -93,7 +93,7 @@ def train_site_utility(
         curve.append((turn + 1, correlations[0], correlations[1]))
         if progress is not None:
             progress(turn + 1, max(each[2] for each in curve))
-    kept.forget()
+    kept.close()
     validated = [each[2] for each in curve]
     return TrainedPolicy(
         network=fits[validated.index(max(validated))],

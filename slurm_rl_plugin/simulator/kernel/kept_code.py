@@ -10,11 +10,11 @@ import atexit
 import errno
 import logging
 import os
-import pickle
 import shutil
 import sys
 import tempfile
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from slurm_rl_plugin.simulator.kernel.import_closure import PACKAGE, closure_digest
+from slurm_rl_plugin.whole_file import own_folder
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ class KeptFunction(FunctionCache):  # type: ignore[misc]
         )
         try:
             found = file.load(self._index_key(sig, target_context.codegen()))
-        except (OSError, EOFError, pickle.UnpicklingError):  # he compiles it for himself then
+        except Exception:  # noqa: BLE001 - a broken file raises anything; it is compiled anew
             return None
         return None if found is None else self._impl.rebuild(target_context, found)
 
@@ -119,12 +120,33 @@ def kept_code() -> Path:
     return Path(str(numba.config.CACHE_DIR))
 
 
-def code_for_all() -> Path | None:
-    """The folder of code that was compiled for all users of this environment; None for none."""
+def named_for_all() -> Path | None:
+    """The folder for code that is compiled for all users of this environment; None for none."""
     named = os.environ.get(FOR_ALL)
     if named is None:
         return Path(sys.prefix) / "share" / "slurm-rl" / "compiled"
     return Path(named).absolute() if named else None
+
+
+def code_for_all() -> Path | None:
+    """The same; None also where another user than its owner, or the environment's, may change it.
+
+    Compiled code is code: a user who may change it acts as everybody who runs it.
+    """
+    folder = named_for_all()
+    return folder if folder is not None and _may_be_run(folder) else None
+
+
+@cache
+def _may_be_run(folder: Path) -> bool:
+    try:
+        own_folder(folder, owners={Path(sys.prefix).stat().st_uid}, make=False)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        logger.warning("compiled code in %s is not used: %s.", folder, error.strerror)
+        return False
+    return True
 
 
 def keep_compiled_code() -> None:
@@ -133,7 +155,7 @@ def keep_compiled_code() -> None:
         if not os.environ.get("NUMBA_CACHE_DIR"):
             home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
             numba.config.CACHE_DIR = str(Path(home) / "slurm-rl" / "compiled")
-        kept_code().mkdir(parents=True, exist_ok=True)
+        _make_own(kept_code())
         if not os.access(kept_code(), os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(kept_code()))
     except (OSError, RuntimeError) as error:  # of a user without a home
@@ -141,6 +163,21 @@ def keep_compiled_code() -> None:
     locators = FunctionCache._impl_class._locator_classes
     if KeptByClosure not in locators:
         locators.insert(0, KeptByClosure)
+
+
+def _make_own(folder: Path) -> None:
+    """Make the folder for this user alone; of one that others might write into nothing is kept.
+
+    Raises:
+        OSError: it cannot be made, or another user has made it.
+    """
+    try:
+        own_folder(folder)
+    except PermissionError:
+        if folder.is_symlink() or folder.lstat().st_uid != os.geteuid():
+            raise
+        shutil.rmtree(folder, ignore_errors=True)
+        own_folder(folder)
 
 
 def _keep_for_this_run(why: str) -> None:

@@ -1,12 +1,12 @@
 """Items become tasks of job arrays, and come back in order whatever happens to workers."""
 
-import pickle
 import signal
 import threading
 import time
 from dataclasses import replace
 
 import pytest
+from submitit.core.utils import DelayedSubmission
 
 from slurm_rl_plugin.batch_systems.slurm.job_arrays import arrays as array_jobs
 from slurm_rl_plugin.batch_systems.slurm.job_arrays import workplace as slurm_arrays
@@ -192,6 +192,15 @@ def test_without_accounting_a_lost_worker_would_go_unnoticed(cluster, settings):
     assert not settings.folder.exists()
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o707])
+def test_a_folder_that_others_may_write_into_is_not_taken(cluster, settings, mode):
+    settings.folder.mkdir()
+    settings.folder.chmod(mode)
+    with pytest.raises(ConfigurationError, match=r"others may open .* give another one"):
+        SlurmArrays(settings).__enter__()
+    assert list(settings.folder.iterdir()) == []
+
+
 def test_without_slurm_it_says_so(settings, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigurationError, match=r"sbatch .* sacct cannot be found"):
@@ -201,6 +210,6 @@ def test_without_slurm_it_says_so(settings, monkeypatch, tmp_path):
 def test_a_requeued_worker_begins_with_the_same_items(tmp_path):
     worker = ArrayWorker(2)
     shared = tmp_path / "shared"
-    shared.write_bytes(pickle.dumps(SharedWork(product, 6, nothing)))
+    DelayedSubmission(product, 6, nothing).dump(shared)
     again = worker.checkpoint(shared, [1, 2, 3])
     assert again.result().results == [6, 12, 18]

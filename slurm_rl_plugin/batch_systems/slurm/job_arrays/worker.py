@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 from submitit.core.utils import DelayedSubmission
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.whole_file import own_folder
 
 
 class SharedWork(NamedTuple):
@@ -63,7 +63,9 @@ class ArrayWorker:
 
     def __call__(self, shared: Path, items: Sequence[Any]) -> WorkerReport:
         """Work off some items of the work in the file `shared`."""
-        work: SharedWork = pickle.loads(shared.read_bytes())  # noqa: S301 - the driver's own file
+        own_folder(shared.parent)  # what submitit reads below it is code
+        found = DelayedSubmission.load(shared)
+        work = SharedWork(found.function, *found.args)
         started, begin = _process_age(), time.monotonic()
         work.warm_up(work.shared)
         loaded, begin = time.monotonic() - begin, time.monotonic()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import math
-import pickle
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from submitit.core.core import Job
-from submitit.core.utils import FailedJobError
+from submitit.core.utils import DelayedSubmission, FailedJobError
 
 from slurm_rl_plugin.batch_systems.command_process import last_line
 from slurm_rl_plugin.batch_systems.slurm.job_arrays.arrays import (
@@ -29,7 +29,7 @@ from slurm_rl_plugin.batch_systems.slurm.job_arrays.worker import (
     WorkerReport,
 )
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
-from slurm_rl_plugin.whole_file import write_whole
+from slurm_rl_plugin.whole_file import own_file, own_folder, replacing
 
 #: How often a batch is given to a worker before the training is given up.
 TRIES = 3
@@ -80,11 +80,12 @@ class SlurmArrays:
         """
         self._jobs.check()
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.folder / "lock").open("w")
+            own_folder(self.folder)  # what submitit reads in it is code
+            self._lock = os.fdopen(own_file(self.folder / "lock", os.O_RDWR | os.O_CREAT), "w")
         except OSError as error:
             raise ConfigurationError(
-                f"--work-folder: {error.filename}: {error.strerror}; give another one."
+                f"--work-folder: {error.filename}: {error.strerror}; give another one, "
+                "where nobody else may write."
             ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -178,11 +179,12 @@ class SlurmArrays:
 
     def _ship(self, work: SharedWork) -> Path:
         """The file with the task and what is shared, written once as long as both stay the same."""
-        path, before = self.folder / "shared.pickle", self._shipped
+        path, before = self.folder / "shared.pkl", self._shipped
         if before is None or before.task != work.task or before.shared is not work.shared:
             work.warm_up(work.shared)  # compiles here what each worker would compile
             self._copy_compiled_code()
-            write_whole(path, pickle.dumps(work, pickle.HIGHEST_PROTOCOL))
+            with replacing(path) as beside:
+                DelayedSubmission(*work).dump(beside)
             self._shipped = work
         return path
 
@@ -227,6 +229,7 @@ class _Round:
             self._submit()
             for place, job in list(self._running.items()):
                 if job.done():
+                    own_folder(self._folder.parent)
                     self._take(place, job)
             yield [self._reports.get(place) for place in range(len(self._batches))]
             if self._running:

@@ -1,0 +1,159 @@
+"""A user plants files and folders where a colleague's program looks for its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numba
+import pytest
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.learning.checkpoint import Checkpoint, check_checkpoint
+from slurm_rl_plugin.simulator.kernel import kept_code
+from slurm_rl_plugin.whole_file import own_file, own_folder, read_own
+from tests.attacks.another_user import DAEMON, STRANGER, as_user, needs_root
+
+pytestmark = needs_root
+#: The user whom the stranger attacks.
+VICTIM = DAEMON
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that all may write into, as /tmp, with a file of the victim's in another one."""
+    folder = Path(tempfile.mkdtemp(prefix="slurm-rl-attack-", dir="/tmp"))
+    folder.chmod(0o1777)
+    (folder / "home").mkdir(mode=0o755)
+    (folder / "home" / ".bashrc").write_text("alias ll=ls\n")
+    for each in (folder / "home", folder / "home" / ".bashrc"):
+        os.chown(each, VICTIM, VICTIM)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def refused(act: Callable[[], Any]) -> str:
+    """Why the victim does not take what lies there; "" where it is taken."""
+
+    def tried() -> str:
+        try:
+            act()
+        except (OSError, ConfigurationError) as error:
+            return str(error)
+        return ""
+
+    return str(as_user(VICTIM, tried))
+
+
+def plant(act: Callable[[], Any]) -> None:
+    """Let the stranger do something."""
+
+    def planted() -> None:
+        os.umask(0)
+        act()
+
+    as_user(STRANGER, planted)
+
+
+def test_a_folder_of_another_user_is_not_taken(shared: Path) -> None:
+    there = shared / "model.onnx.workers"
+    plant(lambda: there.mkdir(0o777))
+    assert f"belongs to uid {STRANGER}" in refused(lambda: own_folder(there))
+    there.rmdir()
+    plant(lambda: there.symlink_to(shared / "home"))
+    assert "it is a link" in refused(lambda: own_folder(there))
+    there.unlink()
+    assert refused(lambda: own_folder(there)) == ""
+    assert there.stat().st_mode & 0o7777 == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o707])
+def test_a_folder_that_others_may_write_into_or_rename_is_not_taken(
+    shared: Path, mode: int
+) -> None:
+    inner = shared / "home" / "project" / "workers"
+    assert refused(lambda: own_folder(inner)) == ""
+    inner.chmod(mode)
+    assert f"(mode {mode:04o})" in refused(lambda: own_folder(inner))
+    inner.chmod(0o700)
+    inner.parent.chmod(mode)
+    assert "home/project" in refused(lambda: own_folder(inner))
+    inner.parent.chmod(mode | 0o1000)  # sticky: nobody renames what another user has there
+    assert refused(lambda: own_folder(inner)) == ""
+
+
+def test_a_file_of_another_user_is_not_read_and_a_link_not_followed(shared: Path) -> None:
+    there, bashrc = shared / "model.onnx.checkpoint", shared / "home" / ".bashrc"
+    for planted in (
+        lambda: there.write_text("{}\n[1]\n"),
+        lambda: there.symlink_to(bashrc),
+        lambda: os.mkfifo(there),
+        there.mkdir,
+    ):
+        plant(planted)
+        for act in (
+            lambda: read_own(there),
+            lambda: own_file(there, os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
+            lambda: Checkpoint(there, {}),
+            lambda: check_checkpoint(there),
+        ):
+            assert refused(act), planted
+        there.rmdir() if there.is_dir() and not there.is_symlink() else there.unlink()
+    os.link(bashrc, there)
+    assert refused(lambda: read_own(there))
+    assert bashrc.read_text() == "alias ll=ls\n"
+
+
+def test_a_file_that_others_may_change_is_not_read(shared: Path) -> None:
+    there = shared / "home" / "state"
+    as_user(VICTIM, lambda: there.write_text("{}"))
+    for mode in (0o666, 0o620, 0o602):
+        there.chmod(mode)
+        assert f"(mode {mode:04o})" in refused(lambda: read_own(there))
+    there.chmod(0o640)
+    assert refused(lambda: read_own(there)) == ""
+    # the owner of a folder that nobody else may write into may have its files
+    there.chmod(0o644)
+    assert as_user(STRANGER, lambda: read_own(there).decode()) == "{}"
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o775])
+def test_compiled_code_that_others_may_have_laid_is_not_run(
+    shared: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    for_all = shared / "compiled"
+    for_all.mkdir()
+    for_all.chmod(mode)
+    os.chown(for_all, 0, STRANGER)
+    monkeypatch.setenv(kept_code.FOR_ALL, str(for_all))
+    kept_code._may_be_run.cache_clear()
+    assert kept_code.code_for_all() is None
+    for_all.chmod(0o755)
+    kept_code._may_be_run.cache_clear()
+    assert kept_code.code_for_all() == for_all
+
+
+def test_ones_own_compiled_code_is_for_oneself_whatever_the_umask(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = shared / "home"
+    compiled = home / ".cache" / "slurm-rl" / "compiled"
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", numba.config.CACHE_DIR)
+
+    def first_run() -> list[str]:
+        os.umask(0o002)
+        kept_code.keep_compiled_code()
+        assert kept_code.kept_code() == compiled
+        return [oct(compiled.stat().st_mode & 0o7777), *(each.name for each in compiled.iterdir())]
+
+    assert as_user(VICTIM, first_run) == ["0o700"]
+    compiled.chmod(0o777)  # as releases before made it, where the umask let them
+    (compiled / "simulator").mkdir()
+    assert as_user(VICTIM, first_run) == ["0o700"]
