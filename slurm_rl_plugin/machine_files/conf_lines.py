@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.values import Value
@@ -18,22 +18,24 @@ _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*", re.IGNORECASE)
 _DEEPEST = 20
 
 
-def read_pairs(path: Path, *, cluster: str = "") -> Iterator[list[Value]]:
+def read_pairs(path: Path, notes: list[str], *, cluster: str = "") -> Iterator[list[Value]]:
     """The keys and values of each line, those of included files where they are included.
 
     Args:
         path: included files are looked for in its folder.
+        notes: gets a sentence on each included file that Slurm would have read elsewhere.
         cluster: what %c stands for in their names, until ClusterName is read.
 
     Raises:
         ConfigurationError: a file cannot be read, or a line is not understood.
     """
-    yield from _Reader(path.parent, cluster).lines(path, 0)
+    yield from _Reader(path.parent, notes, cluster).lines(path, 0)
 
 
 class _Reader:
-    def __init__(self, folder: Path, cluster: str) -> None:
+    def __init__(self, folder: Path, notes: list[str], cluster: str) -> None:
         self._folder = folder
+        self._notes = notes
         self._cluster = cluster
 
     def lines(self, path: Path, depth: int) -> Iterator[list[Value]]:
@@ -50,10 +52,21 @@ class _Reader:
     def _included(self, name: str, place: str) -> Path:
         if "*" in name:
             raise ConfigurationError(f"{place}: Slurm includes no {name}; name each file")
-        path = self._folder / name.replace("%c", self._cluster)
+        named = PurePath(name.replace("%c", self._cluster.lower()))
+        path = self._folder / named
+        copies = [copy for copy in _copies(self._folder, named) if copy.is_file()]
         if not path.is_file():
-            raise ConfigurationError(
-                f"{place}: Include {name}: there is no file {path}; copy it there too"
+            if not copies:
+                raise ConfigurationError(
+                    f"{place}: Include {name}: there is no file {path}; copy it to {self._folder}"
+                )
+            self._notes.append(
+                f"{place}: Include {name}: {path} is not on this host; {copies[0]} is read instead."
+            )
+            return copies[0]
+        if copies and not copies[0].samefile(path):
+            self._notes.append(
+                f"{place}: Include {name}: {path} is read; {copies[0]} has no effect."
             )
         return path
 
@@ -61,6 +74,16 @@ class _Reader:
         for value in pairs:
             if value.key.lower() == "clustername":
                 self._cluster = value.text
+
+
+def _copies(folder: Path, named: PurePath) -> Iterator[Path]:
+    """Where a file of this name may lie in the folder of a slurm.conf that was copied elsewhere.
+
+    Of `/etc/slurm/conf.d/nodes.conf` first `conf.d/nodes.conf`, then `nodes.conf`, and so on.
+    """
+    parts = named.relative_to(named.anchor).parts
+    for first in range(0 if named.is_absolute() else 1, len(parts)):
+        yield folder.joinpath(*parts[first:])
 
 
 def logical_lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -51,14 +51,19 @@ def add(counts: Counts, name: str, kind: str, count: float) -> None:
         counts[typed] = counts.get(typed, 0.0) + count
 
 
-def read_gres_conf(path: Path) -> dict[str, Counts]:
+def read_gres_conf(path: Path, notes: list[str], cluster: str) -> dict[str, Counts]:
     """What gres.conf tells of each node by its name; "" for lines that name no nodes.
+
+    Args:
+        path: of gres.conf.
+        notes: as in `read_pairs`.
+        cluster: what %c stands for in names of included files.
 
     Raises:
         ConfigurationError: the file cannot be read or a line is not understood.
     """
     found: dict[str, Counts] = {}
-    for line in read_pairs(path):
+    for line in read_pairs(path, notes, cluster=cluster):
         keys = by_key(line)
         if "name" in keys:
             nodes = keys[NODE].names() if NODE in keys else [""]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from slurm_rl_plugin.domain.machine import Machine
@@ -76,12 +76,14 @@ def read_cluster(path: Path) -> DescribedCluster:
         ConfigurationError: a file cannot be read or is not understood; says where.
     """
     conf = path / SLURM_CONF if path.is_dir() else path
-    said = collect(read_pairs(conf))
+    notes: list[str] = []
+    said = collect(read_pairs(conf, notes))
     beside = conf.parent / GRES_CONF
     cluster = name_of(said.settings)
+    gres_conf = read_gres_conf(beside, notes, cluster) if beside.is_file() else {}
     return DescribedCluster(
-        said=said,
-        gres_conf=read_gres_conf(beside) if beside.is_file() else {},
+        said=replace(said, notes=notes),
+        gres_conf=gres_conf,
         entries=read_files(files_beside(conf.parent, cluster), cluster),
     )
 

@@ -24,6 +24,12 @@ _NUMBERS: Mapping[str, tuple[str, float, int]] = {
     "depth": ("default_queue_depth", 1, 0),
     "main_interval": ("sched_interval", 1.0, 0),
 }
+#: Other names of SchedulerParameters -> those that Slurm looks for first.
+_OTHER_NAMES = {
+    "max_job_bf": "bf_max_job_test",
+    "max_rpc_count": "max_rpc_cnt",
+    "bf_yield_rpc_count": "bf_yield_rpc_cnt",
+}
 MODELLED_PARAMETERS = frozenset(name for name, _, _ in _NUMBERS.values())
 BACKFILL, MULTIFACTOR, LINEAR = "sched/backfill", "priority/multifactor", "select/linear"
 _WEIGHTS = {
@@ -54,11 +60,20 @@ class NodeSharing:
 
 
 def parameters_of(settings: ClusterKeys) -> dict[str, str]:
-    """SchedulerParameters by name in lower case; "" for a word alone."""
+    """SchedulerParameters by name in lower case; "" for a word alone.
+
+    Of a parameter that is there twice the first one holds, as Slurm searches the text for it.
+    """
     value = settings.get("schedulerparameters")
     words = () if value is None or value.text.lower() in NOTHING else value.words
-    pairs = (word.partition("=") for word in words)
-    return {name.strip().lower(): number.strip() for name, _, number in pairs}
+    found: dict[str, str] = {}
+    for word in words:
+        name, _, number = word.partition("=")
+        found.setdefault(name.strip().lower(), number.strip())
+    for other, name in _OTHER_NAMES.items():
+        if other in found:
+            found.setdefault(name, found.pop(other))
+    return found
 
 
 def backfill_of(settings: ClusterKeys) -> BackfillSettings:

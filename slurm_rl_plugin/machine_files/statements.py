@@ -10,8 +10,23 @@ from slurm_rl_plugin.machine_files.values import Value
 NODE, PARTITION, NODE_SET, DOWN = "nodename", "partitionname", "nodeset", "downnodes"
 #: Keys whose line is a record of its own; all that follows on the line belongs to it.
 RECORDS = (NODE, PARTITION, NODE_SET, DOWN)
-#: Old names of keys.
-_FORMER = {"feature": "features", "procs": "cpus", "shared": "oversubscribe"}
+#: Keys that have two names -> the names, first the one that Slurm looks for first, wherever it
+#: stands on the line: `_parse_nodename` and `_parse_partitionname` in its `read_config.c`.
+_NAMES = {
+    "cpus": ("cpus", "procs"),
+    "features": ("feature", "features"),
+    "oversubscribe": ("oversubscribe", "shared"),
+}
+_NAMED = {name: key for key, names in _NAMES.items() for name in names}
+#: Of these, one name of the line itself goes before the other name of a DEFAULT line.
+_OWN_FIRST = ("features",)
+#: Keys of a partition that Slurm does not take from a DEFAULT line.
+_NEVER_DEFAULT = frozenset(
+    {
+        *("disablerootjobs", "exclusivetopo", "exclusiveuser", "powerdownonidle"),
+        *("selecttypeparameters", "suspendtime"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +81,12 @@ def collect(lines: Iterable[Sequence[Value]]) -> Statements:
             if kind not in RECORDS:
                 settings[kind] = value
                 continue
-            own = by_key(line[at + 1 :])
+            own = {each.key.lower(): each for each in line[at + 1 :]}
             if kind in (NODE, PARTITION) and value.text.upper() == "DEFAULT":
-                defaults[kind] |= own
+                kept = own.keys() - (_NEVER_DEFAULT if kind == PARTITION else ())
+                defaults[kind] |= {key: own[key] for key in own if key in kept}
             else:
-                records[kind].append(ConfRecord(value, {**defaults[kind], **own}))
+                records[kind].append(ConfRecord(value, _keys(own, defaults[kind])))
             break
     return Statements(
         settings,
@@ -78,11 +94,25 @@ def collect(lines: Iterable[Sequence[Value]]) -> Statements:
         partitions=records[PARTITION],
         node_sets=records[NODE_SET],
         down=records[DOWN],
-        defaults=defaults,
+        defaults={kind: _keys({}, said) for kind, said in defaults.items()},
     )
 
 
 def by_key(values: Iterable[Value]) -> dict[str, Value]:
-    """Values by their key in lower case, old names of keys as the present ones."""
-    lowered = ((value.key.lower(), value) for value in values)
-    return {_FORMER.get(key, key): value for key, value in lowered}
+    """Values of one line by their key in lower case, keys of two names by the one of now."""
+    return _keys({value.key.lower(): value for value in values}, {})
+
+
+def _keys(own: Mapping[str, Value], default: Mapping[str, Value]) -> dict[str, Value]:
+    """What holds for a record, keys of two names by the one of now.
+
+    Args:
+        own: what its line says, by names as they are written, in lower case.
+        default: what DEFAULT lines before it say, the same.
+    """
+    said = {**default, **own}
+    found = {_NAMED.get(name, name): value for name, value in said.items()}
+    for key in found.keys() & _NAMES.keys():
+        layers = (own, default) if key in _OWN_FIRST else (said,)
+        found[key] = next(layer[name] for layer in layers for name in _NAMES[key] if name in layer)
+    return found

@@ -48,5 +48,6 @@ def merged(entries: Iterable[DatabaseEntry]) -> list[DatabaseEntry]:
 
 
 def _changed(before: DatabaseEntry, by: DatabaseEntry) -> DatabaseEntry:
-    keys = {**before.keys, **by.keys}
+    # what was said last stands last: of two names of one limit the later one holds
+    keys = {key: value for key, value in before.keys.items() if key not in by.keys} | dict(by.keys)
     return replace(before, parent=by.parent or before.parent, keys=keys)

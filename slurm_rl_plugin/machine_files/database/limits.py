@@ -112,10 +112,8 @@ def _limited(key: str, kind: str) -> tuple[str, str]:
 
 
 def _longest(keys: Mapping[str, Value]) -> float:
-    for key in _LONGEST:
-        if key in keys and not _unset(keys[key]):
-            return keys[key].seconds()
-    return math.inf
+    said = [value for key, value in keys.items() if key in _LONGEST]
+    return said[-1].seconds() if said and not _unset(said[-1]) else math.inf
 
 
 def _priority(entry: DatabaseEntry) -> float:

@@ -27,6 +27,7 @@ from slurm_rl_plugin.machine_files.values import NOTHING
 FILES = ("sacctmgr.script", "sacctmgr.cfg", "qos.txt", "assoc.txt", "user.txt")
 ROOT = "root"
 _PARENT = "parent"
+_SHARES = ("fairshare", "share", "shares", "rawshares")
 
 
 def _with_inherited(
@@ -140,11 +141,10 @@ def _of_cluster(entries: Iterable[DatabaseEntry]) -> dict[str, ResourceLimit]:
 
 def _share(entry: DatabaseEntry) -> float | None:
     """Shares of an account, one where nothing is said; None where it takes its parent's."""
-    for key in ("fairshare", "share", "shares", "rawshares"):
-        if key in entry.keys and entry.keys[key].text.lower() not in {"-1", *NOTHING}:
-            value = entry.keys[key]
-            return None if value.text.lower() == _PARENT else float(value.number())
-    return 1.0
+    said = [value for key, value in entry.keys.items() if key in _SHARES]
+    if not said or said[-1].text.lower() in {"-1", *NOTHING}:
+        return 1.0
+    return None if said[-1].text.lower() == _PARENT else float(said[-1].number())
 
 
 def _shares_of_users(entries: Iterable[DatabaseEntry]) -> Iterator[str]:

@@ -46,6 +46,57 @@ def test_files_included_where_they_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("named", "copy"),
+    [
+        ("{away}/nodes.conf", "nodes.conf"),
+        ("{away}/conf.d/nodes.conf", "conf.d/nodes.conf"),
+        ("conf.d/nodes.conf", "nodes.conf"),
+        ("{away}/nodes-%c.conf", "nodes-site.conf"),
+    ],
+)
+@pytest.mark.parametrize("by", ["slurm.conf", "an included file", "gres.conf"])
+def test_included_files_copied_to_another_host(
+    tmp_path: Path, named: str, copy: str, by: str
+) -> None:
+    """The copy in the folder of slurm.conf is read, and a sentence says so."""
+    away, here = tmp_path / "away", tmp_path / "here"
+    file = here / copy
+    file.parent.mkdir(parents=True)
+    line = f"Include {named.format(away=away)}"
+    gres = "Name=gpu Type=a100 Count=2\n"
+    file.write_text(gres if by == "gres.conf" else "NodeName=n1 RealMemory=5 Gres=gpu:2\n")
+    written = {"slurm.conf": line, "gres.conf": "", "more.conf": line}
+    if by == "an included file":
+        written["slurm.conf"] = "Include more.conf"
+    elif by == "gres.conf":
+        written |= {"slurm.conf": "NodeName=n1 RealMemory=5 Gres=gpu:2", "gres.conf": line}
+    head = "ClusterName=Site\n"
+    for name, text in written.items():
+        here.joinpath(name).write_text(f"{head if name == 'slurm.conf' else ''}{text}\n")
+    here.joinpath("slurm.conf").open("a").write(PARTITION + "\n")
+    machine = read_machine(here)
+    assert machine.kinds[0].resources[:2] == (1.0, 5.0)
+    assert ("gres/gpu:a100" in machine.resources) is (by == "gres.conf")
+    (note,) = machine.left_out
+    assert f"Include {named.format(away=away)}: " in note
+    assert note.endswith(f"is not on this host; {file} is read instead.")
+
+
+def test_an_absolute_path_goes_before_a_copy(tmp_path: Path) -> None:
+    away, here = tmp_path / "away", tmp_path / "here"
+    for folder, cpus in ((away, 2), (here, 4)):
+        folder.mkdir()
+        folder.joinpath("nodes.conf").write_text(f"NodeName=n1 RealMemory=5 CPUs={cpus}\n")
+    machine = machine_of_lines(here, f"Include {away}/nodes.conf", PARTITION)
+    assert machine.kinds[0].resources[0] == 2.0
+    (note,) = machine.left_out
+    assert note.endswith(f"{away}/nodes.conf is read; {here}/nodes.conf has no effect.")
+    own = machine_of_lines(here, f"Include {here}/nodes.conf", PARTITION)
+    assert own.kinds[0].resources[0] == 4.0
+    assert own.left_out == ()
+
+
+@pytest.mark.parametrize(
     ("line", "words"),
     [
         ("Include missing.conf", r"slurm.conf:1: Include missing.conf: there is no file"),

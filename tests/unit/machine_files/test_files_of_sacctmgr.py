@@ -121,6 +121,17 @@ def test_an_account_takes_over_what_those_above_it_say(tmp_path: Path) -> None:
     }
 
 
+def test_of_two_names_of_a_limit_the_one_said_last_holds(tmp_path: Path) -> None:
+    script = (
+        "add qos q MaxCPUsPerUser=3 MaxTRESPerUser=cpu=9 MaxWall=10 MaxWallDurationPerJob=20\n"
+        "modify qos q set MaxCPUsPerUser=5\n"
+        "add account a Fairshare=3\nmodify account a set Share=7\n"
+    )
+    found = machine(tmp_path, sacctmgr_script=script)
+    assert found.qos == {"q": ResourceLimit(user={"cpus": 5.0}, longest=1200.0)}
+    assert found.shares == {"a": 7.0}
+
+
 def test_of_limits_by_account_the_widest_holds(tmp_path: Path) -> None:
     script = (
         "add account a,b\n"

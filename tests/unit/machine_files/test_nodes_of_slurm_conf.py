@@ -29,6 +29,28 @@ def test_cpus_told_or_inferred(tmp_path: Path, keys: str, cpus: int) -> None:
     assert machine.kinds[0].resources[0] == cpus
 
 
+@pytest.mark.parametrize(
+    ("default", "keys", "cpus", "features"),
+    [
+        ("", "CPUs=16 Procs=8 Feature=x Features=y", 16, {"x"}),
+        ("", "PROCS=8 cpus=16 FEATURES=y feature=x", 16, {"x"}),
+        ("", "CPUs=8 CPUs=16 Features=x Features=y", 16, {"y"}),
+        ("CPUs=4 Feature=d", "Procs=8 Features=y", 4, {"y"}),
+        ("Procs=4 Features=d", "CPUs=8", 8, {"d"}),
+        ("CPUs=4 Feature=d\nNodeName=DEFAULT Procs=2 Features=e", "Weight=1", 4, {"d"}),
+    ],
+)
+def test_of_two_names_of_a_key_slurms_first_holds(
+    tmp_path: Path, default: str, keys: str, cpus: int, features: set[str]
+) -> None:
+    """As slurmctld 22.05.8 and `_parse_nodename` of 26.05 have it, in either order."""
+    machine = machine_of_lines(
+        tmp_path, f"NodeName=DEFAULT {default}", f"NodeName=n1 RealMemory=9 {keys}", PARTITION
+    )
+    assert (machine.kinds[0].resources[0], machine.kinds[0].features) == (cpus, features)
+    assert not machine.left_out
+
+
 def test_memory_less_what_the_system_keeps(tmp_path: Path) -> None:
     machine = machine_of_lines(
         tmp_path,

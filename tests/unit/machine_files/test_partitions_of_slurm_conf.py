@@ -76,10 +76,32 @@ def test_default_memory(
         ("Exclusive=NODE", True),
         ("ExclusiveTopo=YES", True),
         ("OverSubscribe=EXCLUSIVE Exclusive=NO", False),
+        # Slurm looks for OverSubscribe first, in DEFAULT lines too
+        ("OverSubscribe=EXCLUSIVE Shared=NO", True),
+        ("Shared=NO OverSubscribe=EXCLUSIVE", True),
+        ("Shared=EXCLUSIVE OverSubscribe=NO", False),
+        ("Shared=EXCLUSIVE\nPartitionName=DEFAULT OverSubscribe=NO", True),
     ],
 )
 def test_whole_nodes(tmp_path: Path, keys: str, whole: bool) -> None:
     assert partition(tmp_path, f"Nodes=ALL {keys}").whole_nodes is whole
+
+
+@pytest.mark.parametrize(
+    ("default", "keys", "whole"),
+    [
+        ("OverSubscribe=NO", "Shared=EXCLUSIVE", False),
+        ("Shared=NO", "OverSubscribe=EXCLUSIVE", True),
+        ("Shared=NO", "Shared=EXCLUSIVE", True),
+        ("OverSubscribe=EXCLUSIVE", "", True),
+        ("ExclusiveTopo=YES", "", False),  # Slurm takes it from no DEFAULT line
+    ],
+)
+def test_whole_nodes_by_a_default_line(
+    tmp_path: Path, default: str, keys: str, whole: bool
+) -> None:
+    found = partition(tmp_path, f"Nodes=ALL {keys}", f"PartitionName=DEFAULT {default}")
+    assert found.whole_nodes is whole
 
 
 def test_further_keys(tmp_path: Path) -> None:

@@ -41,6 +41,15 @@ def test_parameters_of_backfill(tmp_path: Path) -> None:
     assert machine.left_out == ()
 
 
+def test_of_two_values_of_a_parameter_slurms_first_holds(tmp_path: Path) -> None:
+    machine = machine_with(
+        tmp_path,
+        "SchedulerParameters=bf_window=60,max_job_bf=5,BF_MAX_JOB_TEST=9,bf_window=30",
+    )
+    assert (machine.backfill.window, machine.backfill.most_jobs) == (3600.0, 9)
+    assert machine.left_out == ()
+
+
 def test_schedulers_switched_off(tmp_path: Path) -> None:
     assert not machine_with(tmp_path, "SchedulerType=sched/builtin").backfill.backfills
     off = machine_with(tmp_path, "SchedulerParameters=bf_interval=-1,sched_interval=-1")
