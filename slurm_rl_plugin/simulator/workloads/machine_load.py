@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +29,8 @@ _NO_PARTITION, _NO_NODE, _NO_LIMIT = (
     "no node of its partition holds it",
     "a limit or the number of licences holds it back for ever",
 )
+#: So many partitions and sentences are named in an error.
+_NAMED = 8
 
 
 def node_resources(machine: Machine) -> tuple[FloatArray, IntArray]:
@@ -69,8 +73,60 @@ def fit_to_machine(log: JobLog, machine: Machine) -> tuple[JobLog, dict[str, int
     """
     held, dropped = jobs_held(log, machine)
     if not held.any():
-        raise ConfigurationError("the machine's nodes hold no job of the log: check --cluster.")
+        raise ConfigurationError(_why_none(log, machine, dropped))
     return log.select(held), dropped
+
+
+def _why_none(log: JobLog, machine: Machine, dropped: Mapping[str, int]) -> str:
+    """Why no job of a log can run on a machine: counts, amounts, and what is said of the machine."""
+    why = [f"{reason} ({count})" for reason, count in dropped.items()]
+    if _NO_PARTITION in dropped:
+        asked = ", ".join(log.partitions[:_NAMED]) or "none"
+        there = ", ".join(each.name for each in machine.partitions[:_NAMED])
+        why.append(f"the log names the partitions {asked}, the machine has {there}")
+    if _NO_NODE in dropped:
+        why += _shortages(log.select(partition_of(log, machine) >= 0), machine)
+    of_machine = " ".join(machine.left_out[:_NAMED])
+    more = len(machine.left_out) - _NAMED
+    return (
+        f"the machine's nodes hold no job of the log: {'; '.join(why)}: check --cluster."
+        + (f" Of the machine: {of_machine}" if of_machine else "")
+        + (f" And {more} more." if more > 0 else "")
+    )
+
+
+def _shortages(log: JobLog, machine: Machine) -> Iterator[str]:
+    """Of each resource how many jobs lack it, the least that is asked, and what there is."""
+    asked, (has, _) = requests_on(log, machine), node_resources(machine)
+    each = asked.per_node + asked.per_cpu * asked.task[:, None]  # of one node, at least
+    each[:, CPU] = asked.task
+    pools = [
+        has[asked.pool_node[first:after]]
+        for first, after in itertools.pairwise(asked.pool_first.tolist())
+    ]
+    jobs = np.bincount(asked.shape, minlength=len(each))
+    largest = np.array([pool.max(axis=0, initial=0.0) for pool in pools])[asked.pool]
+    for place, name in enumerate(machine.resources):
+        short = each[:, place] > largest[:, place]
+        if short.any():
+            yield (
+                f"{jobs[short].sum()} lack {name}: they ask one node for "
+                f"{each[short, place].min():g} or more, their nodes have "
+                f"{largest[short, place].max():g} at most"
+            )
+    together = np.array([pool[:, CPU].sum() for pool in pools])[asked.pool]
+    wide = asked.cpus > together
+    if wide.any():
+        yield (
+            f"{jobs[wide].sum()} lack {CPUS}: they ask for {asked.cpus[wide].min():g} or more, "
+            f"their nodes have {together[wide].max():g} together"
+        )
+    few = asked.fewest > np.array([len(pool) for pool in pools])[asked.pool]
+    if few.any():
+        yield (
+            f"{jobs[few].sum()} lack nodes: the nodes of their partition that meet their "
+            "constraint are too few"
+        )
 
 
 def jobs_held(log: JobLog, machine: Machine) -> tuple[BoolArray, dict[str, int]]:

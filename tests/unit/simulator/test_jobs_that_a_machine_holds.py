@@ -11,6 +11,7 @@ import pytest
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind, ResourceLimit
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.workloads.machine_load import fit_to_machine, node_machine
 
 LICENCE = "license/matlab"
@@ -107,6 +108,45 @@ def test_what_nodes_and_licences_hold(asked: dict[str, Any], reason: str | None)
     kept, dropped = fit_to_machine(log(**asked), machine())
     assert dropped == ({} if reason is None else {reason: 1})
     assert len(kept) == 2 - (reason is not None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "of_machine", "words"),
+    [
+        (
+            {"memory": 17.0},
+            {},
+            ["its partition holds it (1)", "1 lack memory: they ask one node for 17", "have 16 at"],
+        ),
+        ({"cpus": 9.0}, {}, ["1 lack cpus: they ask for 9 or more", "have 8 together"]),
+        ({"cpus": 5.0, "task": 5}, {}, ["1 lack cpus: they ask one node for 5", "have 4 at most"]),
+        ({"nodes": 3, "cpus": 3.0}, {}, ["1 lack nodes"]),
+        ({"licences": 3.0}, {}, ["a limit or the number of licences holds it back for ever (1)"]),
+        (
+            {},
+            {"partitions": ("q", "r")},
+            ["machine lacks (1)", "partitions p, the machine has q, r"],
+        ),
+        (
+            {"memory": 17.0},
+            {"left_out": tuple(f"sentence {n}." for n in range(10))},
+            ["check --cluster. Of the machine: sentence 0. sentence 1.", "And 2 more."],
+        ),
+    ],
+)
+def test_a_refusal_says_why_no_job_fits(
+    asked: dict[str, Any], of_machine: dict[str, Any], words: list[str]
+) -> None:
+    nodes = asked.pop("nodes", 0)
+    jobs = log(**asked).select(np.array([1]))
+    jobs = replace(jobs, requests=replace(jobs.requests, nodes=np.array([nodes])))
+    if "cpus" not in asked:  # `log` takes memory to go with the CPUs
+        jobs.requests.memory_per_cpu[:] = False
+    names = of_machine.pop("partitions", ("p",))
+    partitions = tuple(MachinePartition(name=name, kinds=(0,)) for name in names)
+    with pytest.raises(ConfigurationError) as caught:
+        fit_to_machine(jobs, replace(machine(**of_machine), partitions=partitions))
+    assert all(each in str(caught.value) for each in words), str(caught.value)
 
 
 def test_a_job_over_a_limit_of_its_account_never_runs() -> None:
