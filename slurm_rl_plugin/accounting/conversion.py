@@ -59,6 +59,9 @@ def convert(
             StoredRuns(folder, part=part) as runs,
         ):
             report = _gather(form, streams, runs)
+            if why := report.why_none_kept():
+                others = f"with {len(streams) - 1} more logs " if len(streams) > 1 else ""
+                raise AccountingLogError(streams[0].path, others + why)
             told = metadata(report, form.kind, form.processors_available)
             changes = form.finishing()
             del form  # what it remembers of 10 million records has 200 MB

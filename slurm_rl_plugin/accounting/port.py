@@ -91,6 +91,18 @@ class ReadReport:
     other_records: dict[str, int] = field(default_factory=dict)
     malformed: tuple[str, ...] = ()
 
+    def why_none_kept(self) -> str:
+        """Why no record became a job, and what to give in its place; "" where one did."""
+        if self.kept:
+            return ""
+        reasons = [f"{count} {reason}" for reason, count in sorted(self.dropped.items())]
+        told = ", ".join(reasons) + "".join(f"; {each}" for each in self.malformed[:1])
+        return (
+            f"none of its {self.read} records is a job that ran"
+            + (f" ({told})" if told else "")
+            + ": give a log of jobs that have ended"
+        )
+
 
 class AccountingReader(Protocol):
     """Reads one format of accounting log."""

@@ -195,9 +195,10 @@ def test_rotated_files_of_an_earlier_release_are_read(words: Words, tmp_path: Pa
 
 def test_an_empty_log_is_said(words: Words, tmp_path: Path) -> None:
     (tmp_path / "audit.jsonl").touch()
-    status, out, _ = words("shadow-report")
-    assert (status, "The audit log has no cycle in this time." in out) == (0, True)
-    assert "no time to replay: give --since" in out
+    status, out, err = words("shadow-report")
+    assert (status, "The audit log has no cycle in this time." in out) == (2, True)
+    assert "there is nothing to report: the audit log has no cycle" in err
+    assert "no time to replay: give --since" in err
 
 
 def test_without_a_log_and_with_wrong_words(words: Words) -> None:

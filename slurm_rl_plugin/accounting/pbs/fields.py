@@ -17,7 +17,8 @@ _SLOT = re.compile(r"(?:(\d{1,7})-(\d{1,7})|(?:\d+)\*(\d{1,7})|\d+)", re.ASCII)
 _VNODE_NCPUS = re.compile(r":ncpus=(\d{1,7})", re.ASCII)
 _NODES = re.compile(r"(?:(\d{1,6})|[^:]+)(.*)", re.ASCII)
 _PPN = re.compile(r":p{1,2}n=(\d{1,6})", re.ASCII)
-_CLOCK = re.compile(r"(?:\d{1,9}:){0,3}\d{1,11}", re.ASCII)
+_EPOCH = re.compile(r"\d{1,11}(?:\.\d{1,9})?", re.ASCII)
+_CLOCK = re.compile(r"(?:\d{1,9}:){0,3}\d{1,11}(?:\.\d{1,9})?", re.ASCII)
 
 
 class JobNumber(NamedTuple):
@@ -56,7 +57,7 @@ def parse_epoch(text: str) -> float:
     """
     if not text:
         return math.nan
-    if not (text.isascii() and text.isdecimal() and len(text) < 12):
+    if not _EPOCH.fullmatch(text):
         raise ValueError(text)
     return float(text) or math.nan
 

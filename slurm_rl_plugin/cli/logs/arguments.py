@@ -214,14 +214,8 @@ def _check_that_some_ran(log: str, report: ReadReport) -> None:
     Raises:
         ConfigurationError: says why, and what to give in its place.
     """
-    if report.kept:
-        return
-    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(report.dropped.items()))
-    raise ConfigurationError(
-        f"{log}: none of its {report.read} records is a job that ran"
-        + (f" ({reasons})" if reasons else "")
-        + ": give a log of jobs that have ended."
-    )
+    if why := report.why_none_kept():
+        raise ConfigurationError(f"{log}: {why}.")
 
 
 def _given_shares(options: LogOptions) -> Mapping[str, float] | None:

@@ -157,7 +157,13 @@ def keep_dump(path: Path, since: float, until: float | None) -> None:
     )
     if begin >= end:
         raise ConfigurationError(f"--since {begin} is not before --until {end}: turn them.")
-    _keep(path, _dump(_accounting(SECONDS), begin, end))
+    dump = _dump(_accounting(SECONDS), begin, end)
+    if not dump.lines:
+        raise ConfigurationError(
+            f"--keep {path} is not written: accounting has no job that ended between {begin} and "
+            f"{end}: give another --since."
+        )
+    _keep(path, dump)
 
 
 def _accounting(timeout: float) -> OwnAccounting:

@@ -103,7 +103,14 @@ def main(options: argparse.Namespace) -> int:
         raise ConfigurationError(
             f"--committee: there is no page without a replay: {study['unavailable']}"
         )
+    if replay is None and not shadow.get("cycles") and not _kept(options):
+        none = shadow.get("unavailable", "the audit log has no cycle in this time.")
+        raise ConfigurationError(f"there is nothing to report: {none} {study['unavailable']}")
     return 0
+
+
+def _kept(options: argparse.Namespace) -> bool:
+    return options.keep is not None and options.keep.exists()
 
 
 def _drawing() -> Callable[..., None]:

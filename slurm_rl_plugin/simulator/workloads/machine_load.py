@@ -78,7 +78,7 @@ def fit_to_machine(log: JobLog, machine: Machine) -> tuple[JobLog, dict[str, int
 
 
 def _why_none(log: JobLog, machine: Machine, dropped: Mapping[str, int]) -> str:
-    """Why no job of a log can run on a machine: counts, amounts, and what is said of the machine."""
+    """Why no job of a log can run: counts, amounts, and the sentences on the machine."""
     why = [f"{reason} ({count})" for reason, count in dropped.items()]
     if _NO_PARTITION in dropped:
         asked = ", ".join(log.partitions[:_NAMED]) or "none"

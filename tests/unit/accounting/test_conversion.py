@@ -60,12 +60,14 @@ PIECES = st.one_of(
 )
 
 
-def outcome(read):
-    """The table as comparable values and the report, or the error's words."""
+def outcome(read, path):
+    """The table as comparable values and the report, or the words of what is refused."""
     try:
         log, report = read()
     except AccountingLogError as error:
         return str(error)
+    if not report.kept:
+        return f"{path}: {report.why_none_kept()}"
     columns = {
         name: [repr(value) for value in column.tolist()] if hasattr(column, "tolist") else column
         for name, column in told(log).items()
@@ -82,11 +84,13 @@ def converted(path, batch, part):
         assert stored == report
         return log, stored
 
-    return outcome(read)
+    found = outcome(read, path)
+    assert output.exists() is not isinstance(found, str)
+    return found
 
 
 def same(path, batch, part):
-    directly, stored = outcome(lambda: read_log(path)), converted(path, batch, part)
+    directly, stored = outcome(lambda: read_log(path), path), converted(path, batch, part)
     assert stored == directly
     left = sorted(each.name for each in path.parent.iterdir() if each.name.startswith("."))
     assert left == []
@@ -164,6 +168,23 @@ def test_several_dumps_are_one_log(tmp_path):
     assert log.job_id.tolist() == [1, 3]
     assert report.dropped == {"duplicate record": 1, "never ran": 1, "no processors": 1}
     assert report.read == 5
+
+
+def test_a_conversion_that_keeps_no_job_is_refused(tmp_path):
+    """PBS names the first record at fault, and two logs are counted together."""
+    days = [tmp_path / f"2000010{n}" for n in (1, 2)]
+    head = "01/01/2000 00:00:00;E;1.s;"
+    days[0].write_text(f"{head}ctime=soon start=2 end=3 Resource_List.ncpus=1\n")
+    days[1].write_text(f"{head}ctime=1 end=3 Resource_List.ncpus=1\n")
+    output = tmp_path / "jobs.parquet"
+    output.write_text("kept as it was")
+    with pytest.raises(AccountingLogError) as caught:
+        convert(days, output)
+    assert str(caught.value) == (
+        f"{days[0]}: with 1 more logs none of its 2 records is a job that ran (1 malformed record, "
+        f"1 never ran; {days[0]}:1: ctime=soon is no time): give a log of jobs that have ended"
+    )
+    assert output.read_text() == "kept as it was"
 
 
 def test_logs_that_do_not_go_together_are_refused(tmp_path):

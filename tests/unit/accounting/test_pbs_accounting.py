@@ -117,6 +117,12 @@ def test_a_job_without_sound_eligible_time_was_eligible_at_once(read, etime):
     assert log.eligible.tolist() == log.submit.tolist()
 
 
+def test_fractions_of_seconds_are_times(read):
+    log, report = read(record(ctime=f"{START - 9}.25", start=f"{START}.5", end=f"{START + 60}.75"))
+    assert (log.submit.tolist(), log.run_time.tolist()) == ([START - 8.75], [60.25])
+    assert report.dropped == {}
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -220,8 +226,8 @@ def test_processors_of_pbs_and_torque(values, processors):
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("01:30:00", 5400.0), ("96:00:00", 345600.0), ("19:23:4", 69784.0), ("9", 9.0),
-     ("1:00:00:01", 86401.0), ("", math.nan), ("nan", math.nan), ("-1:00", math.nan),
-     ("::", math.nan)],
+     ("1:00:00:01", 86401.0), ("0:06:40.5", 400.5), ("", math.nan), ("nan", math.nan),
+     ("-1:00", math.nan), ("::", math.nan)],
 )  # fmt: skip
 def test_durations(text, seconds):
     np.testing.assert_equal(parse_duration(text), seconds)
