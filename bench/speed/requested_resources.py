@@ -131,6 +131,8 @@ class WrittenAnswers:
         plain = dict.fromkeys(("StartTime", "EndTime", "ArrayTaskID", "HetJobID"), "N/A")
         per = dict.fromkeys(("tres-per-job", "tres-per-socket", "tres-per-task"), "N/A")
         own = {
+            "Sockets": "*",
+            "cpus-per-tres": "N/A",
             "OverSubscribe": "NO" if cpus % 10 == 0 else "OK",
             "Licenses": "matlab:1" if cpus % 7 == 0 else "(null)",
             "Feature": "a100|v100" if cpus % 5 == 0 else "(null)",

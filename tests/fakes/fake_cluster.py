@@ -100,6 +100,7 @@ class FakeCluster:
             "asks": f"cpu={values.get('processors', 1)},node=1,billing=1",
             "tasks_asked": values.get("processors", 1),
             "memory": "0",
+            "per_gpu": 0,
             "per_job": "N/A",
             "per_node": "N/A",
             "per_task": "N/A",

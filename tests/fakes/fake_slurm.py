@@ -122,6 +122,8 @@ def _queue_values(job):
         "MinMemory": job["memory"],
         "tres-per-job": job["per_job"],
         "tres-per-node": job["per_node"],
+        "Sockets": "*",
+        "cpus-per-tres": f"gres:gpu:{job['per_gpu']}" if job["per_gpu"] else "N/A",
         "tres-per-socket": "N/A",
         "tres-per-task": job["per_task"],
         "OverSubscribe": "NO" if job["exclusive"] else "OK",

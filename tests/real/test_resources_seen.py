@@ -61,6 +61,8 @@ def test_requests_of_each_kind_and_what_is_free(cluster: PrivateSlurm) -> None:
         submit(cluster, "--nodes=1", "--mem=4000", "--gres=gpu:2"): [1.0, 4000.0, 2.0],
         submit(cluster, "--gpus=2"): [1.0, 1000.0, 2.0],
         submit(cluster, "--ntasks=2", "--gpus-per-task=1"): [2.0, 2000.0, 2.0],
+        submit(cluster, "--gpus-per-socket=2", "--sockets-per-node=1"): [1.0, 1000.0, 2.0],
+        submit(cluster, "--gpus=2", "--cpus-per-gpu=2", "--mem=500"): [4.0, 500.0, 2.0],
         submit(cluster, "--array=1-3", "--gpus-per-node=1"): [1.0, 1000.0, 1.0],
         submit(cluster, "--gres=gpu:1", ":", "--ntasks=2"): [3.0, 3000.0, 1.0],
     }

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from slurm_rl_plugin.accounting.slurm.options import asked_count, asked_processors
-from slurm_rl_plugin.accounting.slurm.resources import (
-    parse_gpus,
-    parse_gres,
-    parse_licences,
-    parse_memory,
-    requested,
-)
+from slurm_rl_plugin.accounting.slurm.options import NO_TRES, AskedCounts, amount_of, asked_counts
+from slurm_rl_plugin.accounting.slurm.resources import parse_licences, parse_memory, requested
 
-_Value = TypeVar("_Value")
-_NONE: dict[str, float] = {}
 #: Nodes are shared with other jobs, though of few.
 _SHARED = frozenset({"user", "mcs"})
 
@@ -44,48 +35,35 @@ def asked_of(options: Mapping[str, str]) -> Asked:
     Raises:
         ValueError: says which option is not understood.
     """
-    processors = asked_processors(options)
-    nodes = _nodes(options, processors)
-    gpus = _gpus(options, nodes, processors)
-    tres = {"cpu": float(processors), "mem": _memory(options, nodes, processors, gpus)}
-    tres |= gpus
-    tres |= _read(options, "licenses", parse_licences, _NONE)
+    counts = asked_counts(options)
+    gpus = counts.gres.get("gres/gpu", 0.0)
+    tres = {"cpu": float(counts.processors), "mem": _memory(options, counts, gpus)}
+    tres |= counts.gres
+    tres |= amount_of(options, "licenses", parse_licences, NO_TRES)
     exclusive = "exclusive" in options and options["exclusive"] not in _SHARED
     # that much of a node is all that it has
     exclusive |= any(options.get(name) == "0" for name in ("mem", "mem-per-cpu"))
     return Asked(
-        processors=processors,
+        processors=counts.processors,
         amounts=requested(tres),
-        nodes=nodes,
-        cpus_per_task=asked_count(options, "cpus-per-task"),
-        memory_per_cpu=_memory_goes_with_cpus(options, nodes),
+        nodes=counts.nodes,
+        cpus_per_task=counts.cpus_per_task,
+        memory_per_cpu=_memory_goes_with_cpus(options, counts.nodes),
         exclusive=exclusive,
         constraint=options.get("constraint", ""),
     )
 
 
-def _nodes(options: Mapping[str, str], processors: int) -> int:
-    """Nodes that a job asks for, 0 for as few as hold it; no more than it has tasks."""
-    tasks = processors // asked_count(options, "cpus-per-task")
-    if "nodes" in options:
-        return min(asked_count(options, "nodes"), tasks)
-    if "ntasks-per-node" in options:
-        return math.ceil(tasks / asked_count(options, "ntasks-per-node"))
-    return 0
-
-
-def _memory(
-    options: Mapping[str, str], nodes: int, processors: int, gpus: Mapping[str, float]
-) -> float:
+def _memory(options: Mapping[str, str], counts: AskedCounts, gpus: float) -> float:
     """MiB of the whole job, 0 where none is asked for."""
-    by_cpu = _read(options, "mem-per-cpu", parse_memory, 0.0)
-    by_node = _read(options, "mem", parse_memory, 0.0)
-    by_gpu = _read(options, "mem-per-gpu", parse_memory, 0.0)
+    by_cpu = amount_of(options, "mem-per-cpu", parse_memory, 0.0)
+    by_node = amount_of(options, "mem", parse_memory, 0.0)
+    by_gpu = amount_of(options, "mem-per-gpu", parse_memory, 0.0)
     if "mem-per-cpu" in options:
-        return by_cpu * processors
+        return by_cpu * counts.processors
     if "mem" in options:
-        return by_node * max(nodes, 1)
-    return by_gpu * gpus.get("gres/gpu", 0.0)
+        return by_node * max(counts.nodes, 1)
+    return by_gpu * gpus
 
 
 def _memory_goes_with_cpus(options: Mapping[str, str], nodes: int) -> bool:
@@ -97,29 +75,3 @@ def _memory_goes_with_cpus(options: Mapping[str, str], nodes: int) -> bool:
     if "mem-per-cpu" in options:
         return True
     return "mem" not in options and "mem-per-gpu" in options and nodes == 0
-
-
-def _gpus(options: Mapping[str, str], nodes: int, processors: int) -> dict[str, float]:
-    """Generic resources of the whole job, by Slurm's names; of two words for one the larger."""
-    tasks = processors // asked_count(options, "cpus-per-task")
-    found: dict[str, float] = {}
-    for name, parse, times in (
-        ("gres", parse_gres, max(nodes, 1)),
-        ("gpus-per-node", parse_gpus, max(nodes, 1)),
-        ("gpus-per-task", parse_gpus, tasks),
-        ("gpus", parse_gpus, 1),
-    ):
-        for each, count in _read(options, name, parse, _NONE).items():
-            found[each] = max(found.get(each, 0.0), times * count)
-    return found
-
-
-def _read(
-    options: Mapping[str, str], name: str, parse: Callable[[str], _Value], default: _Value
-) -> _Value:
-    if not options.get(name):
-        return default
-    try:
-        return parse(options[name])
-    except ValueError as error:
-        raise ValueError(f"--{name} {error}.") from None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from slurm_rl_plugin.accounting.slurm.option_names import (
     FLAG_LETTERS,
@@ -11,10 +13,15 @@ from slurm_rl_plugin.accounting.slurm.option_names import (
     VALUED,
     VALUED_LETTERS,
 )
+from slurm_rl_plugin.accounting.slurm.resources import parse_gpus, parse_gres, parse_task_tres
+
+_Value = TypeVar("_Value")
 
 _COUNT = re.compile(r"(\d{1,8})([kKmM]?)(?![\w.])", re.ASCII)
 _NAMES = sorted(FLAGS | VALUED)
 _THOUSANDS = {"": 1, "k": 1024, "m": 1024**2}
+_GPU = "gres/gpu"
+NO_TRES: dict[str, float] = {}
 #: No machine has as many CPUs.
 _MOST = 2**31
 
@@ -74,18 +81,96 @@ def _long_option(word: str) -> tuple[str, str | None]:
     raise ValueError(f"--{name} is not known here: write --{name}=VALUE, or its full name.")
 
 
-def asked_processors(options: Mapping[str, str]) -> int:
-    """CPUs that a job asks for, at least: a task a node where it names no tasks.
+class AskedCounts(NamedTuple):
+    """What options ask for in all, each rate times what it is a rate of.
+
+    Attributes:
+        tasks: at least 1.
+        cpus_per_task: at least 1.
+        processors: CPUs of all tasks, or of all GPUs where these ask for more.
+        nodes: at least 1 where told, no more than tasks; 0 for as few as hold the job.
+        gres: generic resources of the whole job, by Slurm's names; of two options for one the
+            larger.
+    """
+
+    tasks: int
+    cpus_per_task: int
+    processors: int
+    nodes: int
+    gres: dict[str, float]
+
+
+def asked_counts(options: Mapping[str, str]) -> AskedCounts:
+    """What a job asks for, at least.
+
+    A task a node where it names no tasks, unless GPUs tell how many: slurmctld counts
+    `--ntasks-per-gpu` and `--gpus-per-task` so.
 
     Raises:
-        ValueError: a count is none, or more than any machine has; says which option.
+        ValueError: an amount is none, or more CPUs than any machine has; says which option.
     """
-    nodes = asked_count(options, "nodes")
-    tasks = asked_count(options, "ntasks", nodes * asked_count(options, "ntasks-per-node"))
-    processors = tasks * asked_count(options, "cpus-per-task")
+    of_task = amount_of(options, "tres-per-task", parse_task_tres, NO_TRES)
+    cpus_per_task = max(asked_count(options, "cpus-per-task"), int(of_task.get("cpu", 1)))
+    whole = asked_count(options, "nodes")
+    tasks = asked_count(options, "ntasks", whole * asked_count(options, "ntasks-per-node"))
+    gres = _gres_beside_tasks(options, max(_nodes(options, tasks), 1))
+    per_gpu = asked_count(options, "ntasks-per-gpu", 0)
+    by_task = amount_of(options, "gpus-per-task", parse_gpus, NO_TRES)
+    if gpus := gres.get(_GPU, 0.0):
+        if "ntasks" not in options:
+            tasks = max(tasks, int(gpus * per_gpu), int(gpus / (by_task.get(_GPU) or gpus)))
+    elif per_gpu:
+        gres[_GPU] = float(math.ceil(tasks / per_gpu))
+    for asked in (by_task, of_task):
+        for name, count in asked.items():
+            if name != "cpu":
+                gres[name] = max(gres.get(name, 0.0), tasks * count)
+    with_gpus = int(gres.get(_GPU, 0.0)) * asked_count(options, "cpus-per-gpu", 0)
+    processors = max(tasks * cpus_per_task, with_gpus)
     if processors > _MOST:
         raise ValueError(f"--ntasks asks with --cpus-per-task for {processors} CPUs: give fewer.")
-    return processors
+    return AskedCounts(tasks, cpus_per_task, processors, _nodes(options, tasks), gres)
+
+
+def _nodes(options: Mapping[str, str], tasks: int) -> int:
+    """Nodes that a job asks for, 0 for as few as hold it; no more than it has tasks."""
+    if "nodes" in options:
+        return min(asked_count(options, "nodes"), tasks)
+    if "ntasks-per-node" in options:
+        return math.ceil(tasks / asked_count(options, "ntasks-per-node"))
+    return 0
+
+
+def _gres_beside_tasks(options: Mapping[str, str], nodes: int) -> dict[str, float]:
+    """Generic resources that are asked for by job, node and socket."""
+    shape = options.get("extra-node-info", "").partition(":")[0].replace("*", "")  # of -B
+    sockets = asked_count({"sockets-per-node": shape, **options}, "sockets-per-node")
+    found: dict[str, float] = {}
+    for name, parse, times in (
+        ("gres", parse_gres, nodes),
+        ("gpus-per-node", parse_gpus, nodes),
+        ("gpus-per-socket", parse_gpus, nodes * sockets),
+        ("gpus", parse_gpus, 1),
+    ):
+        for each, count in amount_of(options, name, parse, NO_TRES).items():
+            found[each] = max(found.get(each, 0.0), times * count)
+    return found
+
+
+def amount_of(
+    options: Mapping[str, str], name: str, parse: Callable[[str], _Value], default: _Value
+) -> _Value:
+    """What an option asks for.
+
+    Raises:
+        ValueError: its value is none; says which option.
+    """
+    if not options.get(name):
+        return default
+    try:
+        return parse(options[name])
+    except ValueError as error:
+        raise ValueError(f"--{name} {error}.") from None
 
 
 def asked_count(options: Mapping[str, str], name: str, default: int = 1) -> int:

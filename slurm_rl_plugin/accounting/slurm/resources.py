@@ -91,6 +91,28 @@ def parse_gpus(text: str) -> dict[str, float]:
     return parse_gres(",".join(f"gpu:{part}" for part in parts))
 
 
+def parse_task_tres(text: str) -> dict[str, float]:
+    """TRES of what `--tres-per-task` takes: `cpu:4,gres/gpu:1,license/name:2`, also with `=`.
+
+    Raises:
+        ValueError: another form.
+    """
+    found: defaultdict[str, float] = defaultdict(float)
+    for part in text.replace("=", ":").split(",") if text else ():
+        if part.startswith(_GRES):
+            asked = parse_gres(part)
+        elif part.startswith(LICENCE_PREFIX):
+            asked = parse_licences(part.removeprefix(LICENCE_PREFIX))
+        else:
+            name, _, count = part.partition(":")
+            if name != "cpu" or not _COUNT.fullmatch(count):
+                raise ValueError(f"{part!r} is not known here: give one such as gres/gpu:1")
+            asked = {name: float(count)}
+        for name, amount in asked.items():
+            found[name] += amount
+    return dict(found)
+
+
 def parse_licences(text: str) -> dict[str, float]:
     """TRES of what `--licenses` takes: `name`, `name:2` or `name=2`, several with commas.
 

@@ -134,6 +134,9 @@ def test_times_are_whole_minutes_and_an_own_account_goes_over_the_jobs() -> None
         ({"gpus": "4"}, ["--ntasks=4"]),
         ({"gpus": "4", "gpus-per-task": "1"}, []),
         ({"gpus": "2", "ntasks-per-gpu": "2"}, []),
+        ({"gpus": "2", "cpus-per-gpu": "2"}, []),
+        ({"gpus": "1", "cpus-per-gpu": "2"}, ["--ntasks=4"]),
+        ({"tres-per-task": "cpu:4"}, []),
     ],
 )
 def test_nodes_that_do_not_make_up_the_processors_get_more_tasks(

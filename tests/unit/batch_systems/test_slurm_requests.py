@@ -44,9 +44,10 @@ def asking(
     licences: str = "(null)",
     constraint: str = "(null)",
     shares: str = "OK",
+    sockets: str = "*",
 ) -> NodeRequest:
     """What is read of fields: the counts, tres-per-job to tres-per-task, and the last two."""
-    return node_request((*counts, shares, *per, licences, constraint))
+    return node_request((*counts, shares, sockets, "N/A", *per, licences, constraint))
 
 
 @pytest.fixture(params=RELEASES, ids=lambda path: path.name)
@@ -111,6 +112,26 @@ def test_gpus_that_accounting_does_not_track_are_those_that_the_user_wrote():
     by_task = "cpu:2,gres/gpu:1"
     asked = asking(("cpu=8,node=1", "4", "2", "0"), ("N/A", "N/A", "N/A", by_task))
     assert asked.amounts == (("gpus", 4.0),)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "sockets", "gpus"), [(1, "2", 2.0), (2, "2", 4.0), (2, "*", 2.0)]
+)
+def test_gpus_of_each_socket_are_those_of_all_sockets(nodes: int, sockets: str, gpus: float):
+    """As slurmctld 22.05.8 prints --gpus-per-socket=1 --sockets-per-node=2."""
+    counts, per = (f"cpu=4,node={nodes}", "4", "1", "0"), ("N/A", "N/A", "gres:gpu:1", "N/A")
+    assert asking(counts, per, sockets=sockets).amounts == (("gpus", gpus),)
+
+
+def test_cpus_of_each_gpu_are_processors_of_a_pending_job(cluster: FakeCluster):
+    """squeue counts them in NumCPUs only once the job runs."""
+    cluster.set(settings=COUNTED)
+    cluster.add(11, asks="cpu=4,mem=1G,node=1", processors=4, per_job="gres:gpu:3", per_gpu=2)
+    cluster.add(12, asks="cpu=9,mem=1G,node=1", processors=9, per_job="gres:gpu:3", per_gpu=2)
+    system = SlurmCommands(cluster.adapter_settings(timeout=5.0))
+    system.facts()
+    jobs = system.snapshot().pending.jobs
+    assert (jobs.job_id.tolist(), jobs.processors.tolist()) == ([11, 12], [6, 9])
 
 
 def test_what_is_not_understood_is_left_out():

@@ -13,9 +13,11 @@ from slurm_rl_plugin.batch_systems.slurm.answers.requests import (
     EXCLUSIVE,
     REQUEST_FIELDS,
     NodeRequest,
+    cpus_with_gpus,
     node_request,
 )
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
+from slurm_rl_plugin.domain.resources import GPUS
 
 #: Fields of `squeue` in the order asked for. The job name comes last, since it may hold
 #: separators and newlines; no other field is a user's free text.
@@ -28,6 +30,9 @@ QUEUE_FIELDS = (
 #: The same where the machine has more than processors.
 FIELDS_WITH_REQUESTS = (*QUEUE_FIELDS[:-1], *REQUEST_FIELDS, QUEUE_FIELDS[-1])
 _PRIORITY = QUEUE_FIELDS.index("PriorityLong")
+_CPUS_PER_GPU = REQUEST_FIELDS.index("cpus-per-tres")
+#: What `cpus-per-tres` is of jobs without --cpus-per-gpu, which are most.
+_NO_CPUS_PER_GPU = "N/A"
 #: From this part of new records on most have other points than at the last look, and no more.
 MANY = 0.05
 #: From this release on squeue has a field for jobs that want their nodes for themselves.
@@ -241,6 +246,7 @@ def _to_row(values: Sequence[str], names: Sequence[str]) -> QueueRow:
     submit, eligible, accrue, start, end, limit = values[7:13]
     account, user, partitions, qos, batch_flag, nodes, tasks, het, *asked, name = values[13:]
     job_id, array_id = int(job), int(array)
+    request = _asked(asked, names) if asked else None
     return QueueRow(
         job_id=job_id,
         array_id=job_id if array_id == job_id else array_id,
@@ -248,7 +254,7 @@ def _to_row(values: Sequence[str], names: Sequence[str]) -> QueueRow:
         reason=_shared(reason),
         priority=int(priority),
         nice=int(nice),
-        processors=parse_count(processors),
+        processors=max(parse_count(processors), _cpus_with_gpus(asked, request)),
         submit=parse_time(submit, math.nan),
         eligible=parse_time(eligible, math.inf),
         accrue=parse_time(accrue, math.inf),
@@ -264,13 +270,19 @@ def _to_row(values: Sequence[str], names: Sequence[str]) -> QueueRow:
         tasks="" if tasks == "N/A" else tasks,
         name=_shared(name),
         het_id=0 if het == "N/A" else int(het),
-        asked=_asked(asked, names) if asked else None,
+        asked=request,
     )
 
 
 def _asked(values: Sequence[str], names: Sequence[str]) -> NodeRequest:
     alone = EXCLUSIVE if EXCLUSIVE in names else "OverSubscribe"
     return node_request(tuple(values), alone)
+
+
+def _cpus_with_gpus(values: Sequence[str], request: NodeRequest | None) -> int:
+    if request is None or (each := values[_CPUS_PER_GPU]) == _NO_CPUS_PER_GPU:
+        return 0
+    return cpus_with_gpus(each, dict(request.amounts).get(GPUS, 0.0))
 
 
 @lru_cache(maxsize=4096)  # most jobs are eligible when they come, and most limits are of few

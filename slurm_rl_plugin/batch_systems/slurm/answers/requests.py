@@ -27,6 +27,7 @@ from slurm_rl_plugin.units import IntArray
 #: other fields but the name, so that it shifts nothing but that job's own request and name.
 REQUEST_FIELDS = (
     *("tres-alloc", "NumTasks", "cpus-per-task", "MinMemory", "OverSubscribe"),
+    *("Sockets", "cpus-per-tres"),
     *("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task", "Licenses", "Feature"),
 )
 #: Of these, what may hold `|` in its own right: `a100|v100` is a constraint.
@@ -75,12 +76,14 @@ def node_request(values: tuple[str, ...], alone: str = REQUEST_FIELDS[4]) -> Nod
         values: of the fields.
         alone: which field tells of jobs that want their nodes for themselves.
     """
-    total, tasks, cpus_per_task, memory, shares, *per, licences, constraint = values
+    total, tasks, cpus_per_task, memory, shares, sockets, _, *per, licences, constraint = values
     tres = parse_tres(total)
     nodes = int(tres.get("node", 0))
     amounts = requested(tres)
     amounts.pop(CPUS, None)
-    for text, times in zip(per, (1, max(nodes, 1), 1, max(_number(tasks), 1)), strict=True):
+    of_nodes = max(nodes, 1)
+    of_sockets = of_nodes * max(_number(sockets), 1)
+    for text, times in zip(per, (1, of_nodes, of_sockets, max(_number(tasks), 1)), strict=True):
         for name, count in requested(parse_gres(",".join(_asked_gres(text)))).items():
             amounts[name] = max(amounts.get(name, 0.0), count * times)
     amounts |= _licences(licences)
@@ -92,6 +95,17 @@ def node_request(values: tuple[str, ...], alone: str = REQUEST_FIELDS[4]) -> Nod
         exclusive=shares in _ALONE[alone],
         constraint="" if constraint in _NONE else constraint,
     )
+
+
+@lru_cache(maxsize=1 << 12)
+def cpus_with_gpus(text: str, gpus: float) -> int:
+    """CPUs that a job gets at least, which squeue counts only once it runs.
+
+    Args:
+        text: `cpus-per-tres`, as `gres:gpu:4`.
+        gpus: of the whole job.
+    """
+    return int(gpus * parse_gres(",".join(_asked_gres(text))).get("gres/gpu", 0.0))
 
 
 def _licences(text: str) -> dict[str, float]:

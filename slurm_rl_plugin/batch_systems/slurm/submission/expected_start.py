@@ -22,6 +22,8 @@ from slurm_rl_plugin.units import MINUTE
 
 TEST_ONLY = ("sbatch", "--test-only", "--chdir=/", "--output=/dev/null", "--wrap=true")
 PARTITIONS = ("sinfo", "--noheader", "--all", "-o", "%P|%a|%l")
+#: Options that may make up processors without a number of tasks.
+_COUNTING = frozenset({"nodes", "cpus-per-gpu", "tres-per-task"})
 #: What sinfo says of a partition that lets jobs run for ever.
 NO_LIMIT = "infinite"
 #: 26.05 puts a letter between the time and `using`.
@@ -69,11 +71,11 @@ def will_run_command(request: JobRequest, account: str) -> list[str]:
 
 
 def _makes_up(processors: int, needs: Mapping[str, str]) -> bool:
-    """Whether tasks or nodes that are asked for make up so many processors by themselves."""
+    """Whether tasks, nodes or GPUs that are asked for make up so many processors by themselves."""
     if "ntasks" in needs or _tasks_by_gpus(needs):
         return True
     try:
-        return "nodes" in needs and least_processors(needs) >= processors
+        return bool(_COUNTING & needs.keys()) and least_processors(needs) >= processors
     except ConfigurationError:  # Slurm refuses it in its own words
         return True
 

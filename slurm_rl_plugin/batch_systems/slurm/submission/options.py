@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from slurm_rl_plugin.accounting.slurm.durations import limit_seconds
 from slurm_rl_plugin.accounting.slurm.option_names import VARIABLES
-from slurm_rl_plugin.accounting.slurm.options import asked_processors, cut_options
+from slurm_rl_plugin.accounting.slurm.options import asked_counts, cut_options
 from slurm_rl_plugin.batch_systems.submission_port import SubmitCommand
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest
@@ -149,6 +149,6 @@ def least_processors(needs: Mapping[str, str]) -> int:
         ConfigurationError: a count is none.
     """
     try:
-        return asked_processors(needs)
+        return asked_counts(needs).processors
     except ValueError as error:
         raise ConfigurationError(f"sbatch {error}") from None
