@@ -15,6 +15,8 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Columns of a log that are texts.
 TEXTS = ("qos", "job_name", "submit_line")
+#: How an oddity ends that names what jobs asked for and no reader reads.
+NOT_READ = " is not read"
 #: Kinds of logs whose times count from a beginning of their own, at 0; those of others are dates.
 OWN_BEGINNING = ("swf", "sbatch", "openb")
 

@@ -21,7 +21,7 @@ from slurm_rl_plugin.accounting.pbs.fields import (
     parse_processors,
 )
 from slurm_rl_plugin.accounting.pbs.records import Record, ValueCutter, cut_record, parse_stamp
-from slurm_rl_plugin.accounting.pbs.requests import request_of
+from slurm_rl_plugin.accounting.pbs.requests import request_of, unread_requests
 from slurm_rl_plugin.accounting.pbs.runs import Run, RunColumns
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport, joined_checksum
 from slurm_rl_plugin.errors import AccountingLogError
@@ -153,6 +153,7 @@ class SiftedRecords:
             self._noticed["eligible outside submit to start"] += 1
         if values.get("run_count", "1") not in ("0", "1"):
             self._noticed["run again"] += 1
+        self._noticed.update(unread_requests(values))
         return _run(job, values, (submit, eligible if within else submit, start, end), processors)
 
     def log_and_report(self, checksum: str) -> tuple[JobLog, ReadReport]:

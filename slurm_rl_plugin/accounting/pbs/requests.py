@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from slurm_rl_plugin.accounting.port import NOT_READ
 from slurm_rl_plugin.accounting.resource_amounts import resources_text, totals_of
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.units import IntArray
@@ -19,6 +20,25 @@ _ASKED = tuple(
 )
 #: Of these any tells of more than processors.
 _TELLING = [name for name in _ASKED if name != "Resource_List.ncpus"]
+_LIST = "Resource_List."
+#: Of Resource_List, what is read, and what says nothing of the nodes that a run needs: its time,
+#: how its processes use what it has, and counts that other names tell too.
+_KNOWN = frozenset(
+    {
+        *_ASKED,
+        *(
+            f"{_LIST}{name}"
+            for name in (
+                *("walltime", "min_walltime", "max_walltime", "soft_walltime", "cput", "pcput"),
+                *("nodect", "neednodes", "procs", "mpiprocs", "ompthreads", "nice"),
+                *("preempt_targets", "start_time", "file"),
+            )
+        ),
+    }
+)
+_KNOWN_OF_CHUNKS = frozenset(
+    {*("ncpus", "mem", "ngpus", "mpiprocs", "ompthreads"), *("ppn", "pn", "gpus")}
+)
 _SIZE = re.compile(r"(\d{1,18})([kmgtpKMGTP]?)([bwBW]?)", re.ASCII)
 _BYTES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 _WORD = 8
@@ -42,6 +62,28 @@ class PbsRequest(NamedTuple):
 
 #: Of a record that tells of processors alone.
 NOTHING = PbsRequest()
+
+
+def unread_requests(values: Mapping[str, str]) -> tuple[str, ...]:
+    """What the values of an E record ask for and nothing here reads."""
+    asked = (f"{_LIST}select", f"{_LIST}nodes")
+    return _unread(
+        tuple(name for name in values if name.startswith(_LIST) and name not in _KNOWN),
+        tuple(values.get(name, "") for name in asked),
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def _unread(names: tuple[str, ...], chunks: tuple[str, ...]) -> tuple[str, ...]:
+    found = list(names)
+    for name, text in zip(("select", "nodes"), chunks, strict=True):
+        for part in text.split("+"):
+            first, *rest = part.split(":")
+            # a chunk without a count begins with a request; what begins a part of nodes is a host
+            words = [first, *rest] if name == "select" and "=" in first else rest
+            keys = (word.partition("=")[0] for word in words)
+            found += [f"{_LIST}{name} {key}" for key in keys if key not in _KNOWN_OF_CHUNKS]
+    return tuple(f"{each}{NOT_READ}" for each in dict.fromkeys(found))
 
 
 class _Chunk(NamedTuple):

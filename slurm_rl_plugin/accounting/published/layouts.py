@@ -52,7 +52,7 @@ PM100 = PublishedLayout(
     ),
     taken=(
         *("eligible_time", "group_id", "partition", "qos", "shared", "cores_per_task"),
-        *("num_gpus_alloc", "mem_alloc"),
+        *("num_gpus_alloc", "mem_alloc", "req_nodes"),
     ),
     former={
         "num_cpus_req": "num_cores_req",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from slurm_rl_plugin.accounting.port import NOT_READ
 from slurm_rl_plugin.accounting.published.judgement import (
     PublishedJobs,
     first_positive,
@@ -57,6 +58,7 @@ def jobs_of_pm100(rows: PublishedRows) -> PublishedJobs:
         nodes=first_positive(rows.numbers("num_nodes_req"), rows.numbers("num_nodes_alloc")),
         cpus_per_task=whole_numbers(rows.numbers("cores_per_task"), least=1),
         exclusive=(rows.texts("shared") == "0").to_numpy(),
+        odd={f"req_nodes{NOT_READ}": (rows.texts("req_nodes") != "").to_numpy()},
     )
 
 

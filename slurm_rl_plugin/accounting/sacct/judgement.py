@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import polars as pl
@@ -13,7 +13,7 @@ from slurm_rl_plugin.accounting.port import ReadReport
 from slurm_rl_plugin.accounting.sacct.batches import Batch
 from slurm_rl_plugin.accounting.sacct.fields import is_unfinished, parse_duration
 from slurm_rl_plugin.accounting.sacct.layout import Layout
-from slurm_rl_plugin.accounting.sacct.requests import request_columns
+from slurm_rl_plugin.accounting.sacct.requests import request_columns, unread_requests
 from slurm_rl_plugin.accounting.sacct.values import counts, numbers, of_each, times, value_of
 from slurm_rl_plugin.accounting.seen_records import SeenRecords
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
@@ -98,6 +98,7 @@ class RecordJudge:
             ("eligible outside submit to start", places[outside]),
             ("elapsed is not end minus start", places[unlike]),
             ("submit going backwards", places[order[backwards]]),
+            *((oddity, places[there[kept]]) for oddity, there in rows.unread()),
         )
         _count(self._noticed, found)
         if len(submit):
@@ -143,6 +144,10 @@ class _Columns:
             ("start before submit", self.start < self.submit),
             ("no processors", ~(self.processors > 0)),
         ]
+
+    def unread(self) -> Iterator[tuple[str, BoolArray]]:
+        """What jobs ask for and nothing reads; see `unread_requests`."""
+        return unread_requests(self._fields, self._layout)
 
     def frame(self, kept: BoolArray) -> pl.DataFrame:
         """The jobs as they are stored."""

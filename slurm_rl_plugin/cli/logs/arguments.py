@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from slurm_rl_plugin.accounting.log_format import is_stored, read_log
-from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+from slurm_rl_plugin.accounting.port import NOT_READ, JobLog, ReadReport
 from slurm_rl_plugin.batch_systems.registry import AUTO
 from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
 from slurm_rl_plugin.cli.logs.cluster_option import add_cluster_option, named_machine
@@ -284,11 +284,13 @@ def _cut_log(excerpt: LogExcerpt, given: int | None) -> tuple[JobLog, ReadReport
         with said_if_long(f"reading {path}"):
             stored = StoredLog(path)
             _check_that_some_ran(excerpt.log, stored.report)
+            _warn_of_unread(excerpt.log, stored.report)
             log = excerpt.stored(stored)
         whole = stored if excerpt.weeks is not None else None
         return log, stored.report, _capacity(log, given, whole)
     read, report = _log_and_report(excerpt.log)
     _check_that_some_ran(excerpt.log, report)
+    _warn_of_unread(excerpt.log, report)
     log = excerpt.cut(read)
     return log, report, _capacity(log, given, read if excerpt.weeks is not None else None)
 
@@ -302,6 +304,13 @@ def _log_and_report(argument: str) -> tuple[JobLog, ReadReport]:
         log, report = read_log(Path(argument))
     warn_of_malformed(report)
     return log, report
+
+
+def _warn_of_unread(log: str, report: ReadReport) -> None:
+    """Say what jobs asked for and no policy will see."""
+    for oddity, count in report.noticed.items():
+        if oddity.endswith(NOT_READ):
+            print(f"slurm-rl: {log}: {printable(oddity)}; {count} jobs have it.", file=sys.stderr)
 
 
 def warn_of_malformed(report: ReadReport) -> None:

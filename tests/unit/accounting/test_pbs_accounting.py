@@ -117,6 +117,12 @@ def test_a_job_without_sound_eligible_time_was_eligible_at_once(read, etime):
     assert log.eligible.tolist() == log.submit.tolist()
 
 
+def test_unread_requests_are_noticed_of_jobs_that_are_kept(read):
+    unread = {"Resource_List__vmem": "4gb"}
+    _, report = read(record(**unread), record("1.host", **unread, end=START))
+    assert report.noticed == {"Resource_List.vmem is not read": 1}
+
+
 def test_fractions_of_seconds_are_times(read):
     log, report = read(record(ctime=f"{START - 9}.25", start=f"{START}.5", end=f"{START + 60}.75"))
     assert (log.submit.tolist(), log.run_time.tolist()) == ([START - 8.75], [60.25])

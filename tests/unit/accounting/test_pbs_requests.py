@@ -9,7 +9,7 @@ import pytest
 
 from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.log_format import read_log
-from slurm_rl_plugin.accounting.pbs.requests import NOTHING, PbsRequest, request_of
+from slurm_rl_plugin.accounting.pbs.requests import NOTHING, PbsRequest, request_of, unread_requests
 from tests.contracts.test_accounting_readers import told
 
 
@@ -35,6 +35,24 @@ def asked(text: str, processors: int = 1) -> PbsRequest:
 )
 def test_amounts_of_the_whole_job(text, resources):
     assert asked(text).resources == resources
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Resource_List.select=2:ncpus=8:mem=4gb:ngpus=1:mpiprocs=2", []),
+        ("Resource_List.walltime=1 Resource_List.nodect=2 Resource_List.place=excl", []),
+        ("Resource_List.vmem=4gb Resource_List.matlab=2", ["vmem", "matlab"]),
+        (
+            "Resource_List.select=2:gpu_model=a100+host=n7:host=n8",
+            ["select gpu_model", "select host"],
+        ),
+        ("Resource_List.nodes=2:ppn=8:bigmem+n7:ppn=4:gpus=1", ["nodes bigmem"]),
+    ],
+)
+def test_what_runs_ask_for_and_nobody_reads(text: str, names: list[str]):
+    values = dict(word.split("=", 1) for word in text.split())
+    assert list(unread_requests(values)) == [f"Resource_List.{each} is not read" for each in names]
 
 
 def test_memory_by_process_counts_for_all():

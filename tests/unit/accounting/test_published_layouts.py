@@ -121,8 +121,10 @@ def test_pm100_counts_minutes_and_gibibytes(tmp_path):
         mem_req=460,
         cores_per_task=16,
         shared="0",
+        req_nodes="r1n2",
     )
-    log, _ = read(frame, tmp_path)
+    log, report = read(frame, tmp_path)
+    assert report.noticed == {"req_nodes is not read": 1}
     assert log.requests is not None
     assert log.time_limit.tolist() == [1800.0]
     assert log.processors.tolist() == [256]

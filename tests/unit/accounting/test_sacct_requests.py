@@ -85,6 +85,25 @@ def test_a_dump_without_tres_tells_of_processors_alone(tmp_path):
         ([("ReqTRES", "cpu=4,mem=5G"), ("ReqMem", "2Gc")], [4, 5120, 0], 0),
         ([("ReqMem", "16G")], [8, 16384, 0], 0),
         ([("ReqMem", "?")], [8, 0, 0], 0),
+        # up to Slurm 20.02: ReqGRES of each node, AllocGRES of the job
+        ([("ReqGRES", "gpu:2"), ("AllocGRES", "gpu:2"), ("NNodes", "1")], [8, 0, 2], 1),
+        ([("ReqGRES", "gpu:2"), ("NNodes", "3")], [8, 0, 6], 3),
+        ([("ReqGRES", "gpu:1"), ("AllocGRES", "gpu:2(S:0-1)"), ("NNodes", "2")], [8, 0, 2], 2),
+        ([("ReqGRES", ""), ("AllocGRES", "7696487:2")], [8, 0, 2], 0),
+        ([("ReqGRES", "none"), ("AllocGRES", "(null)")], [8, 0, 0], 0),
+        ([("ReqGRES", "gpu:a:b:c"), ("AllocGRES", "gpu:1")], [8, 0, 1], 0),
+        ([("ReqTRES", "cpu=4,gres/gpu=3"), ("AllocGRES", "gpu:1")], [4, 0, 3], 0),
+        ([("ReqTRES", "cpu=4"), ("ReqMem", "2Gn"), ("ReqGRES", "gpu")], [4, 2048, 1], 0),
+        # AccountingStorageTRES without gres/gpu
+        (
+            [("ReqTRES", "cpu=8,node=2"), ("SubmitLine", "sbatch --gres=gpu:2 'a b' -n1")],
+            [8, 0, 4],
+            2,
+        ),
+        ([("ReqTRES", "cpu=8"), ("SubmitLine", "sbatch -c2 --gpus-per-task=1 a")], [8, 0, 4], 0),
+        ([("ReqTRES", "cpu=8"), ("SubmitLine", "sbatch a --gres=gpu:2")], [8, 0, 0], 0),
+        ([("ReqTRES", "cpu=8,gres/gpu=1"), ("SubmitLine", "sbatch -G 2 a")], [8, 0, 1], 0),
+        ([("ReqTRES", "cpu=8"), ("SubmitLine", "sbatch -G 'open a|b")], [8, 0, 0], 0),
     ],
 )
 def test_what_each_field_tells(tmp_path, more, total, nodes):
@@ -109,6 +128,35 @@ def test_what_the_submit_line_tells(tmp_path, line, found):
     requests = asked(tmp_path, ("ReqTRES", "cpu=8,node=1"), ("SubmitLine", line))
     told_of = (requests.cpus_per_task, requests.memory_per_cpu, requests.exclusive)
     assert tuple(each.item() for each in told_of) == found
+
+
+@pytest.mark.parametrize(
+    ("more", "amounts"),
+    [
+        ([("ReqGRES", "gpu:v100:1"), ("NNodes", "2")], {"gpus": 2, "gres/gpu:v100": 2}),
+        ([("Licenses", "matlab:2,ansys")], {"license/matlab": 2, "license/ansys": 1}),
+        ([("Licenses", "(null)")], {}),
+        ([("ReqTRES", "cpu=8,license/x=1"), ("Licenses", "y:2")], {"license/x": 1}),
+        ([("SubmitLine", "sbatch -L x:2 --gres=shard:1 a")], {"license/x": 2, "gres/shard": 1}),
+        ([("SubmitLine", "sbatch --tres-per-task=license/x:2 -n4 a")], {"license/x": 8}),
+    ],
+)
+def test_licences_and_types(tmp_path, more, amounts):
+    requests = asked(tmp_path, *more)
+    told_of = dict(zip(requests.names, requests.total[0].tolist(), strict=True))
+    assert {name: n for name, n in told_of.items() if n and name != "cpus"} == amounts
+
+
+def test_what_jobs_ask_for_and_nobody_reads_is_noticed(tmp_path):
+    rows = [f"{ROW}|cpu=8|maint||x", f"{ROW.replace('1|', '2|', 1)}|cpu=8||4|"]
+    head = f"{FIRST}|ReqTRES|Reservation|SegmentSize|MCSLabel"
+    (tmp_path / "dump").write_text("\n".join([head, *rows]) + "\n")
+    noticed = SacctReader().read(tmp_path / "dump")[1].noticed
+    assert noticed == {
+        "Reservation is not read": 1,
+        "MCSLabel is not read": 1,
+        "SegmentSize is not read": 1,
+    }
 
 
 def test_constraints_hold_separators(tmp_path):

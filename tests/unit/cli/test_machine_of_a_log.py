@@ -36,11 +36,30 @@ def test_weeks_are_not_drawn_of_a_log_without_a_job(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log, stored = dump(tmp_path, "PENDING", "Unknown", "Unknown"), tmp_path / "site.parquet"
-    assert main(["convert", log, "-o", str(stored)]) == 0
+    model = str(tmp_path / "model.onnx")
+    for words in (
+        ["convert", log, "-o", str(stored)],
+        ["train", f"{log}@weeks=2", "-o", model, "--steps", "1"],
+    ):
+        assert main(words) == 2
+        assert f"{log}: none of its 2 records is a job that ran" in capsys.readouterr().err
+    assert not stored.exists()
+
+
+def test_a_request_that_no_reader_reads_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, stored = tmp_path / "20260101", tmp_path / "site.parquet"
+    log.write_text(
+        "01/01/2026 00:00:00;E;1.s;user=u queue=q ctime=1 start=2 end=99 Resource_List.ncpus=1 "
+        "Resource_List.matlab=2\n"
+    )
+    assert main(["convert", str(log), "-o", str(stored)]) == 0
+    assert "kept, but Resource_List.matlab is not read       1" in capsys.readouterr().out
     for each in (log, stored):
-        model = str(tmp_path / "model.onnx")
-        assert main(["train", f"{each}@weeks=2", "-o", model, "--steps", "1"]) == 2
-        assert f"{each}: none of its 2 records is a job that ran" in capsys.readouterr().err
+        assert main(["limits", str(each)]) == 0
+        said = f"slurm-rl: {each}: Resource_List.matlab is not read; 1 jobs have it.\n"
+        assert said in capsys.readouterr().err
 
 
 def test_jobs_that_fit_no_machine_are_told_with_its_size(
