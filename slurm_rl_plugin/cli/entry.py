@@ -8,6 +8,7 @@ import io
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from types import ModuleType
@@ -140,6 +141,15 @@ TRACEBACK = "SLURM_RL_TRACEBACK"
 _EXTRAS = dict.fromkeys(("numba", "matplotlib", "rich", "polars"), "simulate") | dict.fromkeys(
     ("onnx", "cmaes", "sklearn", "submitit"), "train"
 )
+#: Libraries whose wheels need more of a processor than x86-64 has -> how the words begin that they
+#: say on one that lacks it, and what to do there. polars only warns, and SIGILL ends the process.
+_NEEDS_OF_PROCESSORS = {
+    "polars": (
+        "Missing required CPU features",
+        "pip install 'polars[rtcompat]' in the same environment, or run it on a newer host",
+    ),
+    "numpy": ("NumPy was built with baseline optimizations", "run it on a newer host"),
+}
 #: How many threads numpy multiplies matrices on. Ours are small: on more than one, the product in a
 #: decision waits for a processor that another program has, and takes longer than all else.
 _MATRIX_THREADS = "OPENBLAS_NUM_THREADS"
@@ -214,6 +224,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 fine, 1 failed, 2 wrong usage, input or configuration.
     """
     _print_whatever_is_said()
+    for told, _ in _NEEDS_OF_PROCESSORS.values():
+        warnings.filterwarnings("error", told, RuntimeWarning)
     words = list(sys.argv[1:] if arguments is None else arguments)
     chosen, rest = program_parser().parse_args(words[:1]), words[1:]
     try:
@@ -245,6 +257,8 @@ def _ended_by(error: Exception, verb: str) -> int:
         # the reader went away (slurm-rl ... | head): nothing is wrong, and nothing may be printed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(verb in WAY_OUT)  # nobody has heard whether all was done
+    if (sentence := _lacking_processor(error)) is not None:
+        return _failed(verb, f"{sentence}{_by_hand(verb)}.", 2)
     if os.environ.get(TRACEBACK):
         raise error
     if isinstance(error, ImportError):
@@ -268,6 +282,16 @@ def missing_library(verb: str, error: ImportError) -> str:
             f"{name} cannot be loaded ({_one_line(error)}): pip install --force-reinstall {where}"
         )
     return f"{words}{_by_hand(verb)}."
+
+
+def _lacking_processor(error: Exception) -> str | None:
+    """What to do where this host's processor lacks what a library's wheel needs; else None."""
+    for name, (told, instead) in _NEEDS_OF_PROCESSORS.items():
+        if told in str(error):
+            missing = re.search(r"not detected:\s+(\S.*)|\(([^()]+)\)", str(error))
+            what = "" if missing is None else f" ({(missing[1] or missing[2]).strip()})"
+            return f"this host's processor lacks instructions that {name} needs{what}: {instead}"
+    return None
 
 
 def _unforeseen(verb: str, error: Exception) -> str:

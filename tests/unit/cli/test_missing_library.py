@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,56 @@ def test_one_that_cannot_be_loaded_says_why() -> None:
     assert said.startswith("onnxruntime cannot be loaded (libx.so: no such file): pip install")
     assert OF_SLURM not in said
     assert OF_PBS not in said
+
+
+#: polars' own check, told that the processor of a Sandy Bridge is here; past it, SIGILL.
+_ON_AN_OLD_PROCESSOR = """
+import importlib.util, os, signal, sys
+where = importlib.util.find_spec("polars").submodule_search_locations[0]
+spec = importlib.util.spec_from_file_location("polars._cpu_check", where + "/_cpu_check.py")
+check = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(check)
+has = ("sse3", "ssse3", "cmpxchg16b", "sse4.1", "sse4.2", "popcnt", "pclmulqdq", "avx")
+flags = dict.fromkeys(check._read_cpu_flags(), False) | dict.fromkeys(has, True)
+check._read_cpu_flags = lambda: flags
+told = check.check_cpu_flags
+def check_and_run(needed):
+    told(needed)
+    os.kill(os.getpid(), signal.SIGILL)
+check.check_cpu_flags = check_and_run
+sys.modules["polars._cpu_check"] = check
+from slurm_rl_plugin.cli.entry import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="polars checks processors of x86-64")
+@pytest.mark.parametrize(
+    "words",
+    [("convert", "log", "-o", "x.parquet"), ("limits", "log"), ("evaluate", "log")],
+    ids=lambda words: words[0],
+)
+def test_a_processor_without_avx2_is_named_before_it_ends_the_process(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "log").write_text(
+        "JobIDRaw|Submit|Start|End|ElapsedRaw|NCPUS|State\n1|1|2|99|97|1|COMPLETED\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", _ON_AN_OLD_PROCESSOR, *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(TOP)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    said = f"slurm-rl {words[0]}: this host's processor lacks instructions that polars needs ("
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.startswith(said)
+    assert "avx2" in done.stderr
+    assert "pip install 'polars[rtcompat]'" in done.stderr
+    assert not list(tmp_path.glob("*.parquet"))
 
 
 @pytest.mark.usefixtures("on_neither")
