@@ -135,6 +135,8 @@ VERBS = {
 }
 #: Verbs that stop the product or tell of it: whatever is broken, they end in one sentence.
 WAY_OUT = ("release", "disable", "enable", "pause", "status", "experiment")
+#: Of these, what takes factors back or says whether they are: a failure names the way without us.
+_TAKING_BACK = ("release", "disable", "pause", "status", "experiment stop")
 #: Set to anything, a fault of ours shows where it happened.
 TRACEBACK = "SLURM_RL_TRACEBACK"
 #: Modules that come with an extra -> the extra; every other one comes with the product itself.
@@ -236,7 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         return _failed(chosen.verb, str(stop) or "interrupted.")
     except Exception as error:  # noqa: BLE001 - sorted there
-        return _ended_by(error, chosen.verb)
+        return _ended_by(error, chosen.verb, rest)
 
 
 def _print_whatever_is_said() -> None:
@@ -245,8 +247,13 @@ def _print_whatever_is_said() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # as standard error has it
 
 
-def _ended_by(error: Exception, verb: str) -> int:
+def _ended_by(error: Exception, verb: str, words: Sequence[str]) -> int:
     """Say in one sentence what ended a verb; its exit code.
+
+    Args:
+        error: that ended it.
+        verb: the first word.
+        words: the others.
 
     Raises:
         Exception: the error itself, where it is a fault of ours and the verb is none of WAY_OUT.
@@ -257,31 +264,37 @@ def _ended_by(error: Exception, verb: str) -> int:
         # the reader went away (slurm-rl ... | head): nothing is wrong, and nothing may be printed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(verb in WAY_OUT)  # nobody has heard whether all was done
+    what = f"{verb} stop" if "stop" in words else verb
     if (sentence := _lacking_processor(error)) is not None:
-        return _failed(verb, f"{sentence}{_by_hand(verb)}.", 2)
+        return _failed(verb, f"{sentence}{_by_hand(what)}.", 2)
     if os.environ.get(TRACEBACK):
         raise error
     if isinstance(error, ImportError):
-        return _failed(verb, missing_library(verb, error))
+        return _failed(verb, missing_library(what, error))
     if verb in WAY_OUT or isinstance(error, OSError):
-        return _failed(verb, _unforeseen(verb, error))
+        return _failed(verb, _unforeseen(what, error))
     raise error
 
 
-def missing_library(verb: str, error: ImportError) -> str:
-    """What to install where a library is missing or cannot be loaded; one sentence."""
+def missing_library(what: str, error: ImportError) -> str:
+    """What to install where a library is missing or cannot be loaded; one sentence.
+
+    Args:
+        what: the verb, or `experiment stop`.
+        error: of the import.
+    """
     name = (error.name or "a library").partition(".")[0]
     extra = _EXTRAS.get(name)
     # not by our name: on a package index that may be somebody else's
-    what = f"'.[{extra}]'" if extra else "."
-    where = f"{what} in a checkout of version {__version__}"
+    brings = f"'.[{extra}]'" if extra else "."
+    where = f"{brings} in a checkout of version {__version__}"
     if isinstance(error, ModuleNotFoundError):
         words = f"needs {name}: pip install {where}"
     else:
         words = (
             f"{name} cannot be loaded ({_one_line(error)}): pip install --force-reinstall {where}"
         )
-    return f"{words}{_by_hand(verb)}."
+    return f"{words}{_by_hand(what)}."
 
 
 def _lacking_processor(error: Exception) -> str | None:
@@ -294,19 +307,19 @@ def _lacking_processor(error: Exception) -> str | None:
     return None
 
 
-def _unforeseen(verb: str, error: Exception) -> str:
+def _unforeseen(what: str, error: Exception) -> str:
     if isinstance(error, OSError) and error.filename and error.strerror:
-        what = "see to the file, its folder or the disc"
-        return f"{error.filename}: {error.strerror}: {what}{_by_hand(verb)}."
+        mend = "see to the file, its folder or the disc"
+        return f"{error.filename}: {error.strerror}: {mend}{_by_hand(what)}."
     return (
         f"failed ({type(error).__name__}: {_one_line(error)}): mend that, or report it with what "
-        f"{TRACEBACK}=1 shows{_by_hand(verb)}."
+        f"{TRACEBACK}=1 shows{_by_hand(what)}."
     )
 
 
-def _by_hand(verb: str) -> str:
+def _by_hand(what: str) -> str:
     """How factors are taken back without us, for verbs that would have done it."""
-    if verb not in WAY_OUT:
+    if what not in _TAKING_BACK:
         return ""
     return f"; until then factors are taken back by {taken_back_by_hand(os.environ)}"
 

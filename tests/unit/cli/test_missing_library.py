@@ -118,6 +118,26 @@ def test_a_verb_of_the_way_out_says_what_does_it_by_hand() -> None:
     assert said.endswith(f"taken back by `{OF_SLURM}` (Slurm) or `{OF_PBS}` (OpenPBS).")
 
 
+@pytest.mark.parametrize("what", ["experiment", "enable", "run", "evaluate"])
+def test_other_verbs_say_nothing_of_factors(what: str) -> None:
+    assert "factors" not in missing_library(what, ImportError("x"))
+
+
+def test_an_experiment_that_cannot_begin_says_nothing_of_factors(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(options: argparse.Namespace) -> int:
+        raise ModuleNotFoundError("No module", name="numba")
+
+    monkeypatch.delenv(TRACEBACK, raising=False)
+    monkeypatch.setattr("slurm_rl_plugin.cli.what_if.experiment.main", fails)
+    for words, told in ((["start"], False), (["stop"], True)):
+        assert main(["experiment", *words]) == 1
+        said = capsys.readouterr().err
+        assert said.startswith("slurm-rl experiment: needs numba: pip install '.[simulate]'")
+        assert ("factors" in said) is told
+
+
 @pytest.mark.usefixtures("on_pbs")
 def test_on_a_host_of_pbs_it_is_the_line_of_pbs() -> None:
     assert OF_PBS == 'qmgr -c "unset server job_sort_formula"'
