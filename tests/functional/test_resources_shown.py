@@ -57,6 +57,20 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     return fake
 
 
+def test_memory_that_slurm_does_not_count_is_nowhere(site: FakeCluster, words: Words) -> None:
+    """`CR_CPU` with GPUs: jobs share memory, so none of them waits for it."""
+    site.set(settings={"SelectTypeParameters": "CR_CPU", "GresTypes": "gpu"})
+    _, table, _ = words("queue")
+    header, *rows = [line.split() for line in table.splitlines()]
+    assert (header[-1], [row[-1] for row in rows]) == ("GPUS", ["4", "0"])
+    _, text, _ = words("status")
+    assert "gpus: 2 of 8 in use, 4 asked for by pending jobs" in text
+    assert "memory" not in text
+    for job in ("1", "2"):
+        code, text, _ = words("explain", job)
+        assert (code, "memory" in text) == (0, False), text
+
+
 @pytest.mark.usefixtures("site")
 def test_the_queue_shows_gpus_and_memory_where_a_job_asks_for_any(words: Words) -> None:
     _, table, _ = words("queue")

@@ -173,7 +173,10 @@ class SlurmCluster:
         terms = self._site_factor.terms(waiting, tiers)
         shares = self._given.shares
         build = TableBuilder(
-            [*(shares or ()), *tree.shares], self._numbers, self._machine.asked_for
+            [*(shares or ()), *tree.shares],
+            self._numbers,
+            self._machine.asked_for,
+            self._machine.uncounted,
         )
         pending_jobs = build.pending(waiting, terms, tiers, now, waiting_tasks(records))
         asked = [self._watch.as_asked(row) for row in running]

@@ -208,16 +208,22 @@ def _lines(document: dict[str, Any]) -> list[str]:
         f"state file: {'cannot be read or trusted' if carried is None else f'{carried} jobs'}",
         *(f"outstanding: {words}" for words in document["outstanding"].values() if words),
         f"slurm: {answer}",
-        *map(_resource_line, slurm.get("resources", {}).values()),
+        *(
+            _resource_line(use)
+            for use in slurm.get("resources", {}).values()
+            if any(use[key] for key in _AMOUNTS)
+        ),
         *(f"problem: {each}" for each in document["problems"]),
         *["all is well"] * (not document["problems"]),
     ]
 
 
+_AMOUNTS = ("running", "usable", "pending")
+
+
 def _resource_line(use: Mapping[str, Any]) -> str:
     running, usable, pending = (
-        slurm_size(use[key]) if use["name"] == MEMORY else f"{use[key]:g}"
-        for key in ("running", "usable", "pending")
+        slurm_size(use[key]) if use["name"] == MEMORY else f"{use[key]:g}" for key in _AMOUNTS
     )
     return f"{use['name']}: {running} of {usable} in use, {pending} asked for by pending jobs"
 

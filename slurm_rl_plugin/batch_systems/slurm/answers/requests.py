@@ -166,7 +166,10 @@ def together(parts: Sequence[NodeRequest | None]) -> NodeRequest | None:
 
 
 def request_columns(
-    asked: Sequence[NodeRequest | None], processors: IntArray, names: tuple[str, ...]
+    asked: Sequence[NodeRequest | None],
+    processors: IntArray,
+    names: tuple[str, ...],
+    uncounted: tuple[str, ...] = (),
 ) -> ResourceRequests | None:
     """What jobs ask for as columns; None where the machine has nothing but processors.
 
@@ -174,6 +177,7 @@ def request_columns(
         asked: of each job; None counts as processors alone.
         processors: of each job, shape [n].
         names: of the machine's resources; what else a job asks for is left out.
+        uncounted: of these, what Slurm gives to any number of jobs: nobody waits for it.
     """
     if not names:
         return None
@@ -186,7 +190,7 @@ def request_columns(
     amounts = np.zeros((len(distinct), len(names)))
     for row, request in zip(amounts, distinct, strict=True):
         told = dict(request.amounts)
-        row[:] = [told.get(name, 0.0) for name in names]
+        row[:] = [0.0 if name in uncounted else told.get(name, 0.0) for name in names]
     total = amounts[place]
     total[:, names.index(CPUS)] = processors
     constraints: dict[str, int] = {"": 0}

@@ -36,17 +36,22 @@ class TableBuilder:
         accounts: that have the first numbers.
         numbers: of rows, kept from look to look.
         resources: names of what the machine has; empty where it is processors alone.
+        uncounted: of these, what Slurm gives to any number of jobs.
     """
 
     def __init__(
-        self, accounts: Iterable[str], numbers: RowNumbers, resources: tuple[str, ...] = ()
+        self,
+        accounts: Iterable[str],
+        numbers: RowNumbers,
+        resources: tuple[str, ...] = (),
+        uncounted: tuple[str, ...] = (),
     ) -> None:
         self.accounts = Names(accounts)
         self.partitions = Names()
         self.users = Names()
         self.qos = Names()
         self._numbers = numbers
-        self._resources = resources
+        self._resources, self._uncounted = resources, uncounted
 
     def jobs(self, rows: Sequence[QueueRow]) -> JobTable:
         """Columns of these rows."""
@@ -83,7 +88,8 @@ class TableBuilder:
     def _requests(
         self, rows: Sequence[QueueRow] | Sequence[PastRun], processors: IntArray
     ) -> ResourceRequests | None:
-        return request_columns([row.asked for row in rows], processors, self._resources)
+        asked = [row.asked for row in rows]
+        return request_columns(asked, processors, self._resources, self._uncounted)
 
     def running(
         self, rows: Sequence[QueueRow], asked: Sequence[QueueRow], now: float

@@ -17,7 +17,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.settings import SlurmSettings
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.domain.jobs import RunningJobs
 from slurm_rl_plugin.domain.nodes import MachineResources, NodeNow, machine_resources
-from slurm_rl_plugin.domain.resources import CPUS, ResourcesNow
+from slurm_rl_plugin.domain.resources import CPUS, MEMORY, ResourcesNow
 from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.machine_files.hostlists import expand
 from slurm_rl_plugin.units import MINUTE
@@ -59,6 +59,11 @@ class MachineLook:
     def asked_for(self) -> tuple[str, ...]:
         """Names of what a job may ask for: of nodes, then licences; none of processors alone."""
         return () if self.seen is None else (*self.seen.names, *self._licences)
+
+    @property
+    def uncounted(self) -> tuple[str, ...]:
+        """What squeue tells that jobs ask for and Slurm gives to any number of them."""
+        return () if self._counts_memory else (MEMORY,)
 
     def now(
         self, rows: Iterable[QueueRow], running: RunningJobs, processors: int
