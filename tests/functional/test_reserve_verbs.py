@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.memory.state_file import StateFile
+from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
 
 #: Usable processors of the fake cluster.
@@ -44,6 +46,7 @@ class Site:
             "most_processors": 4,
         }
         self.model = "reserve:3"
+        self.others: dict[str, Any] = {}
 
     @property
     def limits_file(self) -> Path:
@@ -66,6 +69,7 @@ class Site:
             "policy": {"model": self.model},
             "metrics": {"port": self.port},
             "reserve": self.reserve,
+            **self.others,
         }
         text = "".join(
             f"[{name}]\n" + "".join(f"{key} = {json.dumps(each)}\n" for key, each in keys.items())
@@ -247,6 +251,18 @@ def check(site: Site, said: Said) -> dict[str, tuple[str, str]]:
 
 
 class TestCheck:
+    def test_the_example_of_the_documents_passes(self, site: Site, said: Said) -> None:
+        """The whole of the first example of docs/reserve.md, on the fake cluster's processors."""
+        text = (TOP / "docs" / "reserve.md").read_text().split("```toml\n")[1].split("```")[0]
+        example = tomllib.loads(text)
+        site.reserve, site.model = example["reserve"], example["policy"]["model"]
+        site.others = {"reward": example["reward"]}
+        assert example.keys() == {"policy", "reward", "reserve"}
+        site.run("check", "--json", "--jobs", "10")
+        found = {each["name"]: each["result"] for each in said()["checks"]}
+        assert found["reward"] == "pass"
+        assert {name: each for name, each in found.items() if each == "fail"} == {}
+
     def test_all_is_well(self, site: Site, said: Said) -> None:
         found = check(site, said)
         assert {result for result, _ in found.values()} == {"pass"}, found
