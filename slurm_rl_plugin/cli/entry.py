@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from slurm_rl_plugin import __version__
+from slurm_rl_plugin.cli.absent_extras import EXTRAS, absent_extras
 from slurm_rl_plugin.cli.off_switch.by_hand import taken_back_by_hand
 from slurm_rl_plugin.cli.progress import said_if_long
 from slurm_rl_plugin.errors import (
@@ -139,10 +140,6 @@ WAY_OUT = ("release", "disable", "enable", "pause", "status", "experiment")
 _TAKING_BACK = ("release", "disable", "pause", "status", "experiment stop")
 #: Set to anything, a fault of ours shows where it happened.
 TRACEBACK = "SLURM_RL_TRACEBACK"
-#: Modules that come with an extra -> the extra; every other one comes with the product itself.
-_EXTRAS = dict.fromkeys(("numba", "matplotlib", "rich", "polars"), "simulate") | dict.fromkeys(
-    ("onnx", "cmaes", "sklearn", "submitit"), "train"
-)
 #: Libraries whose wheels need more of a processor than x86-64 has -> how the words begin that they
 #: say on one that lacks it, and what to do there. polars only warns, and SIGILL ends the process.
 _NEEDS_OF_PROCESSORS = {
@@ -231,6 +228,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     chosen, rest = program_parser().parse_args(words[:1]), words[1:]
     try:
+        if {"-h", "--help"} & {*rest[: rest.index("--") if "--" in rest else None]}:
+            with absent_extras():
+                verb_parser(chosen.verb).parse_args(rest)  # ends here, unless -h is another's word
         with nullcontext() if chosen.verb in WAY_OUT else said_if_long("loading"):
             parser = verb_parser(chosen.verb)
         options = parser.parse_args(rest)
@@ -284,7 +284,7 @@ def missing_library(what: str, error: ImportError) -> str:
         error: of the import.
     """
     name = (error.name or "a library").partition(".")[0]
-    extra = _EXTRAS.get(name)
+    extra = EXTRAS.get(name)
     # not by our name: on a package index that may be somebody else's
     brings = f"'.[{extra}]'" if extra else "."
     where = f"{brings} in a checkout of version {__version__}"

@@ -12,7 +12,7 @@ import pytest
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.batch_systems.pbs.kind import PBS
 from slurm_rl_plugin.batch_systems.slurm.kind import SLURM
-from slurm_rl_plugin.cli.entry import TRACEBACK, VERBS, main, missing_library
+from slurm_rl_plugin.cli.entry import TRACEBACK, VERBS, main, missing_library, verb_parser
 from slurm_rl_plugin.cli.off_switch.by_hand import taken_back_by_hand
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_pbs_cluster import FakePbs
@@ -184,7 +184,42 @@ def test_the_line_is_the_one_of_the_documents() -> None:
     assert OF_PBS in (TOP / "docs" / "pbs.md").read_text()
 
 
-@pytest.mark.parametrize("verb", sorted(ON_A_HEAD_NODE))
-def test_a_verb_of_operators_and_users_needs_no_extra(verb: str) -> None:
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_needs_no_extra(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each verb, and it is the same help as with all extras."""
     done = without_extras(verb, "--help")
     assert (done.returncode, done.stderr) == (0, "")
+    monkeypatch.setenv("COLUMNS", "80")
+    assert done.stdout == verb_parser(verb).format_help()
+
+
+@pytest.mark.parametrize("verb", sorted(ON_A_HEAD_NODE))
+def test_a_verb_of_operators_and_users_needs_no_extra(verb: str) -> None:
+    done = without_extras(verb, "--no-such-option")
+    assert done.returncode == 2
+    assert "needs" not in done.stderr
+
+
+def test_help_leaves_nothing_behind() -> None:
+    """In one process: help first, then the verb itself."""
+    program = (
+        "import sys\nfrom slurm_rl_plugin.cli.entry import main\n"
+        "try:\n    main(['limits', '--help'])\nexcept SystemExit:\n    pass\n"
+        "sys.exit(main(['limits', 'mmn:jobs=50,seed=1', '--processors', '50', '--json']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(TOP)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert '"accounts"' in done.stdout
+
+
+def test_help_behind_two_dashes_is_of_another_command() -> None:
+    done = without_extras("start", "--config", "/nowhere.toml", "--", "sbatch", "--help")
+    assert done.returncode != 0
+    assert "usage" not in done.stdout

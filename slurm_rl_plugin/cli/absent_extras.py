@@ -1,0 +1,76 @@
+"""Help without the extras: what a verb imports of them is there in name alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+#: Modules that come with an extra -> the extra; every other one comes with the product itself.
+EXTRAS = dict.fromkeys(("numba", "matplotlib", "rich", "polars"), "simulate") | dict.fromkeys(
+    ("onnx", "cmaes", "sklearn", "submitit"), "train"
+)
+_OURS = "slurm_rl_plugin."
+_KERNEL = f"{_OURS}simulator.kernel."
+#: Modules of ours that extend numba where they are imported.
+_EXTENDING = frozenset(
+    _KERNEL + name
+    for name in ("chosen_by_type", "compilation", "inner_code", "kept_code", "lent_tuples")
+)
+
+
+class _Absent(ModuleType):
+    """A module that is absent, or anything taken from one: only to be named, passed and called."""
+
+    def __getattr__(self, name: str) -> _Absent:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Absent(f"{self.__name__}.{name}")
+
+    def __call__(self, *_: object, **__: object) -> _Absent:
+        return self
+
+    def __getitem__(self, _: object) -> _Absent:
+        return self
+
+    def __iter__(self) -> Iterator[_Absent]:
+        return iter(())
+
+    def __mro_entries__(self, _: object) -> tuple[type, ...]:
+        return ()
+
+
+class _AbsentFinder(MetaPathFinder, Loader):
+    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
+        absent = fullname.partition(".")[0] in EXTRAS or fullname in _EXTENDING
+        return ModuleSpec(fullname, self) if absent else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        absent = _Absent(spec.name)
+        absent.__path__ = []  # any module below it may be asked for
+        return absent
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+@contextmanager
+def absent_extras() -> Iterator[None]:
+    """Import verbs without their extras, installed or not, to print their help and no more.
+
+    What was imported within is forgotten afterwards.
+    """
+    finder, before = _AbsentFinder(), set(sys.modules)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in sys.modules.keys() - before:
+            package, _, own = name.rpartition(".")
+            if isinstance(sys.modules[name], _Absent) or name.startswith(_OURS):
+                del sys.modules[name]
+                vars(sys.modules.get(package, sys)).pop(own, None)
