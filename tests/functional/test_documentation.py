@@ -265,6 +265,8 @@ def test_commands_of_the_documents_run(
         if "--committee" in words:  # a page of one that is: test_experiment_verbs
             assert main(words) == 2
             return
+    if command.words[0] == "shadow-report":  # of an audit log that holds a cycle
+        daemon(["run", "--once", "--config", "site.toml"], until="cycle=done")
     if command.words[0] == "start":
         words = told_by_a_service(words, workplace)
     if "--on" in words:

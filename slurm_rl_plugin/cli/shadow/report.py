@@ -104,8 +104,8 @@ def main(options: argparse.Namespace) -> int:
             f"--committee: there is no page without a replay: {study['unavailable']}"
         )
     if replay is None and not shadow.get("cycles") and not _kept(options):
-        none = shadow.get("unavailable", "the audit log has no cycle in this time.")
-        raise ConfigurationError(f"there is nothing to report: {none} {study['unavailable']}")
+        whys = [each["unavailable"] for each in (shadow, study) if "unavailable" in each]
+        raise ConfigurationError(f"there is nothing to report: {' '.join(dict.fromkeys(whys))}")
     return 0
 
 
