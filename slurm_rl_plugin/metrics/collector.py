@@ -23,6 +23,7 @@ from prometheus_client.core import (
 )
 
 from slurm_rl_plugin import __version__
+from slurm_rl_plugin.domain.request_watch import REQUEST_PARTS
 from slurm_rl_plugin.hook.cycle_report import (
     CONFIGURED_MODES,
     DIRECTIONS,
@@ -38,7 +39,6 @@ from slurm_rl_plugin.hook.experiment.report import (
     EXPERIMENT_WORDS,
     ExperimentReport,
 )
-from slurm_rl_plugin.hook.order.request_watch import REQUEST_PARTS
 from slurm_rl_plugin.hook.rails.batch_limit import LIMIT_CHANGES, LIMIT_FAILURES, LimitReport
 from slurm_rl_plugin.metrics.label_cap import LabelCap
 from slurm_rl_plugin.metrics.limit_families import limit_as_before, limit_families

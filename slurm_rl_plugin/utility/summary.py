@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
@@ -15,6 +16,31 @@ from slurm_rl_plugin.utility.responsiveness import (
     responsiveness,
 )
 from slurm_rl_plugin.utility.time_utility import time_utility
+
+#: Rows of weight 1 that one user may have however few the others have: a user with a single row
+#: must not outweigh one with a thousand.
+ENOUGH_OF_ONE = 100.0
+
+
+def one_user_capped(weight: FloatArray, user: NDArray[Any]) -> FloatArray:
+    """Lower the weights of a user who outweighs all others together, shape [n].
+
+    Each figure of the site that users' own rows fill is computed with these weights. One user then
+    has at most half of it, or `ENOUGH_OF_ONE` rows where the others have fewer.
+
+    Args:
+        weight: of each row, not negative, shape [n].
+        user: whose each row is: any labels, shape [n].
+    """
+    if len(weight) == 0:
+        return weight
+    _, whose = np.unique(user, return_inverse=True)
+    of_user = np.bincount(whose, weight)
+    most = int(np.argmax(of_user))
+    allowed = max(float(of_user.sum() - of_user[most]), ENOUGH_OF_ONE)
+    if of_user[most] <= allowed:
+        return weight
+    return np.where(whose == most, weight * (allowed / of_user[most]), weight)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

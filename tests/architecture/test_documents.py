@@ -20,6 +20,7 @@ from slurm_rl_plugin.brokers.live.job_document import FIELDS
 from slurm_rl_plugin.cli.assembly.hook import load_policy
 from slurm_rl_plugin.cli.entry import VERBS
 from slurm_rl_plugin.configuration import KEYS
+from slurm_rl_plugin.domain import request_watch
 from slurm_rl_plugin.domain.job_class import JobClassRule
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, ResourcesNow
 from slurm_rl_plugin.domain.site import NEEDS
@@ -32,7 +33,6 @@ from slurm_rl_plugin.hook.experiment.report import (
     ExperimentReport,
     GoalSeen,
 )
-from slurm_rl_plugin.hook.order import request_watch
 from slurm_rl_plugin.hook.rails import batch_limit
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, NATIVE

@@ -18,6 +18,7 @@ import numpy as np
 from slurm_rl_plugin.forecasts.calibration.outcomes import Outcomes, half_bands, quantiles_of
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.utility.summary import one_user_capped
 
 #: What the outcomes of all other kinds count together, at most: as much as so many rows. A kind
 #: that has been seen seldom borrows from them, one that has been seen often has its own bands.
@@ -88,4 +89,5 @@ def _weight_for(kind: int, outcomes: Outcomes) -> FloatArray:
     alike = outcomes.kind == kind
     others = float(outcomes.weight[~alike].sum())
     part = min(1.0, _OTHER_KINDS / others) if others > 0.0 else 1.0
-    return np.asarray(np.where(alike, 1.0, part) * outcomes.weight)
+    weight = np.where(alike, 1.0, part) * outcomes.weight
+    return weight if outcomes.user is None else one_user_capped(weight, outcomes.user)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
@@ -22,12 +23,14 @@ class Outcomes(NamedTuple):
         known: whether the job has started; else its wait has got to that place so far.
         weight: how much each counts.
         kind: of what kind each is, such as its class and horizon as one number.
+        user: whose each is: any labels; None where no user is known.
     """
 
     place: FloatArray
     known: BoolArray
     weight: FloatArray
     kind: IntArray
+    user: NDArray[Any] | None = None
 
 
 def places_of(forecasts: Forecasts, log_wait: FloatArray) -> FloatArray:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.domain.request_watch import RequestWatch
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue, ahead_of
 from slurm_rl_plugin.forecasts.live.joining import FEWEST_SCORED, JoinedForecasts, join
@@ -19,6 +21,7 @@ from slurm_rl_plugin.forecasts.live.sources import PastWaits, ReplaySource, own_
 from slurm_rl_plugin.forecasts.scores import covered
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.utility.summary import one_user_capped
 
 #: A job's forecast is kept when it is first seen, and when its wait since then has doubled.
 _SOONEST_AGAIN = 10.0 * MINUTE
@@ -57,6 +60,7 @@ class Forecaster:
     _past: PastWaits | None = None
     _fitted: float = -np.inf
     _rounds: int = field(default=0)
+    _requests: RequestWatch = field(default_factory=RequestWatch)
 
     def foretell(self, history: PreparedLog, snapshot: QueueSnapshot) -> ForetoldQueue:
         """Score what has come true, then foretell the pending jobs of a look."""
@@ -118,10 +122,20 @@ class Forecaster:
         return self.source.waits(site, jobs, most, rng, goes_on)
 
     def settle(self, snapshot: QueueSnapshot) -> None:
-        """Note which kept jobs have started by a look, and which are in no queue any more."""
+        """Note which kept jobs have started by a look, and which are in no queue any more.
+
+        The forecasts of a job are withdrawn if the job cannot start at this look for a reason that
+        its user controls, or asks for something else than at the look before. Its wait depends on
+        the user then, and any user could fill the outcomes with waits that cost nothing.
+        """
+        pending, waits = snapshot.pending, snapshot.waits_for_machine
+        changed = self._requests.compare(snapshot, np.ones(len(pending), dtype=np.bool_)).lost
+        self._requests.commit()
         known = self.kept.open_jobs()
         if not known:
             return
+        users_doing = ~waits if changed is None else ~waits | changed
+        self.kept.withdraw(known.keys() & set(pending.jobs.job_id[users_doing].tolist()))
         starts: dict[int, float] = {}
         for table in (snapshot.ended, snapshot.running, snapshot.started):
             told = zip(table.jobs.job_id.tolist(), table.start.tolist(), strict=True)
@@ -170,18 +184,28 @@ class Forecaster:
 
     def _foretell_past(self, site: SiteAt) -> int:
         rng = np.random.default_rng([self.seed, int(site.now)])
-        started = np.flatnonzero(site.prepared.log.job_id[site.pending] >= 0)
+        log = site.prepared.log
+        could = ~(log.eligible[site.pending] > site.now)
+        started = np.flatnonzero((log.job_id[site.pending] >= 0) & could)
         if len(started) == 0:
             return 0
         chosen = np.sort(rng.permutation(started)[:_OF_ONE_LOOK])
         earlier = self.kept.rows(site.now - self.kept_days * DAY)
         before = earlier.as_known_at(site.now)
-        log, jobs = site.prepared.log, site.pending[chosen]
+        jobs = site.pending[chosen]
         interactive = site.prepared.interactive[jobs]
         told = self._joined(site, jobs, before, self.replayed(site, jobs, _LOOK_DRAWS, np.inf))
         names = tuple(log.partitions[each] for each in log.partition[jobs].tolist())
         self.kept.keep(
-            _given(log.job_id[jobs], site.now, names, interactive, told, log.start[jobs])
+            _given(
+                log.job_id[jobs],
+                site.now,
+                names,
+                _names(log.users, log.user[jobs]),
+                interactive,
+                told,
+                log.start[jobs],
+            )
         )
         return len(jobs)
 
@@ -219,7 +243,10 @@ class Forecaster:
         if due:
             unknown = np.full(len(due), np.nan)
             part, classes = told.of(row[due]), jobs.interactive[due]
-            self.kept.keep(_given(jobs.job_id[due], snapshot.now, names, classes, part, unknown))
+            users = _names(snapshot.users, jobs.user[due])
+            self.kept.keep(
+                _given(jobs.job_id[due], snapshot.now, names, users, classes, part, unknown)
+            )
         self._rounds += 1
         if self._rounds % 100 == 1:
             self.kept.forget(snapshot.now - self.kept_days * DAY)
@@ -231,7 +258,13 @@ def coverage(earlier: GivenRows, now: float) -> float:
     if counted.sum() < FEWEST_SCORED:
         return float("nan")
     inside = covered(earlier.forecasts.select(counted), earlier.wait_by(now)[counted], 0.9)
-    return float(inside.mean())
+    weight = one_user_capped(np.ones(len(inside)), earlier.user[counted])
+    return float(np.average(inside, weights=weight))
+
+
+def _names(users: tuple[str, ...], index: IntArray) -> NDArray[np.str_]:
+    """The user of each job, "" where unknown, shape [n]."""
+    return np.array((*users, ""), dtype=np.str_)[np.where(index < 0, len(users), index)]
 
 
 def _is_due(submit: float, last: float | None, now: float) -> bool:
@@ -242,6 +275,7 @@ def _given(
     job: IntArray,
     now: float,
     partition: tuple[str, ...],
+    user: NDArray[np.str_],
     interactive: BoolArray,
     told: JoinedForecasts,
     start: FloatArray,
@@ -250,6 +284,7 @@ def _given(
         job=job,
         moment=np.full(len(job), now),
         partition=partition,
+        user=user,
         kind=told.kind,
         interactive=interactive,
         shown=np.full(len(job), told.scored >= FEWEST_SCORED),

@@ -14,6 +14,7 @@ from slurm_rl_plugin.forecasts.live.sources import SOURCES
 from slurm_rl_plugin.forecasts.past_waits.worth import weights_by_worth
 from slurm_rl_plugin.forecasts.scores import horizon_of, log_waits
 from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.utility.summary import one_user_capped
 
 #: Forecasts that must have come true before any is shown.
 FEWEST_SCORED = 30
@@ -104,7 +105,8 @@ def worth(earlier: GivenRows, now: float) -> FloatArray:
     if not over.any():
         return _PRIOR
     said, wait = _filled(earlier.sources[over]), earlier.wait_by(now)[over]
-    counts = 0.5 ** ((now - earlier.moment[over]) / _HALF_LIFE)
+    decayed = 0.5 ** ((now - earlier.moment[over]) / _HALF_LIFE)
+    counts = one_user_capped(decayed, earlier.user[over])
     truth, found = log_waits(wait), _PRIOR
     for _ in range(_ROUNDS):
         # weights of the least absolute error by reweighted squares: a few forecasts that are off by
@@ -146,6 +148,7 @@ def _outcomes(earlier: GivenRows, now: float) -> Outcomes:
         known=earlier.known[counted],
         weight=(earlier.counts * 0.5 ** ((now - earlier.moment) / _HALF_LIFE))[counted],
         kind=earlier.kind[counted],
+        user=earlier.user[counted],
     )
 
 
@@ -159,9 +162,7 @@ def _tails(earlier: GivenRows, now: float) -> Tails:
     missed_below, missed_above = (wait < low) & earlier.known, wait > high
     for each in np.unique(day[counted]):
         here = counted & (day == each)
-        missed = (
-            float(np.average(side[here], weights=earlier.counts[here]))
-            for side in (missed_below, missed_above)
-        )
-        tails = tails.after(*missed)
+        counts = one_user_capped(earlier.counts[here], earlier.user[here])
+        sides = (missed_below[here], missed_above[here])
+        tails = tails.after(*(float(np.average(side, weights=counts)) for side in sides))
     return tails

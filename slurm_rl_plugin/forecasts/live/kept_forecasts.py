@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.forecasts.live.sources import SOURCES
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
-_FORM = 1
+_FORM = 2
+#: In `gone`: the job left the queue unseen; its user changed it, so its wait is no outcome.
+_LEFT, _CHANGED = 1, 2
 #: The lot of a forecast, below `_LOTS`, by its job and moment alone: the same at each draw, and
 #: nothing that its wait has to do with. SQLite has no hash; the square mixes what comes evenly.
 _LOTS = 2**31 - 1
@@ -25,7 +28,7 @@ _MIXED = f"((job % {_LOTS} * 48271 + cast(moment as integer) % {_LOTS} * 69621) 
 _LOT = f"({_MIXED} * {_MIXED} % {_LOTS})"
 _TABLES = f"""
 create table if not exists given (
-    job integer not null, moment real not null, partition text not null,
+    job integer not null, moment real not null, partition text not null, user text not null,
     kind integer not null, interactive integer not null, shown integer not null,
     sources blob not null, plain blob not null, forecast blob not null,
     start real, gone integer not null default 0,
@@ -36,8 +39,8 @@ create index if not exists lots_of_known on given ({_LOT}) where start is not nu
 create index if not exists lots_of_others on given ({_LOT}) where start is null;
 """
 _DRAWN = (
-    "select job, moment, partition, kind, interactive, shown, sources, plain, forecast, start, "  # noqa: S608 - constants
-    f"gone, {_LOT} from given indexed by {{index}} where moment >= ? and start {{is_known}} "
+    "select job, moment, partition, user, kind, interactive, shown, sources, plain, forecast, "  # noqa: S608 - constants
+    f"start, gone, {_LOT} from given indexed by {{index}} where moment >= ? and start {{is_known}} "
     f"order by {_LOT} limit ?"
 )
 _DRAWS = (
@@ -59,6 +62,7 @@ class GivenRows:
         job: the batch system's number.
         moment: when each was given, seconds since the epoch.
         partition: where the job waits.
+        user: its owner.
         kind: class and horizon as one number, as bands are set apart.
         interactive: job class.
         shown: whether bands were shown, and not yet too little known.
@@ -66,13 +70,15 @@ class GivenRows:
         plain: before the bands were set.
         forecasts: as given.
         start: of the job, seconds since the epoch; nan while it waits.
-        gone: the job left the queue and nobody saw it start.
+        gone: the job left the queue and nobody saw it start, or its user kept it from starting or
+            changed what it asks for.
         stands_for: forecasts that each stands for, where not all were taken.
     """
 
     job: IntArray
     moment: FloatArray
     partition: tuple[str, ...]
+    user: NDArray[np.str_]
     kind: IntArray
     interactive: BoolArray
     shown: BoolArray
@@ -110,6 +116,7 @@ class GivenRows:
             job=self.job[before],
             moment=self.moment[before],
             partition=tuple(self.partition[each] for each in places.tolist()),
+            user=self.user[before],
             kind=self.kind[before],
             interactive=self.interactive[before],
             shown=self.shown[before],
@@ -172,13 +179,14 @@ class KeptForecasts:
         texts = [each.astype(_NUMBERS) for each in logs]
         with self._working() as file:
             file.executemany(
-                "insert or replace into given (job, moment, partition, kind, interactive, shown, "
-                "sources, plain, forecast, start) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "insert or replace into given (job, moment, partition, user, kind, interactive, "
+                "shown, sources, plain, forecast, start) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
                     (
                         int(rows.job[each]),
                         float(rows.moment[each]),
                         rows.partition[each],
+                        str(rows.user[each]),
                         int(rows.kind[each]),
                         int(rows.interactive[each]),
                         int(rows.shown[each]),
@@ -198,10 +206,11 @@ class KeptForecasts:
         return {int(job): float(moment) for job, moment in found}
 
     def unsettled(self, since: float) -> set[int]:
-        """Jobs of forecasts since a time whose start is not known, also those that have gone."""
+        """Jobs of forecasts since a time whose start may still become known."""
         with self._working() as file:
             found = file.execute(
-                "select distinct job from given where start is null and moment >= ?", (since,)
+                "select distinct job from given where start is null and gone <> ? and moment >= ?",
+                (_CHANGED, since),
             ).fetchall()
         return {int(job) for (job,) in found}
 
@@ -219,15 +228,23 @@ class KeptForecasts:
         with self._working() as file:
             done = file.executemany(
                 "update given set start = ?, gone = 0 "
-                "where job = ? and start is null and moment <= ?",
-                [(start, job, start + _SAME_LIFE) for job, start in starts.items()],
+                "where job = ? and start is null and gone <> ? and moment <= ?",
+                [(start, job, _CHANGED, start + _SAME_LIFE) for job, start in starts.items()],
             )
             count = max(done.rowcount, 0)
             file.executemany(
-                "update given set gone = 1 where job = ? and start is null",
-                [(job,) for job in gone],
+                "update given set gone = ? where job = ? and start is null and gone = 0",
+                [(_LEFT, job) for job in gone],
             )
         return count
+
+    def withdraw(self, jobs: set[int]) -> None:
+        """Never score the forecasts so far of jobs that their users held or changed."""
+        with self._working() as file:
+            file.executemany(
+                "update given set gone = ? where job = ? and start is null",
+                [(_CHANGED, job) for job in jobs],
+            )
 
     def forget(self, before: float) -> None:
         """Drop what was given before a time, seconds since the epoch."""
@@ -250,22 +267,23 @@ class KeptForecasts:
             for draw in _DRAWS:
                 found += _drawn(file.execute(draw, (since, most + 1)).fetchall(), most)
         found.sort(key=_turn)
-        columns = list(zip(*found, strict=True)) if found else [()] * 12
+        columns = list(zip(*found, strict=True)) if found else [()] * 13
         return GivenRows(
             job=np.array(columns[0], dtype=np.int64),
             moment=np.array(columns[1], dtype=np.float64),
             partition=tuple(columns[2]),
-            kind=np.array(columns[3], dtype=np.int64),
-            interactive=np.array(columns[4], dtype=np.bool_),
-            shown=np.array(columns[5], dtype=np.bool_),
-            sources=_numbers(columns[6], len(SOURCES)),
-            plain=Forecasts.of_logs(_numbers(columns[7], len(LEVELS))),
-            forecasts=Forecasts.of_logs(_numbers(columns[8], len(LEVELS))),
+            user=np.array(columns[3], dtype=np.str_),
+            kind=np.array(columns[4], dtype=np.int64),
+            interactive=np.array(columns[5], dtype=np.bool_),
+            shown=np.array(columns[6], dtype=np.bool_),
+            sources=_numbers(columns[7], len(SOURCES)),
+            plain=Forecasts.of_logs(_numbers(columns[8], len(LEVELS))),
+            forecasts=Forecasts.of_logs(_numbers(columns[9], len(LEVELS))),
             start=np.array(
-                [np.nan if each is None else each for each in columns[9]], dtype=np.float64
+                [np.nan if each is None else each for each in columns[10]], dtype=np.float64
             ),
-            gone=np.array(columns[10], dtype=np.bool_),
-            stands_for=np.array(columns[11], dtype=np.float64),
+            gone=np.array(columns[11], dtype=np.bool_),
+            stands_for=np.array(columns[12], dtype=np.float64),
         )
 
 

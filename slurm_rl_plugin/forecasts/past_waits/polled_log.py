@@ -27,7 +27,9 @@ def polled_log(prepared: PreparedLog, now: float) -> SeenJobs:
     moments = np.arange(now - DAY / _LOOKS, first, -DAY / _LOOKS)[::-1]
     looks = []
     for moment in moments.tolist():
-        waited = np.flatnonzero((log.submit < moment) & (log.start > moment))
+        # as live, nothing is forecast of a job that could not start yet
+        could = ~(log.eligible > moment)
+        waited = np.flatnonzero((log.submit < moment) & (log.start > moment) & could)
         if len(waited) > _OF_ONE_LOOK:
             waited = waited[np.linspace(0, len(waited) - 1, _OF_ONE_LOOK).astype(np.int64)]
         looks.append(seen_now(prepared, moment, waited))
@@ -55,6 +57,7 @@ def seen_now(prepared: PreparedLog, moment: float, jobs: IntArray) -> SeenJobs:
         partition=log.partition,
         start=start,
         end=start + log.run_time,
+        user=log.user,
     )
 
 

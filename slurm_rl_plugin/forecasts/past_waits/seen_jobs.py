@@ -36,6 +36,7 @@ class SeenJobs:
             them `p_` in its partition, `a_` of its account. Empty where accounting alone is known.
         told: from when on its start counts as known, seconds; None for its start itself, which is
             right but where a published protocol knows more.
+        user: any number for each user; None where no user is known.
     """
 
     moment: FloatArray
@@ -53,6 +54,7 @@ class SeenJobs:
     end: FloatArray
     look: Mapping[str, FloatArray] = field(default_factory=dict)
     told: FloatArray | None = None
+    user: IntArray | None = None
 
     def __len__(self) -> int:
         """How many rows."""
@@ -85,9 +87,10 @@ class SeenJobs:
         """Some of the rows."""
         columns: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         look = {name: values[which] for name, values in columns.pop("look").items()}
-        told = columns.pop("told")
-        chosen = {name: each[which] for name, each in columns.items()}
-        return SeenJobs(**chosen, look=look, told=None if told is None else told[which])
+        chosen: dict[str, Any] = {
+            name: None if each is None else each[which] for name, each in columns.items()
+        }
+        return SeenJobs(**chosen, look=look)
 
     def as_known_at(self, moment: float) -> SeenJobs:
         """What was known at a moment: the rows seen before, starts and ends that had happened."""
@@ -104,7 +107,7 @@ def joined_seen(*parts: SeenJobs) -> SeenJobs:
     columns: dict[str, Any] = {
         each.name: np.concatenate([getattr(part, each.name) for part in parts])
         for each in fields(SeenJobs)
-        if each.name not in ("look", "told")
+        if each.name not in ("look", "told") and getattr(parts[0], each.name) is not None
     }
     return SeenJobs(**columns)
 

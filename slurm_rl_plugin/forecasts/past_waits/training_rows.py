@@ -9,6 +9,7 @@ import numpy as np
 
 from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs, codes_of
 from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.utility.summary import one_user_capped
 
 #: Rows of one template at one moment that are fitted to. A batch of a thousand equal jobs tells
 #: little more than a few of it.
@@ -60,5 +61,8 @@ def training_rows(
     for _ in range(samples):
         order = np.lexsort((rng.random(len(before)), batch))
         kept = np.sort(order[np.arange(len(before)) - first[batch[order]] < MOST_ALIKE])
-        found.append(TrainingRows(before[kept], log_wait[kept], weight[kept]))
+        counts = weight[kept]
+        if seen.user is not None:
+            counts = one_user_capped(counts, seen.user[kept])
+        found.append(TrainingRows(before[kept], log_wait[kept], counts))
     return found

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.domain.request_watch import RequestChange
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
-from slurm_rl_plugin.hook.order.request_watch import RequestChange
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport, processors_of
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.whole_file import PRIVATE, append_whole

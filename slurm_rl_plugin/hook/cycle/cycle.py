@@ -19,6 +19,7 @@ from slurm_rl_plugin.batch_systems.port import (
     WatchesJobs,
 )
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
+from slurm_rl_plugin.domain.request_watch import ChangedRequests, RequestWatch
 from slurm_rl_plugin.errors import (
     BatchSystemError,
     BatchSystemUnavailable,
@@ -40,7 +41,6 @@ from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile, memory_path
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.order.order_changes import in_safe_order
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
-from slurm_rl_plugin.hook.order.request_watch import ChangedRequests, RequestWatch
 from slurm_rl_plugin.hook.outstanding import Outstanding, outstanding_at, restore_all
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, UntouchedJobs

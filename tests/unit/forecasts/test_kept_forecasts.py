@@ -13,10 +13,11 @@ import pytest
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.calibration.outcomes import Outcomes, quantiles_of
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
-from slurm_rl_plugin.forecasts.live.joining import worth
+from slurm_rl_plugin.forecasts.live.forecaster import coverage
+from slurm_rl_plugin.forecasts.live.joining import JoinedForecasts, join, worth
 from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows, KeptForecasts
 from slurm_rl_plugin.forecasts.live.scored_forecasts import scores_document
-from slurm_rl_plugin.units import DAY, HOUR
+from slurm_rl_plugin.units import DAY, HOUR, FloatArray
 
 
 def given(jobs: list[int], moment: float, start: float = np.nan) -> GivenRows:
@@ -26,6 +27,7 @@ def given(jobs: list[int], moment: float, start: float = np.nan) -> GivenRows:
         job=np.array(jobs),
         moment=np.full(count, moment),
         partition=("batch",) * count,
+        user=np.full(count, "ann"),
         kind=np.zeros(count, dtype=np.int64),
         interactive=np.zeros(count, dtype=np.bool_),
         shown=np.ones(count, dtype=np.bool_),
@@ -87,6 +89,7 @@ def test_of_a_busy_site_long_waits_have_their_share(tmp_path: Path) -> None:
         known=rows.known,
         weight=rows.counts,
         kind=rows.kind,
+        user=rows.user,
     )
     told = quantiles_of(outcomes, outcomes.weight, np.array([0.5, 0.9, 0.95]))
     np.testing.assert_allclose(told, np.log(np.quantile(wait, [0.5, 0.9, 0.95])), atol=0.25)
@@ -120,6 +123,45 @@ def test_weights_follow_who_was_right(tmp_path: Path) -> None:
     weights = worth(kept.rows(0.0), 2000.0)
     assert weights[1] > 0.7
     assert weights.sum() == pytest.approx(1.0)
+
+
+def _filled_by_one_user(rows_of_eve: int) -> GivenRows:
+    """Honest forecasts of 300 jobs, and long waits of one user."""
+    rng = np.random.default_rng(1)
+    honest = given(list(range(300)), 0.0)
+    moment = rng.uniform(0.0, DAY, 300)
+    users = np.array([f"user{each}" for each in rng.integers(0, 30, 300)])
+    start = moment + 600.0 * rng.lognormal(0.0, 1.0, 300)
+    honest = replace(honest, moment=moment, user=users, start=start)
+    count = 300 + rows_of_eve
+    everybody = given(list(range(count)), DAY / 2.0)
+    told = {}
+    for name, fill in (("moment", 0.0), ("start", 3.0 * DAY), ("user", "eve")):
+        told[name] = np.append(getattr(honest, name), np.full(rows_of_eve, fill))
+    return replace(everybody, **told)
+
+
+def _joined(rows: GivenRows) -> JoinedForecasts:
+    """What is told of one job after some rows."""
+    one = given([1], 0.0).plain
+    return join(one, None, np.full(1, np.nan), np.zeros(1, np.bool_), rows, 3.0 * DAY)
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        lambda rows: worth(rows, 3.0 * DAY),
+        lambda rows: coverage(rows, 3.0 * DAY),
+        lambda rows: _joined(rows).forecasts.seconds,
+        lambda rows: _joined(rows).tails.levels,
+    ],
+)
+def test_more_rows_of_one_user_move_no_figure_further(
+    figure: Callable[[GivenRows], FloatArray],
+) -> None:
+    """However many there are, they count as much as all others together."""
+    few, many = figure(_filled_by_one_user(3000)), figure(_filled_by_one_user(9000))
+    np.testing.assert_allclose(few, many, rtol=1e-6)
 
 
 def test_another_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:

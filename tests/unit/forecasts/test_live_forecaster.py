@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.domain import StartedJobs
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.forecasts.forecast import Forecasts, pooled
 from slurm_rl_plugin.forecasts.live.asked_jobs import AskedJob, asking_for, with_job
@@ -174,6 +175,40 @@ def test_a_job_that_is_cancelled_is_no_outcome(site: LiveSite, now: float, tmp_p
     assert rows.gone[rows.job == job].all()
     assert not rows.known.any()
     assert not rows.gone[rows.job != job].any()
+
+
+def test_a_wait_that_the_user_made_longer_is_no_outcome(
+    site: LiveSite, now: float, tmp_path: Path
+) -> None:
+    """Neither the queue nor accounting scores such a forecast; one that is given later counts."""
+    made = forecaster(tmp_path)
+    look = site.queue(now, now - HOUR)
+    made.foretell(site.history(now), look)
+    pending, jobs = look.pending, look.pending.jobs
+    held, dependent, later, longer, wider = np.arange(len(jobs)) == np.arange(5)[:, None]
+    changed = replace(
+        pending,
+        held=held,
+        own_doing=dependent,
+        jobs=replace(
+            jobs,
+            eligible=np.where(later, now + DAY, jobs.eligible),
+            time_limit=jobs.time_limit * np.where(longer, 2.0, 1.0),
+            processors=jobs.processors + wider,
+        ),
+    )
+    made.settle(replace(look, now=now + HOUR, pending=changed))
+    again = replace(look, now=now + 2 * HOUR)
+    made.foretell(site.history(now), again)
+    started = StartedJobs(jobs=jobs, start=np.full(len(jobs), now + 60 * HOUR))
+    made.settle(replace(again, now=now + 61 * HOUR, started=started))
+    made.settle_by(site.history(np.inf))
+    rows = made.kept.rows(0.0)
+    of_user = np.isin(rows.job, jobs.job_id[:5]) & (rows.moment == now)
+    assert of_user.sum() == 5
+    np.testing.assert_array_equal(rows.gone, of_user)
+    np.testing.assert_array_equal(rows.known, ~of_user)
+    np.testing.assert_array_equal(np.sort(rows.job[rows.moment == again.now]), jobs.job_id[:5])
 
 
 def test_what_no_look_saw_start_accounting_tells(

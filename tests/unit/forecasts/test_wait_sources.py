@@ -81,6 +81,14 @@ def test_a_batch_gives_a_few_rows_and_a_wait_that_lasts_is_taken_as_twice_as_lon
     assert known_log_waits(told_at_once, moment) == pytest.approx(np.log10(401.0))
 
 
+def test_one_user_has_at_most_half_of_what_a_model_is_fitted_to(jobs: SeenJobs) -> None:
+    many = jobs.select(np.zeros(2000, dtype=np.int64))
+    many = replace(many, cpus=np.arange(2000.0), user=np.where(np.arange(2000) < 1600, 7, 8))
+    (train,) = training_rows(many, np.inf, 1, np.random.default_rng(0))
+    of_one = train.weight[train.rows < 1600].sum()
+    assert of_one == pytest.approx(train.weight.sum() / 2.0) == pytest.approx(400.0)
+
+
 def test_the_last_job_alike_is_the_most_like_of_the_latest(jobs: SeenJobs) -> None:
     moment = float(np.unique(jobs.moment)[5])
     known = jobs.select(jobs.moment <= moment)

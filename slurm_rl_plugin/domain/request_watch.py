@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.domain.queue_snapshot import QueueSnapshot
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.units import BoolArray, IntArray
 
