@@ -20,8 +20,8 @@ class EchoStateNetwork:
         state(x) = (1 - leak) m + leak sigmoid(W m + Wq' q + Wx' x + bias)
         score(x) = readout . state(x) + queue_linear . q + job_linear . x + output_bias
 
-    Every pending job is a possible next step from the same memory. The memory of the next
-    decision is the state of the job with the highest score.
+    Every pending job is a possible next step from the same memory. Each job that starts is a step:
+    the memory becomes its state.
 
     Attributes:
         schema: what q and x mean.

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
+from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable, PolicyError, ScoreInvalid
 from slurm_rl_plugin.features.columns import feature_columns
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
@@ -93,6 +93,8 @@ class GraphQuantiles:
         return np.where(np.isnan(found), told.time_limit[told.group][:, None], found)
 
 
+#: The last starts that step a graph's memory at a decision: a reservoir has forgotten those before.
+_MOST_STEPS = 100
 #: Bytes of the largest model that is read: the shipped ones have less than 1 MB, and a file that is
 #: none must not take the head node's memory.
 LARGEST_MODEL = 64 * 1024**2
@@ -127,10 +129,14 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Remembered:
-    """The parts of a memory; `arrived` is None at the first decision."""
+    """The parts of a memory; `arrived` is None at the first decision.
+
+    `queue` are the queue features of the last decision where the graph itself remembers.
+    """
 
     arrived: FloatArray | None
     graph: NDArray[np.float32]
+    queue: NDArray[np.float32]
     past: PastRuns
     foretold: ForetoldRuns
 
@@ -152,7 +158,8 @@ class QNetworkPolicy:
     """Scores a queue with an ONNX Q-network; thread-safe, what it remembers is handed to it.
 
     Its memory is that of `recent_arrivals`, behind it the graph's own where it has one (2011,
-    section 3.2: the state of the reservoir), behind that `ForetoldRuns` where the graph tells
+    section 3.2: the state of the reservoir, and the queue features of the last decision), behind
+    that `ForetoldRuns` where the graph tells
     quantiles of run times and `PastRuns` where the model predicts them; these vary in length.
 
     Attributes:
@@ -184,17 +191,14 @@ class QNetworkPolicy:
             PolicyError: onnxruntime fails on these inputs, or the reserve is no number.
         """
         ready = self._ready(snapshot, memory)
-        remembered = ready.graph
         answers = self._run(ready.inputs, len(snapshot.pending))
-        if self.memory_size and _something_happened(snapshot):
-            remembered = answers["memory_out"]
         run_times = None
         if self.quantiles is not None:
             run_times = partial(self.quantiles.of_pending, ready.told, ready.foretold)
         return Decision(
             scores=_as_scores(answers),
             reserve=self._processors(answers, snapshot.capacity),
-            memory=self._memory(replace(ready, graph=remembered)),
+            memory=self._memory(ready),
             run_times=run_times,
         )
 
@@ -229,18 +233,40 @@ class QNetworkPolicy:
             foretold = foretold.after(snapshot, past, self.quantiles)
         told = self._known(snapshot, past)
         inputs = self._features(snapshot, arrived[1:], told)
+        graph = before.graph
         if self.memory_size:
-            inputs["memory_in"] = before.graph
+            graph = inputs["memory_in"] = self._stepped(snapshot, before, past)
         if self.quantiles is not None:
             inputs |= no_facts()
         return _Ready(
             inputs=inputs,
             arrived=arrived,
-            graph=before.graph,
+            graph=graph,
             past=past,
             foretold=foretold,
             told=told,
         )
+
+    def _stepped(
+        self, snapshot: QueueSnapshot, before: _Remembered, past: PastRuns
+    ) -> NDArray[np.float32]:
+        """The graph's memory after one step for each job that started since the last decision.
+
+        So it was trained: a step takes the features of the job that started and those of the queue
+        at the decision before the start. A cycle without a start changes nothing.
+        """
+        graph, started = before.graph, snapshot.started
+        if before.arrived is None or len(started) == 0:
+            return graph
+        order = np.lexsort((started.jobs.job_id, started.start))[-_MOST_STEPS:]
+        jobs = started.jobs.select(order)
+        accrued = np.maximum(started.start[order] - jobs.eligible, 0.0)
+        chosen = replace(snapshot, pending=replace(PendingJobs.untouched(jobs), accrued=accrued))
+        told = self._known(chosen, past)
+        for row in self._features(chosen, before.arrived[1:], told)["jobs"]:
+            inputs = {"queue": before.queue, "jobs": row[None], "memory_in": graph}
+            graph = self._run(inputs, 1, ["memory_out"])["memory_out"]
+        return graph
 
     def _known(self, snapshot: QueueSnapshot, past: PastRuns) -> KnownPast | None:
         """What past runs tell of the pending jobs; None where nobody asks, or waits."""
@@ -252,7 +278,8 @@ class QNetworkPolicy:
 
     def _remembered(self, memory: Memory | None) -> _Remembered:
         """The parts of a memory; nothing is remembered of one of another model."""
-        whole = ARRIVAL_MEMORY + self.memory_size
+        behind_graph = ARRIVAL_MEMORY + self.memory_size
+        whole = behind_graph + (len(self.schema.queue) if self.memory_size else 0)
         past: PastRuns | None = PastRuns()
         foretold = ForetoldRuns()
         if memory is not None and self.prediction is not None:
@@ -264,15 +291,24 @@ class QNetworkPolicy:
         if memory is None or past is None or len(memory) != whole:
             nothing = np.zeros(self.memory_size, dtype=np.float32)
             return _Remembered(
-                arrived=None, graph=nothing, past=PastRuns(), foretold=ForetoldRuns()
+                arrived=None,
+                graph=nothing,
+                queue=nothing[:0],
+                past=PastRuns(),
+                foretold=ForetoldRuns(),
             )
-        graph = memory[ARRIVAL_MEMORY:].astype(np.float32)
         return _Remembered(
-            arrived=memory[:ARRIVAL_MEMORY], graph=graph, past=past, foretold=foretold
+            arrived=memory[:ARRIVAL_MEMORY],
+            graph=memory[ARRIVAL_MEMORY:behind_graph].astype(np.float32),
+            queue=memory[behind_graph:].astype(np.float32),
+            past=past,
+            foretold=foretold,
         )
 
     def _memory(self, ready: _Ready) -> Memory:
-        parts = [ready.arrived, np.asarray(ready.graph, dtype=np.float64)]
+        parts = [ready.arrived]
+        if self.memory_size:
+            parts += [np.asarray(each, np.float64) for each in (ready.graph, ready.inputs["queue"])]
         if self.quantiles is not None:
             parts.append(ready.foretold.to_memory())
         if self.prediction is not None:
@@ -290,8 +326,10 @@ class QNetworkPolicy:
         )
         return {"queue": queue, "jobs": jobs}
 
-    def _run(self, inputs: Mapping[str, Any], jobs: int) -> dict[str, Any]:
-        wanted = ["score", *["reserve"] * self.holds, *["memory_out"] * bool(self.memory_size)]
+    def _run(
+        self, inputs: Mapping[str, Any], jobs: int, wanted: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        wanted = wanted or ["score", *["reserve"] * self.holds]
         try:
             return dict(zip(wanted, self.session.run(wanted, inputs), strict=True))
         except Exception as error:  # noqa: BLE001 - onnxruntime raises types of its own
@@ -312,19 +350,6 @@ class QNetworkPolicy:
 
 def _as_scores(answers: Mapping[str, Any]) -> FloatArray:
     return np.asarray(answers["score"], dtype=np.float64).reshape(-1)
-
-
-def _something_happened(snapshot: QueueSnapshot) -> bool:
-    """Whether a start was decided since the last decision, or is now.
-
-    The graph's memory was trained with one step for each decision at which something could start.
-    The hook asks every cycle, and cycles in which nothing moves must not drive the memory.
-    """
-    jobs, running = snapshot.pending.jobs, snapshot.running.jobs
-    if len(jobs) == 0:
-        return False
-    idle = snapshot.capacity - int(running.processors.sum())
-    return len(snapshot.started) > 0 or idle >= int(jobs.processors.min())
 
 
 def load_q_network(path: Path) -> QNetworkPolicy:

@@ -17,6 +17,8 @@ from slurm_rl_plugin.policies.protected_policy import ProtectedPolicy, scorer_of
 from slurm_rl_plugin.policies.registry import SHIPPED_MODELS
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
+from tests.unit.hook.queues import QueueInMemory, pending_jobs
+from tests.unit.hook.test_cycle import cycle_over
 
 EVERY = pytest.mark.parametrize("name", SHIPPED_MODELS)
 FOLDER = Path(__file__).parents[2] / "policy_models"
@@ -48,6 +50,25 @@ def test_a_card_warns_as_one_written_today(name: str, tmp_path: Path) -> None:
         path.read_text().split("## When not to use it\n", 1) for path in (committed, anew)
     )
     assert told == wanted
+
+
+@EVERY
+def test_an_unchanged_queue_is_written_once(name: str, tmp_path: Path) -> None:
+    """All jobs wait for another reason than processors, as of a partition that is DOWN."""
+    rng = np.random.default_rng(1)
+    pending = pending_jobs(list(range(60, 0, -1)))
+    jobs = replace(
+        pending.jobs,
+        time_limit=rng.uniform(500.0, 3600.0, 60),
+        interactive=rng.random(60) < 0.5,
+    )
+    queue = QueueInMemory(replace(pending, jobs=jobs))
+    cycle, writes = cycle_over(queue, load_policy(name).policy, tmp_path), []
+    for _ in range(20):
+        writes.append(cycle.run().writes)
+        queue.now += 5.0
+    assert writes[0] > 10
+    assert sum(writes[1:]) == 0
 
 
 @EVERY

@@ -25,6 +25,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     NOW,
     PENDING,
     RUNNING,
+    STARTED,
     Cluster,
     advance,
     decision_time,
@@ -136,7 +137,7 @@ def simulate_policy(
     cluster = settings.empty_cluster(workload)
     backfilling = BACKFILLING[settings.backfilling]
     memory: Memory | None = None
-    told = 0  # jobs whose end the policy knows
+    told, heard = 0, 0  # jobs whose end the policy knows, and whose start
     while not np.isinf(event := next_event(workload, cluster)):
         advance(workload, cluster, decision_time(event, settings.cycle), NO_RANK)
         if cluster.counts[IDLE] == 0 or not anything_fits(workload, cluster):
@@ -145,7 +146,9 @@ def simulate_policy(
         pending = PendingJobs.untouched(jobs.select(waiting))
         ended = jobs_ended_since(cluster, told)
         told += len(ended)
-        snapshot = snapshot_of(prepared, jobs, cluster, pending, ended=ended)
+        started = cluster.started[heard : cluster.counts[STARTED]].copy()
+        heard += len(started)
+        snapshot = snapshot_of(prepared, jobs, cluster, pending, started, ended)
         decision = policy.decide(snapshot, memory)
         memory = decision.memory
         cluster.counts[DECISIONS] += 1

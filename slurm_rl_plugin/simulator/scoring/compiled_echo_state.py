@@ -36,7 +36,9 @@ class CompiledEchoState(NamedTuple):
         job_score: direct static part of each job in its score, biases included, shape [n].
         wait_linear: direct weight of the wait, shape [1].
         leak: shape [1].
-        memory: empty at first, shape [H]; changes while the network scores.
+        memory: empty at first, shape [H]; each start steps it.
+        asked: queue features of the last decision, shape [Fq].
+        heard: how many starts have stepped the memory, shape [1]; -1 before the first decision.
     """
 
     grid: IntArray
@@ -58,6 +60,8 @@ class CompiledEchoState(NamedTuple):
     wait_linear: FloatArray
     leak: FloatArray
     memory: FloatArray
+    asked: FloatArray
+    heard: IntArray
 
 
 def without_memory(network: QNetwork) -> EchoStateNetwork:
@@ -129,4 +133,6 @@ def compile_echo_state(network: EchoStateNetwork, workload: Workload) -> Compile
         wait_linear=np.array([job_linear[static:].sum()]),
         leak=np.array([network.leak]),
         memory=network.empty_memory(),
+        asked=np.zeros(features),
+        heard=np.full(1, -1, dtype=np.int64),
     )

@@ -1,14 +1,14 @@
 """An echo state network inside the compiled loop; its memory is carried from decision to decision.
 
-Scores need only the units that the output sees. The whole reservoir is stepped once a decision,
-with the job that was chosen.
+Scores need only the units that the output sees. The whole reservoir is stepped once for each start,
+with the job that started.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, STARTED, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_inline
 from slurm_rl_plugin.simulator.kernel.compiled_features import log_seconds
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -93,6 +93,19 @@ def step_memory(
 
 
 @compiled
+def _hear_of_starts(workload: Workload, cluster: Cluster, network: CompiledEchoState) -> None:
+    """Step the memory once for each job that started since the last decision, in their order."""
+    count = cluster.counts[STARTED]
+    if network.heard[0] >= 0:
+        for place in range(network.heard[0], count):
+            job = cluster.started[place]
+            inner = shared_inner(network, network.asked, network.memory)
+            wait = cluster.start[job] - workload.submit[job]
+            step_memory(network, inner, job, wait, network.memory)
+    network.heard[0] = count
+
+
+@compiled
 def score_pending_from_memory(
     workload: Workload,
     cluster: Cluster,
@@ -101,30 +114,29 @@ def score_pending_from_memory(
     scores: FloatArray,
     jobs: IntArray,
 ) -> None:
-    """Score every pending job now; the best one, the first of equals, may step the memory.
+    """Score every pending job now, after each start since the last decision stepped the memory.
+
+    As in the rollouts that a network learns from, the memory makes one step for each job that
+    started, with the features of that job and of the queue at the decision before.
 
     Args:
         workload: the jobs.
         cluster: read only; some job is pending.
         network: the scorer.
-        remembers: whether its memory becomes the state of the best job.
+        remembers: whether the hook decides now: starts are heard of, and the queue is kept.
         scores: filled for the first counts[PENDING] places.
         jobs: filled with the pending job numbers in the order of `scores`.
     """
     state = queue_state(workload, cluster, network)
+    if remembers:
+        _hear_of_starts(workload, cluster, network)
+        network.asked[:] = state
     inner = shared_inner(network, state, network.memory)
     common = shared_score(network, state, network.memory)
     seen_inner = seen_part(network, inner)
     now = cluster.clock[NOW]
-    best = 0
     for place in range(cluster.counts[PENDING]):
         job = cluster.pending[place]
         jobs[place] = job
         wait = now - workload.submit[job]
         scores[place] = job_score(network, seen_inner, common, job, wait)
-        if scores[place] > scores[best]:
-            best = place
-    if remembers:
-        chosen = jobs[best]
-        wait = now - workload.submit[chosen]
-        step_memory(network, inner, chosen, wait, network.memory)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain import Decision
+from slurm_rl_plugin.domain import Decision, PendingJobs
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.reactive_grid import (
@@ -30,6 +30,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     IDLE,
     NOW,
     PENDING,
+    STARTED,
     advance,
     empty_cluster,
     next_event,
@@ -98,13 +99,16 @@ def test_scores_and_memory_of_every_decision_are_the_networks_own(schema, parall
         queue = queue_state(workload, cluster, compiled)
         waiting = cluster.pending[:count].copy()
         score_pending_from_memory(workload, cluster, compiled, True, scores, jobs)
+        np.testing.assert_allclose(compiled.memory, expected, rtol=0, atol=1e-9)
         table = job_table(schema, workload, waiting, cluster.clock[NOW])
-        wanted, states = here.scores(queue, table, expected)
+        wanted = here.scores(queue, table, expected)[0]
         np.testing.assert_array_equal(jobs[:count], waiting)
         np.testing.assert_allclose(scores[:count], wanted, rtol=0, atol=1e-9)
-        expected = states[int(np.argmax(scores[:count]))]
-        np.testing.assert_allclose(compiled.memory, expected, rtol=0, atol=1e-9)
+        before = cluster.counts[STARTED]
         dispatch_by_score(workload, cluster, scores, jobs, 0, 0)
+        for job in cluster.started[before : cluster.counts[STARTED]]:
+            row = job_table(schema, workload, np.array([job]), cluster.clock[NOW])
+            expected = here.scores(queue, row, expected)[1][0]
         decisions += count > 1
     assert decisions > 20
 
@@ -122,9 +126,14 @@ class EchoStatePolicy:
         estimate = estimates.estimate(waiting.time_limit, waiting.interactive)
         other = estimates.estimate(running.time_limit, running.interactive)
         queue = grid_queue_columns_2011(snapshot, estimate, other)
-        memory = self.network.empty_memory() if memory is None else memory
-        scores, states = self.network.scores(queue, grid_job_columns(snapshot, estimate), memory)
-        return Decision(scores=scores, memory=states[np.argmax(scores)])
+        here = self.network.empty_memory() if memory is None else memory[len(queue) :]
+        jobs = snapshot.started.jobs
+        started = replace(snapshot, pending=PendingJobs.untouched(jobs))
+        estimate_started = estimates.estimate(jobs.time_limit, jobs.interactive)
+        for row in grid_job_columns(started, estimate_started):
+            here = self.network.scores(memory[: len(queue)], row[None], here)[1][0]
+        scores = self.network.scores(queue, grid_job_columns(snapshot, estimate), here)[0]
+        return Decision(scores=scores, memory=np.concatenate([queue, here]))
 
 
 @pytest.mark.parametrize("cycle", [0.0, 600.0])
@@ -170,9 +179,12 @@ def test_a_decision_at_which_the_hook_does_not_write_is_not_remembered():
     workload, here = prepared().workload(None), network(4)
     compiled, cluster = compile_echo_state(here, workload), empty_cluster(workload, 5)
     advance(workload, cluster, workload.submit[3], NO_RANK)
-    space = np.empty(301), np.empty(301, dtype=np.int64)
+    scores, jobs = np.empty(301), np.empty(301, dtype=np.int64)
+    score_pending_from_memory(workload, cluster, compiled, True, scores, jobs)
+    dispatch_by_score(workload, cluster, scores, jobs, 0, 0)
+    advance(workload, cluster, workload.submit[9], NO_RANK)
     for remembers in (False, True):
-        score_pending_from_memory(workload, cluster, compiled, remembers, *space)
+        score_pending_from_memory(workload, cluster, compiled, remembers, scores, jobs)
         assert compiled.memory.any() == remembers
 
 
