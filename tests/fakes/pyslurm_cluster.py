@@ -10,14 +10,16 @@ from tests.fakes.fake_cluster import FakeCluster
 FAKES = Path(__file__).parent
 #: For a child only: here nobody is to import it.
 PYTHONPATH = os.pathsep.join([str(FAKES / "with_pyslurm"), str(FAKES)])
+#: One of each behaviour from the first release that can change jobs to the newest.
+RELEASES = ("22.5.2", "22.5.3", "25.5.0", "25.11.2")
 
 
 class PyslurmCluster(FakeCluster):
     """A `FakeCluster` whose children also find a pyslurm over the same state."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, release: str = RELEASES[-1]) -> None:
         super().__init__(directory)
-        self.env["PYTHONPATH"] = PYTHONPATH
+        self.env |= {"PYTHONPATH": PYTHONPATH, "FAKE_PYSLURM": release}
 
     def break_pyslurm(self, mode: str) -> None:
         """Let pyslurm misbehave; the modes stand in `with_pyslurm/pyslurm`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import signal
@@ -119,10 +118,10 @@ def _differences(system: Slurm) -> list[tuple[int, str, object, object]]:
     ours = {row.job_id: row for row in system._queue.waiting_and_running()}
     assert ours.keys() == theirs.keys()
     return [
-        (job_id, column.name, getattr(row, column.name), getattr(theirs[job_id], column.name))
+        (job_id, column, getattr(row, column), getattr(theirs[job_id], column))
         for job_id, row in ours.items()
-        for column in dataclasses.fields(QueueRow)
-        if not _same(getattr(row, column.name), getattr(theirs[job_id], column.name))
+        for column in QueueRow._fields
+        if not _same(getattr(row, column), getattr(theirs[job_id], column))
     ]
 
 

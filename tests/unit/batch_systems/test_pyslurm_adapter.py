@@ -25,12 +25,15 @@ from tests.contracts.batch_system_contract import (
     set_factor,
 )
 from tests.fakes.fake_cluster import NOW
-from tests.fakes.pyslurm_cluster import PyslurmCluster
+from tests.fakes.pyslurm_cluster import RELEASES, PyslurmCluster
+
+EVERY_RELEASE = pytest.mark.parametrize("cluster", RELEASES, indirect=True)
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> PyslurmCluster:
-    return PyslurmCluster(tmp_path)
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> PyslurmCluster:
+    """With the newest pyslurm, where a test names no other."""
+    return PyslurmCluster(tmp_path, getattr(request, "param", RELEASES[-1]))
 
 
 def adapter(
@@ -77,6 +80,7 @@ def _rows(system: Slurm) -> list[QueueRow]:
 
 
 class TestRows:
+    @EVERY_RELEASE
     def test_same_rows_as_squeue(self, cluster: PyslurmCluster) -> None:
         cluster.add(1, nice=-50, time_limit="1-02:03:00", partition="batch,short", batch=0, qos="")
         cluster.add(2, time_limit="UNLIMITED", name="a|b\ntwo\u2028lines é", processors=64)
@@ -108,6 +112,7 @@ class TestRows:
         _records(system).waiting()
         assert _records(system).of_arrays([1])[0].end == NOW + 9
 
+    @EVERY_RELEASE
     def test_user_without_a_name_and_name_that_is_no_text(self, cluster: PyslurmCluster) -> None:
         cluster.add(1, user="nobody-knows", name="\udcff")
         rows = _rows(adapter(cluster))
@@ -130,6 +135,7 @@ class TestRows:
 
 
 class TestWrites:
+    @EVERY_RELEASE
     def test_zero_is_written(self, cluster: PyslurmCluster) -> None:
         cluster.add(1, site=9)
         system = adapter(cluster)

@@ -178,7 +178,7 @@ def _to_row(job: Mapping[str, Any]) -> QueueRow:
 
 
 def _signed(nice: int) -> int:
-    """Undo what releases before 25.11 make of a negative number: they take it for unsigned."""
+    """Undo what releases before 25.5 make of a negative number: they take it for unsigned."""
     return nice - WHOLE if nice >= SIGN else nice
 
 

@@ -1,12 +1,19 @@
-"""pyslurm 22.5.3 over the state file of the fake commands, with its pitfalls; for a child only.
+"""pyslurm over the state file of the fake commands, with its pitfalls; for a child only.
 
-Put the folder above on the child's PYTHONPATH. What is imitated was seen with the real one:
+Put the folder above on the child's PYTHONPATH. FAKE_PYSLURM names the release. The pitfalls of
+22.5.3 were seen with the real one; what other releases do otherwise was read in their source:
+
+* 22.5.2: `Jobs` is a dict; later ones are a map of clusters, whose `values` is a view;
+* up to 24.11 a negative nice is shown as an unsigned number, from 25.5 on it is signed;
+* up to 25.5 a user without a name raises KeyError, 25.11 shows the number.
+
+All releases have in common:
 
 * without a readable slurm.conf the import ends the interpreter (mode `no_conf`);
 * calls keep the interpreter's lock while they wait (mode `hang`);
 * a whole number 0 as a factor changes nothing, the text "0" does;
 * `modify` changes the one record with that number, never an array;
-* a negative nice is shown as an unsigned number, task number 0 as None, no factor at all;
+* task number 0 is shown as None, and no factor at all;
 * a job's name that is no UTF-8 cannot be read.
 
 Modes of the state, under `pyslurm`: those two, `hang_at_import`, `missing`, `exit` (in a call),
@@ -21,7 +28,8 @@ from pathlib import Path
 
 import fake_slurm
 
-__version__ = "22.5.3"
+__version__ = os.environ.get("FAKE_PYSLURM", "25.11.2")
+RELEASE = tuple(int(part) for part in __version__.split("."))
 
 MESSAGES = {
     1800: "Unable to contact slurm controller (connect failure)",
@@ -98,9 +106,11 @@ class JobSubmitDescription:
         self.site_factor = site_factor
 
 
-class Jobs:
+class Jobs(dict if RELEASE < (22, 5, 3) else object):
     def __init__(self, jobs):
-        self._jobs = jobs
+        self._jobs = {job.id: job for job in jobs}
+        if RELEASE < (22, 5, 3):
+            self.update(self._jobs)
 
     @staticmethod
     def load(preload_passwd_info=False, frozen=False):
@@ -112,7 +122,7 @@ class Jobs:
         return Jobs([_LoadedJob(job) for job in state["jobs"]])
 
     def values(self):
-        return iter(self._jobs)
+        return super().values() if RELEASE < (22, 5, 3) else iter(self._jobs.values())
 
 
 class _LoadedJob(Job):
@@ -128,7 +138,7 @@ class _LoadedJob(Job):
         self.state = job["state"]
         self.state_reason = job["reason"]
         self.priority = fake_slurm._total(job)
-        self.nice = job["nice"] % UNSIGNED
+        self.nice = job["nice"] if RELEASE >= (25, 5) else job["nice"] % UNSIGNED
         self.cpus = job["processors"]
         self.submit_time = job["submit"]
         self.eligible_time = job["eligible"]
@@ -146,6 +156,8 @@ class _LoadedJob(Job):
     @property
     def user_name(self):
         if self.user_id == 4242:
+            if RELEASE >= (25, 11):
+                return str(self.user_id)
             raise KeyError(f"getpwuid(): uid not found: {self.user_id}")
         return self._job["user"]
 
