@@ -15,6 +15,7 @@ import numpy as np
 
 from slurm_rl_plugin.forecasts.limits.runs_alike import RunsAlike
 from slurm_rl_plugin.units import MINUTE, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.utility.summary import one_user_capped
 
 #: Part of the advised jobs that may be killed at most.
 KILLED = 0.01
@@ -35,11 +36,13 @@ class SeenLimits(NamedTuple):
         past: what was known of each job's like at its submission.
         limit: that it asked for, seconds, nan for none.
         run_time: seconds.
+        user: number of each job's user.
     """
 
     past: RunsAlike
     limit: FloatArray
     run_time: FloatArray
+    user: IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,8 @@ def rules() -> list[LimitRule]:
 def chosen_rule(jobs: SeenLimits, judged: BoolArray) -> LimitRule | None:
     """The safe rule that takes most hours off the limits; None where none is safe.
 
+    One user has at most half of the weight, or the rule for all would be that user's.
+
     Args:
         jobs: of a log.
         judged: those to choose by, shape [n].
@@ -88,15 +93,16 @@ def chosen_rule(jobs: SeenLimits, judged: BoolArray) -> LimitRule | None:
         told = rule.advised(jobs.past, jobs.limit)
         spoke = judged & np.isfinite(told)
         killed = jobs.run_time[spoke] > told[spoke]
-        if killed_at_most(killed, jobs.past.template[spoke]) > KILLED:
+        weight = one_user_capped(np.ones(len(killed)), jobs.user[spoke])
+        if killed_at_most(killed, jobs.past.template[spoke], weight) > KILLED:
             continue
-        saved = float((jobs.limit[spoke] - told[spoke]).sum())
+        saved = float((jobs.limit[spoke] - told[spoke]) @ weight)
         if saved > most:
             best, most = rule, saved
     return best
 
 
-def killed_at_most(killed: BoolArray, template: IntArray) -> float:
+def killed_at_most(killed: BoolArray, template: IntArray, weight: FloatArray) -> float:
     """Upper end of the interval of the part that is killed; 1 where too few tell.
 
     Jobs of a template are killed together, when its runs get longer, so templates are drawn and
@@ -106,14 +112,15 @@ def killed_at_most(killed: BoolArray, template: IntArray) -> float:
     Args:
         killed: whether each advised job would have been, shape [m].
         template: whose each is, shape [m].
+        weight: how much each counts, shape [m].
     """
     _, place = np.unique(template, return_inverse=True)
-    jobs = np.bincount(place)
-    if len(killed) < FEWEST_JUDGED or len(jobs) < _FEWEST_TEMPLATES:
+    count = int(place.max(initial=-1)) + 1
+    if len(killed) < FEWEST_JUDGED or count < _FEWEST_TEMPLATES:
         return 1.0
-    part = float(killed.mean())
-    off = np.bincount(place, killed) - part * jobs
-    error = float(np.sqrt((off**2).sum() * len(jobs) / (len(jobs) - 1.0))) / len(killed)
+    part = float(np.average(killed, weights=weight))
+    off = np.bincount(place, weight * (killed - part))
+    error = float(np.sqrt((off**2).sum() * count / (count - 1.0)) / weight.sum())
     return part + _SURE * error
 
 

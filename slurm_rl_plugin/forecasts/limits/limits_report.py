@@ -37,7 +37,7 @@ def limits_report(log: JobLog, days: float) -> dict[str, Any]:
         days: at the end of the log that accounts are reported of.
     """
     past, known = runs_alike(log)
-    jobs = SeenLimits(past, limits_of(log), log.run_time)
+    jobs = SeenLimits(past, limits_of(log), log.run_time, log.user)
     border = log.submit[0] + _CHOSEN_ON * (log.submit[-1] - log.submit[0])
     first = log.submit < border
     rule = chosen_rule(jobs, first)

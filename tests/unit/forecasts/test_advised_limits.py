@@ -9,10 +9,12 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.forecasts.limits.advised_limits import (
     KILLED,
     LimitRule,
+    SeenLimits,
+    chosen_rule,
     killed_at_most,
 )
 from slurm_rl_plugin.forecasts.limits.limits_report import limits_report
-from slurm_rl_plugin.forecasts.limits.runs_alike import runs_alike
+from slurm_rl_plugin.forecasts.limits.runs_alike import RunsAlike, runs_alike
 from slurm_rl_plugin.units import HOUR
 
 
@@ -82,14 +84,32 @@ def test_kills_of_one_template_count_as_one() -> None:
     together[:16] = True
     template = np.repeat(np.arange(40), 100)
     assert spread.sum() == together.sum()
-    assert killed_at_most(together, template) > killed_at_most(spread, template)
+    counts = np.ones(4000)
+    assert killed_at_most(together, template, counts) > killed_at_most(spread, template, counts)
 
 
 def test_few_jobs_tell_nothing() -> None:
     nobody = np.zeros(299, dtype=np.bool_)
-    assert killed_at_most(nobody, np.arange(299)) == 1.0
+    assert killed_at_most(nobody, np.arange(299), np.ones(299)) == 1.0
     one = np.zeros(4000, dtype=np.bool_)
-    assert killed_at_most(one, np.zeros(4000, dtype=np.int64)) == 1.0
+    assert killed_at_most(one, np.zeros(4000, dtype=np.int64), np.ones(4000)) == 1.0
+
+
+@pytest.mark.parametrize("of_eve", [0, 1000, 20_000])
+def test_no_user_makes_a_rule_safe_for_all_by_short_runs(of_eve: int) -> None:
+    """Of the others' jobs 3 % run five times as long as any before; those of one user never do."""
+    count = 2000 + of_eve
+    user = np.where(np.arange(count) < 2000, np.arange(count) % 30, 30)
+    usual = np.where(user < 30, 1800.0, 5.0)
+    run_time = np.where((user < 30) & (np.arange(count) % 33 == 0), 5.0 * usual, usual)
+    past = RunsAlike(
+        template=np.where(user < 30, user, 30 + np.arange(count) % 40),
+        seen=np.full(count, 50),
+        middle=usual,
+        longest=usual,
+    )
+    jobs = SeenLimits(past, np.full(count, 10 * HOUR), run_time, user)
+    assert chosen_rule(jobs, np.ones(count, dtype=np.bool_)) is None
 
 
 def test_accounts_are_told_what_they_ask_and_use() -> None:
