@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from slurm_rl_plugin.accounting.sacct.fields import SACCT_COMMAND
+from slurm_rl_plugin.accounting.sacct.fields import SACCT_COMMAND, marked_format
 from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import SACCT
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import queue_format, request_fields
 from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG
@@ -43,7 +43,7 @@ MARK = "recorded"
 ASSETS = Path(__file__).parent / "slurm"
 PAST = (*SACCT, "-S", "now-3600seconds", "-E", "now")
 #: What the documents tell to export a log with, without the variable that it begins with.
-LOG = SACCT_COMMAND.replace("<start>", "now-3600seconds").split()[1:]
+LOG = ("sacct", *SACCT_COMMAND.replace("<start>", "now-3600seconds").split(" sacct ")[1].split())
 PLAN = ClusterPlan(
     accounts=ACCOUNTS,
     lines=["PartitionName=open Nodes=ALL MaxTime=UNLIMITED PriorityTier=3 State=UP"],
@@ -128,7 +128,7 @@ def record(cluster: PrivateSlurm) -> dict[str, str]:
         "sshare.txt": cluster.run(*SSHARE).stdout,
         "sinfo.txt": cluster.run(*SINFO).stdout,
         "sacct.txt": cluster.run(*PAST, env=times).stdout,
-        "sacct-log.txt": cluster.run(*LOG, env=times).stdout,
+        "sacct-log.txt": cluster.run(*LOG, env=marked_format("0123456789abcdef")).stdout,
         "config.txt": _anonymous(cluster, cluster.run(*SHOW_CONFIG).stdout),
         "sdiag.txt": cluster.run(*SDIAG).stdout.partition("\nRemote Procedure Call")[0] + "\n",
         "jobs.json": json.dumps(jobs, indent=2) + "\n",

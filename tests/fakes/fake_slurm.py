@@ -238,15 +238,21 @@ def sinfo(state, words, mode):
 
 
 def sacct(state, words, mode):
-    fields = _option(words, "-o").split(",")
+    fields = [name.partition("%")[0] for name in _option(words, "-o").split(",")]
+    times = os.environ["SLURM_TIME_FORMAT"]
     if "--noheader" not in words:
         say("|".join(fields))
     states = _option(words, "-s").split(",")
     for row in state["accounting"]:
         # jobs asked for by a final state are given where they ended (run on 22.05)
         if states == [""] or (row["State"].split()[0] in states and _ended(row, words)):
-            say("|".join(str(row.get(name, "")) for name in fields))
+            say("|".join(_shown(name, row.get(name, ""), times) for name in fields))
     return 0
+
+
+def _shown(name, value, times):
+    is_time = name in ("Submit", "Eligible", "Start", "End") and str(value).isdecimal()
+    return times.replace("%s", str(value)) if is_time else str(value)
 
 
 def _ended(row, words):

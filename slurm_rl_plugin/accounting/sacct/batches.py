@@ -29,11 +29,13 @@ class Batch(NamedTuple):
         fields: one column of text a field, named by its place, and those of `with_numbers`.
         places: tell the order of the dump; shape [records], not negative.
         lost: such numbers too, of lines that are no whole record, and why each is none.
+        quoted: lines within the texts of jobs that look like records.
     """
 
     fields: pl.DataFrame
     places: IntArray
     lost: dict[int, str]
+    quoted: int = 0
 
 
 class RecordCutter:
@@ -52,7 +54,7 @@ class RecordCutter:
             last: nothing follows.
         """
         # what waits is mended already: a second return before a line's end is a letter of the text
-        lines = _Lines(self._rest + _mended(data), self._layout)
+        lines = Lines(self._rest + mended(data), self._layout)
         done = lines.count if last else lines.last_plain()
         if not (last or done):
             return self._without_plain_rows(lines)
@@ -64,13 +66,13 @@ class RecordCutter:
         places = np.concatenate([np.flatnonzero(alone) + 1, others.places])
         return Batch(fields, places, others.lost)
 
-    def _without_plain_rows(self, lines: _Lines) -> Batch:
+    def _without_plain_rows(self, lines: Lines) -> Batch:
         """What ends in lines of which any but the first may be more of the one before it."""
         found = list(self._odd.cut(lines.texts(0, lines.count), last=False))
         self._rest = lines.text(self._odd.position, lines.count)
         return lines.batch_of(enumerate(found))
 
-    def _one_by_one(self, lines: _Lines, odd: IntArray) -> Batch:
+    def _one_by_one(self, lines: Lines, odd: IntArray) -> Batch:
         """The records in odd lines, and the one that began before all lines."""
         found: list[tuple[int, list[str] | str]] = []
         if not (len(odd) and odd[0] == 0):
@@ -82,7 +84,7 @@ class RecordCutter:
         return lines.batch_of(found)
 
 
-class _Lines:
+class Lines:
     """Lines of a dump.
 
     Attributes:
@@ -168,7 +170,7 @@ def _cut_all(data: bytes, layout: Layout) -> pl.DataFrame:
     )
 
 
-def _mended(data: bytes) -> bytes:
+def mended(data: bytes) -> bytes:
     """As `reader.plain_lines` decodes: line ends of Windows made plain, broken letters marked."""
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n")

@@ -16,16 +16,41 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-#: All that the reader can use, known to every release from 22.05 to 26.05; free text stands between
-#: typed fields, so that a separator inside it can be told.
+#: All that the reader can use, known to every release from 22.05 to 26.05. A record begins with its
+#: submission, and every text of a job's user but the first stands behind it again: the mark of
+#: `marked_format` in that time tells where each begins.
 SACCT_FIELDS = _words(
-    "Cluster JobIDRaw User Account Partition QOS Constraints Submit Eligible Start End ElapsedRaw "
-    "TimelimitRaw NCPUS NNodes ReqTRES Flags JobName State SubmitLine"
+    "Submit Cluster JobIDRaw User Account Partition QOS Eligible Start End ElapsedRaw TimelimitRaw "
+    "NCPUS NNodes ReqTRES Flags State Constraints Submit JobName Submit SubmitLine"
 )
+_TIMES = frozenset(_words("Submit Eligible Start End"))
+#: Between a mark and the seconds of a time.
+_AFTER_MARK = ":"
+#: A time with its mark, as the first value of a record; `openssl rand -hex 8` makes such marks.
+MARKED_TIME = re.compile(rf"([0-9a-f]{{16}}{_AFTER_MARK})\d{{1,11}}", re.ASCII)
 
-#: Prints them.
-SACCT_COMMAND = "SLURM_TIME_FORMAT=%s sacct -a -X -D -P -S <start> -E now -o " + ",".join(
-    SACCT_FIELDS
+
+def asked_as(fields: Sequence[str]) -> str:
+    """These fields as `sacct -o` takes them; 22.05 cuts times to the width of their field."""
+    return ",".join(f"{name}%40" if name in _TIMES else name for name in fields)
+
+
+def marked_format(mark: str) -> dict[str, str]:
+    """What makes `sacct` print a mark in front of every time.
+
+    A variable and not `--delimiter`: every user of the host sees a command's arguments, and a user
+    who knew the mark could give a job a text that reads like the record of another job.
+
+    Args:
+        mark: 16 hexadecimal digits that nobody can guess.
+    """
+    return {"SLURM_TIME_FORMAT": f"{mark}{_AFTER_MARK}%s"}
+
+
+#: Prints them, by hand.
+SACCT_COMMAND = (
+    f"SLURM_TIME_FORMAT=$(openssl rand -hex 8){_AFTER_MARK}%s "
+    f"sacct -a -X -D -P -S <start> -E now -o {asked_as(SACCT_FIELDS)}"
 )
 
 #: What XDMoD's documented `sacct --noheader` line prints.

@@ -20,6 +20,9 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 _SEEDS = (1, 2)
 _TWICE = "duplicate record"
+#: Of a dump without marks: a line break in the text of a job may begin what looks like another's.
+_FORGEABLE = "the text of another job could have forged it"
+_QUOTED = "row within the text of a job"
 _NAMES = {
     "account": "account",
     "user": "user",
@@ -74,6 +77,10 @@ class RecordJudge:
             kept &= ~at_fault
         _count(self._dropped, dropped)
         self._notice(rows, kept, places[kept])
+        if layout.free and not layout.mark and kept.any():
+            self._noticed[_FORGEABLE] += int(np.count_nonzero(kept))
+        if batch.quoted:
+            self._noticed[_QUOTED] += batch.quoted
         self._kept += int(np.count_nonzero(kept))
         return rows.frame(kept).with_columns(pl.Series("place", places[kept]))
 

@@ -26,11 +26,13 @@ class Layout:
         names: lower-case field names.
         trailing: every row ends with one more separator (`sacct -p`).
         header: the header line, "" where the dump has none.
+        mark: stands in front of each time, "" where nothing does; see `sacct.marked`.
     """
 
     names: tuple[str, ...]
     trailing: bool
     header: str = ""
+    mark: str = ""
 
     @cached_property
     def column(self) -> dict[str, int]:

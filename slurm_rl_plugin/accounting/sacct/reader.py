@@ -7,7 +7,6 @@ from pathlib import Path
 
 from slurm_rl_plugin.accounting.log_file import LogFile, read_log_file
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
-from slurm_rl_plugin.accounting.sacct.batches import RecordCutter
 from slurm_rl_plugin.accounting.sacct.fields import (
     REQUIRED,
     SACCT_COMMAND,
@@ -17,6 +16,7 @@ from slurm_rl_plugin.accounting.sacct.fields import (
 )
 from slurm_rl_plugin.accounting.sacct.judgement import RecordJudge
 from slurm_rl_plugin.accounting.sacct.layout import Layout
+from slurm_rl_plugin.accounting.sacct.marked import cutter_of, mark_of
 from slurm_rl_plugin.accounting.sacct.records import MOST_LINES
 from slurm_rl_plugin.accounting.stored.log import job_log
 from slurm_rl_plugin.errors import AccountingLogError
@@ -43,7 +43,7 @@ class SacctReader:
         lines = plain_lines(log)
         layout = recognise(log, lines)
         judge = RecordJudge()
-        jobs = judge.jobs(RecordCutter(layout).cut(log.content, last=True), layout)
+        jobs = judge.jobs(cutter_of(layout).cut(log.content, last=True), layout)
         if not judge.records:
             raise no_record(log, lines, layout)
         return job_log(jobs.sort("submit", "place"), KIND, None), judge.report(log.checksum)
@@ -66,7 +66,9 @@ def recognise(log: LogFile, lines: list[str]) -> Layout:
     trailing = names[-1] == ""
     named = names[:-1] if trailing else names
     if all(_FIELD_NAME.fullmatch(name) for name in named) and set(named) & set(STRICT):
-        layout = Layout(tuple(name.partition("%")[0] for name in named), trailing, first)
+        plain = tuple(name.partition("%")[0] for name in named)
+        record = next((line for line in lines[position + 1 :] if line.strip()), "")
+        layout = Layout(plain, trailing, first, "" if trailing else mark_of(plain, record))
         _check_required(log, layout, position + 1)
         return layout
     for candidate in (Layout(XDMOD_FIELDS, trailing=True), Layout(XDMOD_FIELDS, trailing=False)):
@@ -88,7 +90,7 @@ def _check_required(log: LogFile, layout: Layout, line: int) -> None:
 
 def no_record(log: LogFile, lines: list[str], layout: Layout) -> AccountingLogError:
     """The error of a dump in which no line is a record."""
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(() if layout.mark else lines, start=1):
         if not line.strip() or line == layout.header:
             continue
         odd = layout.odd_field(line)

@@ -10,6 +10,7 @@ from slurm_rl_plugin.accounting.log_stream import LogStream, read_ahead
 from slurm_rl_plugin.accounting.port import ReadReport
 from slurm_rl_plugin.accounting.sacct.batches import Batch, RecordCutter
 from slurm_rl_plugin.accounting.sacct.judgement import RecordJudge
+from slurm_rl_plugin.accounting.sacct.marked import MarkedCutter, cutter_of
 from slurm_rl_plugin.accounting.sacct.reader import KIND, no_record, plain_lines, recognise
 
 
@@ -32,7 +33,7 @@ class SacctStream:
         lines = plain_lines(head)
         layout = recognise(head, lines)
         judge, before = self._judge, self._judge.records
-        for batch in read_ahead(_cut(RecordCutter(layout), stream)):
+        for batch in read_ahead(_cut(cutter_of(layout), stream)):
             yield judge.jobs(batch, layout)
         if judge.records == before:
             raise no_record(head, lines, layout)
@@ -50,7 +51,7 @@ class SacctStream:
         return iter(())
 
 
-def _cut(cutter: RecordCutter, stream: LogStream) -> Iterator[Batch]:
+def _cut(cutter: MarkedCutter | RecordCutter, stream: LogStream) -> Iterator[Batch]:
     for data in read_ahead(stream.batches()):
         yield cutter.cut(data)
     yield cutter.cut(b"", last=True)

@@ -1,8 +1,8 @@
-"""Attacker: a user of the head node, who sees the arguments of every command that the daemon runs.
+"""Attacker: a user of the head node, who sees the arguments of every command that we run.
 
-`squeue` prints a job's name as its user wrote it, line breaks included. A mark tells where a record
-begins; who knows it before slurmctld answers renames a job to something that reads like the record
-of another.
+`squeue` and `sacct` print a job's name as its user wrote it, line breaks included. A mark tells
+where a record begins; a user who knows it before Slurm answers renames a job to something that
+reads like the record of another.
 """
 
 from __future__ import annotations
@@ -14,18 +14,26 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.accounting.log_file import LogFile
+from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
+from slurm_rl_plugin.accounting.sacct.reader import SacctReader
+from slurm_rl_plugin.batch_systems.slurm.accounting.dump import Stretch, read_accounting_dump
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QUEUE_FIELDS
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
+from tests.fakes.ended_jobs import ended_job
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="takes another user's id: needs root")
 
 ATTACKER = 61002
 MARK = re.compile(rb"JobID:\|([^|,]+)\|")
+#: Of `sacct`: in the variable, or as a delimiter in the arguments.
+MARK_OF_TIMES = re.compile(rb"(?:SLURM_TIME_FORMAT=|--delimiter=)([0-9a-f:]{8,})")
 #: Of each field but the job's number, the array's and the name; the others say N/A.
 PLAIN = {
     "State": "PENDING",
@@ -59,18 +67,40 @@ sys.stdout.write("5|" + mark + "|{rest}" + name + "\\n")
 """
 
 
+#: The same for `sacct`; the job of the attacker's name is asked for as Slurm does, once.
+SLOW_SACCT = """#!/usr/bin/env -S python3 -S -E
+import os, sys, time
+form = os.environ["SLURM_TIME_FORMAT"]
+deadline = time.time() + 2
+while not os.path.exists("{name}") and time.time() < deadline:
+    time.sleep(0.02)
+name = open("{name}").read() if os.path.exists("{name}") else "honest"
+row = "{row}".replace("MARK", form.removesuffix("%s")).replace("NAME", name)
+sys.stdout.write("{header}\\n" + row + "\\n")
+"""
+
+
+def record_of_sacct(number: int, mark: str, name: str) -> str:
+    job = ended_job(number, 1_700_000_000, JobName=name)
+    times = {each: f"{mark}{job[each]}" for each in ("Submit", "Eligible", "Start", "End")}
+    return "|".join(str((job | times)[each]) for each in SACCT_FIELDS)
+
+
 def rename_with_the_mark(name: Path) -> None:
-    """What the attacker does: wait for a squeue, read its mark, give a job a name that forges."""
+    """What the attacker does: wait for a command, read its mark, give a job a name that forges."""
     for _ in range(150):
         for process in Path("/proc").glob("[0-9]*"):
             for file in ("cmdline", "environ"):
                 try:
-                    found = MARK.search((process / file).read_bytes())
+                    seen = (process / file).read_bytes()
                 except OSError:
                     continue
-                if found is not None:
+                if found := MARK.search(seen):
                     mark = found[1].decode()
                     name.write_text(f"x\n77|{mark}|{REST.format(77)}forged")
+                    return
+                if found := MARK_OF_TIMES.search(seen):
+                    name.write_text("x\n" + record_of_sacct(77, found[1].decode(), "forged"))
                     return
         time.sleep(0.01)
 
@@ -110,3 +140,18 @@ def test_nobody_forges_a_record_with_the_mark_of_a_squeue_that_runs(folder: Path
     reader = Squeue(CommandRunner(environment=environment, timeout=20.0, on_call=None))
     rows = reader.waiting()
     assert [row.job_id for row in rows] == [5]
+
+
+@pytest.mark.usefixtures("attacker")
+def test_nobody_forges_a_record_with_the_mark_of_a_sacct_that_runs(folder: Path) -> None:
+    sacct = folder / "sacct"
+    row = record_of_sacct(5, "MARK", "NAME")
+    header = "|".join(SACCT_FIELDS)
+    sacct.write_text(SLOW_SACCT.format(name=folder / "name", row=row, header=header))
+    sacct.chmod(0o755)
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    runner = CommandRunner(environment=environment, timeout=20.0, on_call=None)
+    day = Stretch(begin=datetime(2023, 11, 14), end=datetime(2023, 11, 15))
+    dump = read_accounting_dump(runner, SACCT_FIELDS, [day], lambda _done, _lines: None)
+    log, report = SacctReader().parse(LogFile(Path("sacct"), dump.text.encode(), ""))
+    assert (log.job_id.tolist(), report.noticed) == ([5], {})

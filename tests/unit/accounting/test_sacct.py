@@ -17,6 +17,7 @@ FIELDS = (
     "TimelimitRaw", "NCPUS", "Constraints", "State", "SubmitLine",
 )  # fmt: skip
 HEADER = "|".join(FIELDS)
+FORGEABLE = "the text of another job could have forged it"
 JOB = {
     "JobID": "7", "JobIDRaw": "7", "User": "ann", "Account": "physics", "Partition": "main",
     "QOS": "normal", "JobName": "run", "Submit": "2024-02-29T00:00:00",
@@ -58,7 +59,7 @@ def test_a_record_becomes_a_job(read):
     assert (log.accounts, log.users, log.partitions) == (("physics",), ("ann",), ("main",))
     assert (log.qos, log.job_name, log.submit_line) == (("normal",), ("run",), ("sbatch run.sh",))
     assert (log.kind, log.processors_available) == ("sacct", None)
-    assert report.noticed == {}
+    assert report.noticed == {FORGEABLE: 1}
 
 
 def test_xdmods_form_is_read_without_a_header(read):
@@ -353,6 +354,7 @@ def test_oddities_are_noticed_and_kept(read):
         line(JobIDRaw="9", Submit="2024-02-28T00:00:00"),
     )
     assert report.noticed == {
+        FORGEABLE: 3,
         "eligible outside submit to start": 1,
         "elapsed is not end minus start": 1,
         "submit going backwards": 1,

@@ -159,8 +159,10 @@ def test_what_jobs_ask_for_and_nobody_reads_is_noticed(tmp_path):
     }
 
 
-def test_constraints_hold_separators(tmp_path):
-    row = "c|7|ann|physics|main|normal|a|b|100|100|110|170|60|120|8|2|cpu=8,mem=4G||run|OK|sbatch a"
+@pytest.mark.parametrize("mark", ["", "0123456789abcdef:"])
+def test_constraints_hold_separators(tmp_path, mark):
+    row = "T100|c|7|ann|physics|main|normal|T100|T110|T170|60|120|8|2|cpu=8,mem=4G||OK|a|b|T100|run"
+    row = (row + "|T100|sbatch a").replace("T1", f"{mark}1")
     (tmp_path / "dump").write_text("|".join(SACCT_FIELDS) + "\n" + row + "\n")
     log, _ = SacctReader().read(tmp_path / "dump")
     assert log.requests is not None

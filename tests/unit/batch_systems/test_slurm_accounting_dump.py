@@ -118,7 +118,9 @@ def test_a_requeued_job_has_a_record_for_each_run(cluster):
 
 def test_the_command_lines_can_be_run_by_hand(cluster):
     (line,) = dump_of(cluster, datetime(2026, 3, 1, 12), datetime(2026, 3, 2)).commands
-    assert line.startswith("SLURM_TIME_FORMAT=%s sacct --allusers -X --duplicates --parsable2 ")
+    assert line.startswith(
+        "SLURM_TIME_FORMAT=$(openssl rand -hex 8):%s sacct --allusers -X --duplicates --parsable2 "
+    )
     assert "-S 2026-03-01T12:00:00 -E 2026-03-02T00:00:00 -s BOOT_FAIL," in line
 
 

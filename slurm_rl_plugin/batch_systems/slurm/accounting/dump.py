@@ -6,10 +6,12 @@ in no other. A single query over years would hold slurmdbd up for everybody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from slurm_rl_plugin.accounting.sacct.fields import asked_as, marked_format
 from slurm_rl_plugin.batch_systems.command_process import first_line
 from slurm_rl_plugin.batch_systems.kind import LogDump
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES
@@ -22,6 +24,9 @@ SACCT = ("sacct", "--allusers", "-X", "--duplicates", "--parsable2")
 _DISABLED = "accounting storage is disabled"
 _NO_DATABASE = ("Problem talking to the database", "Connection refused", "timed out")
 _SECOND = timedelta(seconds=1)
+_BY_HAND = "".join(
+    f"{name}={value} " for name, value in marked_format("$(openssl rand -hex 8)").items()
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +80,16 @@ def read_accounting_dump(
         BatchSystemUnavailable: no answer in time, or slurmdbd cannot be reached.
         BatchSystemError: `sacct` failed in another way.
     """
+    # text of a job that was stored before the call cannot hold it, and nobody sees it meanwhile
+    mark = marked_format(secrets.token_hex(8))
     parts: list[str] = []
     commands: list[str] = []
     lines = 0
     for done, stretch in enumerate(stretches, start=1):
         words = _query(fields, stretch)
-        header, _, rows = _answer(runner, words, stretch).partition("\n")
+        header, _, rows = _answer(runner, words, mark, stretch).partition("\n")
         parts.append(rows if parts else f"{header}\n{rows}")
-        commands.append("SLURM_TIME_FORMAT=%s " + " ".join(words))
+        commands.append(_BY_HAND + " ".join(words))
         lines += rows.count("\n")
         progress(done, float(lines))
     return LogDump(text="".join(parts), lines=lines, commands=tuple(commands))
@@ -90,12 +97,14 @@ def read_accounting_dump(
 
 def _query(fields: Sequence[str], stretch: Stretch) -> list[str]:
     between = ["-S", stretch.begin.isoformat(), "-E", stretch.end.isoformat()]
-    return [*SACCT, *between, "-s", ",".join(ENDED_STATES), "-o", ",".join(fields)]
+    return [*SACCT, *between, "-s", ",".join(ENDED_STATES), "-o", asked_as(fields)]
 
 
-def _answer(runner: CommandRunner, words: Sequence[str], stretch: Stretch) -> str:
+def _answer(
+    runner: CommandRunner, words: Sequence[str], mark: Mapping[str, str], stretch: Stretch
+) -> str:
     try:
-        answer = runner.call(words)
+        answer = runner.call(words, variables=mark)
     except BatchSystemUnavailable as error:
         raise BatchSystemUnavailable(
             f"sacct gave no answer in time for jobs from {stretch.begin} to {stretch.end}; allow "
