@@ -1,10 +1,12 @@
-"""Run one command of a batch system as a child that never outlives its time-out."""
+"""Run one command of a batch system as a child with a bound on its time and on what it prints."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import os
+import select
+import selectors
 import signal
 import subprocess
 import time
@@ -13,6 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
+
+#: Bytes that a command may print, errors included: `squeue` prints 200 for a job, so this is the
+#: answer of a million jobs, and a host that has only 1 GB for `release` holds it.
+LONGEST_ANSWER = 256 << 20
+_READ_AT_ONCE = 1 << 20
+_WRITABLE = selectors.EVENT_WRITE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +42,7 @@ class KillableCommands:
         failure: makes the error for a command that failed with these words.
         without_answer: what an operator does where no answer comes in time.
         without_command: what an operator does where there is no such command.
+        longest: bytes that a call may print.
     """
 
     def __init__(
@@ -45,6 +54,7 @@ class KillableCommands:
         failure: Callable[[str, str], BatchSystemError],
         without_answer: str,
         without_command: str,
+        longest: int = LONGEST_ANSWER,
     ) -> None:
         self.environment = dict(environment)
         self.timeout = timeout
@@ -52,6 +62,7 @@ class KillableCommands:
         self._failure = failure
         self._without_answer = without_answer
         self._without_command = without_command
+        self._longest = longest
 
     def read(self, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
         """Output of a command that must succeed.
@@ -77,6 +88,7 @@ class KillableCommands:
         extra: float = 0.0,
         name: str | None = None,
         variables: Mapping[str, str] | None = None,
+        longest: int | None = None,
     ) -> Answer:
         """Run a command, `extra` seconds longer than usual where needed, whatever its status.
 
@@ -87,14 +99,17 @@ class KillableCommands:
             name: what it is called in messages and metrics; by default as it is.
             variables: of this child alone, on top of `environment`. Only its own user and root see
                 them, where every user of the host sees arguments.
+            longest: bytes that it may print, where this is not the usual bound.
 
         Raises:
             BatchSystemUnavailable: no answer in time, or there is no such command.
+            BatchSystemError: it printed too much, and was killed.
         """
         called = name or arguments[0]
         with self.timed(called):
             child = self._start(arguments, called, variables or {})
-            return self._wait(child, stdin, self.timeout + extra, called)
+            longest = self._longest if longest is None else longest
+            return self._wait(child, stdin, self.timeout + extra, called, longest)
 
     @contextlib.contextmanager
     def timed(self, call: str) -> Iterator[None]:
@@ -107,15 +122,26 @@ class KillableCommands:
                 self._on_call(call, time.monotonic() - began)
 
     def _wait(
-        self, child: subprocess.Popen[bytes], stdin: str, timeout: float, name: str
+        self,
+        child: subprocess.Popen[bytes],
+        stdin: str,
+        timeout: float,
+        name: str,
+        longest: int,
     ) -> Answer:
         try:
-            output, errors = child.communicate(stdin.encode(), timeout)
+            output, errors = exchange(child, stdin.encode(), timeout, longest)
         except subprocess.TimeoutExpired as error:
             _end(child)
             raise BatchSystemUnavailable(
                 f"{name} gave no answer within {timeout:g} s; {self._without_answer}"
             ) from error
+        except TooMuchPrinted:
+            _end(child)
+            raise BatchSystemError(
+                f"{name} printed more than {longest >> 20} MiB and was killed; run it by hand to "
+                "see what it prints"
+            ) from None
         except BaseException:
             _end(child)
             raise
@@ -143,11 +169,72 @@ class KillableCommands:
             ) from error
 
 
+class TooMuchPrinted(Exception):
+    """A child printed more than it may."""
+
+
+def exchange(
+    child: subprocess.Popen[bytes], stdin: bytes, timeout: float, longest: int
+) -> tuple[bytes, bytes]:
+    """Give a child its input and wait for its end; what it printed, output and errors.
+
+    `Popen.communicate` would keep all that a child prints, however much that is.
+
+    Args:
+        child: with pipes for its output and errors, and for its input if there is any.
+        stdin: what it reads; a child that ends without reading it is no fault.
+        timeout: seconds until the end of the child.
+        longest: bytes that it may print.
+
+    Raises:
+        subprocess.TimeoutExpired: it has not ended; it still runs.
+        TooMuchPrinted: it printed more; it still runs.
+    """
+    deadline = time.monotonic() + timeout
+    left = memoryview(stdin)
+    assert child.stdout is not None
+    assert child.stderr is not None
+    printed: dict[int, list[bytes]] = {child.stdout.fileno(): [], child.stderr.fileno(): []}
+    open_pipes = {pipe.fileno(): pipe for pipe in (child.stdin, child.stdout, child.stderr) if pipe}
+    with selectors.DefaultSelector() as pipes:
+        for number in open_pipes:
+            pipes.register(number, selectors.EVENT_READ if number in printed else _WRITABLE)
+        while open_pipes:
+            ready = pipes.select(max(deadline - time.monotonic(), 0.0))
+            if not ready and time.monotonic() >= deadline:
+                raise subprocess.TimeoutExpired(child.args, timeout)
+            for key, _ in ready:
+                if key.fd in printed:
+                    part = os.read(key.fd, _READ_AT_ONCE)
+                    is_done = not part
+                    printed[key.fd].append(part)
+                    longest -= len(part)
+                    if longest < 0:
+                        raise TooMuchPrinted
+                else:
+                    left = _written(key.fd, left)
+                    is_done = not left
+                if is_done:
+                    pipes.unregister(key.fd)
+                    open_pipes.pop(key.fd).close()
+    child.wait(max(deadline - time.monotonic(), 0.0))
+    output, errors = (b"".join(parts) for parts in printed.values())
+    return output, errors
+
+
+def _written(pipe: int, left: memoryview) -> memoryview:
+    """What is still left to write; nothing for a child that has ended or does not read."""
+    try:
+        return left[os.write(pipe, left[: select.PIPE_BUF]) :]
+    except BrokenPipeError:
+        return left[:0]
+
+
 def answers(commands: KillableCommands, words: Sequence[str]) -> bool:
     """Whether a command succeeds in time."""
     try:
         return commands.call(words).status == 0
-    except BatchSystemUnavailable:
+    except BatchSystemError:
         return False
 
 
@@ -167,7 +254,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        child.communicate(timeout=1.0)
+        child.wait(1.0)
     for pipe in (child.stdin, child.stdout, child.stderr):
         if pipe is not None:
             with contextlib.suppress(OSError):

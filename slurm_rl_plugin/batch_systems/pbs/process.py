@@ -24,6 +24,8 @@ UNREACHABLE = (
     "End of File",
 )
 WHAT_TO_DO = "check pbs_server with `qstat -B`"
+#: Bytes that a command may print: `qstat -f` shows a job with its users' environment.
+LONGEST_ANSWER = 512 << 20
 DEFAULT_CONF, DEFAULT_HOME = "/etc/pbs.conf", "/var/spool/pbs"
 QSTAT_JOBS = ("qstat", "-f", "-F", "json")
 #: Those that are named, by one question (18.1 and later): without -E qstat connects anew for each,
@@ -62,6 +64,7 @@ class PbsCommands(KillableCommands):
             failure=failure,
             without_answer=WHAT_TO_DO,
             without_command="install PBS's client commands or put them on the PATH",
+            longest=LONGEST_ANSWER,
         )
 
     def read_json(self, arguments: Sequence[str], *, or_nothing: bool = False) -> dict[str, Any]:

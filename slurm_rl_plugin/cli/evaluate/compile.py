@@ -9,12 +9,11 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL, named_for_all
-from slurm_rl_plugin.whole_file import own_folder, write_whole
+from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL, code_for_all
 
 _LOG = "egee:jobs=300,seed=1"
 _POLICIES = tuple(f"--policy={name}" for name in ("fifo", "sjf", "saf", "default"))
@@ -63,7 +62,7 @@ def main(options: argparse.Namespace) -> int:
     runs = [run for verb in options.verbs or _RUNS for run in _RUNS[verb]]
     folder, begin = _writable_folder(), time.perf_counter()
     with TemporaryDirectory() as empty, parts_bar("compiling", len(runs)) as progress:
-        write_whole(Path(empty) / "slurm.conf", _MACHINE)
+        (Path(empty) / "slurm.conf").write_text(_MACHINE)
         for run in runs:
             _compile(run, folder, empty)
             progress(1)
@@ -78,17 +77,13 @@ def _writable_folder() -> Path:
     Raises:
         ConfigurationError: nowhere, or this user may not write there.
     """
-    folder = named_for_all()
+    folder = code_for_all()
     if folder is None:
         raise ConfigurationError(f"{FOR_ALL} is empty, so nobody would find it: name a folder.")
     try:
         if not folder.is_dir():
-            before = os.umask(0o022)  # all users read it
-            try:
-                folder.mkdir(parents=True)
-            finally:
-                os.umask(before)
-        own_folder(folder, make=False)
+            folder.mkdir(parents=True)
+            folder.chmod(0o755)  # all users read it
         for each in (folder, *filter(Path.is_dir, folder.iterdir())):
             if not os.access(each, os.W_OK):
                 raise ConfigurationError(f"{each} is not writable for this user: {_ADVICE}")
@@ -97,6 +92,8 @@ def _writable_folder() -> Path:
     return folder
 
 
+#: Bytes of what a verb printed that may explain its failure.
+_LAST_WORDS = 4096
 _ADVICE = (
     "compile as the user who installed this Python, or name another folder by "
     f"{FOR_ALL}, for all users alike; without it each user's first run compiles for himself."
@@ -109,16 +106,18 @@ def _compile(run: tuple[str, ...], folder: Path, empty: str) -> None:
     Raises:
         ConfigurationError: it failed.
     """
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "slurm_rl_plugin.cli.entry", *run],
-        env={**os.environ, "NUMBA_CACHE_DIR": str(folder)},
-        cwd=empty,
-        umask=0o022,  # all users read it
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with TemporaryFile() as printed:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "slurm_rl_plugin.cli.entry", *run],
+            env={**os.environ, "NUMBA_CACHE_DIR": str(folder)},
+            cwd=empty,
+            umask=0o022,  # all users read it
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        printed.seek(max(printed.tell() - _LAST_WORDS, 0))
+        lines = printed.read(_LAST_WORDS).decode(errors="replace").splitlines()
     if done.returncode != 0:
-        lines = [*done.stdout.splitlines(), *done.stderr.splitlines()]
         said = lines[-1] if lines else f"exit code {done.returncode}"
         raise ConfigurationError(f"slurm-rl {run[0]} failed on a drawn log: {said}")

@@ -23,6 +23,8 @@ ENDED_STATES = tuple(sorted(FINAL_STATES | {"REQUEUED", "REVOKED"}))
 SACCT = ("sacct", "--allusers", "-X", "--duplicates", "--parsable2")
 _DISABLED = "accounting storage is disabled"
 _NO_DATABASE = ("Problem talking to the database", "Connection refused", "timed out")
+#: Bytes of the jobs of one month, some millions.
+LONGEST_MONTH = 1 << 30
 _SECOND = timedelta(seconds=1)
 _BY_HAND = "".join(
     f"{name}={value} " for name, value in marked_format("$(openssl rand -hex 8)").items()
@@ -104,7 +106,7 @@ def _answer(
     runner: CommandRunner, words: Sequence[str], mark: Mapping[str, str], stretch: Stretch
 ) -> str:
     try:
-        answer = runner.call(words, variables=mark)
+        answer = runner.call(words, variables=mark, longest=LONGEST_MONTH)
     except BatchSystemUnavailable as error:
         raise BatchSystemUnavailable(
             f"sacct gave no answer in time for jobs from {stretch.begin} to {stretch.end}; allow "

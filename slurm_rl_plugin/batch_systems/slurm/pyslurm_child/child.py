@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import select
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from slurm_rl_plugin.batch_systems.command_process import LONGEST_ANSWER
 from slurm_rl_plugin.batch_systems.slurm.process import (
     WHAT_TO_DO,
     CommandRunner,
@@ -27,6 +29,8 @@ PROGRAM = Path(__file__).with_name("program.py")
 #: Seconds after our own time-out in which a child without a parent ends.
 ORPHAN_SECONDS = 1.0
 READ_AT_ONCE = 1 << 20
+#: Bytes of the file that takes what libslurm complains of.
+_LONGEST_COMPLAINTS = 1 << 20
 
 
 class SlurmChild:
@@ -102,6 +106,9 @@ class _Running:
             env=environment,
             start_new_session=True,  # a Ctrl-C at our terminal is not for the child
         )
+        bound = (_LONGEST_COMPLAINTS, _LONGEST_COMPLAINTS)
+        with contextlib.suppress(OSError):  # the child has ended, which is told when it is asked
+            resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, bound)
         self.end = weakref.finalize(self, _end, self.process, self._complaints)
 
     def ask(self, question: Mapping[str, Any]) -> None:
@@ -120,12 +127,14 @@ class _Running:
         Raises:
             TimeoutError: there is none at the deadline, a time of `time.monotonic`.
             BatchSystemUnavailable: the child has ended.
+            BatchSystemError: the answer is too long.
         """
         assert self.process.stdout is not None
         pipe = self.process.stdout.fileno()
         waiting = select.poll()
         waiting.register(pipe, select.POLLIN)
         parts: list[bytes] = []
+        longest = LONGEST_ANSWER
         while not (parts and parts[-1].endswith(b"\n")):
             left = deadline - time.monotonic()
             if left <= 0 or not waiting.poll(left * 1000.0):
@@ -134,6 +143,12 @@ class _Running:
             if not part:
                 raise self._ended()
             parts.append(part)
+            longest -= len(part)
+            if longest < 0:
+                raise BatchSystemError(
+                    f"the child that runs pyslurm printed more than {LONGEST_ANSWER >> 20} MiB and "
+                    'was killed; set adapter = "slurm_commands" under [batch_system]'
+                )
         return _parse(b"".join(parts))
 
     def _ended(self) -> BatchSystemError:

@@ -1,0 +1,72 @@
+"""Commands of a batch system are bounded in time and in what they print."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.batch_systems.command_process import KillableCommands
+from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
+
+ENDLESS = {
+    "lines": "exec yes 1234567890",
+    "no line's end": "exec cat /dev/zero",
+    "errors": "exec yes oops >&2",
+    "both, of a child of the child": "yes >&2 & yes",
+}
+
+
+def commands(timeout: float = 20.0, longest: int = 1 << 22) -> KillableCommands:
+    return KillableCommands(
+        environment=dict(os.environ),
+        timeout=timeout,
+        on_call=None,
+        failure=lambda command, words: BatchSystemError(f"{command}: {words}"),
+        without_answer="look",
+        without_command="install",
+        longest=longest,
+    )
+
+
+@pytest.mark.parametrize("script", ENDLESS.values(), ids=ENDLESS.keys())
+def test_a_command_that_never_stops_printing_is_killed(script: str) -> None:
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    marker = f"endless{os.getpid()}"
+    with pytest.raises(BatchSystemError, match=r"^squeue printed more than 4 MiB") as caught:
+        commands().call(["sh", "-c", script, marker], name="squeue")
+    assert not isinstance(caught.value, BatchSystemUnavailable)  # it answers, and this may last
+    assert time.monotonic() - began < 10.0
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000  # kB
+    assert not [each for each in Path("/proc").glob("[0-9]*/cmdline") if marker in _words(each)]
+
+
+def _words(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def test_input_and_both_outputs_longer_than_a_pipe_get_through() -> None:
+    told = "x" * 1_000_000
+    program = "import sys; t = sys.stdin.read(); sys.stderr.write(t); sys.stdout.write(t); exit(3)"
+    answer = commands().call([sys.executable, "-c", program], stdin=told)
+    assert (answer.status, answer.output, answer.errors) == (3, told, told)
+
+
+@pytest.mark.parametrize("script", ["exec true", "exec <&-; sleep 0.2"])
+def test_a_child_that_does_not_read_its_input_is_no_fault(script: str) -> None:
+    assert commands().call(["sh", "-c", script], stdin="x" * 1_000_000).status == 0
+
+
+@pytest.mark.parametrize("script", ["sleep 60", "exec >&- 2>&-; sleep 60", "sleep 60 & exit 0"])
+def test_a_command_has_to_end_in_time(script: str) -> None:
+    with pytest.raises(BatchSystemUnavailable, match=r"no answer within 0\.5 s") as caught:
+        commands(timeout=0.5).call(["sh", "-c", script])
+    assert isinstance(caught.value.__cause__, subprocess.TimeoutExpired)
