@@ -18,6 +18,8 @@ from slurm_rl_plugin.whole_file import own_file
 _ENDING = ".work"
 #: Tells whose the folder is: locked as long as that process lives, its host's name inside.
 _OWNER = "owner"
+#: Letters of a host's name at most.
+_LONGEST_NAME = 256
 
 
 @contextmanager
@@ -68,7 +70,7 @@ def _remove_if_left(folder: Path) -> None:
         suppress(OSError),
         os.fdopen(own_file(folder / _OWNER, os.O_RDWR), "r+", errors="replace") as owner,
     ):
-        if owner.read() == socket.gethostname():
+        if owner.read(_LONGEST_NAME) == socket.gethostname():
             _lock(owner)
             _remove(folder)
 

@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.values import Value
+from slurm_rl_plugin.whole_file import read_whole
 
 _COMMENT = re.compile(r"((?:[^#\\]|\\.)*)#.*", re.DOTALL)
 _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\\s*$")
@@ -92,24 +93,25 @@ def logical_lines(path: Path) -> Iterator[tuple[int, str]]:
     Raises:
         ConfigurationError: the file cannot be read, or is no text.
     """
-    joined, first = "", 0
+    joined: list[str] = []
+    first = 0
     for number, line in enumerate(_text(path).splitlines(), start=1):
         first = first or number
         bare = found[1] if (found := _COMMENT.fullmatch(line)) else line
         if _CONTINUED.search(bare):
-            joined += bare.rstrip()[:-1]
+            joined.append(bare.rstrip()[:-1])
             continue
-        whole, place = joined + bare, first
-        joined, first = "", 0
+        whole, place = "".join([*joined, bare]), first
+        joined, first = [], 0
         if whole.strip():
             yield place, _ESCAPE.sub(r"\1", whole)
-    if joined.strip():
-        yield first, _ESCAPE.sub(r"\1", joined)
+    if (whole := "".join(joined)).strip():
+        yield first, _ESCAPE.sub(r"\1", whole)
 
 
 def _text(path: Path) -> str:
     try:
-        stored = path.read_bytes()
+        stored = read_whole(path)
     except OSError as error:
         raise ConfigurationError(
             f"{path}: the file cannot be read ({error.strerror}); check its path and permissions"
@@ -123,15 +125,18 @@ def pairs_of(line: str, place: str) -> list[Value]:
     """Keys and values of one line.
 
     Raises:
-        ConfigurationError: something in it is no `key=value`.
+        ConfigurationError: something in it is no `key=value`; says where, and not what stands
+            there: an `Include` may lead to a file that is nobody else's to read.
     """
     pairs, at = [], 0
-    while at < len(line.rstrip()):
+    line = line.rstrip()
+    while at < len(line):
         found = _PAIR.match(line, at)
         if found is None:
-            words = line[at:].split(maxsplit=1)[0][:80]
+            word = len(line) - len(line[at:].lstrip()) + 1
             raise ConfigurationError(
-                f"{place}: {words!r} is no key=value; mend the line, or give a slurm.conf"
+                f"{place}: the word at column {word} is no key=value; mend the line, or give a "
+                "slurm.conf"
             )
         pairs.append(Value(place, found[1], found[3] if found[2] is None else found[2]))
         at = found.end()

@@ -62,12 +62,13 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _names_of(part: str) -> list[str]:
-    choices = [[plain] if plain else _choices(inside) for inside, plain in _PIECE.findall(part)]
+    choices: list[list[str]] = []
     count = 1
-    for each in choices:
-        count *= len(each)
-    if count > MOST_NAMES:
-        raise ValueError(f"it names more than {MOST_NAMES} nodes")
+    for found in _PIECE.finditer(part):
+        choices.append([found[2]] if found[2] else _choices(found[1]))
+        count *= len(choices[-1])
+        if count > MOST_NAMES:
+            raise ValueError(f"it names more than {MOST_NAMES} nodes")
     return ["".join(chosen) for chosen in itertools.product(*choices)]
 
 
@@ -81,7 +82,7 @@ def _choices(inside: str) -> list[str]:
         first, last = found[1], found[2] or found[1]
         if int(last) < int(first):
             raise ValueError(f"the range {word} runs backwards")
-        if int(last) - int(first) >= MOST_NAMES:
+        if int(last) - int(first) >= MOST_NAMES - len(choices):
             raise ValueError(f"it names more than {MOST_NAMES} nodes")
         choices += [f"{n:0{len(first)}d}" for n in range(int(first), int(last) + 1)]
     return choices

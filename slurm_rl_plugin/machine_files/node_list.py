@@ -7,6 +7,7 @@ github.com/alibaba/clusterdata: CPUs in thousandths, memory in MiB, type of GPUs
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from slurm_rl_plugin.domain.machine import Machine, MachinePartition
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.kinds import kinds_of, resources_of
-from slurm_rl_plugin.machine_files.nodes import Node
+from slurm_rl_plugin.machine_files.nodes import MOST_OF_NODE, Node, check_size
 from slurm_rl_plugin.machine_files.partitions import ServedPartition
+from slurm_rl_plugin.whole_file import plain_file, read_whole
 
 COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _NAME = "openb"
@@ -26,11 +28,10 @@ _WHOLE = "jobs get whole CPUs and whole GPUs: parts that pods ask for are rounde
 
 def is_node_list(path: Path) -> bool:
     """Whether a file begins with the columns of such a list."""
-    if not path.is_file():  # a pipe loses what is read
-        return False
     try:
-        with path.open(encoding="utf-8-sig", errors="replace") as file:
-            return file.readline(1000).strip().split(",")[: len(COLUMNS)] == list(COLUMNS)
+        with plain_file(path) as file:
+            first = file.readline(1000).decode("utf-8-sig", "replace")
+            return first.strip().split(",")[: len(COLUMNS)] == list(COLUMNS)
     except OSError:
         return False  # reading it tells why
 
@@ -55,6 +56,7 @@ def machine_of_node_list(path: Path) -> Machine:
     for node in nodes.values():
         grouped.setdefault((tuple(node.counts.items()), node.features), []).append(node)
     nodes = {node.name: node for alike in grouped.values() for node in alike}
+    check_size(nodes.values())
     resources = resources_of(nodes.values())
     whole = MachinePartition(name=_NAME, kinds=(), is_default=True)
     kinds, partitions = kinds_of(nodes, [ServedPartition(whole, frozenset(nodes))], resources)
@@ -69,10 +71,13 @@ def machine_of_node_list(path: Path) -> Machine:
 
 def _nodes(path: Path) -> Iterator[tuple[int, Node]]:
     """Each node and its line."""
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        rows = csv.DictReader(file)
-        for row in rows:
-            yield rows.line_num, _node(path, rows.line_num, row)
+    try:
+        text = read_whole(path).decode("utf-8-sig", "replace")
+    except OSError as error:
+        raise ConfigurationError(f"{path}: the list cannot be read ({error.strerror}).") from None
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    for row in rows:
+        yield rows.line_num, _node(path, rows.line_num, row)
 
 
 def _node(path: Path, line: int, row: Mapping[str, str | None]) -> Node:
@@ -82,6 +87,9 @@ def _node(path: Path, line: int, row: Mapping[str, str | None]) -> Node:
     cpus = _number(path, line, row, "cpu_milli") // 1000
     if cpus == 0:
         raise _fault(path, line, "cpu_milli", row["cpu_milli"], "write 1000 at least, one CPU")
+    if cpus > MOST_OF_NODE:
+        problem = f"a node has {MOST_OF_NODE} CPUs at most; write fewer"
+        raise _fault(path, line, "cpu_milli", row["cpu_milli"], problem)
     gpus = _number(path, line, row, "gpu")
     counts = {CPUS: float(cpus), MEMORY: float(_number(path, line, row, "memory_mib"))}
     if gpus:

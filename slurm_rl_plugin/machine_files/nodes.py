@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from slurm_rl_plugin.domain.resources import CPUS, MEMORY
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.gres import Counts, gres_of, with_types
-from slurm_rl_plugin.machine_files.hostlists import compress, place_of
+from slurm_rl_plugin.machine_files.hostlists import MOST_NAMES, compress, place_of
 from slurm_rl_plugin.machine_files.scheduling import sharing_of
 from slurm_rl_plugin.machine_files.statements import ConfRecord, Statements
 
@@ -35,6 +35,10 @@ _WHY = {
     "topology": "jobs are not kept on near nodes",
     "tresweights": "weights of resources of a node do not count",
 }
+#: CPUs of a node at most: Slurm counts them in 16 bits.
+MOST_OF_NODE = 65_535
+#: Processors of a machine at most, more than any has; a simulation holds an entry for each.
+MOST_OF_MACHINE = 1 << 24
 _RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 
 
@@ -50,7 +54,7 @@ def processors_of(record: ConfRecord) -> Processors:
     """Infer as Slurm does: sockets from CPUs or boards, CPUs from sockets, cores and threads.
 
     Raises:
-        ConfigurationError: a value is not understood.
+        ConfigurationError: a value is not understood, or a node has more CPUs than Slurm can count.
     """
     cores = max(record.number("corespersocket", 1), 1)
     threads = max(record.number("threadspercore", 1), 1)
@@ -59,6 +63,9 @@ def processors_of(record: ConfRecord) -> Processors:
     cpus = record.number("cpus", whole)
     if cpus not in (sockets, sockets * cores, whole):
         cpus = whole  # as Slurm sets it anew
+    if cpus > MOST_OF_NODE:
+        named = record.keys.get("cpus", record.name)
+        raise named.fault(f"a node has {MOST_OF_NODE} CPUs at most, not {cpus}; write fewer")
     of_core = max(cpus // (sockets * cores), 1)
     return Processors(max(cpus - _kept(record, of_core), 1), of_core)
 
@@ -79,11 +86,16 @@ def _kept(record: ConfRecord, of_core: int) -> int:
     if value is None or not value.text or value.text == "(null)":
         return of_core * record.number("corespeccount", 0)
     named: set[int] = set()
+    listed = 0
     for word in value.words:
         found = _RANGE.fullmatch(word)
         if found is None:
             raise value.fault("this is no list of CPUs; write such as 0,1,8-11")
-        named.update(range(int(found[1]), int(found[2] or found[1]) + 1))
+        cpus = range(int(found[1]), int(found[2] or found[1]) + 1)
+        listed += len(cpus)
+        if listed > MOST_OF_NODE:
+            raise value.fault(f"it lists more than {MOST_OF_NODE} CPUs; list each once")
+        named.update(cpus)
     return len(named)
 
 
@@ -115,11 +127,10 @@ def nodes_of(
         ConfigurationError: a value is not understood, or a node has two records.
     """
     down = [record for record in said.down if _is_away(record, unsaid="DOWN")]
-    away = {name for record in down for name in record.name.names()}
+    away = {name for _, names in _names_of(down) for name in names}
     serving: dict[str, Node] = {}
     left_out: list[str] = []
-    for record in said.nodes:
-        names = record.name.names()
+    for record, names in _names_of(said.nodes):
         if twice := [name for name in names if name in serving]:
             raise record.name.fault(f"{compress(twice)} has a line already; take one out")
         if _is_away(record):
@@ -138,6 +149,35 @@ def nodes_of(
             "no node is left that serves: name at least one that is not down, drained or FUTURE."
         )
     return kept, frozenset(away), left_out
+
+
+def check_size(nodes: Iterable[Node]) -> None:
+    """Refuse a machine of more processors than can be simulated.
+
+    Raises:
+        ConfigurationError: says how many it has.
+    """
+    found = sum(int(node.counts[CPUS]) for node in nodes)
+    if found > MOST_OF_MACHINE:
+        raise ConfigurationError(
+            f"the machine has {found} processors, and {MOST_OF_MACHINE} can be simulated; describe "
+            "fewer nodes, or nodes with fewer CPUs."
+        )
+
+
+def _names_of(records: Iterable[ConfRecord]) -> Iterator[tuple[ConfRecord, list[str]]]:
+    """Each record with the names of its nodes.
+
+    Raises:
+        ConfigurationError: all together name more nodes than any cluster has.
+    """
+    count = 0
+    for record in records:
+        names = record.name.names()
+        count += len(names)
+        if count > MOST_NAMES:
+            raise record.name.fault(f"with the lines before, it names more than {MOST_NAMES} nodes")
+        yield record, names
 
 
 def _alike(

@@ -14,7 +14,7 @@ from slurm_rl_plugin.machine_files.database.reader import database_of, files_bes
 from slurm_rl_plugin.machine_files.gres import Counts, read_gres_conf
 from slurm_rl_plugin.machine_files.kinds import kinds_of, resources_of
 from slurm_rl_plugin.machine_files.node_list import is_node_list, machine_of_node_list
-from slurm_rl_plugin.machine_files.nodes import nodes_of
+from slurm_rl_plugin.machine_files.nodes import check_size, nodes_of
 from slurm_rl_plugin.machine_files.not_modelled import not_modelled
 from slurm_rl_plugin.machine_files.partitions import partitions_of, unserved, without_partition
 from slurm_rl_plugin.machine_files.scheduling import (
@@ -104,6 +104,7 @@ def machine_of(
     if idle := unserved(nodes, partitions):
         left_out.append(without_partition(idle))
     serving = {name: node for name, node in nodes.items() if name not in set(idle)}
+    check_size(serving.values())
     resources = resources_of(serving.values())
     kinds, served = kinds_of(serving, partitions, resources)
     sharing = sharing_of(settings)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,6 +33,7 @@ from slurm_rl_plugin.features.model_schema import known_schema
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.whole_file import LONGEST_FILE, read_whole
 
 
 def no_facts() -> dict[str, Any]:
@@ -95,9 +96,6 @@ class GraphQuantiles:
 
 #: The last starts that step a graph's memory at a decision: a reservoir has forgotten those before.
 _MOST_STEPS = 100
-#: Bytes of the largest model that is read: the shipped ones have less than 1 MB, and a file that is
-#: none must not take the head node's memory.
-LARGEST_MODEL = 64 * 1024**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,19 +405,16 @@ def _content(path: Path) -> bytes:
         ModelUnreadable: the file is missing, no file, or too large.
     """
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            content = b"" if size > LARGEST_MODEL else file.read(LARGEST_MODEL + 1)
+        return read_whole(path)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise ModelUnreadable(
+                f"model {path} has more than {LONGEST_FILE // 1024**2} MB, which no model of ours "
+                "has: give the path of a model."
+            ) from None
         raise ModelUnreadable(
             f"model {path} cannot be read ({error.strerror}): give the path of a model."
         ) from None
-    if max(size, len(content)) > LARGEST_MODEL:
-        raise ModelUnreadable(
-            f"model {path} has more than {LARGEST_MODEL // 1024**2} MB, which no model of ours "
-            "has: give the path of a model."
-        )
-    return content
 
 
 def _onnxruntime(path: Path) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from slurm_rl_plugin.batch_systems.command_process import KillableCommands, first_line
 from slurm_rl_plugin.batch_systems.pbs.answers.json_text import Told, read_json
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
+from slurm_rl_plugin.whole_file import read_whole
 
 #: Words of a command that could not reach the server.
 UNREACHABLE = (
@@ -121,7 +122,7 @@ def section(document: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]]
 def read_pbs_conf(path: str) -> dict[str, str]:
     """What pbs.conf says; nothing where it cannot be read."""
     try:
-        lines = Path(path).read_text(errors="replace").splitlines()
+        lines = read_whole(Path(path)).decode(errors="replace").splitlines()
     except OSError:
         return {}
     pairs = (line.partition("=") for line in lines if not line.lstrip().startswith("#"))

@@ -19,7 +19,7 @@ from slurm_rl_plugin.brokers.live.job_document import job_document, job_request
 from slurm_rl_plugin.brokers.port import RoutedJob
 from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.errors import RequestRefused
-from slurm_rl_plugin.whole_file import own_file, write_whole
+from slurm_rl_plugin.whole_file import own_file, read_whole, write_whole
 
 #: Jobs that are remembered, on their way and ended together.
 MOST_JOBS = 500
@@ -79,7 +79,7 @@ class RoutedJobsFile:
     def read(self) -> RoutedJobs:
         """The jobs that the file holds; none where it is missing or cannot be understood."""
         try:
-            document = json.loads(self.path.read_bytes())
+            document = json.loads(read_whole(self.path))
             return RoutedJobs(
                 on_their_way=tuple(_on_its_way(each) for each in document["on_their_way"]),
                 ended=tuple(_ended(each) for each in document["ended"]),

@@ -24,6 +24,7 @@ from slurm_rl_plugin.policies.protection import protection_in, protection_named
 from slurm_rl_plugin.policies.q_network import ModelCard, load_q_network
 from slurm_rl_plugin.policies.registry import SHIPPED_MODELS, named_policy, unknown_policy
 from slurm_rl_plugin.policies.unavailable import UnavailablePolicy
+from slurm_rl_plugin.whole_file import plain_file
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +70,8 @@ def check_model_file(model: str) -> None:
         named.live()
         return
     try:
-        path.open("rb").close()
+        with plain_file(path):
+            pass
     except OSError as error:
         if named is None and path.name == model and path.suffix != ".onnx":
             raise unknown_policy(model, live=True) from None

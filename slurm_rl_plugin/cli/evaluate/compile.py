@@ -13,7 +13,8 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL, code_for_all
+from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL, named_for_all
+from slurm_rl_plugin.whole_file import own_folder, write_whole
 
 _LOG = "egee:jobs=300,seed=1"
 _POLICIES = tuple(f"--policy={name}" for name in ("fifo", "sjf", "saf", "default"))
@@ -26,6 +27,8 @@ PriorityWeightAge=1000
 NodeName=n[1-16] CPUs=4
 PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE
 """
+#: Bytes of what a verb printed that may explain its failure.
+_LAST_WORDS = 4096
 #: What each verb is run with, in an empty folder with _MACHINE as slurm.conf: which functions are
 #: compiled hangs on kinds of arguments alone, so that few jobs do.
 _RUNS: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -62,7 +65,7 @@ def main(options: argparse.Namespace) -> int:
     runs = [run for verb in options.verbs or _RUNS for run in _RUNS[verb]]
     folder, begin = _writable_folder(), time.perf_counter()
     with TemporaryDirectory() as empty, parts_bar("compiling", len(runs)) as progress:
-        (Path(empty) / "slurm.conf").write_text(_MACHINE)
+        write_whole(Path(empty) / "slurm.conf", _MACHINE)
         for run in runs:
             _compile(run, folder, empty)
             progress(1)
@@ -77,13 +80,17 @@ def _writable_folder() -> Path:
     Raises:
         ConfigurationError: nowhere, or this user may not write there.
     """
-    folder = code_for_all()
+    folder = named_for_all()
     if folder is None:
         raise ConfigurationError(f"{FOR_ALL} is empty, so nobody would find it: name a folder.")
     try:
         if not folder.is_dir():
-            folder.mkdir(parents=True)
-            folder.chmod(0o755)  # all users read it
+            before = os.umask(0o022)  # all users read it
+            try:
+                folder.mkdir(parents=True)
+            finally:
+                os.umask(before)
+        own_folder(folder, make=False)
         for each in (folder, *filter(Path.is_dir, folder.iterdir())):
             if not os.access(each, os.W_OK):
                 raise ConfigurationError(f"{each} is not writable for this user: {_ADVICE}")
@@ -92,8 +99,6 @@ def _writable_folder() -> Path:
     return folder
 
 
-#: Bytes of what a verb printed that may explain its failure.
-_LAST_WORDS = 4096
 _ADVICE = (
     "compile as the user who installed this Python, or name another folder by "
     f"{FOR_ALL}, for all users alike; without it each user's first run compiles for himself."

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.configuration.reading.toml_lines import TomlPath, key_given_twice, lines_of
+from slurm_rl_plugin.whole_file import read_whole
 
 #: Folder beside the file whose *.toml are read after it, in the order of their names.
 FURTHER_FILES = "conf.d"
@@ -59,7 +60,7 @@ def read_files(path: Path, faults: list[str]) -> list[ConfigurationFile]:
 def read_file(path: Path, faults: list[str]) -> ConfigurationFile | None:
     """One file alone; None, and a fault more, where it cannot be read."""
     try:
-        text = path.read_bytes().decode()
+        text = read_whole(path).decode()
     except FileNotFoundError:
         faults.append(f"configuration {path} does not exist: write one or give --config.")
         return None

@@ -10,6 +10,7 @@ from typing import Any
 
 from slurm_rl_plugin.configuration.keys.sections import KEYS
 from slurm_rl_plugin.configuration.reading.files import configuration_paths
+from slurm_rl_plugin.whole_file import read_whole
 
 _LINE = re.compile(r"\s*([A-Za-z_]+)\s*=\s*(.*)")
 #: A text whose quotes are the typo.
@@ -42,7 +43,7 @@ def standing_lines(path: Path, wanted: Collection[str]) -> dict[str, dict[str, A
 def _values(path: Path) -> Iterator[tuple[str, Any]]:
     for each in configuration_paths(path, []):
         try:
-            text = each.read_bytes().decode(errors="replace")
+            text = read_whole(each).decode(errors="replace")
         except OSError:
             continue
         for line in text.splitlines():

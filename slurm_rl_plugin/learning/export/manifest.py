@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.whole_file import write_whole
+from slurm_rl_plugin.whole_file import read_whole, write_whole
 
 
 def file_checksum(path: Path) -> str:
     """sha256 of a file, hexadecimal."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashlib.sha256(read_whole(path)).hexdigest()
 
 
 def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from slurm_rl_plugin.errors import ModelUnreadable
 from slurm_rl_plugin.features.model_schema import known_schema, schema_entries
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.units import FloatArray
-from slurm_rl_plugin.whole_file import write_whole
+from slurm_rl_plugin.whole_file import read_whole, write_whole
 
 #: Old enough for onnxruntime 1.17, the oldest that the head node may have.
 _OPSET, _IR_VERSION = 17, 8
@@ -83,7 +83,7 @@ def read_onnx(path: Path) -> OnnxFile:
         ModelUnreadable: it is missing or no ONNX model.
     """
     try:
-        model = onnx.load(path)
+        model = onnx.load_model_from_string(read_whole(path))
         onnx.checker.check_model(model)
     except FileNotFoundError:
         raise ModelUnreadable(f"model {path} does not exist: give the path of a model.") from None

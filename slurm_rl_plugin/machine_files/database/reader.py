@@ -22,6 +22,7 @@ from slurm_rl_plugin.machine_files.database.limits import limit_of, not_modelled
 from slurm_rl_plugin.machine_files.database.script import read_script
 from slurm_rl_plugin.machine_files.database.tables import BAR, read_tables
 from slurm_rl_plugin.machine_files.values import NOTHING
+from slurm_rl_plugin.whole_file import read_whole
 
 #: What is looked for beside slurm.conf; beside these CLUSTER.cfg, as `sacctmgr dump` calls it.
 FILES = ("sacctmgr.script", "sacctmgr.cfg", "qos.txt", "assoc.txt", "user.txt")
@@ -91,7 +92,7 @@ def read_files(paths: Iterable[Path], cluster: str) -> list[DatabaseEntry]:
 
 def _entries_of(path: Path, cluster: str) -> Iterator[DatabaseEntry]:
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = read_whole(path).decode("utf-8", "replace")
     except OSError as error:
         raise ConfigurationError(
             f"{path}: the file cannot be read ({error.strerror}); check its permissions"

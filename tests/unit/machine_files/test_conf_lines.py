@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.reader import read_machine
+from slurm_rl_plugin.whole_file import LONGEST_FILE
 from tests.unit.machine_files.written_files import NODES, PARTITION, machine_of_lines
 
 
@@ -102,7 +105,16 @@ def test_an_absolute_path_goes_before_a_copy(tmp_path: Path) -> None:
         ("Include missing.conf", r"slurm.conf:1: Include missing.conf: there is no file"),
         ("Include slurm.conf", "include each other"),
         ("Include *.conf", "name each file"),
-        ("what is this", r"slurm.conf:1: 'what' is no key=value"),
+        ("what is this", r"slurm.conf:1: the word at column 1 is no key=value"),
+        ("CPUs=1  root:secret:1", r"^(?!.*secret).*the word at column 9 is no key=value"),
+        ("NodeName=n[1-16] CPUs=1000000000", "CPUs=1000000000: a node has 65535 CPUs at most"),
+        ("NodeName=n1 Sockets=9 CoresPerSocket=99 ThreadsPerCore=99", "65535 CPUs at most"),
+        ("NodeName=n1 CpuSpecList=0-60000,0-60000", "lists more than 65535 CPUs"),
+        ("NodeName=n[1-999999,1-999999]", "names more than 1000000 nodes"),
+        (
+            f"NodeName=n[1-300] CPUs=65535\n{PARTITION}",
+            "machine has 19660500 processors, and 16777216 can be simulated",
+        ),
         ("NodeName=n1 CPUs=many", "slurm.conf:1: CPUs=many: this is no whole number"),
         ("NodeName=n[1-x]", r"NodeName=n\[1-x\]: .* is no list of numbers"),
         ("NodeName=n1 Gres=gpu:a:b:c:2", "is no NAME"),
@@ -122,6 +134,24 @@ def test_faults_are_one_sentence(tmp_path: Path, line: str, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words) as caught:
         machine_of_lines(tmp_path, line)
     assert "\n" not in str(caught.value)
+
+
+def test_a_pipe_or_an_endless_file_is_waited_for_by_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.conf")
+    tmp_path.joinpath("long.conf").write_text("\n" * (LONGEST_FILE + 1))
+    for path in (tmp_path / "pipe.conf", Path("/dev/zero")):
+        with pytest.raises(ConfigurationError, match="not a plain file"):
+            read_machine(path)
+    with pytest.raises(ConfigurationError, match="File too large"):
+        read_machine(tmp_path / "long.conf")
+
+
+def test_continued_lines_are_read_in_linear_time(tmp_path: Path) -> None:
+    began = time.monotonic()
+    lines = ["NodeName=n1 \\"] * 300_000
+    with pytest.raises(ConfigurationError, match="no PartitionName"):
+        machine_of_lines(tmp_path, *lines)
+    assert time.monotonic() - began < 20.0  # hours, were each pair to copy the line
 
 
 def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands
+from slurm_rl_plugin.whole_file import read_whole
 
 _LINE = re.compile(r"\s*(\w+)\s*:\s*(?:\"([^\"]*)\"?|'([^']*)'?|(\S+))\s*(\S*)")
 _DIGITS = re.compile(r"\d{1,18}", re.ASCII)
@@ -57,7 +58,7 @@ def read_sched_config(path: Path) -> SchedConfig:
         OSError: it cannot be read.
     """
     values: dict[tuple[str, str], str] = {}
-    for line in path.read_text(errors="replace").replace("\\\n", " ").splitlines():
+    for line in read_whole(path).decode(errors="replace").replace("\\\n", " ").splitlines():
         found = None if line.lstrip().startswith("#") else _LINE.match(line)
         if found is not None:
             value = next((each for each in found.groups()[1:4] if each is not None), "")
