@@ -132,18 +132,18 @@ class KillableCommands:
         try:
             output, errors = exchange(child, stdin.encode(), timeout, longest)
         except subprocess.TimeoutExpired as error:
-            _end(child)
+            end(child)
             raise BatchSystemUnavailable(
                 f"{name} gave no answer within {timeout:g} s; {self._without_answer}"
             ) from error
         except TooMuchPrinted:
-            _end(child)
+            end(child)
             raise BatchSystemError(
                 f"{name} printed more than {longest >> 20} MiB and was killed; run it by hand to "
                 "see what it prints"
             ) from None
         except BaseException:
-            _end(child)
+            end(child)
             raise
         return Answer(
             status=child.returncode,
@@ -249,7 +249,7 @@ def last_line(words: str, otherwise: str = "(no message)") -> str:
     return lines[-1] if lines else otherwise
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def end(child: subprocess.Popen[bytes]) -> None:
     """Kill a child with all that it started, and leave no zombie."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 #: More names than any cluster has nodes: a slip of the pen, or an attack on our memory.
-MOST_NAMES = 1_000_000
+MOST_NAMES = 1 << 18
 _PART = re.compile(r"(?:[^\[\],\s]+|\[[^\[\]]*\])+")
 _PIECE = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
 _RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
@@ -78,7 +78,7 @@ def _choices(inside: str) -> list[str]:
     for word in inside.split(","):
         found = _RANGE.fullmatch(word.strip())
         if found is None:
-            raise ValueError(f"[{inside}] is no list of numbers and ranges such as [1-3,7]")
+            raise ValueError(f"[{inside[:80]}] is no list of numbers and ranges such as [1-3,7]")
         first, last = found[1], found[2] or found[1]
         if int(last) < int(first):
             raise ValueError(f"the range {word} runs backwards")

@@ -14,6 +14,8 @@ from slurm_rl_plugin.units import MINUTE
 UNLIMITED = frozenset({"unlimited", "infinite", "-1"})
 #: What commands print for a key that nobody has set.
 NOTHING = frozenset({"", "(null)", "none", "n/a"})
+#: Letters of a value that a sentence shows.
+_LONGEST_SHOWN = 200
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _TRUTH = {"yes": True, "up": True, "true": True, "1": True}
 _TRUTH |= {"no": False, "down": False, "false": False, "0": False}
@@ -37,8 +39,11 @@ class Value:
 
     @property
     def said(self) -> str:
-        """Where it stands and what, for a sentence."""
-        return f"{self.place}: {self.key}={self.text}"
+        """Where it stands and what, for a sentence; of a long text its beginning."""
+        shown = (
+            self.text if len(self.text) <= _LONGEST_SHOWN else f"{self.text[:_LONGEST_SHOWN]}..."
+        )
+        return f"{self.place}: {self.key}={shown}"
 
     @property
     def words(self) -> tuple[str, ...]:

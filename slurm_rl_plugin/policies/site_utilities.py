@@ -34,16 +34,21 @@ def utility_of(gain: FloatArray) -> FloatArray:
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * np.asarray(gain, dtype=np.float64))))
 
 
+def is_site_utility(policy: QNetworkPolicy) -> bool:
+    """Whether a model's scores are utilities of a site, and no order of a queue."""
+    told = policy.card.metadata.get(SCORES_ENTRY)
+    return told == SITE_UTILITY and policy.schema.name == SITE.name
+
+
 def check_site_utility(policy: QNetworkPolicy) -> None:
     """Refuse a model whose scores are an order of a queue and nothing else.
 
     Raises:
         ModelSchemaMismatch: it is one.
     """
-    card = policy.card
-    if card.metadata.get(SCORES_ENTRY) != SITE_UTILITY or policy.schema.name != SITE.name:
+    if not is_site_utility(policy):
         raise ModelSchemaMismatch(
-            f"model {card.path} orders jobs and its scores are no utilities of the site: "
+            f"model {policy.card.path} orders jobs and its scores are no utilities of the site: "
             "give one of `slurm-rl train --algorithm site-utility`."
         )
 

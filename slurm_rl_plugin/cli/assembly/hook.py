@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system
+from slurm_rl_plugin.cli.assembly.model_trial import try_out
 from slurm_rl_plugin.cli.assembly.shipped_files import shipped_folder
 from slurm_rl_plugin.configuration import Configuration, way_out_of
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
@@ -92,6 +93,8 @@ def load_policy(model: str) -> LoadedPolicy:
     if named is not None and named.is_rule:
         return LoadedPolicy(policy=named.live(), labels={"name": model})
     protection, inner = protection_named(model)
+    if inner not in SHIPPED_MODELS:
+        try_out(model_path(inner))
     network = load_q_network(model_path(inner))
     card = network.card
     if protection is None:

@@ -17,6 +17,7 @@ from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
 from slurm_rl_plugin.brokers.live.own_utilities import OwnUtilities
 from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
 from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system, chosen_batch_system
+from slurm_rl_plugin.cli.assembly.model_trial import try_out
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
@@ -107,6 +108,7 @@ def utility_model(configuration: Configuration) -> QNetworkPolicy | None:
     if not name:
         return None
     try:
+        try_out(Path(name))
         policy = load_q_network(Path(name))
         check_site_utility(policy)
     except PolicyError as error:

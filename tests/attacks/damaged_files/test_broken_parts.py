@@ -441,6 +441,28 @@ def test_a_model_of_a_gigabyte_is_refused_before_it_is_read(site: Site) -> None:
     assert f"problem: model {path} has more than 64 MB" in said
 
 
+@pytest.mark.parametrize("script", ["exec yes 123", "exec cat /dev/zero", "exec yes oops >&2"])
+def test_a_squeue_that_never_stops_printing_takes_no_memory(site: Site, script: str) -> None:
+    folder = site.folder / "endless"
+    folder.mkdir()
+    (folder / "squeue").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "squeue").chmod(0o755)
+    site.env["PATH"] = f"{folder}:{site.env['PATH']}"
+    words = [*ENTRY, "release", "--unattended", "--config", str(site.file)]
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, *words],
+        env=site.env,
+        cwd=site.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=90,
+    )
+    assert int(done.stdout.partition("\n")[0]) < 600  # of the 1 GB that its unit may have
+    assert "squeue printed more than 256 MiB and was killed" in done.stdout + done.stderr
+    assert site.factors == [0, 0, 0]
+
+
 def test_a_slip_of_the_one_who_types_is_no_broken_configuration(site: Site) -> None:
     code, _, err = site.says("release", "--set", "hook.mod=active")
     assert (code, site.factors) == (2, [500, 700, 0])

@@ -110,7 +110,8 @@ def test_an_absolute_path_goes_before_a_copy(tmp_path: Path) -> None:
         ("NodeName=n[1-16] CPUs=1000000000", "CPUs=1000000000: a node has 65535 CPUs at most"),
         ("NodeName=n1 Sockets=9 CoresPerSocket=99 ThreadsPerCore=99", "65535 CPUs at most"),
         ("NodeName=n1 CpuSpecList=0-60000,0-60000", "lists more than 65535 CPUs"),
-        ("NodeName=n[1-999999,1-999999]", "names more than 1000000 nodes"),
+        ("NodeName=n[1-199999,1-199999]", r"names more than 262144 nodes"),
+        ("NodeName=n[1-200000]\nNodeName=m[1-200000]", "lines before, it names more than 262144"),
         (
             f"NodeName=n[1-300] CPUs=65535\n{PARTITION}",
             "machine has 19660500 processors, and 16777216 can be simulated",
