@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -78,7 +79,8 @@ def dump(slurm: PrivateSlurm, stretches: list[Stretch]) -> str:
         for each in stretches
     ]
     runner = CommandRunner(environment=slurm.env, timeout=20, on_call=None)
-    return read_accounting_dump(runner, SACCT_FIELDS, stretches, lambda _done, _lines: None).text
+    text = read_accounting_dump(runner, SACCT_FIELDS, stretches, lambda _done, _lines: None).text
+    return re.sub(r"\b[0-9a-f]{16}:(?=\d)", "", text)  # each dump has a mark of its own
 
 
 def slurm_rl(slurm: PrivateSlurm, *words: str) -> str:

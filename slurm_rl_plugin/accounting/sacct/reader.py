@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 
@@ -39,14 +40,26 @@ class SacctReader:
         return self.parse(read_log_file(path))
 
     def parse(self, log: LogFile) -> tuple[JobLog, ReadReport]:
-        """Read a dump whose bytes are at hand; see `read`."""
+        """Read a dump whose bytes are at hand; see `read`.
+
+        The checksum of a dump with a mark is that of its text without it: whoever asks for the same
+        jobs again gets another mark, and the same checksum.
+        """
         lines = plain_lines(log)
         layout = recognise(log, lines)
         judge = RecordJudge()
         jobs = judge.jobs(cutter_of(layout).cut(log.content, last=True), layout)
         if not judge.records:
             raise no_record(log, lines, layout)
-        return job_log(jobs.sort("submit", "place"), KIND, None), judge.report(log.checksum)
+        return job_log(jobs.sort("submit", "place"), KIND, None), judge.report(
+            _checksum(log, layout)
+        )
+
+
+def _checksum(log: LogFile, layout: Layout) -> str:
+    if not layout.mark:
+        return log.checksum
+    return hashlib.sha256(log.content.replace(layout.mark.encode(), b"")).hexdigest()
 
 
 def plain_lines(log: LogFile) -> list[str]:

@@ -63,6 +63,15 @@ def test_a_forged_row_is_noticed_in_batches_too(tmp_path):
     assert (log.job_id.tolist(), log.job_name[2]) == ([1, 2, 3], "a|b")
 
 
+def test_jobs_that_are_asked_for_again_have_the_same_checksum(tmp_path):
+    found = set()
+    for place, mark in enumerate((MARK, GUESS)):
+        path = tmp_path / str(place)
+        path.write_text("\n".join([HEADER, row(1, mark), row(2, mark, JobName="a|b"), ""]))
+        found.add(SacctReader().read(path)[1].checksum)
+    assert len(found) == 1
+
+
 def test_a_faulty_record_costs_no_other(tmp_path):
     path = tmp_path / "dump"
     cut = row(2).rpartition("|")[0]
