@@ -56,6 +56,11 @@ class JobLog(JobColumns):
             if not getattr(self, name):
                 object.__setattr__(self, name, ("",) * len(self))
 
+    @property
+    def names_users(self) -> bool:
+        """Whether the log names the user of any job; in SWF, -1 names none."""
+        return any(name and not name.startswith("-") for name in self.users)
+
     def select(self, index: IntArray | BoolArray) -> Self:
         """The jobs named by an index or boolean array, in that order."""
         places = np.arange(len(self))[index]

@@ -12,6 +12,7 @@ import numpy as np
 from slurm_rl_plugin.domain import Decision, JobTable, Memory, QueueSnapshot
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.policies.ordering_rules import Rule
+from slurm_rl_plugin.policies.waiting_rules import reads_users
 from slurm_rl_plugin.units import FloatArray
 
 #: Scores, shape [n], of the pending jobs of a snapshot: (snapshot, jobs, estimated seconds). The
@@ -70,7 +71,7 @@ def waiting_rule(rule: Callable[..., Any]) -> QueueRule:
     These are wait, estimate, size, processors, interactive, capacity, usage, share and in_use, as
     `multifactor`, `utility_greedy` and `drf` describe them.
     """
-    names = tuple(signature(rule).parameters)
+    names, told_apart = tuple(signature(rule).parameters), reads_users(rule)
 
     def scores(snapshot: QueueSnapshot, jobs: JobTable, estimate: FloatArray) -> FloatArray:
         columns = {
@@ -82,7 +83,7 @@ def waiting_rule(rule: Callable[..., Any]) -> QueueRule:
             "capacity": float(max(snapshot.capacity, 1)),
             "usage": snapshot.usage[jobs.account],
             "share": snapshot.shares[jobs.account],
-            "in_use": _in_use(snapshot, jobs) if "in_use" in names else 0.0,
+            "in_use": _in_use(snapshot, jobs) if told_apart else 0.0,
         }
         return np.asarray(rule(*(columns[name] for name in names)), dtype=np.float64)
 

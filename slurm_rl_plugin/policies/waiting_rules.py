@@ -6,6 +6,7 @@ Elementwise, plain numpy style: the simulator compiles these very lines. Higher 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,11 @@ def drf(in_use: Any) -> Any:
         in_use: by the running jobs of the job's user, each by its size, as a part of the machine.
     """
     return -np.rint(in_use * 1e6)
+
+
+def reads_users(rule: Callable[..., Any]) -> bool:
+    """Whether a rule of WAITING_RULES gives jobs of other users another score."""
+    return "in_use" in signature(rule).parameters
 
 
 #: By name; parameters are named as above, since others fill them in by name (`rule_policy`). The

@@ -32,7 +32,7 @@ def random_workload(
     """A queueing load with many ties: whole seconds, few distinct run times and estimates.
 
     Every fourth job has a run time in eighths of a second of its own. `exact` makes the estimates
-    the run times; otherwise half of them are too short or too long.
+    the run times; otherwise half of them are too short or too long. Each job is of another user.
     """
     rng = np.random.default_rng(seed)
     processors = rng.integers(1, capacity + 1, jobs) if parallel else np.ones(jobs, dtype=np.int64)
@@ -46,15 +46,18 @@ def random_workload(
         wrong = rng.random(jobs) < 0.5
         estimate[wrong] = rng.choice([40.0, 60.0, 200.0, 900.0], int(wrong.sum()))
     shares = rng.dirichlet(np.full(accounts, 2.0))
+    time_limit = np.where(rng.random(jobs) < 0.5, estimate, 1000.0)
+    each = np.arange(jobs)
     return Workload(
         submit=submit,
         run_time=run_time,
         estimate=estimate,
-        time_limit=np.where(rng.random(jobs) < 0.5, estimate, 1000.0),
+        time_limit=time_limit,
         processors=processors.astype(np.int64),
         account=rng.integers(0, accounts, jobs),
         interactive=rng.random(jobs) < 0.4,
         shares=shares,
+        past=nothing_past(each, each, time_limit),
     )
 
 

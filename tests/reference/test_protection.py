@@ -14,6 +14,7 @@ from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.registry import rule_policy
 from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.kernel.workload_history import nothing_past
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
 from slurm_rl_plugin.simulator.schedules.simulation import (
@@ -100,6 +101,7 @@ def stream_of_narrow_jobs(hours: float) -> Workload:
         account=np.zeros(jobs, dtype=np.int64),
         interactive=np.zeros(jobs, dtype=np.bool_),
         shares=np.ones(1),
+        past=nothing_past(np.arange(jobs), np.arange(jobs), run_time),
     )
 
 

@@ -33,7 +33,6 @@ from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
-from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.sites.routed_sites import SiteTerms
 from slurm_rl_plugin.units import FloatArray
@@ -71,8 +70,8 @@ def train_site_utility(
         start: the network that orders the site's queue; None for the rule of the settings.
 
     Raises:
-        ConfigurationError: no load, a rule that is not known, a network that looks at past runs, or
-            loads with a limit on a class.
+        ConfigurationError: no load, a rule that is not known, a rule that orders by users where the
+            log names none, or loads with a limit on a class.
     """
     if not training or not validation:
         raise ConfigurationError("site-utility needs at least one training and validation load.")
@@ -114,11 +113,6 @@ def class_medians(loads: Sequence[TrainingLoad]) -> ClassMedian:
 
 def _order(settings: SiteUtilitySettings, network: QNetwork | None) -> QueueOrder:
     if network is not None:
-        if network.prediction is not None:
-            raise ConfigurationError(
-                "the model of --from looks at users' past runs, which site-utility does not "
-                "simulate: give another model, or a rule with --set order=RULE."
-            )
         return QueueOrder(network=network)
     if settings.order in WAITING_RULES:
         return QueueOrder(rule=settings.order)
@@ -137,6 +131,11 @@ def _history(load: TrainingLoad, order: QueueOrder) -> SiteHistory:
             "site-utility simulates no limit on batch jobs: leave out --reserve-as."
         )
     prepared = load.prepared
+    if order.rule is not None and order.reads_users and not prepared.log.names_users:
+        raise ConfigurationError(
+            f"the log names no users, and {order.reads_users} orders by users: give another rule "
+            "with --set order=RULE, or a model with --from."
+        )
     terms = SiteTerms(
         name="site",
         accounts=prepared.accounts,
@@ -144,8 +143,7 @@ def _history(load: TrainingLoad, order: QueueOrder) -> SiteHistory:
         order=order,
         settings=load.settings,
     )
-    jobs = load.workload._replace(past=NO_PAST)
-    return SiteHistory(terms, jobs, np.arange(len(jobs.submit)))
+    return SiteHistory(terms, load.workload, np.arange(len(load.workload.submit)))
 
 
 def _tried(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Places of a job's two numbers in `Workload.counted`; behind those of all jobs are their shares.
 _WEIGHED, _BILLED, _NUMBERS = 0, 1, 2
+#: Fields of a Workload without a row for each job, or with more than one.
+_NOT_COLUMNS = ("shares", "past", "counted")
 #: `counted` where processors are all that is weighed and billed.
 _PROCESSORS_ALONE: FloatArray = np.empty(0)
 
@@ -101,7 +103,7 @@ class Workload(NamedTuple):
         estimate: FloatArray,
         time_limit: FloatArray,
         shares: FloatArray,
-        past: WorkloadHistory = NO_PAST,
+        past: WorkloadHistory,
         billed: FloatArray | None = None,
         asked: FloatArray | None = None,
     ) -> Self:
@@ -118,13 +120,45 @@ class Workload(NamedTuple):
             past=past,
         ).counting(weighed=jobs.weighed, billed=billed, asked=asked)
 
+    @property
+    def knows_users(self) -> bool:
+        """Whether the user of each job is known."""
+        return len(self.past.user) == len(self.submit)
+
+    def _columns(self) -> dict[str, Any]:
+        fields = self._asdict().items()
+        return {name: column for name, column in fields if name not in _NOT_COLUMNS}
+
+    def rows(self, count: int) -> Self:
+        """Room for `count` of these jobs, to be filled by `write`; until then they never come."""
+        columns = {name: np.zeros(count, column.dtype) for name, column in self._columns().items()}
+        columns["submit"] += np.inf
+        columns["processors"] += 1
+        numbers = _NUMBERS + self.asked.shape[1] if len(self.counted) else 0
+        past = self.past.rows(count)
+        return self._replace(**columns, past=past, counted=np.zeros(numbers * count))
+
+    def write(self, places: slice, jobs: IntArray, known: Self) -> None:
+        """Fill rows of `rows` with what is known of some jobs.
+
+        Args:
+            places: of the rows, as many as there are jobs.
+            jobs: numbers in `known`, shape [n].
+            known: the jobs of which these rows were made.
+        """
+        for mine, theirs in zip(self._per_job(), known._per_job(), strict=True):
+            mine[places] = theirs[jobs]
+
+    def _per_job(self) -> list[Any]:
+        """Views of all that has a row for each job."""
+        per_job = list(self._columns().values())
+        if len(self.counted):
+            per_job += [self.size, self.billed, self.asked]
+        return [*per_job, *self.past.per_job()]
+
     def select(self, job: IntArray | BoolArray) -> Self:
         """The chosen jobs with the shares of the whole."""
-        columns = {
-            name: column[job]
-            for name, column in self._asdict().items()
-            if name not in ("shares", "past", "counted")
-        }
+        columns = {name: column[job] for name, column in self._columns().items()}
         chosen = self._replace(**columns, past=self.past.of_jobs(job))
         if len(self.counted):
             return chosen.counting(

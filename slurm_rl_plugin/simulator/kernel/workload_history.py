@@ -72,6 +72,15 @@ class WorkloadHistory(NamedTuple):
             template_known=self.template_known[templates],
         )
 
+    def per_job(self) -> tuple[IntArray, ...]:
+        """The columns with a row for each job; none where no user is known."""
+        return (self.user, self.template) if len(self.user) else ()
+
+    def rows(self, count: int) -> WorkloadHistory:
+        """The same users and templates, with room for `count` jobs (`Workload.rows`)."""
+        user, template = (np.zeros(count if len(self.user) else 0, np.int64) for _ in range(2))
+        return self._replace(user=user, template=template)
+
     def copy(self) -> WorkloadHistory:
         """The same with rows of its own, to be changed."""
         return self._replace(**{name: column.copy() for name, column in self._asdict().items()})

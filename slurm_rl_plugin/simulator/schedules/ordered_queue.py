@@ -10,6 +10,7 @@ import numpy as np
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.protection import Protection
+from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES, reads_users
 from slurm_rl_plugin.simulator.kernel.chosen_by_type import chosen_by_type
 from slurm_rl_plugin.simulator.kernel.class_limit import (
     rail_orders,
@@ -74,6 +75,18 @@ class QueueOrder:
         """Whom the order protects, whichever way it scores."""
         return self.protection if self.network is None else self.network.protection
 
+    @property
+    def reads_users(self) -> str | None:
+        """What of the order needs to know each job's user; None where nothing does."""
+        if self.rule is not None and reads_users(WAITING_RULES[self.rule]):
+            return f"the rule {self.rule}"
+        if isinstance(self.network, QNetwork) and self.network.prediction is not None:
+            return "a network that looks at past runs"
+        protects = self.protects
+        if protects is not None and protects.of_one_user < protects.jobs:
+            return "protection, which is shared among users,"
+        return None
+
     def of_jobs(self, jobs: IntArray) -> QueueOrder:
         """The same for some of the jobs, of which some may come twice."""
         scores = None if self.scores is None else self.scores[jobs]
@@ -108,9 +121,15 @@ class OrderedQueue(NamedTuple):
     jobs: IntArray
 
     def copy(self) -> OrderedQueue:
-        """The same with a memory of its own of what arrived and who was overtaken."""
-        network = self.network._replace(arrived=self.network.arrived.copy())
-        return self._replace(network=network, protection=self.protection.copy())
+        """The same with a memory of its own: whatever it scores next changes no other queue.
+
+        Only of a rule or a network, as a routed site has it.
+        """
+        return self._replace(
+            network=self.network.copy(),
+            effects=self.effects.copy(),
+            protection=self.protection.copy(),
+        )
 
 
 def _score_by_echo_state(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:

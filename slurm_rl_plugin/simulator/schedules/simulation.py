@@ -107,8 +107,12 @@ class SimulationSettings:
             places: how many jobs there may ever be; by default those of the workload.
 
         Raises:
-            SimulationError: a network of another schema, or a rule that is not compiled.
+            SimulationError: a network of another schema, a rule that is not compiled, or an order
+                that looks at users of jobs that name none.
         """
+        reader = order.reads_users
+        if reader is not None and not workload.knows_users:
+            raise SimulationError(f"{reader} needs to know the user of each job.")
         places = len(workload.submit) if places is None else places
         return OrderedQueue(
             network=_compile(order, workload),

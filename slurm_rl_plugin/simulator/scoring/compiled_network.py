@@ -67,6 +67,22 @@ class CompiledNetwork(NamedTuple):
     grid: IntArray
     places: IntArray
 
+    def copy(self) -> CompiledNetwork:
+        """The same with a memory of its own of arrivals and past runs."""
+        return self._replace(arrived=self.arrived.copy(), history=self.history.copy())
+
+    def rows(self, count: int) -> CompiledNetwork:
+        """A copy with room for `count` jobs, to be filled by `write`."""
+        return self.copy()._replace(
+            static_hidden=np.zeros((count, self.static_hidden.shape[1])),
+            static_score=np.zeros(count),
+        )
+
+    def write(self, places: slice, jobs: IntArray, known: CompiledNetwork) -> None:
+        """Fill rows of `rows` with what was compiled for these numbers of `known`."""
+        self.static_hidden[places] = known.static_hidden[jobs]
+        self.static_score[places] = known.static_score[jobs]
+
 
 def compile_network(network: QNetwork, workload: Workload) -> CompiledNetwork:
     """Fold the scaler into the weights and the static features of a workload into offsets.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from slurm_rl_plugin.simulator.kernel.cluster import PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -16,11 +14,9 @@ class FixedScores(NamedTuple):
 
     Attributes:
         scores: shape [n].
-        arrived: nothing; networks remember recent arrivals there.
     """
 
     scores: FloatArray
-    arrived: FloatArray = np.empty(0)
 
 
 @compiled_borrowing

@@ -91,6 +91,10 @@ class HistoryPart(NamedTuple):
     told: FloatArray
     asked_shares: FloatArray
 
+    def copy(self) -> HistoryPart:
+        """The same in arrays of its own, to be changed."""
+        return self._replace(**{name: column.copy() for name, column in self._asdict().items()})
+
 
 def history_part(
     prediction: RunTimePrediction | None,

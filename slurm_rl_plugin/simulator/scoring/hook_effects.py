@@ -35,6 +35,10 @@ class HookEffects(NamedTuple):
     written_at: FloatArray
     written: FloatArray
 
+    def copy(self) -> HookEffects:
+        """The same with a memory of its own of what was written."""
+        return self._replace(written_at=self.written_at.copy(), written=self.written.copy())
+
 
 def hook_effects(
     jobs: int, influence: float = np.inf, refresh: float = 0.0, starvation: float = np.inf

@@ -63,11 +63,10 @@ def current_usage(cluster: Cluster) -> FloatArray:
 @compiled
 def _sizes_in_use(workload: Workload, cluster: Cluster) -> FloatArray:
     """How large the running jobs of each user are together, processors, shape [users]."""
-    told = len(workload.past.user) > 0
-    in_use = np.zeros(max(len(workload.past.users), 1))
+    in_use = np.zeros(len(workload.past.users))
     for place in range(cluster.counts[RUNNING]):
         job = cluster.expected_job[place]
-        in_use[workload.past.user[job] if told else 0] += size_of(workload, job)
+        in_use[workload.past.user[job]] += size_of(workload, job)
     return in_use
 
 
@@ -107,8 +106,7 @@ def score_pending_by_rule(
                 wait, processors, capacity, usage[account], workload.shares[account]
             )
         elif rule == _DRF:
-            told = len(workload.past.user) > 0  # of jobs whose users nobody tells all are one's
-            score = _drf(in_use[workload.past.user[job] if told else 0] / capacity)
+            score = _drf(in_use[workload.past.user[job]] / capacity)
         else:
             score = np.nan  # `rule_code` gives no other codes
         scores[place] = score

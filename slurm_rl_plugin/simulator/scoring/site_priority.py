@@ -24,7 +24,6 @@ class SitePriority(NamedTuple):
             first that sees it.
         first: when they were calculated for the first time, seconds; only its rest over the period
             matters.
-        arrived: nothing; networks remember recent arrivals there.
     """
 
     points: FloatArray
@@ -33,7 +32,6 @@ class SitePriority(NamedTuple):
     fairshare: float
     period: float
     first: float = 0.0
-    arrived: FloatArray = np.empty(0)
 
 
 @compiled_borrowing

@@ -7,7 +7,6 @@ its columns fill up as jobs come; what lies behind them has a submit that never 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import (
+    ENDED,
     IDLE,
     NOW,
     PENDING,
@@ -31,17 +31,6 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-#: Columns of a workload with a row for each job.
-_JOB_COLUMNS = (
-    "submit",
-    "run_time",
-    "estimate",
-    "time_limit",
-    "processors",
-    "account",
-    "interactive",
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteTerms:
@@ -51,8 +40,8 @@ class SiteTerms:
         name: as brokers call it.
         accounts: names, the same at every site.
         shares: of each account here, shape [accounts], sum 1.
-        order: how its queue is ordered: a network or a rule.
-        settings: its batch system; a decision at every event (cycle 0).
+        order: how its queue is ordered: a Q-network or a rule.
+        settings: its batch system; it decides at every event (cycle 0) and limits no class.
     """
 
     name: str
@@ -73,10 +62,16 @@ class RoutedSite:
             offered: every job that may ever be sent to it, in order of submission.
 
         Raises:
-            SimulationError: a cycle, or a static order, which would need to know the future.
+            SimulationError: a cycle, a limit on a class, or an order that is neither a Q-network
+                nor a rule; or an order that looks at users of jobs that name none.
         """
-        if terms.settings.cycle > 0.0 or terms.order.scores is not None:
-            raise SimulationError("a routed site decides at every event, by a network or a rule.")
+        scorer = terms.order.network
+        if terms.settings.cycle > 0.0 or terms.settings.class_limit is not None:
+            raise SimulationError(
+                "a routed site decides at every event and limits no class of jobs."
+            )
+        if not isinstance(scorer, QNetwork) and terms.order.rule is None:
+            raise SimulationError("a routed site is ordered by a Q-network or a rule.")
         self.terms = terms
         self.offered = offered._replace(shares=terms.shares)
         places = len(offered.submit) + 1
@@ -84,17 +79,12 @@ class RoutedSite:
         self._all = terms.settings.ordered_queue(self.offered, terms.order, places)
         #: Number among the offered jobs of each job that came here, in the order of coming.
         self.came: list[int] = []
-        self.workload = _nothing_yet(self.offered)
+        self.workload = self.offered.rows(places)
         self.cluster = _idle(self.workload, terms.settings, float(offered.submit[0]))
+        self._scored = scorer is not None
         network = self._all.network
-        if terms.order.network is not None:
-            network = network._replace(
-                static_hidden=np.zeros((places, network.static_hidden.shape[1])),
-                static_score=np.zeros(places),
-                arrived=network.arrived.copy(),
-            )
-        self.queue = self._all._replace(network=network)
-        scorer = terms.order.network
+        self.queue = self._all._replace(network=network.rows(places) if self._scored else network)
+        self._users = tuple(map(str, range(len(offered.past.users))))
         self._holds = isinstance(scorer, QNetwork) and scorer.reserve_weights is not None
 
     @property
@@ -135,16 +125,10 @@ class RoutedSite:
     ) -> None:
         """Write offered jobs behind those that came, to be submitted at these times."""
         places = slice(len(self.came), len(self.came) + len(jobs))
-        for name in _JOB_COLUMNS:
-            getattr(workload, name)[places] = getattr(self.offered, name)[jobs]
-        if len(self.offered.counted):
-            workload.size[places] = self.offered.size[jobs]
-            workload.billed[places] = self.offered.billed[jobs]
+        workload.write(places, jobs, self.offered)
         workload.submit[places] = submit
-        if len(queue.network.static_score):
-            known = self._all.network
-            queue.network.static_score[places] = known.static_score[jobs]
-            queue.network.static_hidden[places] = known.static_hidden[jobs]
+        if self._scored:
+            queue.network.write(places, jobs, self._all.network)
 
     def fork(
         self, jobs: IntArray, submit: FloatArray, *, as_estimated: bool = False
@@ -164,7 +148,7 @@ class RoutedSite:
         queue = self.queue.copy()
         self._write(workload, queue, jobs, submit)
         if as_estimated:
-            workload = workload._replace(run_time=workload.estimate)
+            workload = workload._replace(run_time=_expected_run_times(workload, cluster))
         return workload, cluster, queue
 
     def expected_start(self, job: int) -> float:
@@ -202,6 +186,7 @@ class RoutedSite:
             partitions=("grid",),
             shares=self.terms.shares,
             usage=current_usage(cluster),
+            users=self._users,
         )
 
     def starts(self) -> FloatArray:
@@ -224,21 +209,11 @@ class RoutedSite:
             processors=jobs.processors[places],
             time_limit=jobs.time_limit[places],
             account=jobs.account[places],
-            user=np.full(len(places), -1, dtype=np.int64),
+            user=jobs.past.user[places] if self._users else np.full(len(places), -1, np.int64),
             partition=np.zeros(len(places), dtype=np.int64),
             interactive=jobs.interactive[places],
+            weighed=jobs.size[places] if len(jobs.counted) else None,
         )
-
-
-def _nothing_yet(offered: Workload) -> Workload:
-    """Columns for all offered jobs and one more, of which none has come."""
-    rows = len(offered.submit) + 1
-    columns: dict[str, Any] = {
-        name: np.zeros(rows, dtype=getattr(offered, name).dtype) for name in _JOB_COLUMNS[1:]
-    }
-    columns["processors"] += 1
-    counted = np.zeros(2 * rows if len(offered.counted) else 0)
-    return offered._replace(submit=np.full(rows, np.inf), counted=counted, **columns)
 
 
 def _idle(workload: Workload, settings: SimulationSettings, since: float) -> Cluster:
@@ -259,3 +234,13 @@ def _as_estimated(cluster: Cluster) -> Cluster:
     ends = np.maximum(cluster.expected_end[:running], cluster.clock[NOW])
     copied.end_time[:running], copied.end_job[:running] = ends, cluster.expected_job[:running]
     return copied
+
+
+def _expected_run_times(workload: Workload, cluster: Cluster) -> FloatArray:
+    """Estimates, but what a job that has ended ran, and a running one that has outrun its own."""
+    run_time = workload.estimate.copy()
+    ended = cluster.ended[: cluster.counts[ENDED]]
+    run_time[ended] = workload.run_time[ended]
+    running = cluster.end_job[: cluster.counts[RUNNING]]
+    run_time[running] = np.maximum(run_time[running], cluster.clock[NOW] - cluster.start[running])
+    return run_time

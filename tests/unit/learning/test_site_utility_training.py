@@ -13,7 +13,7 @@ import pytest
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain.published_utilities import JOB_CLASSES
-from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.learning.policy_search.rule_networks import rule_network
 from slurm_rl_plugin.learning.site_utility.model import SiteUtilitySettings
 from slurm_rl_plugin.learning.site_utility.training import SHARE_DEFICIT, train_site_utility
@@ -21,10 +21,10 @@ from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.site_utilities import published_utilities
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
+from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
-from tests.functional.small_network import small_network
 from tests.unit.hook.queues import pending_jobs, snapshot_of
 
 SMALL = SiteUtilitySettings(rounds=1, states=4, hidden=2, passes=2, horizon=1800.0)
@@ -61,21 +61,25 @@ def test_the_verb_writes_a_model_that_is_published_from(
 
 
 def test_the_order_of_the_queue_changes_what_a_job_is_worth(load: TrainingLoad) -> None:
-    def curve(settings: SiteUtilitySettings) -> object:
-        return train_site_utility([load], [load], settings).curve
+    def curve(settings: SiteUtilitySettings, of: TrainingLoad = load) -> object:
+        return train_site_utility([of], [of], settings).curve
 
     greedy = curve(replace(SMALL, order="utility-greedy"))
     assert curve(replace(SMALL, order="sjf")) != greedy
     by_model = train_site_utility([load], [load], SMALL, start=rule_network("sjf")).curve
     assert by_model == curve(replace(SMALL, order="sjf"))
+    nobody = replace(load, workload=load.workload._replace(past=NO_PAST))
+    with pytest.raises(SimulationError, match="the rule drf needs to know the user of each job"):
+        curve(replace(SMALL, order="drf"), nobody)
+    assert curve(replace(SMALL, order="drf")) != curve(replace(SMALL, order="fifo"))
 
 
 def test_what_cannot_be_simulated_is_refused(load: TrainingLoad) -> None:
     with pytest.raises(ConfigurationError, match="setting order is 'best': give the rule"):
         train_site_utility([load], [load], replace(SMALL, order="best"))
-    sees_past = replace(small_network(), prediction=object())  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="looks at users' past runs"):
-        train_site_utility([load], [load], SMALL, start=sees_past)
+    nameless = replace(load.prepared, log=replace(load.prepared.log, users=("-1",) * 4))
+    with pytest.raises(ConfigurationError, match="the log names no users, and the rule drf orders"):
+        train_site_utility([replace(load, prepared=nameless)], [load], replace(SMALL, order="drf"))
     limited = replace(load, settings=replace(load.settings, class_limit=ClassLimit()))
     with pytest.raises(ConfigurationError, match="leave out --reserve-as"):
         train_site_utility([limited], [load], SMALL)

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.learning.export.network import import_network
+from slurm_rl_plugin.policies.protection import Protection
+from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
     simulate_order,
 )
+from slurm_rl_plugin.simulator.scoring.compiled_echo_state import without_memory
 from slurm_rl_plugin.simulator.sites.added_jobs import added_job_gains, outcome
 from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite, SiteTerms
 from slurm_rl_plugin.simulator.sites.routing import NOWHERE, route_jobs
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 from tests.functional.small_network import small_network
-from tests.reference.loads import random_workload
+from tests.reference.loads import random_workload, users_workload
+
+MODELS = Path(__file__).parents[3] / "policy_models"
 
 RULE = QueueOrder(rule="utility-greedy")
 
@@ -62,25 +72,62 @@ def test_a_single_site_is_the_plain_simulation(seed: int) -> None:
     np.testing.assert_array_equal(start, simulate_network(workload, network, plain).start)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_what_jobs_weigh_and_are_billed_goes_with_them(seed: int) -> None:
-    """Some jobs are of another site, so that rows of this one are not those of the load."""
-    workload = drawn(seed, exact=False)
+#: Orders that look at users, at past runs, at resources, and at what was written before.
+ORDERS = {
+    "wfp3": (QueueOrder(rule="wfp3"), {}),
+    "multifactor": (QueueOrder(rule="multifactor"), {}),
+    "drf": (QueueOrder(rule="drf"), {}),
+    "protected": (QueueOrder(rule="wfp3", protection=Protection(jobs=2, after=0.02)), {}),
+    "default": (
+        QueueOrder(network=import_network(MODELS / "default.onnx")),
+        {"refresh": 60.0, "influence": 4.0},
+    ),
+}
+
+
+def users_load(seed: int) -> Workload:
+    """Jobs of three users with what they weigh, are billed, and ask of two resources."""
+    workload = users_workload(seed, 80, parallel=False)
     rng = np.random.default_rng(seed)
-    heavy = workload.counting(
-        billed=rng.choice([0.25, 1.0, 30.0], 60), weighed=rng.choice([1.0, 2.0, 8.0], 60)
+    return workload._replace(submit=0.4 * workload.submit + 1e-3 * np.arange(80)).counting(
+        billed=rng.choice([0.25, 1.0, 30.0], 80),
+        weighed=rng.choice([1.0, 2.0, 8.0], 80),
+        asked=rng.choice([0.0, 0.2, 0.5], (80, 2)),
     )
-    mine = np.flatnonzero(rng.random(60) < 0.7)
-    order = QueueOrder(rule="multifactor")
-    north, south = site(heavy, order), site(heavy, order)
-    _, start = route_jobs(
-        [north, south], heavy, np.where(np.isin(np.arange(60), mine), 0, 1), lambda _: 0
-    )
-    plain = SimulationSettings(capacity=4, backfilling="easy")
-    expected = simulate_order(heavy.select(mine), order, plain).start
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_all_that_an_order_reads_goes_with_the_jobs(name: str) -> None:
+    """Some jobs are of another site, so that rows of this one are not those of the load."""
+    order, more = ORDERS[name]
+    workload = users_load(3)
+    mine = np.flatnonzero(np.random.default_rng(3).random(80) < 0.7)
+    north, south = site(workload, order, **more), site(workload, order, **more)
+    home = np.where(np.isin(np.arange(80), mine), 0, 1)
+    _, start = route_jobs([north, south], workload, home, lambda _: 0)
+    plain = SimulationSettings(capacity=4, backfilling="easy", **more)
+    expected = simulate_order(workload.select(mine), order, plain).start
     np.testing.assert_array_equal(start[mine], expected)
-    light = simulate_order(workload.select(mine), order, plain).start
-    assert seed > 0 or expected.tolist() != light.tolist()
+    other = simulate_order(workload.select(mine), QueueOrder(rule="unicep"), plain).start
+    assert expected.tolist() != other.tolist()
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_a_question_is_answered_rightly_and_changes_nothing(name: str) -> None:
+    order, more = ORDERS[name]
+    workload = users_load(4)
+    workload = workload._replace(estimate=workload.run_time)  # what a question believes comes true
+    asked, left_alone = site(workload, order, **more), site(workload, order, **more)
+    mine = range(0, 80, 2)
+    for job in mine:
+        asked.run_until(float(workload.submit[job]))
+        expected = asked.expected_start(job)
+        asked.take(job)
+        left_alone.take(job)
+    for each in (asked, left_alone):
+        each.run_until(np.inf)
+    assert asked.starts()[-1] == expected
+    np.testing.assert_array_equal(asked.starts(), left_alone.starts())
 
 
 @settings(max_examples=10, deadline=None)
@@ -112,22 +159,6 @@ def test_each_site_runs_its_jobs_as_if_it_were_alone(seed: int) -> None:
         np.testing.assert_array_equal(start[mine], expected.start)
 
 
-@settings(max_examples=10, deadline=None)
-@given(st.integers(0, 1000))
-def test_an_expected_start_holds_when_nobody_comes_after(seed: int) -> None:
-    workload = drawn(seed)
-    running = site(workload)
-    last = len(workload.submit) - 1
-    for job in range(last):
-        running.take(job)
-    running.run_until(float(workload.submit[last]))
-    expected = running.expected_start(last)
-    assert running.expected_start(last) == expected  # asking changes nothing
-    running.take(last)
-    running.run_until(np.inf)
-    assert running.starts()[last] == pytest.approx(expected)
-
-
 def test_a_job_wider_than_a_site_is_not_for_it() -> None:
     workload = drawn(1)
     wide = int(np.flatnonzero(workload.processors > 2)[0])
@@ -138,12 +169,42 @@ def test_a_job_wider_than_a_site_is_not_for_it() -> None:
         narrow.take(wide)
 
 
-def test_a_cycle_or_a_static_order_is_refused() -> None:
+def test_what_a_site_does_not_simulate_is_refused() -> None:
     workload = drawn(1)
-    with pytest.raises(SimulationError, match="every event"):
-        site(workload, cycle=30.0)
-    with pytest.raises(SimulationError, match="every event"):
-        site(workload, QueueOrder(scores=np.zeros(60)))
+    every_event = SimulationSettings(capacity=4, backfilling="easy")
+    for more in ({"cycle": 30.0}, {"class_limit": ClassLimit()}):
+        terms = replace(site(workload).terms, settings=replace(every_event, **more))
+        with pytest.raises(SimulationError, match="every event and limits no class"):
+            RoutedSite(terms, workload)
+    sigmoid = replace(small_network(), activation="sigmoid")
+    for order in (
+        QueueOrder(scores=np.zeros(60)),
+        QueueOrder(network=without_memory(sigmoid)),
+    ):
+        with pytest.raises(SimulationError, match="by a Q-network or a rule"):
+            site(workload, order)
+
+
+@pytest.mark.parametrize("name", ["drf", "protected", "default"])
+def test_an_order_that_looks_at_users_is_refused_where_they_are_not_known(name: str) -> None:
+    nobody = drawn(1)._replace(past=NO_PAST)
+    order, more = ORDERS[name]
+    with pytest.raises(SimulationError, match="needs to know the user of each job"):
+        site(nobody, order, **more)
+    with pytest.raises(SimulationError, match="needs to know the user of each job"):
+        simulate_order(nobody, order, SimulationSettings(capacity=4))
+
+
+def test_a_snapshot_names_users_and_sizes() -> None:
+    workload = users_load(5)
+    asked = site(workload)
+    for job in range(0, 40, 2):
+        asked.take(job)
+    seen = asked.snapshot()
+    mine = np.array(asked.came)[seen.pending.jobs.job_id - 1]
+    assert len(mine) > 1
+    assert seen.pending.jobs.user.tolist() == workload.past.user[mine].tolist()
+    assert seen.pending.jobs.size.tolist() == workload.size[mine].tolist()
 
 
 @settings(max_examples=10, deadline=None)
