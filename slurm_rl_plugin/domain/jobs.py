@@ -129,6 +129,8 @@ class PendingJobs:
             every row is one job.
         expected: when the batch system itself expects each to start, seconds since the epoch; NaN
             where it says nothing. None where it never says.
+        shared: other clusters hold the job too, and a write would reach them; never touched. None
+            where the system shares none.
     """
 
     jobs: JobTable
@@ -145,6 +147,7 @@ class PendingJobs:
     for_processors: BoolArray | None = None
     tasks: IntArray | None = None
     expected: FloatArray | None = None
+    shared: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.jobs)

@@ -19,6 +19,7 @@ SUPPRESSIONS = (
     "held",
     "admin_set",
     "not_eligible",
+    "shared",
     "exempt_account",
     "exempt_partition",
     "exempt_qos",

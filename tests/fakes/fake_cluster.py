@@ -90,6 +90,7 @@ class FakeCluster:
             "partition": "batch",
             "qos": "normal",
             "licenses": "(null)",
+            "siblings": ("NA", "NA"),
             "exclusive": False,
             "constraint": "(null)",
             "batch": 1,

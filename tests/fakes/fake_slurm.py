@@ -129,6 +129,8 @@ def _queue_values(job):
         "OverSubscribe": "NO" if job["exclusive"] else "OK",
         "Exclusive": "NODE" if job["exclusive"] else "NO",
         "Licenses": job["licenses"],
+        "OriginRaw": job["siblings"][0],
+        "SiblingsViableRaw": job["siblings"][1],
         "Feature": job["constraint"],
         "Name": job["name"],
     }
@@ -306,6 +308,10 @@ def sdiag(state, words, mode):
 def scontrol(state, words, mode):
     if words[:2] == ["show", "config"]:
         return _show_config(state)
+    if words == ["show", "federation"]:
+        for line in state.get("federation", ()):
+            say(line)
+        return 0
     if words == ["--all", "--oneliner", "show", "partitions"]:
         for line in state.get("partition_lines", ()):
             say(line)

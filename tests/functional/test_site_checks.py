@@ -13,6 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry, start_http_server
 
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.fakes.fake_cluster import FakeCluster
@@ -126,6 +127,24 @@ def test_accounting(checks: Checks, site: Site) -> None:
     assert (result, "without past runs" in what) == ("fail", True)
     site.set("batch_system", history_days=0)
     assert checks()["accounting"][0] == "warn"
+
+
+def test_federation(checks: Checks, site: Site) -> None:
+    job = (1 << 26) + 1
+    site.cluster.add(job, siblings=("1", "1,2"))
+    site.cluster.set(federation=["Federation: fed", "Self: x:h:1 ID:1", "Sibling:  y:h:2 ID:2"])
+    result, what = checks()["federation"]
+    assert (result, what.startswith("in a federation with y: 1 of 4")) == ("warn", True)
+    site.cluster.set(federation=["Federation: fed", "Self: x:h:1 ID:1"])
+    assert "federation" not in checks()
+
+
+def test_other_writer(checks: Checks, site: Site) -> None:
+    site.cluster.change(2, site=7)
+    result, what = checks()["other writer"]
+    assert (result, "SiteFactor of 1 of 3 waiting jobs (job 2 first)" in what) == ("warn", True)
+    StateFile(site.folder / "state.json").write([2])
+    assert "other writer" not in checks()
 
 
 def test_exemptions(checks: Checks, site: Site) -> None:

@@ -37,6 +37,7 @@ from slurm_rl_plugin.batch_systems.slurm.batch_limit.checks import limit_checks
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import SlurmBatchLimit, keeps_back
 from slurm_rl_plugin.batch_systems.slurm.checks import slurm_checks
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm.queue.federation import federation_checks, shared_jobs
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
     TableBuilder,
     first_of_each_array,
@@ -80,6 +81,7 @@ class SlurmCluster:
     * A heterogeneous job is one row under its first component's number, waiting or not.
     * `eligible` is infinite where Slurm gives no time (held, dependency, array at its limit).
     * A priority set by hand hides our term: `admin_set`, with factor 0.
+    * A job that other clusters of a federation hold too is `shared`: a write would reach them.
 
     Args:
         given: what is told of the cluster and of this host.
@@ -178,7 +180,8 @@ class SlurmCluster:
             self._machine.asked_for,
             self._machine.uncounted,
         )
-        pending_jobs = build.pending(waiting, terms, tiers, now, waiting_tasks(records))
+        tasks, shared = waiting_tasks(records), shared_jobs(self._runner, records)
+        pending_jobs = build.pending(waiting, terms, tiers, now, tasks, shared)
         asked = [self._watch.as_asked(row) for row in running]
         running_jobs = build.running(running, asked, now)
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
@@ -227,7 +230,7 @@ class SlurmCluster:
         """Set our factor back to 0; see `BatchSystem.release`.
 
         Without `job_ids` this also writes to pending jobs whose factor cannot be seen: one of
-        them may carry a factor of an earlier run.
+        them may carry a factor of an earlier run. Not so to a job that other clusters hold too.
 
         Raises:
             BatchSystemUnavailable: no answer in time; call again.
@@ -238,7 +241,8 @@ class SlurmCluster:
         if job_ids is None:
             waiting = self._queue.waiting()
             self._look_at_factors()
-            chosen = self._site_factor.carrying(waiting)
+            others = shared_jobs(self._runner, waiting) - self._site_factor.showing(waiting)
+            chosen = [job for job in self._site_factor.carrying(waiting) if job not in others]
         else:
             chosen = [int(job_id) for job_id in job_ids]
         report = self._site_factor.write([(job_id, 0) for job_id in chosen])
@@ -260,8 +264,9 @@ class SlurmCluster:
             self._limit.set(amounts)
 
     def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
-        """Check what Slurm alone has: shares, accounting."""
+        """Check what Slurm alone has: shares, accounting, a federation."""
         yield from slurm_checks(self._given, self._runner, SSHARE, wants_runs=wants_runs)
+        yield from federation_checks(self._runner, self._queue.waiting())
 
     def site_names(self) -> SiteNames:
         """Names of accounts, partitions and QOS; see `TellsNames.site_names`."""

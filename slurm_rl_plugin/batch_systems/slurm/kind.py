@@ -98,7 +98,7 @@ def _licences(timeout: float) -> Mapping[str, float]:
 
 #: Suspended and stopped jobs too: they may be requeued. The flags of waiting ones are no PD.
 _BY_HAND = (
-    "squeue -h -t PD,R,S,RD,RH,SE,ST -o %A | sort -u"
+    "squeue --local -h -t PD,R,S,RD,RH,SE,ST -o %A | sort -u"
     " | sed 's/.*/update jobid=& sitefactor=0/' | scontrol"
 )
 SLURM = BatchSystemKind(

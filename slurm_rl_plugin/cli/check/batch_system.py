@@ -26,6 +26,7 @@ from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle.in_charge import NOBODY_IN_CHARGE, Charge
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
+from slurm_rl_plugin.hook.memory.state_file import StateFile
 
 #: Below this part of what the site's own priorities differ by, bounded influence changes little.
 _LITTLE = 0.1
@@ -132,12 +133,31 @@ def scheduler_of(configuration: Configuration, look: QueueLook) -> Iterator[Chec
     if look.considered.plan.fallback_reason is not None:
         yield Check(FAIL, "decision", look.considered.plan.fallback_reason)
     yield _weights(configuration, look)
+    yield from _others_factors(configuration, look)
     runs = daemon_runs(Path(configuration.sections.hook.state_file))
     if runs is not False or look.cycle.stands_by():  # it has just answered
         # it may be writing the very job that we would try
         yield Check(WARN, "right to write", "not tried: a daemon runs, see `slurm-rl status`")
     else:
         yield _right_to_write(look)
+
+
+def _others_factors(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
+    """Whether jobs carry factors that no daemon of this state file wrote."""
+    pending = look.considered.plan.snapshot.pending
+    state = Path(configuration.sections.hook.state_file)
+    ours = StateFile(state).read()
+    if ours is None:
+        return
+    theirs = set(pending.jobs.job_id[pending.factor != 0].tolist()) - ours
+    if theirs:
+        lever = look.cycle.batch_system.facts().lever
+        what = (
+            f"{lever} of {len(theirs)} of {len(pending)} waiting jobs (job {min(theirs)} first) is "
+            f"not in {state}: stop the other daemon or program that writes it, or each undoes the "
+            "other's order"
+        )
+        yield Check(WARN, "other writer", what)
 
 
 def _weights(configuration: Configuration, look: QueueLook) -> Check:

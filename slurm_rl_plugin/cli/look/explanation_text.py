@@ -16,6 +16,7 @@ UNTOUCHED = {
     "held": "it is held",
     "admin_set": "its priority was set by hand",
     "not_eligible": "it is not eligible yet (dependency, begin time or array limit)",
+    "shared": "other clusters of the federation hold it too",
     "exempt_account": "its account is exempt ([guard_rails] exempt_accounts)",
     "exempt_partition": "its partition is exempt ([guard_rails] exempt_partitions)",
     "exempt_qos": "its QOS is exempt ([guard_rails] exempt_qos)",

@@ -125,6 +125,7 @@ class UntouchedJobs:
             "held": pending.held,
             "admin_set": pending.admin_set,
             "not_eligible": pending.jobs.eligible > snapshot.now,
+            "shared": np.zeros(1, dtype=np.bool_) if pending.shared is None else pending.shared,
             "exempt_account": _named(pending.jobs.account, snapshot.accounts, self.accounts),
             "exempt_partition": _named(
                 pending.jobs.partition, snapshot.partitions, self.partitions

@@ -111,6 +111,23 @@ class TestSnapshot:
         of_this = {"SINFO_LOCAL=1", "SPRIO_LOCAL=1", "SCONTROL_LOCAL=1", "SACCT_LOCAL=1"}
         assert of_this <= set(words)
 
+    def test_jobs_that_other_clusters_hold_too_are_shared_and_not_written(
+        self, cluster: FakeCluster
+    ) -> None:
+        assert adapter(cluster).snapshot().pending.shared is None
+        first = (1 << 26) + 1
+        kinds = [("1", "1"), ("NA", "NA"), ("1", "NA"), ("1", "1,2"), ("2", "1,2"), ("2", "1")]
+        jobs = [first + place for place in range(len(kinds))]
+        for job, siblings in zip(jobs, kinds, strict=True):
+            cluster.add(job, siblings=siblings, reason="JobHeldUser", eligible=None)
+        cluster.add(1, siblings=("NA", "NA"))
+        system = adapter(cluster)
+        pending = system.snapshot().pending
+        shared = dict(zip(pending.jobs.job_id.tolist(), pending.shared.tolist(), strict=True))
+        assert shared == {1: False, **dict(zip(jobs, [False] * 3 + [True] * 3, strict=True))}
+        # a factor that cannot be seen is taken back of jobs of this cluster alone
+        assert system.release().accepted == {*jobs[:3]}
+
     def test_node_of_two_partitions_counts_once_and_down_processors_do_not(
         self, cluster: FakeCluster
     ) -> None:

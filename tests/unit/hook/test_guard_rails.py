@@ -75,6 +75,7 @@ def test_each_untouched_job_has_exactly_one_reason() -> None:
         "held": 2,
         "admin_set": 1,
         "not_eligible": 1,
+        "shared": 0,
         "exempt_account": 0,
         "exempt_partition": 0,
         "exempt_qos": 0,

@@ -130,6 +130,7 @@ class TableBuilder:
         tiers: Mapping[str, int],
         now: float,
         tasks: Mapping[int, int] | None = None,
+        shared: frozenset[int] = frozenset(),
     ) -> PendingJobs:
         """Columns of waiting jobs and their priorities.
 
@@ -139,6 +140,7 @@ class TableBuilder:
             tiers: of the partitions.
             now: seconds since the epoch.
             tasks: `waiting_tasks`; by default every row is one job.
+            shared: numbers of those that are not this cluster's alone.
         """
         lines = self._numbers.of(rows)
         jobs = self._table(rows, lines, "array_id")
@@ -167,6 +169,7 @@ class TableBuilder:
             for_processors=column("for_processors"),
             tasks=_integers([counts.get(number, 1) for number in jobs.job_id.tolist()]),
             expected=column("start"),
+            shared=np.isin(jobs.job_id, list(shared)) if shared else None,
         )
 
 

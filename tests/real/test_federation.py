@@ -1,0 +1,91 @@
+"""Two real clusters of a federation, a daemon's cycles on each: neither touches a shared job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.real.cluster_files import CLOSED_PARTITIONS
+from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
+from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
+from tests.real.private_cluster import ClusterPlan, PrivateSlurm
+from tests.real.site_factors import site_factors
+from tests.real.slurm_releases import SlurmRelease
+
+pytestmark = pytest.mark.real
+
+NAMES = ("x", "y")
+
+
+@pytest.fixture
+def federation(release: SlurmRelease | None) -> Iterator[dict[str, PrivateSlurm]]:
+    """Two clusters by name, in which nothing starts."""
+    skip_without_daemons(release)
+    clusters: dict[str, PrivateSlurm] = {}
+    with ExitStack() as stack:
+        for name in NAMES:
+            plan = ClusterPlan(
+                nodes=1,
+                accounts=ACCOUNTS,
+                partitions=CLOSED_PARTITIONS,
+                options={"ClusterName": name, "FederationParameters": "fed_display"},
+            )
+            first = clusters.get(NAMES[0])
+            clusters[name] = stack.enter_context(running_slurm(plan, release, first))
+        first = clusters[NAMES[0]]
+        first.run("sacctmgr", "-i", "add", "federation", "fed", f"clusters={','.join(NAMES)}")
+        for cluster in clusters.values():
+            cluster.wait_until(lambda each=cluster: _is_joined(each), 30, "the other cluster")
+        yield clusters
+
+
+def _is_joined(cluster: PrivateSlurm) -> bool:
+    return "Synced:Yes" in cluster.run("scontrol", "show", "federation").stdout
+
+
+def submit(cluster: PrivateSlurm, *options: str) -> int:
+    return cluster.submit(*options, user="alice", account="physics")
+
+
+def changes(cluster: PrivateSlurm) -> list[str]:
+    """What slurmctld logged of changes of factors, whoever asked for them."""
+    lines = (cluster.directory / "log" / "slurmctld.log").read_text().splitlines()
+    return [line for line in lines if "AdinPrioFactor" in line]
+
+
+def test_daemons_of_a_federation_order_their_own_jobs_alone(
+    federation: dict[str, PrivateSlurm], tmp_path: Path
+) -> None:
+    shared, own, cycles = set(), {}, {}
+    for name, cluster in federation.items():
+        shared |= {submit(cluster) for _ in range(3)}
+        own[name] = {submit(cluster, f"--clusters={name}") for _ in range(3)}
+        own[name] |= {submit(cluster, "--array=1-3"), submit(cluster, ":", "--ntasks=1")}
+    for name, cluster in federation.items():
+        jobs = shared | own[name]
+        cluster.wait_until(lambda: jobs <= {*site_factors(cluster)}, 30, "jobs in sprio")  # noqa: B023 - called at once
+    for place, (name, cluster) in enumerate(federation.items()):
+        adapter = adapter_of(cluster)
+        assert ("warn", "federation") in [(each.result, each.name) for each in adapter.own_checks()]
+        (tmp_path / name).mkdir()
+        cycles[name] = cycle_of(adapter, DrawnOrder(seed=place), tmp_path / name)
+    for name in NAMES:
+        assert cycles[name].run().succeeded
+    for name, cluster in federation.items():
+        factors = site_factors(cluster)
+        assert not any(factors[job] for job in shared)
+        assert any(factors[job] for job in own[name])
+    made = {name: changes(cluster) for name, cluster in federation.items()}
+    for name in (*NAMES, *NAMES):
+        report = cycles[name].run()
+        assert report.succeeded
+        assert report.suppressed["shared"] == len(shared)
+    assert {name: changes(cluster) for name, cluster in federation.items()} == made
+    for cluster in federation.values():
+        assert not adapter_of(cluster).release().rejected
+    for cluster in federation.values():
+        assert not any(site_factors(cluster).values())
+        assert not [line for line in changes(cluster) for job in shared if f"={job}" in line]
