@@ -3,16 +3,23 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py pyproject.toml
+# Exact versions and hashes stand in the files; `make lock` makes them.
+PIP_INSTALL := pip install --quiet --disable-pip-version-check
+LOCKED := requirements/build.txt requirements/runtime.txt requirements/train.txt
+OURSELVES := --no-deps --no-build-isolation --editable .
+LOWEST := .venv-lowest
+TOOLS := .venv-tools
 # Where the tests on real daemons are; naming them saves the collection of all others.
 REAL := tests/real tests/attacks tests/functional/test_documentation.py
 
-.PHONY: help demo test test-all test-releases test-pbs check bench bench-slurm bench-reserve faults soak fuzz \
-  fuzz-coverage deb generated default-model paper-models reserve-model clean
+.PHONY: help demo test test-all test-lowest test-releases test-pbs check bench bench-slurm bench-reserve faults soak \
+  fuzz fuzz-coverage deb deb-twice lock generated default-model paper-models reserve-model clean
 
 help:
 	@echo "make demo           the whole loop on a simulated cluster, under 5 minutes"
 	@echo "make test           what a change must pass: real Slurm and Prometheus where they can be installed"
 	@echo "make test-all       every test: papers and trainings made small, all on real daemons; an hour"
+	@echo "make test-lowest    some tests with the lowest version of each package; on Python 3.11"
 	@echo "make test-releases  real tests on Slurm 24.11 and 26.05; as root, on Debian"
 	@echo "make test-pbs       real tests on an OpenPBS that runs here; as root, not on one in use"
 	@echo "make check          ruff, mypy, import-linter"
@@ -24,6 +31,8 @@ help:
 	@echo "make fuzz           a million faulty inputs to readers and services; goes on if interrupted"
 	@echo "make fuzz-coverage  the same by atheris, which follows the code that inputs reach"
 	@echo "make deb            the Debian package, into dist/; on Debian 12 or newer"
+	@echo "make lock           requirements/: exact versions and hashes of what is installed"
+	@echo "make deb-twice      builds the package twice: the same bytes; by hand, 10 minutes"
 	@echo "make generated      files made of the code: example file, tables of documents, dashboards"
 	@echo "make default-model  train policy_models/default.onnx again, on three logs"
 	@echo "make paper-models   train the networks of the papers of 2008 and 2011 again"
@@ -33,14 +42,16 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/installed-train: $(BIN)/python $(SOURCES)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[train]'
+$(VENV)/installed-train: $(BIN)/python $(SOURCES) $(LOCKED)
+	$(BIN)/$(PIP_INSTALL) -r requirements/build.txt -r requirements/train.txt
+	$(BIN)/$(PIP_INSTALL) $(OURSELVES)
 	@echo "compiling the simulator for this machine, once: about a minute"
 	$(BIN)/slurm-rl compile demo
 	touch $@
 
-$(VENV)/installed-test: $(BIN)/python $(SOURCES)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test]'
+$(VENV)/installed-test: $(BIN)/python $(SOURCES) $(LOCKED) requirements/test.txt
+	$(BIN)/$(PIP_INSTALL) -r requirements/build.txt -r requirements/test.txt
+	$(BIN)/$(PIP_INSTALL) $(OURSELVES)
 	touch $@
 
 demo: $(VENV)/installed-train
@@ -65,6 +76,23 @@ $(BIN)/pytest -m "$(2)" --ignore=tests/unit --ignore=tests/reference --ignore=te
 wait $$unit; modules=$$?; cat "$$said/unit"; wait $$real; daemons=$$?; cat "$$said/real"; \
 rm -rf "$$said"; exit $$((others | modules | daemons))
 endef
+
+$(LOWEST)/installed: $(SOURCES) requirements/lowest.txt
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info[:2] == (3, 11) else "needs Python 3.11, the oldest: make PYTHON=python3.11 test-lowest")'
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/$(PIP_INSTALL) -r requirements/lowest.txt
+	$(LOWEST)/bin/$(PIP_INSTALL) $(OURSELVES)
+	touch $@
+
+# Tests that use each package that setup.py asks for, with its lower bound installed.
+LOWEST_TESTS := tests/unit/serving tests/unit/metrics tests/unit/forecasts/test_forecast_scores.py \
+  tests/unit/cli/test_figures.py tests/unit/cli/test_progress_bar.py tests/unit/cli/test_training_place.py \
+  tests/contracts/test_accounting_readers.py tests/contracts/test_algorithms.py \
+  tests/functional/test_onnx_parity.py tests/functional/test_bash_completion.py \
+  tests/reference/test_kernel_against_readable_simulator.py
+test-lowest: $(LOWEST)/installed
+	$(LOWEST)/bin/lint-imports
+	$(LOWEST)/bin/pytest -p no:cacheprovider -m "not real and not study" $(LOWEST_TESTS)
 
 test-releases: $(VENV)/installed-test
 	tests/real/install_daemons.sh
@@ -113,13 +141,30 @@ fuzz: $(VENV)/installed-test
 	$(BIN)/python -m bench.fuzz.campaign --output fuzz-output
 
 fuzz-coverage: $(VENV)/installed-test
-	$(BIN)/pip install --quiet --disable-pip-version-check atheris
+	$(BIN)/$(PIP_INSTALL) -r requirements/coverage.txt
 	for target in swf sacct pbs configuration "offer body" metrics; do \
 	  $(BIN)/python -m bench.fuzz.coverage_guided "$$target" "fuzz-output/corpus/$$target" \
 	    -runs=50000 -seed=1 -print_final_stats=1 || exit 1; done
 
+# With UPGRADE=1 the newest versions of everything.
+lock: $(TOOLS)/installed
+	$(TOOLS)/bin/python requirements/lock.py $(if $(UPGRADE),--upgrade)
+
+$(TOOLS)/installed: requirements/build.txt requirements/tools.txt
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/$(PIP_INSTALL) -r requirements/build.txt -r requirements/tools.txt
+	touch $@
+
 deb:
 	deploy/debian/build.sh dist
+
+# The same bytes from another folder, with other packages at hand, in another time zone, by another umask.
+deb-twice:
+	rm -rf dist/first dist/second dist/clone
+	deploy/debian/build.sh dist/first
+	umask 077 && git clone --quiet . dist/clone && TZ=Asia/Tokyo dist/clone/deploy/debian/build.sh dist/second
+	cmp dist/first/*.deb dist/second/*.deb && sha256sum dist/first/*.deb
+	rm -rf dist/clone
 
 generated: $(VENV)/installed-test
 	$(BIN)/python -m slurm_rl_plugin.configuration.generated.files
@@ -162,4 +207,4 @@ reserve-model: $(VENV)/installed-train
 	  --output policy_models/responsive-reserve.onnx
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info demo-output
+	rm -rf $(VENV) $(LOWEST) $(TOOLS) build dist *.egg-info demo-output

@@ -10,11 +10,15 @@ VERSION = next(
     for line in (TOP / "slurm_rl_plugin" / "__init__.py").read_text().splitlines()
     if line.startswith("__version__")
 )
-SIMULATE = ["numba>=0.60", "matplotlib>=3.8", "rich>=13", "polars>=2.1"]
+# Lower bounds are the oldest versions that work: `make test-lowest` installs exactly these.
+RUNTIME = ["numpy>=1.26", "onnxruntime>=1.17", "prometheus-client>=0.23.1", "cheroot>=11"]
+# simulator/kernel/inner_code.py uses private parts of numba, which any release may change: the
+# upper bound is the release after the locked one, and `make lock` raises it (ADR 44).
+SIMULATE = ["numba>=0.63,<0.69", "matplotlib>=3.8", "rich>=13", "polars>=2.1"]
 TRAIN = [
     *SIMULATE,
     "onnx>=1.16",
-    "cmaes>=0.10",
+    "cmaes>=0.11",
     "scikit-learn>=1.4",
     "submitit>=1.5",
 ]
@@ -26,8 +30,8 @@ TEST = [
     "pytest-rerunfailures>=14",
     "scipy>=1.15",
     "import-linter>=2",
-    "ruff>=0.8",
-    "mypy>=1.13",
+    "ruff>=0.17",
+    "mypy>=2.4",
     "shtab>=1.13",
 ]
 
@@ -55,7 +59,7 @@ setup(
         ),
         ("share/slurm-rl/pbs/systemd", ["deploy/pbs/systemd/pbs.conf"]),
     ],
-    install_requires=["numpy>=1.26", "onnxruntime>=1.17", "prometheus-client>=0.20", "cheroot>=11"],
+    install_requires=RUNTIME,
     extras_require={"slurm": ["pyslurm"], "simulate": SIMULATE, "train": TRAIN, "test": TEST},
     entry_points={"console_scripts": ["slurm-rl = slurm_rl_plugin.cli.entry:main"]},
 )

@@ -5,6 +5,8 @@
 #   deploy/debian/build.sh [FOLDER]     dist by default; prints the path of the package
 #
 # The package fits the machine it was built on: its architecture, and the minor release of its /usr/bin/python3.
+# Two builds of one commit on one release of Debian give the same bytes: versions and hashes are those of the
+# folder requirements, and every time is that of the commit, or SOURCE_DATE_EPOCH where it is set.
 set -eu
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -22,6 +24,7 @@ main() {
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
         stop "$python is older than 3.11: build the package on Debian 12 or newer"
     umask 022
+    export LC_ALL=C.UTF-8 PYTHONHASHSEED=0 PIP_DISABLE_PIP_VERSION_CHECK=1
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     trap 'exit 1' HUP INT TERM
@@ -31,10 +34,13 @@ main() {
     make_pages
     install_files
     write_documents
+    write_bill_of_materials
     write_control
+    find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
     mkdir -p "$folder"
     package=$folder/slurm-rl_${version}_$architecture.deb
-    dpkg-deb --root-owner-group -Zxz --build "$root" "$work/part.deb" >/dev/null
+    # With more threads the bytes would depend on how many processors the machine has.
+    dpkg-deb --root-owner-group --threads-max=1 -Zxz --build "$root" "$work/part.deb" >/dev/null
     mv "$work/part.deb" "$package"
     echo "$package"
 }
@@ -48,38 +54,48 @@ stop() {
 copy_source() {
     mkdir "$work/source"
     (cd "$top" && tar -c --exclude=__pycache__ --exclude='*.nb[ic]' setup.py pyproject.toml README.md \
-        LICENSE CHANGELOG.md slurm_rl_plugin policy_models deploy) | tar -x -C "$work/source"
+        LICENSE CHANGELOG.md slurm_rl_plugin policy_models deploy requirements) | tar -x -C "$work/source"
     version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' "$work/source/slurm_rl_plugin/__init__.py")
     architecture=$(dpkg --print-architecture)
+    day=$(sed -n "s/^## \\[$version\\] - //p" "$top/CHANGELOG.md")
+    SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$top" log -1 --format=%ct 2>/dev/null || date --utc --date="$day" +%s)}
+    export SOURCE_DATE_EPOCH
 }
 
 install_python() {
     "$python" -m venv "$work/tools"
     "$python" -m venv --without-pip "$root$prefix"
-    export PIP_DISABLE_PIP_VERSION_CHECK=1
-    "$work/tools/bin/pip" wheel --quiet --no-deps --wheel-dir "$work" "$work/source"
+    "$work/tools/bin/pip" install --quiet -r "$work/source/requirements/build.txt" \
+        -r "$work/source/requirements/tools.txt"
+    "$work/tools/bin/pip" wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work" "$work/source"
     "$work/tools/bin/pip" --python "$root$prefix/bin/python" install --quiet --no-compile \
-        --no-warn-script-location --only-binary :all: "$work"/slurm_rl_plugin-*.whl
+        --no-warn-script-location --report "$work/report.json" -r "$work/source/requirements/runtime.txt"
+    "$work/tools/bin/pip" --python "$root$prefix/bin/python" install --quiet --no-compile \
+        --no-warn-script-location --no-deps "$work"/slurm_rl_plugin-*.whl
     # What only works, or only matters, where it was built.
     find "$root$prefix/bin" -type f ! -name slurm-rl -delete
     sed -i "1s,.*,#!$prefix/bin/python," "$root$prefix/bin/slurm-rl"
     sed -i '/^command = /d' "$root$prefix/pyvenv.cfg"
-    find "$root$prefix" -name direct_url.json -delete
+    find "$root$prefix" -path '*.dist-info/*' '(' -name direct_url.json -o -name RECORD ')' -delete
     find "$root$prefix/lib" -type d '(' -name tests -o -name testdata ')' -prune -exec rm -rf {} +
     find "$root$prefix/lib" -type f -exec chmod 644 {} +
     # Python would write these when root runs it, and a removal would leave them.
     "$python" -m compileall -q -s "$root" -p / --invalidation-mode unchecked-hash "$root$prefix/lib"
 }
 
-# The parsers of all verbs need the packages of training. A checkout in which `make test` ran has them.
+# The parsers of all verbs need the packages of training. A checkout in which `make test` ran has them; Debian's
+# Python takes them from there if it can and the version of shtab is the locked one, as both shape the pages.
 make_pages() {
-    day=$(sed -n "s/^## \\[$version\\] - //p" "$top/CHANGELOG.md")
-    maker=$top/.venv/bin/python
-    if ! "$maker" -c 'import shtab' 2>/dev/null; then
-        maker=$work/tools/bin/python
-        "$work/tools/bin/pip" install --quiet --only-binary :all: "$work/source[train]" shtab
+    maker=$python
+    shtab=$(sed -n 's/^shtab==\([^ ]*\).*/\1/p' "$work/source/requirements/test.txt")
+    parts='import sys; print(":".join(each for each in sys.path if "site-packages" in each))'
+    packages=$("$top/.venv/bin/python" -c "$parts" 2>/dev/null || true)
+    can='import numba, polars, importlib.metadata; print(importlib.metadata.version("shtab"))'
+    if [ "$(PYTHONPATH=$packages "$maker" -c "$can" 2>/dev/null)" != "$shtab" ]; then
+        maker=$work/tools/bin/python packages=
+        "$work/tools/bin/pip" install --quiet -r "$work/source/requirements/test.txt"
     fi
-    (cd "$work/source" && "$maker" -m slurm_rl_plugin.cli.generated.files "$work/pages" "$day")
+    (cd "$work/source" && PYTHONPATH=$packages PYTHONDONTWRITEBYTECODE=1 "$maker" -m slurm_rl_plugin.cli.generated.files "$work/pages" "$day")
 }
 
 install_files() {
@@ -129,6 +145,14 @@ write_documents() {
     put "$work/source/deploy/debian/lintian-overrides" /usr/share/lintian/overrides slurm-rl
 }
 
+# What is inside, with versions, hashes and licences.
+write_bill_of_materials() {
+    "$work/tools/bin/cyclonedx-py" environment --output-reproducible --output-file "$work/parts.json" \
+        "$root$prefix/bin/python"
+    "$work/tools/bin/python" "$work/source/deploy/debian/bill_of_materials.py" "$work/parts.json" \
+        "$work/report.json" "$root$prefix/lib" "$root/usr/share/doc/slurm-rl"
+}
+
 write_control() {
     control=$root/DEBIAN
     mkdir "$control"
@@ -136,7 +160,7 @@ write_control() {
     next=$("$python" -c 'import sys; print("%d.%d" % (sys.version_info[0], sys.version_info[1] + 1))')
     sed -e "s/@VERSION@/$version/" -e "s/@ARCHITECTURE@/$architecture/" \
         -e "s/@PYTHON@/$minor/" -e "s/@NEXT_PYTHON@/$next/" \
-        -e "s/@MAINTAINER@/$maintainer/" -e "s/@SIZE@/$(du -k -s "$root" | cut -f 1)/" \
+        -e "s/@MAINTAINER@/$maintainer/" -e "s/@SIZE@/$(size)/" \
         "$work/source/deploy/debian/control.in" >"$control/control"
     for script in postinst prerm postrm; do
         install -m 755 "$work/source/deploy/debian/$script" "$control/$script"
@@ -144,6 +168,12 @@ write_control() {
     (cd "$root" && find etc -type f | sed 's,^,/,' | sort) >"$control/conffiles"
     (cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\n' | sort | xargs -d '\n' md5sum) \
         >"$control/md5sums"
+}
+
+# In KiB, file by file: what `du` says depends on the file system of the build.
+size() {
+    find "$root" -path "$control" -prune -o -printf '%y %s\n' |
+        awk '{ total += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print total }'
 }
 
 main

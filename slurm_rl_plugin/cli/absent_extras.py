@@ -9,10 +9,8 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-#: Modules that come with an extra -> the extra; every other one comes with the product itself.
-EXTRAS = dict.fromkeys(("numba", "matplotlib", "rich", "polars"), "simulate") | dict.fromkeys(
-    ("onnx", "cmaes", "sklearn", "submitit"), "train"
-)
+#: Modules that a head node does not need; requirements/train.txt brings them.
+EXTRAS = ("numba", "matplotlib", "rich", "polars", "onnx", "cmaes", "sklearn", "submitit")
 _OURS = "slurm_rl_plugin."
 _KERNEL = f"{_OURS}simulator.kernel."
 #: Modules of ours that extend numba where they are imported.

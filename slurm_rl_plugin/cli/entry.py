@@ -284,10 +284,9 @@ def missing_library(what: str, error: ImportError) -> str:
         error: of the import.
     """
     name = (error.name or "a library").partition(".")[0]
-    extra = EXTRAS.get(name)
-    # not by our name: on a package index that may be somebody else's
-    brings = f"'.[{extra}]'" if extra else "."
-    where = f"{brings} in a checkout of version {__version__}"
+    # Our name on a package index may be a stranger's; a checkout's files name versions and hashes.
+    file = "train" if name in EXTRAS else "runtime"
+    where = f"-r requirements/{file}.txt in a checkout of version {__version__}"
     if isinstance(error, ModuleNotFoundError):
         words = f"needs {name}: pip install {where}"
     else:

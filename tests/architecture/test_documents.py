@@ -109,13 +109,6 @@ def test_on_a_head_node_what_simulates_is_run_where_the_simulator_is() -> None:
     assert seen == set(SIMULATES)
 
 
-def test_what_is_installed_from_a_checkout_lies_there() -> None:
-    """A reader stands where he stood to build the package: in the checkout."""
-    lines = [line for document in DOCUMENTS for line in shell_lines(document)]
-    places = {found[1] for line in lines if (found := re.search(r"pip install '?(\.[\w/]*)", line))}
-    assert places == {"."}
-
-
 def test_the_drawing_of_layers_is_what_import_linter_checks() -> None:
     (drawing,) = [
         block for block in code_blocks(DOCS / "architecture.md") if block.kind == "text layers"

@@ -236,7 +236,7 @@ def _elsewhere(
             sys.stderr.write(f"slurm-rl shadow-report: {error}\n")
     return (
         f"the replay needs {missing}, which a head node need not have: pip install "
-        "'.[simulate,train]' in a checkout, or write a dump with --keep FILE and run "
+        "-r requirements/train.txt in a checkout, or write a dump with --keep FILE and run "
         "`slurm-rl shadow-report FILE` with the same --config where it is installed."
     )
 

@@ -183,7 +183,7 @@ def test_without_numpy_they_say_what_does_it_by_hand(site: Site, verb: str) -> N
     site.break_libraries(("numpy",), "missing")
     code, out, err = site.says(verb)
     assert (code, out, err.count("\n")) == (1, "", 1)
-    assert "needs numpy: pip install . in a checkout of version" in err
+    assert "needs numpy: pip install -r requirements/runtime.txt in a checkout of version" in err
     assert BY_HAND in err
 
 
@@ -201,7 +201,10 @@ def test_a_daemon_without_prometheus_client_refuses_before_it_writes(site: Site)
     before = site.state.read_bytes()
     code, _, err = site.says("run")
     assert (code, err.count("\n")) == (1, 1)
-    assert "needs prometheus_client: pip install . in a checkout of version" in err
+    assert (
+        "needs prometheus_client: pip install -r requirements/runtime.txt in a checkout of version"
+        in err
+    )
     assert (site.factors, site.state.read_bytes()) == ([500, 700, 0], before)
 
 

@@ -19,7 +19,7 @@ from tests.fakes.fake_pbs_cluster import FakePbs
 from tests.fakes.without_extras import without_extras
 
 OF_SLURM, OF_PBS = SLURM.by_hand, PBS.by_hand
-#: Verbs that work with no more than the package or `pip install .` brings: all others simulate.
+#: Verbs that need only what requirements/runtime.txt brings: all others simulate.
 ON_A_HEAD_NODE = VERBS.keys() - {
     *("demo", "train", "convert", "evaluate", "what-if", "tune", "reproduce"),
     *("limits", "compile"),
@@ -39,20 +39,22 @@ def on_neither(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "what"),
+    ("name", "file"),
     [
-        ("onnxruntime", "."),
-        ("prometheus_client.core", "."),
-        ("numpy", "."),
-        ("numba", "'.[simulate]'"),
-        ("sklearn.linear_model", "'.[train]'"),
+        ("onnxruntime", "runtime"),
+        ("prometheus_client.core", "runtime"),
+        ("numpy", "runtime"),
+        ("numba", "train"),
+        ("sklearn.linear_model", "train"),
     ],
 )
-def test_it_names_what_brings_the_library(name: str, what: str) -> None:
+def test_it_names_what_brings_the_library(name: str, file: str) -> None:
     error = ModuleNotFoundError("No module", name=name)
     said = missing_library("evaluate", error)
     place = f"in a checkout of version {__version__}"
-    assert said == f"needs {name.partition('.')[0]}: pip install {what} {place}."
+    assert (
+        said == f"needs {name.partition('.')[0]}: pip install -r requirements/{file}.txt {place}."
+    )
 
 
 def test_one_that_cannot_be_loaded_says_why() -> None:
