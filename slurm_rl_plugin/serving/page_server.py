@@ -7,12 +7,14 @@ that opens connections and says nothing keeps nobody out.
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import os
 import socket
 import ssl
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from cheroot import makefile, server, wsgi
+from cheroot.errors import FatalSSLAlert
 from cheroot.ssl import Adapter
 
 from slurm_rl_plugin.errors import ConfigurationError
@@ -40,6 +43,8 @@ _CHUNK = 1 << 16
 #: Seconds between two newcomers while all places are taken; the others wait in the backlog. A
 #: client that comes in a flood of connections has OF_ONE_CLIENT times as long for its request.
 _PACE = 0.002
+#: What accept(2) says while no descriptor or memory is left.
+_NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 #: Seconds between looks for connections past their deadline.
 LOOK = 0.5
 
@@ -65,7 +70,11 @@ class _Connection(server.HTTPConnection):
             ):
                 left -= len(got)
         self.server.places.ended(self.socket)
-        super().close()
+        try:
+            super().close()
+        except (OSError, ValueError):  # a fault here would end the thread, and then all others
+            logger.debug("http=unclosed", exc_info=True)
+            socket.socket.close(self.socket)
 
 
 class _WholeRequest(wsgi.Gateway_10):
@@ -102,7 +111,11 @@ class _Tls(Adapter):
     def wrap(self, sock: socket.socket) -> tuple[ssl.SSLSocket, dict[str, Any]]:
         """A connection that has still to shake hands."""
         context = self._served.renewed()
-        wrapped = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        try:
+            wrapped = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        except (OSError, ValueError) as error:  # the client has gone already
+            sock.close()
+            raise FatalSSLAlert(*error.args) from None
         return wrapped, {"wsgi.url_scheme": "https"}
 
     def get_environ(self) -> dict[str, Any]:
@@ -201,7 +214,7 @@ class PageServer(wsgi.Server):
         """Log nothing of a client that breaks off; a line for each would fill the journal."""
         del level
         logger.debug("http=%s", msg, exc_info=traceback)
-        if msg == "Error in HTTPServer.serve":  # no descriptor is left: accept less often
+        if getattr(sys.exc_info()[1], "errno", None) in _NOTHING_LEFT:  # accept less often
             time.sleep(LOOK)
 
     def run(self, ready: Future[None]) -> None:
