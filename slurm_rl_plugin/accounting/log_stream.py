@@ -116,6 +116,8 @@ class LogStream:
 
     @contextmanager
     def _opened(self, seen: Callable[[memoryview], None]) -> Iterator[IO[bytes]]:
+        if self.path.is_fifo():  # opening it would wait for its writer
+            raise pipe_fault(self.path)
         try:
             with self.path.open("rb") as stored:
                 if not stored.seekable():

@@ -1,5 +1,6 @@
 """What a conversion holds in memory does not grow with the log, whatever that holds."""
 
+import os
 import tracemalloc
 
 import numpy as np
@@ -104,3 +105,9 @@ def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch, batch, before):
         else:
             report = convert([tmp_path / "log"], tmp_path / "log.parquet", batch=batch)
             assert report == read_log(tmp_path / "log")[1]
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(AccountingLogError, match="this is a pipe; give the path of a log file"):
+        convert([tmp_path / "pipe"], tmp_path / "jobs.parquet")
