@@ -51,8 +51,8 @@ def unbounded_in(tree: ast.AST) -> Iterator[str]:
         if not isinstance(node, ast.Call):
             continue
         yield from (str(word.arg) for word in node.keywords if word.arg in UNBOUNDED)
-        if not isinstance(node.func, ast.Attribute):
-            continue
+        if not isinstance(node.func, ast.Attribute) or ast.unparse(node.func.value) == "super()":
+            continue  # what it overrides has another meaning
         if node.func.attr in UNBOUNDED:
             yield node.func.attr
         is_whole = not node.args or (node.func.attr == "read" and ast.unparse(node.args[0]) == "-1")
