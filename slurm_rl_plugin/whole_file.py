@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import IO
 
 #: Permissions of a file that names jobs or accounts: for its owner, and its group to read.
 PRIVATE = 0o640
@@ -26,6 +27,8 @@ PRIVATE = 0o640
 LONGEST_FILE = 64 * 1024**2
 #: Permissions with which others than the owner may change a file or a folder.
 _OTHERS_WRITE = 0o022
+#: Number of the first account that is a person's and not a service's (UID_MIN of login.defs).
+_FIRST_PERSON = 1000
 #: Bytes asked for at a time.
 _READ_AT_ONCE = 1024**2
 #: What a process that was killed left, also one of an earlier release, which named its own number.
@@ -35,11 +38,11 @@ _LEFTOVER = re.compile(r"\..+\.([0-9a-f]{16}|\d+)\.part")
 @contextmanager
 def replacing(
     path: Path, *, sync: bool = True, mode: int = 0o666, for_all: bool = False
-) -> Iterator[Path]:
-    """A path in the same folder to write to; it takes the place of `path` when the block ends well.
+) -> Iterator[IO[bytes]]:
+    """A new file in the same folder; it takes the place of `path` when the block ends well.
 
-    The file is there already, empty, under a name that nobody can foresee: where somebody else may
-    write to the folder as well, no link of his is followed.
+    It is written, opened to all and synced by its descriptor. So another user who may write into
+    the folder can lay a link in its place, but no link is followed.
 
     Args:
         path: the file to write or replace. A reader sees the old file or the new one, never half.
@@ -50,25 +53,45 @@ def replacing(
     Raises:
         OSError: as the file system says, of `path`; a device, a pipe or a folder is no place.
     """
-    if (found := _lies_there(path)) and not (stat.S_ISREG(found) or stat.S_ISLNK(found)):
-        raise OSError(errno.EINVAL, "not a plain file", str(path))
+    _check_place(path)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with _faults_of(path, beside):
-        os.close(os.open(beside, flags, mode))
+        opened = os.open(beside, flags, mode)
     try:
-        with _faults_of(path, beside):
-            yield beside
+        with _faults_of(path, beside), os.fdopen(opened, "w+b") as file:
             if for_all:
-                beside.chmod(0o644)
+                os.fchmod(opened, 0o644)
+            yield file
+            file.flush()
             if sync:
-                with beside.open("rb") as file:
-                    os.fsync(file.fileno())
+                os.fsync(opened)
             beside.replace(path)
             if sync:
                 _sync_folder(path.parent)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def put_in_place(made: Path, path: Path) -> None:
+    """Let a finished file in a folder of our own take the place of `path`, once it is on the disk.
+
+    Raises:
+        OSError: as the file system says; a device, a pipe or a folder is no place.
+    """
+    _check_place(path)
+    opened = os.open(made, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+    made.replace(path)
+    _sync_folder(path.parent)
+
+
+def _check_place(path: Path) -> None:
+    if (found := _lies_there(path)) and not (stat.S_ISREG(found) or stat.S_ISLNK(found)):
+        raise OSError(errno.EINVAL, "not a plain file", str(path))
 
 
 def _sync_folder(folder: Path) -> None:
@@ -113,8 +136,8 @@ def write_whole(
     Raises:
         OSError: as the file system says; `path` is then what it was.
     """
-    with replacing(path, sync=sync, mode=mode, for_all=for_all) as beside:
-        beside.write_bytes(content.encode() if isinstance(content, str) else content)
+    with replacing(path, sync=sync, mode=mode, for_all=for_all) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 def write_in_place(path: Path, content: bytes) -> None:
@@ -166,13 +189,13 @@ def read_whole(path: Path) -> bytes:
         return _bounded(file)
 
 
-def read_own(path: Path) -> bytes:
+def read_own(path: Path, *, owners: Set[int] = frozenset()) -> bytes:
     """Read a file that is not long and that nobody but us may have made; see `own_file`.
 
     Raises:
         OSError: as the file system says, or it is not ours, or too long.
     """
-    with os.fdopen(own_file(path), "rb") as file:
+    with os.fdopen(own_file(path, owners=owners), "rb") as file:
         return _bounded(file)
 
 
@@ -203,59 +226,112 @@ def plain_file(path: Path, *, follow: bool = True) -> Iterator[io.BufferedReader
         yield file
 
 
-def own_file(path: Path, flags: int = os.O_RDONLY, *, private: bool = False) -> int:
+def own_file(
+    path: Path,
+    flags: int = os.O_RDONLY,
+    *,
+    private: bool = False,
+    owners: Set[int] = frozenset(),
+) -> int:
     """Open a file that nobody but us may have made or changed; its descriptor.
 
-    It is a plain file of this user, of root, or of the owner of a folder into which nobody else may
-    write. No link is followed, and no pipe is waited for. A new one is for this user alone.
+    It is a plain file of this user or of root. No link is followed, and no pipe is waited for. A
+    new one is for this user alone.
 
     Args:
         path: of the file.
-        flags: of open(2).
+        flags: of open(2), without O_TRUNC: nothing is changed before the file has been looked at.
         private: nobody else may even read it.
+        owners: further users who may own it, such as `owner_of_folder`.
 
     Raises:
         OSError: as the file system says, or another user may have made it.
     """
+    assert not flags & os.O_TRUNC
     careful = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     opened = os.open(path, flags | careful, 0o600 if private else PRIVATE)
     try:
-        found, folder = os.fstat(opened), path.parent.stat()
-        owners = {0, os.geteuid()} | (set() if folder.st_mode & _OTHERS_WRITE else {folder.st_uid})
+        found = os.fstat(opened)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
             raise OSError(errno.EINVAL, "it is no plain file", str(path))
-        _check_owner(path, found, owners, 0o077 if private else _OTHERS_WRITE)
+        forbidden = 0o077 if private else _OTHERS_WRITE
+        _check_owner(path, found, {0, os.geteuid(), *owners}, forbidden)
     except OSError:
         os.close(opened)
         raise
     return opened
 
 
-def own_folder(path: Path, *, owners: Set[int] = frozenset(), make: bool = True) -> Path:
+def owner_of_folder(path: Path) -> Set[int]:
+    """The owner of a file's folder, who may own what a service leaves there for others to read.
+
+    Nobody where others may write into the folder. Only for a path that the site's configuration
+    names: whoever may rename a folder on the way can put another one in its place.
+
+    Raises:
+        OSError: as the file system says.
+    """
+    found = path.parent.stat()
+    return frozenset() if found.st_mode & _OTHERS_WRITE else frozenset({found.st_uid})
+
+
+def own_folder(
+    path: Path,
+    *,
+    owners: Set[int] = frozenset(),
+    make: bool = True,
+    way: bool = True,
+    shut: bool = False,
+) -> Path:
     """Make a folder for this user alone, or take one that nobody else may write into or replace.
 
     Args:
         path: of the folder.
         owners: further users who may own it; root always may.
         make: make one that is missing.
+        way: look at the folders above it as well. Without, others may put another folder in its
+            place, and each file in it has to be opened by `own_file`.
+        shut: forbid others to write into a folder of this user's, instead of refusing it.
 
     Raises:
         OSError: as the file system says, or another user may write into it or replace it.
     """
+    trusted = {0, os.geteuid(), *owners}
+    if way:
+        _check_way(path, trusted)  # before anything is made
     if make:
         for each in (*reversed(path.parents), path):
             if not each.exists():
                 each.mkdir(mode=0o700, exist_ok=True)
+    if shut:
+        _shut(path)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise OSError(errno.ENOTDIR, "it is a link or no folder", str(path))
-    trusted = {0, os.geteuid(), *owners}
     _check_owner(path, found, trusted, _OTHERS_WRITE)
-    for above in Path(os.path.realpath(path)).parents:
-        found = above.stat()
-        if not found.st_mode & stat.S_ISVTX:  # in a folder with it nobody renames what others have
-            _check_owner(above, found, trusted, _OTHERS_WRITE, str(above))
+    if way:
+        _check_way(path, trusted)  # another user may have been faster
     return path
+
+
+def _shut(path: Path) -> None:
+    with suppress(OSError):  # what cannot be shut is refused
+        opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            found = os.fstat(opened)
+            if found.st_uid == os.geteuid() and found.st_mode & _OTHERS_WRITE:
+                os.fchmod(opened, stat.S_IMODE(found.st_mode) & ~_OTHERS_WRITE)
+        finally:
+            os.close(opened)
+
+
+def _check_way(path: Path, trusted: Set[int]) -> None:
+    for above in Path(os.path.realpath(path)).parents:
+        if above.exists():
+            found = above.stat()
+            # in a sticky folder only its owner renames what others have there
+            forbidden = 0 if found.st_mode & stat.S_ISVTX else _OTHERS_WRITE
+            _check_owner(above, found, trusted, forbidden, str(above))
 
 
 def _check_owner(
@@ -269,13 +345,18 @@ def _check_owner(
 
 
 def _is_private_group(number: int) -> bool:
-    """Whether this user alone is in a group, as distributions make one for each user."""
+    """Whether this user alone is in a group, as distributions make one for each person.
+
+    Not for the account of a service: another service may run in its group, which no list shows.
+    """
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(number)
     except KeyError:
         return False
-    same = (group.gr_name, number) == (user.pw_name, user.pw_gid)
-    return same and set(group.gr_mem) <= {user.pw_name}
+    if (group.gr_name, number) != (user.pw_name, user.pw_gid) or 0 < user.pw_uid < _FIRST_PERSON:
+        return False
+    members = {each.pw_name for each in pwd.getpwall() if each.pw_gid == number}
+    return members | set(group.gr_mem) <= {user.pw_name}
 
 
 def remove_leftovers(folder: Path, before: float) -> None:

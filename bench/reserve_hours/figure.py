@@ -52,8 +52,8 @@ def draw_hours(path: Path, real: Runs, simulated: Runs) -> None:
     axes[1].plot([], [], color="black", lw=0.9, ls="--", label="predicted by the simulator")
     axes[0].set_ylim(0.0, 1.02)
     axes[1].legend(loc="lower right", fontsize="small")
-    with replacing(path) as beside:
-        figure.savefig(beside, dpi=150, format="png")
+    with replacing(path) as file:
+        figure.savefig(file, dpi=150, format="png")
     plt.close(figure)
 
 

@@ -51,8 +51,8 @@ def draw_soak(path: Path, samples: Samples, began: float, rounds: int, length: f
         axis.grid(alpha=0.3)
     axes[-2].set_xlabel("minutes of the run; dotted: a round begins")
     _draw_rounds(axes[-1], samples["memory"], began, rounds, length)
-    with replacing(path) as beside:
-        figure.savefig(beside, dpi=120, format="png", pil_kwargs={"optimize": True})
+    with replacing(path) as file:
+        figure.savefig(file, dpi=120, format="png", pil_kwargs={"optimize": True})
     plt.close(figure)
 
 

@@ -16,7 +16,7 @@ from slurm_rl_plugin.accounting.stored.log import metadata
 from slurm_rl_plugin.accounting.stored.runs import PART, StoredRuns
 from slurm_rl_plugin.accounting.working_folder import working_folder
 from slurm_rl_plugin.errors import AccountingLogError
-from slurm_rl_plugin.whole_file import replacing
+from slurm_rl_plugin.whole_file import put_in_place
 
 if TYPE_CHECKING:
     from slurm_rl_plugin.accounting.pbs.stream import PbsStream
@@ -53,11 +53,7 @@ def convert(
     streams = [LogStream(path, batch=batch, progress=progress) for path in _files(logs)]
     form = _form(streams)
     try:
-        with (
-            replacing(output) as beside,
-            working_folder(output) as folder,
-            StoredRuns(folder, part=part) as runs,
-        ):
+        with working_folder(output) as folder, StoredRuns(folder, part=part) as runs:
             report = _gather(form, streams, runs)
             if why := report.why_none_kept():
                 others = f"with {len(streams) - 1} more logs " if len(streams) > 1 else ""
@@ -67,7 +63,7 @@ def convert(
             del form  # what it remembers of 10 million records has 200 MB
             # whoever is killed meanwhile leaves one folder, which the next run removes
             runs.write(folder / "joined", told, changes)
-            (folder / "joined").replace(beside)
+            put_in_place(folder / "joined", output)
     except (OSError, PolarsError) as error:
         why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         problem = f"the file cannot be written ({why}); check the folder"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from slurm_rl_plugin.whole_file import PRIVATE, read_own, write_whole
+from slurm_rl_plugin.whole_file import PRIVATE, owner_of_folder, read_own, write_whole
 
 logger = logging.getLogger(__name__)
 #: What is raised where a file cannot be read or is no such record.
@@ -45,12 +45,12 @@ class KeptRecord:
             Exception: one of UNREADABLE; neither can be read.
         """
         try:
-            return parsed(json.loads(read_own(self.path)))
+            return parsed(json.loads(_content(self.path)))
         except FileNotFoundError:
             raise
         except UNREADABLE as error:
             try:
-                found = parsed(json.loads(read_own(self.copy)))
+                found = parsed(json.loads(_content(self.copy)))
             except UNREADABLE:
                 raise error from None
             logger.warning("record=broken gone_by=copy path=%s error=%s", self.path, error)
@@ -74,3 +74,7 @@ class KeptRecord:
         """
         for path in (self.copy, self.path):
             path.unlink(missing_ok=True)
+
+
+def _content(path: Path) -> bytes:
+    return read_own(path, owners=owner_of_folder(path))

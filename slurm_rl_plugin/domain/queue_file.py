@@ -14,7 +14,7 @@ import numpy as np
 
 from slurm_rl_plugin.domain.queue_snapshot import QueueSnapshot
 from slurm_rl_plugin.errors import QueueFileError
-from slurm_rl_plugin.whole_file import PRIVATE, read_own, write_whole
+from slurm_rl_plugin.whole_file import PRIVATE, owner_of_folder, read_own, write_whole
 
 #: First entry of each file; another number is another form.
 _FORM = "slurm-rl queue 1"
@@ -61,7 +61,8 @@ def read_queue(path: Path) -> QueueOnFile:
         QueueFileError: there is none, it cannot be read, or it is no such file.
     """
     try:
-        with np.load(io.BytesIO(read_own(path)), allow_pickle=False) as found:
+        content = read_own(path, owners=owner_of_folder(path))
+        with np.load(io.BytesIO(content), allow_pickle=False) as found:
             entries = {name: found[name] for name in found.files}
         if str(entries.get("form")) != _FORM:
             raise ValueError("another form")

@@ -44,6 +44,6 @@ def draw_front(
         axes.set_yscale("log")
     axes.margins(x=0.15)
     axes.grid(visible=True, alpha=0.3)
-    with replacing(path) as beside:
-        figure.savefig(beside, dpi=120, format="png")
+    with replacing(path) as file:
+        figure.savefig(file, dpi=120, format="png")
     plt.close(figure)

@@ -52,8 +52,8 @@ def draw_schedules(folder: Path, schedules: Mapping[str, ScheduledJobs]) -> list
     for name, draw in drawings:
         figure = draw(schedules)
         paths.append(folder / name)
-        with replacing(paths[-1]) as beside:
-            figure.savefig(beside, dpi=120, format="png")
+        with replacing(paths[-1]) as file:
+            figure.savefig(file, dpi=120, format="png")
         plt.close(figure)
     return paths
 

@@ -45,8 +45,8 @@ def draw_shadow(
         _draw_waits(axis, schedules, interactive)
     for each in rows[1:]:
         draw_group_waits(each.subplots(1, 2, sharey=True), study)
-    with replacing(path) as beside:
-        figure.savefig(beside, dpi=120, format="png")
+    with replacing(path) as file:
+        figure.savefig(file, dpi=120, format="png")
     plt.close(figure)
 
 

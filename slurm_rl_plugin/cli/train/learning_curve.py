@@ -42,6 +42,6 @@ def draw_learning_curve(
     axes.set_xlabel(step)
     axes.set_ylabel(measure)
     axes.legend()
-    with replacing(path) as beside:
-        figure.savefig(beside, dpi=120, format="png")
+    with replacing(path) as file:
+        figure.savefig(file, dpi=120, format="png")
     plt.close(figure)

@@ -65,8 +65,8 @@ def _draw(path: Path, name: str, variant: Mapping[str, Any]) -> None:
     for label, colour in _LEGEND:
         axis.plot([], [], "o", color=colour, label=label)
     figure.legend(loc="outside lower center", ncols=len(_LEGEND), fontsize=8)
-    with replacing(path) as beside:
-        figure.savefig(beside, dpi=120, format="png")
+    with replacing(path) as file:
+        figure.savefig(file, dpi=120, format="png")
     plt.close(figure)
 
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from slurm_rl_plugin.errors import ConfigurationError, LockHeld
-from slurm_rl_plugin.whole_file import own_file, remove_leftovers
+from slurm_rl_plugin.whole_file import own_file, owner_of_folder, remove_leftovers
 
 #: A look at the lock holds it for an instant: a daemon that starts then tries again. Who has just
 #: locked it writes its number in an instant, too.
@@ -115,7 +115,7 @@ def _opened(path: Path, flags: int) -> int:
         ConfigurationError: it cannot be opened, or something else is there.
     """
     try:
-        return own_file(path, flags, private=True)
+        return own_file(path, flags, private=True, owners=owner_of_folder(path))
     except FileNotFoundError:
         if not flags & os.O_CREAT:
             raise

@@ -17,7 +17,14 @@ from typing import Any
 
 from slurm_rl_plugin.domain.switchback import Declaration
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.whole_file import PRIVATE, append_whole, own_file, read_own, write_whole
+from slurm_rl_plugin.whole_file import (
+    PRIVATE,
+    append_whole,
+    own_file,
+    owner_of_folder,
+    read_own,
+    write_whole,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +113,7 @@ class ExperimentFiles:
             OSError: it cannot be read.
         """
         try:
-            return Declaration.of_json(json.loads(read_own(self.declaration)))
+            return Declaration.of_json(json.loads(self._content(self.declaration)))
         except FileNotFoundError:
             return None
         except RecursionError as error:
@@ -120,7 +127,7 @@ class ExperimentFiles:
             OSError: it cannot be read, or is not there.
         """
         try:
-            found = ExperimentStanding(**json.loads(read_own(self.standing)))
+            found = ExperimentStanding(**json.loads(self._content(self.standing)))
             at = float(found.at)
         except (TypeError, OverflowError, RecursionError) as error:
             raise ValueError(f"no standing: {error}") from None
@@ -131,7 +138,7 @@ class ExperimentFiles:
     def looked_at(self, standing: ExperimentStanding) -> ExperimentStanding:
         """The same with when somebody looked last; when it came about where none can tell."""
         try:
-            found = float(json.loads(read_own(self.look)))
+            found = float(json.loads(self._content(self.look)))
         except (OSError, ValueError, TypeError, OverflowError, RecursionError):
             found = standing.at
         return replace(standing, looked=max(standing.at, found if math.isfinite(found) else 0.0))
@@ -184,7 +191,7 @@ class ExperimentFiles:
     def found(self) -> dict[str, Any] | None:
         """What was found so far; None where nothing was, or nobody can read it."""
         try:
-            found = json.loads(read_own(self.findings))
+            found = json.loads(self._content(self.findings))
         except (OSError, ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None
@@ -224,13 +231,17 @@ class ExperimentFiles:
             OSError: it cannot be read; a missing one has no line.
         """
         try:
-            with os.fdopen(own_file(self.journal), "rb") as file:
+            opened = own_file(self.journal, owners=owner_of_folder(self.journal))
+            with os.fdopen(opened, "rb") as file:
                 for line in file:
                     entry = _entry(line)
                     if entry is not None:
                         yield entry
         except FileNotFoundError:
             return
+
+    def _content(self, path: Path) -> bytes:
+        return read_own(path, owners=owner_of_folder(path))
 
     def _write(self, path: Path, document: object) -> None:
         try:

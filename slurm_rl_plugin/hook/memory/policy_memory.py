@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from slurm_rl_plugin.domain import Memory
-from slurm_rl_plugin.whole_file import PRIVATE, read_own, write_whole
+from slurm_rl_plugin.whole_file import PRIVATE, owner_of_folder, read_own, write_whole
 
 logger = logging.getLogger(__name__)
 #: First words of the only line of text; the numbers follow it, 8 bytes each.
@@ -38,7 +38,7 @@ class MemoryFile:
     def read(self) -> Memory | None:
         """The memory; None where there is none of this model."""
         try:
-            model, memory = _parse(read_own(self.path))
+            model, memory = _parse(read_own(self.path, owners=owner_of_folder(self.path)))
             return memory if model == self.model_sha256 else None
         except FileNotFoundError:
             pass

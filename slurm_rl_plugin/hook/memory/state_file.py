@@ -11,7 +11,7 @@ from typing import Any
 
 from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.whole_file import PRIVATE, read_own, write_whole
+from slurm_rl_plugin.whole_file import PRIVATE, owner_of_folder, read_own, write_whole
 
 logger = logging.getLogger(__name__)
 #: Subjobs of OpenPBS have numbers of their own above its 999999999999, up to what 64 bits hold.
@@ -84,7 +84,8 @@ class StateFile:
             return None
 
     def _content(self) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads(read_own(self.path))
+        found = read_own(self.path, owners=owner_of_folder(self.path))
+        content: dict[str, Any] = json.loads(found)
         if content["version"] not in _READABLE:
             raise ValueError(f"version {content['version']}")
         return content

@@ -25,8 +25,8 @@ def draw_all(folder: Path, drawings: Drawings) -> list[str]:
     paths = []
     for name, draw in drawings.items():
         figure = draw()
-        with replacing(folder / name) as beside:
-            figure.savefig(beside, dpi=120, format="png")
+        with replacing(folder / name) as file:
+            figure.savefig(file, dpi=120, format="png")
         plt.close(figure)
         paths.append(str(folder / name))
     return paths

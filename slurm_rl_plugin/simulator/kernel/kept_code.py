@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import atexit
 import errno
+import io
 import logging
 import os
 import shutil
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator, Set
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from slurm_rl_plugin.simulator.kernel.import_closure import PACKAGE, closure_digest
-from slurm_rl_plugin.whole_file import own_folder
+from slurm_rl_plugin.whole_file import own_file, own_folder, write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ class KeptByClosure:
             OSError: it cannot be made, or not be written into.
         """
         if not self._folder.is_dir():
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
             states = sorted(kept_code().glob(f"{self._module}-*"), key=_made)
             for state in states[:-_STATES]:
                 shutil.rmtree(state, ignore_errors=True)
@@ -85,11 +87,60 @@ class KeptByClosure:
         return ""
 
 
+class _OwnCode(IndexDataCacheFile):  # type: ignore[misc]
+    """The code of a function, which numba unpickles: no file that another user may have made.
+
+    Args:
+        owners: users besides this one and root who may have made them.
+        words: of `IndexDataCacheFile`.
+    """
+
+    _index_path: Any
+
+    def __init__(self, *words: Any, owners: Set[int] = frozenset()) -> None:
+        super().__init__(*words)
+        self._owners = owners
+        self._data: int | None = None
+
+    def _load_index(self) -> Any:
+        named = self._index_path
+        try:  # numba opens, and closes, the very file that has been looked at
+            self._index_path = own_file(Path(named), owners=self._owners)
+            return super()._load_index()
+        except OSError:
+            return {}
+        finally:
+            self._index_path = named
+
+    def _load_data(self, name: str) -> Any:
+        self._data = own_file(Path(self._data_path(name)), owners=self._owners)
+        try:
+            return super()._load_data(name)
+        finally:
+            self._data = None
+
+    def _data_path(self, name: str) -> Any:
+        return super()._data_path(name) if self._data is None else self._data
+
+    @contextmanager
+    def _open_for_write(self, path: str) -> Iterator[io.BytesIO]:
+        content = io.BytesIO()
+        yield content
+        # others may read it, and none may change it whatever the umask
+        write_whole(Path(path), content.getvalue(), sync=False, mode=0o644)
+
+
 class KeptFunction(FunctionCache):  # type: ignore[misc]
     """Where the code of a function is kept; what this user has not is read where all find it.
 
     That is only read, and each time anew, so that nobody goes on with what was there once.
     """
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        self._cache_file = _OwnCode(
+            self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp()
+        )
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
         own = super()._load_overload(sig, target_context)
@@ -98,8 +149,11 @@ class KeptFunction(FunctionCache):  # type: ignore[misc]
             return own
         if not isinstance(locator, KeptByClosure):
             return None
-        file = IndexDataCacheFile(
-            str(theirs / place.name), self._impl.filename_base, locator.get_source_stamp()
+        file = _OwnCode(
+            str(theirs / place.name),
+            self._impl.filename_base,
+            locator.get_source_stamp(),
+            owners=_installer(),
         )
         try:
             found = file.load(self._index_key(sig, target_context.codegen()))
@@ -140,7 +194,7 @@ def code_for_all() -> Path | None:
 @cache
 def _may_be_run(folder: Path) -> bool:
     try:
-        own_folder(folder, owners={Path(sys.prefix).stat().st_uid}, make=False)
+        own_folder(folder, owners=_installer(), make=False)
     except FileNotFoundError:
         return False
     except OSError as error:
@@ -149,13 +203,20 @@ def _may_be_run(folder: Path) -> bool:
     return True
 
 
+def _installer() -> Set[int]:
+    """The user who installed this Python, and so runs code as everybody who uses it."""
+    return {Path(sys.prefix).stat().st_uid}
+
+
 def keep_compiled_code() -> None:
     """Let numba keep the code of our functions, below NUMBA_CACHE_DIR where that is set."""
     try:
-        if not os.environ.get("NUMBA_CACHE_DIR"):
+        named = os.environ.get("NUMBA_CACHE_DIR")
+        if not named:
             home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
             numba.config.CACHE_DIR = str(Path(home) / "slurm-rl" / "compiled")
-        _make_own(kept_code())
+        # each file in it is looked at as well: nothing that lay there before needs to go
+        own_folder(kept_code(), way=False, shut=not named)
         if not os.access(kept_code(), os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(kept_code()))
     except (OSError, RuntimeError) as error:  # of a user without a home
@@ -163,21 +224,6 @@ def keep_compiled_code() -> None:
     locators = FunctionCache._impl_class._locator_classes
     if KeptByClosure not in locators:
         locators.insert(0, KeptByClosure)
-
-
-def _make_own(folder: Path) -> None:
-    """Make the folder for this user alone; of one that others might write into nothing is kept.
-
-    Raises:
-        OSError: it cannot be made, or another user has made it.
-    """
-    try:
-        own_folder(folder)
-    except PermissionError:
-        if folder.is_symlink() or folder.lstat().st_uid != os.geteuid():
-            raise
-        shutil.rmtree(folder, ignore_errors=True)
-        own_folder(folder)
 
 
 def _keep_for_this_run(why: str) -> None:

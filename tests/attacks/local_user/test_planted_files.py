@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,7 +17,13 @@ import pytest
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.checkpoint import Checkpoint, check_checkpoint
 from slurm_rl_plugin.simulator.kernel import kept_code
-from slurm_rl_plugin.whole_file import own_file, own_folder, read_own
+from slurm_rl_plugin.whole_file import (
+    own_file,
+    own_folder,
+    owner_of_folder,
+    read_own,
+    replacing,
+)
 from tests.attacks.another_user import DAEMON, STRANGER, as_user, needs_root
 
 pytestmark = needs_root
@@ -84,6 +92,11 @@ def test_a_folder_that_others_may_write_into_or_rename_is_not_taken(
     assert "home/project" in refused(lambda: own_folder(inner))
     inner.parent.chmod(mode | 0o1000)  # sticky: nobody renames what another user has there
     assert refused(lambda: own_folder(inner)) == ""
+    inner.parent.chmod(0o1777)
+    os.chown(inner.parent, STRANGER, STRANGER)  # but its owner does
+    assert f"belongs to uid {STRANGER}" in refused(lambda: own_folder(inner))
+    assert f"belongs to uid {STRANGER}" in refused(lambda: own_folder(inner.parent / "new"))
+    assert not (inner.parent / "new").exists()
 
 
 def test_a_file_of_another_user_is_not_read_and_a_link_not_followed(shared: Path) -> None:
@@ -97,7 +110,7 @@ def test_a_file_of_another_user_is_not_read_and_a_link_not_followed(shared: Path
         plant(planted)
         for act in (
             lambda: read_own(there),
-            lambda: own_file(there, os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
+            lambda: own_file(there, os.O_WRONLY | os.O_CREAT),
             lambda: Checkpoint(there, {}),
             lambda: check_checkpoint(there),
         ):
@@ -116,9 +129,69 @@ def test_a_file_that_others_may_change_is_not_read(shared: Path) -> None:
         assert f"(mode {mode:04o})" in refused(lambda: read_own(there))
     there.chmod(0o640)
     assert refused(lambda: read_own(there)) == ""
-    # the owner of a folder that nobody else may write into may have its files
-    there.chmod(0o644)
-    assert as_user(STRANGER, lambda: read_own(there).decode()) == "{}"
+
+
+def test_another_users_file_is_read_only_if_the_caller_names_its_owner(
+    shared: Path,
+) -> None:
+    """The daemon's queue file is such; a stranger can put a folder in the place of another one."""
+    theirs = shared / "theirs"
+    plant(lambda: theirs.mkdir(0o755))
+    plant(lambda: (theirs / "kept").touch(0o644))
+    assert refused(lambda: read_own(theirs / "kept"))
+    assert refused(lambda: Checkpoint(theirs / "kept", {}))
+    owners = owner_of_folder(theirs / "kept")
+    assert refused(lambda: read_own(theirs / "kept", owners=owners)) == ""
+    theirs.chmod(0o777)
+    assert owner_of_folder(theirs / "kept") == set()
+
+
+@pytest.mark.parametrize("for_all", [True, False])
+def test_a_link_laid_while_a_file_is_written_is_not_followed(shared: Path, for_all: bool) -> None:
+    """A stranger sees the temporary name as soon as it is there."""
+    bashrc, folder = shared / "home" / ".bashrc", shared / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    bashrc.chmod(0o600)
+
+    def lay_a_link() -> None:
+        (there,) = folder.glob(".model.*.part")
+        there.unlink()
+        there.symlink_to(bashrc)
+
+    os.seteuid(VICTIM)
+    try:
+        with replacing(folder / "model", for_all=for_all) as file:
+            os.seteuid(0)
+            plant(lay_a_link)
+            os.seteuid(VICTIM)
+            file.write(b"model")
+    finally:
+        os.seteuid(0)
+    assert bashrc.read_text() == "alias ll=ls\n"
+    assert bashrc.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o775, 0o660])
+def test_the_private_group_of_a_person_is_no_group_of_a_service(
+    shared: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    """The forecast service runs in the daemon's group, and no list of members shows it."""
+    folder = shared / "home" / "own"
+    folder.mkdir()
+    os.chown(folder, VICTIM, VICTIM)
+    folder.chmod(mode)
+
+    def taken(number: int, others: tuple[str, ...]) -> bool:
+        users = [("me", VICTIM), *((each, VICTIM) for each in others)]
+        known = [pwd.struct_passwd((each, "x", number, gid, "", "/", "")) for each, gid in users]
+        monkeypatch.setattr(pwd, "getpwuid", lambda _: known[0])
+        monkeypatch.setattr(pwd, "getpwall", lambda: known)
+        monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group(("me", "x", gid, [])))
+        return refused(lambda: own_folder(folder)) == ""
+
+    closed = mode == 0o700
+    assert [taken(1000, ()), taken(1000, ("other",)), taken(999, ())] == [True, closed, closed]
 
 
 @pytest.mark.parametrize("mode", [0o1777, 0o775])
@@ -155,5 +228,54 @@ def test_ones_own_compiled_code_is_for_oneself_whatever_the_umask(
 
     assert as_user(VICTIM, first_run) == ["0o700"]
     compiled.chmod(0o777)  # as releases before made it, where the umask let them
-    (compiled / "simulator").mkdir()
-    assert as_user(VICTIM, first_run) == ["0o700"]
+    assert as_user(VICTIM, first_run) == ["0o755"]
+
+
+def test_a_folder_in_the_place_of_compiled_code_is_never_emptied(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger may rename what the victim has in a folder that both may write into."""
+    project = shared / "project"
+    project.mkdir()
+    project.chmod(0o777)
+
+    def work() -> None:
+        os.umask(0o002)
+        (project / "results").mkdir()
+        (project / "results" / "thesis").touch()
+
+    as_user(VICTIM, work)
+    plant(lambda: (project / "results").rename(project / "numba"))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(project / "numba"))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(project / "numba"))
+
+    def run() -> str:
+        kept_code.keep_compiled_code()
+        return str(kept_code.kept_code())
+
+    assert as_user(VICTIM, run) != str(project / "numba")
+    assert (project / "numba" / "thesis").exists()
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o666])
+@pytest.mark.parametrize("owner", [VICTIM, STRANGER])
+def test_compiled_code_is_looked_at_file_by_file(shared: Path, owner: int, mode: int) -> None:
+    """Whatever its folder was once: numba unpickles these."""
+    folder = shared / "home" / "compiled"
+    folder.mkdir()
+    folder.chmod(0o777)
+    kept = ("function", "stamp")
+
+    def keep() -> None:
+        os.umask(0)
+        kept_code._OwnCode(str(folder), *kept).save("signature", b"code")
+
+    as_user(owner, keep)
+    assert {each.stat().st_mode & 0o777 for each in folder.iterdir()} == {0o644}
+    for each in folder.iterdir():
+        each.chmod(mode)
+
+    def loaded() -> bool:
+        return kept_code._OwnCode(str(folder), *kept).load("signature") == b"code"
+
+    assert as_user(VICTIM, loaded) == ((owner, mode) == (VICTIM, 0o644))

@@ -29,7 +29,7 @@ from slurm_rl_plugin.batch_systems.slurm.job_arrays.worker import (
     WorkerReport,
 )
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
-from slurm_rl_plugin.whole_file import own_file, own_folder, replacing
+from slurm_rl_plugin.whole_file import own_file, own_folder, put_in_place
 
 #: How often a batch is given to a worker before the training is given up.
 TRIES = 3
@@ -183,8 +183,8 @@ class SlurmArrays:
         if before is None or before.task != work.task or before.shared is not work.shared:
             work.warm_up(work.shared)  # compiles here what each worker would compile
             self._copy_compiled_code()
-            with replacing(path) as beside:
-                DelayedSubmission(*work).dump(beside)
+            DelayedSubmission(*work).dump(self.folder / "shared.new")
+            put_in_place(self.folder / "shared.new", path)
             self._shipped = work
         return path
 

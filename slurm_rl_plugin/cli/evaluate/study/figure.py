@@ -29,8 +29,8 @@ def draw_groups(path: Path, study: Mapping[str, Any]) -> Path:
     """
     figure, axes = plt.subplots(1, 2, figsize=(11, 8), sharey=True, layout="constrained")
     draw_group_waits(axes, study)
-    with replacing(path) as beside:
-        figure.savefig(beside, dpi=120, format="png")
+    with replacing(path) as file:
+        figure.savefig(file, dpi=120, format="png")
     plt.close(figure)
     return path
 
