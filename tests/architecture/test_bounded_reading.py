@@ -23,9 +23,6 @@ ALLOWED = {
     ("configuration/generated/files.py", "read_text"): "a document of ours, when it is made",
     ("hook/daemon/lock.py", "read_text"): "files of /proc",
     ("batch_systems/slurm/job_arrays/worker.py", "read_text"): "a file of /proc",
-    ("batch_systems/slurm/job_arrays/worker.py", "read_bytes"): "work of our own driver",
-    ("learning/trainings.py", "read_bytes"): "a result of our own training",
-    ("learning/checkpoint.py", "read_bytes"): "a checkpoint grows with the training",
     ("simulator/kernel/import_closure.py", "read_text"): "modules of ours",
     ("cli/demo/demo.py", "read"): "metrics of the demo's own daemon",
 }
