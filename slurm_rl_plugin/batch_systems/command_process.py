@@ -9,10 +9,12 @@ import select
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
 
@@ -30,6 +32,22 @@ class Answer:
     status: int
     output: str
     errors: str
+
+
+def start_python(words: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
+    """Start a program of ours in this Python; the only way in which the package does so.
+
+    Neither the current folder nor that of the program is searched for modules: another user may
+    have laid some there. The child's folder is the root folder, so paths have to be absolute.
+
+    Args:
+        words: a program's path, or -m and a module, and what follows.
+        more: as subprocess.Popen takes it.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    return subprocess.Popen([sys.executable, "-P", *words], cwd="/", **more)
 
 
 class KillableCommands:
@@ -89,6 +107,7 @@ class KillableCommands:
         name: str | None = None,
         variables: Mapping[str, str] | None = None,
         longest: int | None = None,
+        start: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen,
     ) -> Answer:
         """Run a command, `extra` seconds longer than usual where needed, whatever its status.
 
@@ -100,6 +119,7 @@ class KillableCommands:
             variables: of this child alone, on top of `environment`. Only its own user and root see
                 them, where every user of the host sees arguments.
             longest: bytes that it may print, where this is not the usual bound.
+            start: starts it; `start_python` for a program of ours.
 
         Raises:
             BatchSystemUnavailable: no answer in time, or there is no such command.
@@ -107,7 +127,7 @@ class KillableCommands:
         """
         called = name or arguments[0]
         with self.timed(called):
-            child = self._start(arguments, called, variables or {})
+            child = self._start(arguments, called, variables or {}, start)
             longest = self._longest if longest is None else longest
             return self._wait(child, stdin, self.timeout + extra, called, longest)
 
@@ -152,10 +172,14 @@ class KillableCommands:
         )
 
     def _start(
-        self, arguments: Sequence[str], name: str, variables: Mapping[str, str]
+        self,
+        arguments: Sequence[str],
+        name: str,
+        variables: Mapping[str, str],
+        start: Callable[..., subprocess.Popen[bytes]],
     ) -> subprocess.Popen[bytes]:
         try:
-            return subprocess.Popen(
+            return start(
                 arguments,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

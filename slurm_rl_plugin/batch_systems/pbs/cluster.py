@@ -48,6 +48,7 @@ from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, RunningJobs, Starte
 from slurm_rl_plugin.domain.nodes import resources_now
 from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.whole_file import write_whole
 
 
 class Pbs:
@@ -150,7 +151,7 @@ class Pbs:
             OSError: it cannot be left.
         """
         if self._heartbeat is not None:
-            self._heartbeat.touch()
+            write_whole(self._heartbeat, "", sync=False)
 
     def leave(self) -> None:
         """Take the sign of life away: nothing of ours is left that anybody has to undo.

@@ -67,12 +67,11 @@ def try_out(path: Path) -> None:
 
 def _run(path: Path) -> None:
     try:
-        child = subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__, str(path.absolute())],
+        child = start_python(
+            ["-m", __name__, str(path.absolute())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            cwd="/",
             start_new_session=True,
         )
     except OSError as error:

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
+from slurm_rl_plugin.batch_systems.command_process import start_python
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL, named_for_all
 from slurm_rl_plugin.whole_file import own_folder, write_whole
 
 _LOG = "egee:jobs=300,seed=1"
+_CONF = "{empty}/slurm.conf"
 _POLICIES = tuple(f"--policy={name}" for name in ("fifo", "sjf", "saf", "default"))
 _MACHINE = """ClusterName=drawn
 SlurmctldHost=localhost
@@ -29,18 +31,18 @@ PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE
 """
 #: Bytes of what a verb printed that may explain its failure.
 _LAST_WORDS = 4096
-#: What each verb is run with, in an empty folder with _MACHINE as slurm.conf: which functions are
+#: What each verb is run with, and {empty} a folder with _MACHINE as slurm.conf: which functions are
 #: compiled hangs on kinds of arguments alone, so that few jobs do.
 _RUNS: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "demo": (("demo", "--generations", "1"),),
+    "demo": (("demo", "--generations", "1", "--output", "{empty}/demo"),),
     "evaluate": (
         ("evaluate", _LOG, *_POLICIES),
-        ("evaluate", _LOG, "--cluster", "slurm.conf", *_POLICIES),
+        ("evaluate", _LOG, "--cluster", _CONF, *_POLICIES),
     ),
-    "train": (("train", "egee:jobs=2000,seed=1", "--steps", "1", "-o", "model.onnx"),),
+    "train": (("train", "egee:jobs=2000,seed=1", "--steps", "1", "-o", "{empty}/model.onnx"),),
     "what-if": (
         (
-            *("what-if", "egee:jobs=600,seed=1", "--cluster", "slurm.conf"),
+            *("what-if", "egee:jobs=600,seed=1", "--cluster", _CONF),
             *("--change", "PriorityWeightAge=2000", "--change", "hook default"),
         ),
     ),
@@ -69,7 +71,7 @@ def main(options: argparse.Namespace) -> int:
         for run in runs:
             _compile(run, folder, empty)
             progress(1)
-    print(f"compiled in {time.perf_counter() - begin:.0f} s, for all users of {sys.executable}")
+    print(f"compiled in {time.perf_counter() - begin:.0f} s, for all users of {sys.prefix}")
     print(f"it lies in {folder}, which may be removed at any time")
     return 0
 
@@ -112,17 +114,19 @@ def _compile(run: tuple[str, ...], folder: Path, empty: str) -> None:
         ConfigurationError: it failed.
     """
     with TemporaryFile() as printed:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "slurm_rl_plugin.cli.entry", *run],
+        child = start_python(
+            ["-m", "slurm_rl_plugin.cli.entry", *(each.format(empty=empty) for each in run)],
             env={**os.environ, "NUMBA_CACHE_DIR": str(folder)},
-            cwd=empty,
             umask=0o022,  # all users read it
             stdout=printed,
             stderr=subprocess.STDOUT,
-            check=False,
         )
-        printed.seek(max(printed.tell() - _LAST_WORDS, 0))
+        try:
+            status = child.wait()
+        finally:
+            child.kill()  # where this one is interrupted
+        printed.seek(max(os.fstat(printed.fileno()).st_size - _LAST_WORDS, 0))
         lines = printed.read(_LAST_WORDS).decode(errors="replace").splitlines()
-    if done.returncode != 0:
-        said = lines[-1] if lines else f"exit code {done.returncode}"
+    if status != 0:
+        said = lines[-1] if lines else f"exit code {status}"
         raise ConfigurationError(f"slurm-rl {run[0]} failed on a drawn log: {said}")

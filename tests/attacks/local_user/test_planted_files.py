@@ -6,6 +6,7 @@ import grp
 import os
 import pwd
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 import numba
 import pytest
 
+from slurm_rl_plugin import __version__
+from slurm_rl_plugin.batch_systems.command_process import start_python
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.checkpoint import Checkpoint, check_checkpoint
 from slurm_rl_plugin.simulator.kernel import kept_code
@@ -24,6 +27,7 @@ from slurm_rl_plugin.whole_file import (
     read_own,
     replacing,
 )
+from tests.architecture.markdown_documents import TOP
 from tests.attacks.another_user import DAEMON, STRANGER, as_user, needs_root
 
 pytestmark = needs_root
@@ -279,3 +283,21 @@ def test_compiled_code_is_looked_at_file_by_file(shared: Path, owner: int, mode:
         return kept_code._OwnCode(str(folder), *kept).load("signature") == b"code"
 
     assert as_user(VICTIM, loaded) == ((owner, mode) == (VICTIM, 0o644))
+
+
+def test_a_child_of_ours_finds_no_module_in_the_folder_where_a_verb_was_typed(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("slurm_rl_plugin/__init__.py", "slurm_rl_plugin/cli/entry.py", "json.py"):
+        there = shared / name
+        there.parent.mkdir(parents=True, exist_ok=True)
+        there.write_text("print('planted')")
+    monkeypatch.chdir(shared)
+    monkeypatch.setenv("PYTHONPATH", str(TOP))
+    (shared / "program.py").write_text("import json, os; print(json.dumps(os.getcwd()))")
+    for words, said in (
+        (["-m", "slurm_rl_plugin.cli.entry", "--version"], f"slurm-rl {__version__}"),
+        ([str(shared / "program.py")], '"/"'),
+    ):
+        child = start_python(words, stdout=subprocess.PIPE)
+        assert child.communicate()[0].decode().strip() == said

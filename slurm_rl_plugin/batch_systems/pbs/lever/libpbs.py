@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.batch_systems.command_process import start_python
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands, failure, parse_json
 from slurm_rl_plugin.errors import BatchSystemUnavailable
 
@@ -29,10 +29,11 @@ class PbsLibrary:
             BatchSystemError: the library cannot be used, or the server refused the whole question.
         """
         answer = self._commands.call(
-            [sys.executable, "-P", str(PROGRAM)],
+            [str(PROGRAM)],
             stdin=json.dumps({"library": str(self._path), **question}),
             extra=extra,
             name="libpbs",
+            start=start_python,
         )
         if answer.status:
             said = answer.errors.strip().splitlines()

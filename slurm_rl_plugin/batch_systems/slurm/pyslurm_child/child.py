@@ -8,7 +8,6 @@ import os
 import resource
 import select
 import subprocess
-import sys
 import tempfile
 import time
 import weakref
@@ -16,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from slurm_rl_plugin.batch_systems.command_process import LONGEST_ANSWER
+from slurm_rl_plugin.batch_systems.command_process import LONGEST_ANSWER, start_python
 from slurm_rl_plugin.batch_systems.slurm.process import (
     WHAT_TO_DO,
     CommandRunner,
@@ -97,9 +96,8 @@ class _Running:
 
     def __init__(self, environment: Mapping[str, str], seconds: float) -> None:
         self._complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - the child's
-        # -P: the folder of the program holds modules of ours, which are not to be found by name.
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", str(PROGRAM), f"{seconds + ORPHAN_SECONDS:.3f}"],
+        self.process = start_python(
+            [str(PROGRAM), f"{seconds + ORPHAN_SECONDS:.3f}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,
