@@ -38,9 +38,11 @@ def become_owner(folder: Path) -> None:
         os.setgroups([])
         os.setgid(group)
         os.environ["HOME"] = "/"
-    for each in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        os.environ.pop(each, None)  # root's
+    for each in [name for name in os.environ if name.startswith("XDG_")]:
+        del os.environ[each]  # root's
     os.setuid(user)
+    if not os.access(".", os.X_OK):
+        os.chdir("/")  # what this account starts could not begin in root's home
 
 
 def _owner(folder: Path) -> tuple[int, int] | None:

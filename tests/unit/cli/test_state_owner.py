@@ -52,6 +52,25 @@ def test_the_owner_of_the_folder_for_good(folder: Path) -> None:
     assert becomes(state / "state.json") == [[DAEMON] * 3, [DAEMON] * 3, []]
 
 
+def test_home_and_folder_are_of_the_new_account(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = given(folder / "state", DAEMON)
+    configuration = Configuration(values={"hook": {"state_file": str(state / "state.json")}})
+    closed = given(folder / "closed", 0)
+    monkeypatch.setenv("HOME", str(closed))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(closed))
+
+    def act() -> list[str | None]:
+        become_state_owner(configuration)
+        return [os.environ["HOME"], os.environ.get("XDG_RUNTIME_DIR"), str(Path.cwd())]
+
+    for mode, expected in ((0o700, "/"), (0o755, str(closed))):
+        closed.chmod(mode)
+        monkeypatch.chdir(closed)
+        assert as_user(0, act) == ["/", None, expected]
+
+
 def test_root_stays_root_where_the_folder_is_its_own_or_not_there(folder: Path) -> None:
     assert becomes(folder / "state.json")[0] == [0] * 3
     assert becomes(folder / "missing" / "state.json")[0] == [0] * 3
