@@ -233,6 +233,17 @@ def test_an_upgrade_leaves_no_link_to_the_timer_that_is_gone(tmp_path: Path) -> 
     assert not stamp.exists()
 
 
+def test_an_upgrade_lets_root_read_no_notice_in_the_services_folder(tmp_path: Path) -> None:
+    link = tmp_path / "etc/motd.d/slurm-rl"
+    link.parent.mkdir(parents=True)
+    programs = ("systemd-sysusers", "systemd-tmpfiles", "runuser")
+    for before, after in (("slurm-rl-forecast/notice", "slurm-rl-notice/starts"), ("own", "own")):
+        link.unlink(missing_ok=True)
+        link.symlink_to(f"/run/{before}")
+        run_of_root_below(tmp_path, "postinst", "configure", *programs)
+        assert str(link.readlink()).removeprefix(str(tmp_path)) == f"/run/{after}"
+
+
 def run_lines_below(root: Path, document: str, *programs: str) -> None:
     """Run those lines of a document that begin with these programs, on files below `root`."""
     for line in shell_lines(TOP / "docs" / document):

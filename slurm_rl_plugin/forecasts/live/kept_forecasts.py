@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.forecasts.live.sources import SOURCES
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.whole_file import own_file
 
 _FORM = 2
 #: In `gone`: the job left the queue unseen; its user changed it, so its wait is no outcome.
@@ -144,9 +146,10 @@ class KeptForecasts:
         """
         self._lock, self._path = threading.Lock(), path
         try:
+            os.close(own_file(path, os.O_RDWR | os.O_CREAT))  # SQLite would follow a link
             self._file = sqlite3.connect(path, timeout=10.0, check_same_thread=False)
-        except sqlite3.Error as error:
-            raise self._unusable(error) from None
+        except (OSError, sqlite3.Error) as error:
+            raise self._unusable(getattr(error, "strerror", None) or error) from None
         with self._working() as file:
             form = int(file.execute("pragma user_version").fetchone()[0])
             if form not in (0, _FORM):
@@ -167,9 +170,9 @@ class KeptForecasts:
         except sqlite3.Error as error:
             raise self._unusable(error) from None
 
-    def _unusable(self, error: sqlite3.Error) -> ConfigurationError:
+    def _unusable(self, why: object) -> ConfigurationError:
         return ConfigurationError(
-            f"[forecast] kept_file {self._path} cannot be used ({error}): move it away, or let "
+            f"[forecast] kept_file {self._path} cannot be used ({why}): move it away, or let "
             "this user write it and its folder."
         )
 

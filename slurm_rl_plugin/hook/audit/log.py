@@ -184,8 +184,12 @@ class AuditLog:
 
 
 def _opened(path: str, flags: int) -> int:
-    """A new file names jobs and accounts; one that is there stays as open as the site made it."""
-    return os.open(path, flags, PRIVATE)
+    """A new file names jobs and accounts; one that is there stays as open as the site made it.
+
+    A link, such as /dev/stdout, is followed only in a folder of this user's or of root's.
+    """
+    follows = Path(path).parent.stat().st_uid in {0, os.geteuid()}
+    return os.open(path, flags | (0 if follows else os.O_NOFOLLOW), PRIVATE)
 
 
 def decided_order(

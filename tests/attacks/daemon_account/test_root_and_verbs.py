@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.cli.entry import FORECAST_OWNER, ROOT, STATE_OWNER, VERBS, verb_parser
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.hook.audit.log import AuditLog
 from tests.attacks.another_user import DAEMON, as_user, needs_root
 from tests.attacks.head_node import HeadNode
 
@@ -55,6 +57,29 @@ def test_every_verb_that_reads_the_configuration_is_tried() -> None:
     }
     assert set(WORDS) == reads
     assert {VERBS[verb].as_root for verb in set(VERBS) - reads} == {ROOT}
+
+
+@needs_root
+def test_root_writes_no_audit_through_a_link_in_the_daemons_folder(head_node: HeadNode) -> None:
+    """The state folder is root's there, so root stays root."""
+    folder, log = head_node.folder / "log", head_node.folder / "log" / "audit.jsonl"
+    folder.mkdir(mode=0o755)
+    log.symlink_to(head_node.folder / "nologin")
+    for path in (folder, log):
+        os.chown(path, DAEMON, DAEMON, follow_symlinks=False)
+
+    def write() -> str:
+        try:
+            AuditLog(log)._append("line\n")
+        except ConfigurationError as error:
+            return str(error)
+        return ""
+
+    assert "cannot be written" in as_user(0, write)
+    assert not (head_node.folder / "nologin").exists()
+    os.chown(folder, 0, 0)  # root's own link, as /dev/stdout
+    assert as_user(0, write) == ""
+    assert (head_node.folder / "nologin").read_text() == "line\n"
 
 
 @needs_root
