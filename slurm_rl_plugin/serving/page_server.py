@@ -49,8 +49,35 @@ _NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 LOOK = 0.5
 
 
+class _Head(server.HeaderReader):
+    """Refuses heads that cheroot cannot read, and takes no length from a body in chunks."""
+
+    def __call__(self, rfile: Any, hdict: dict[bytes, bytes] | None = None) -> dict[bytes, bytes]:
+        """The fields of a head.
+
+        Raises:
+            ValueError: a line is none; the client gets 400.
+        """
+        try:
+            found: dict[bytes, bytes] = super().__call__(rfile, hdict)
+        except UnboundLocalError:  # the first line continues the one before it
+            raise ValueError("Illegal header line.") from None
+        # A malformed chunk would be our error 500. Without a length the pages ask for one: 411.
+        if found.pop(b"Transfer-Encoding", None) is not None:
+            found.pop(b"Content-Length", None)
+        return found
+
+
+class _Request(server.HTTPRequest):
+    """One request; see `_Head`."""
+
+    header_reader = _Head()
+
+
 class _Connection(server.HTTPConnection):
     """One connection; TLS begins in its own thread, never in the one that accepts."""
+
+    RequestHandlerClass = _Request
 
     def communicate(self) -> bool:
         """Serve one request; False, because no connection is kept for a second one."""
