@@ -17,7 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.command_process import TooMuchPrinted, end, exchange, last_line
+from slurm_rl_plugin.batch_systems.command_process import (
+    TooMuchPrinted,
+    end,
+    exchange,
+    last_line,
+    start_python,
+)
 from slurm_rl_plugin.cli.benchmark.drawn_queue import random_snapshot
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable, PolicyError
 from slurm_rl_plugin.policies.q_network import load_q_network

@@ -29,6 +29,8 @@ FILES = ("sacctmgr.script", "sacctmgr.cfg", "qos.txt", "assoc.txt", "user.txt")
 ROOT = "root"
 _PARENT = "parent"
 _SHARES = ("fairshare", "share", "shares", "rawshares")
+#: Bytes of a cluster's name with which a file's name is not too long for a file system.
+_LONGEST_NAME = 200
 
 
 def _with_inherited(
@@ -77,7 +79,8 @@ class Database:
 
 def files_beside(folder: Path, cluster: str) -> list[Path]:
     """Files of sacctmgr in the folder of a slurm.conf."""
-    names = (*FILES, f"{cluster}.cfg") if cluster else FILES
+    named = 0 < len(cluster.encode()) <= _LONGEST_NAME
+    names = (*FILES, f"{cluster}.cfg") if named else FILES
     return [path for name in names if (path := folder / name).is_file()]
 
 

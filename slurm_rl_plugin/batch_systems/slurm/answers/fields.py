@@ -71,6 +71,8 @@ ASK_WAITING_OR_RUNNING = f"{ASK_WAITING},RUNNING,CONFIGURING,RESIZING,SIGNALING,
 
 NO_TIME = frozenset({"N/A", "NONE", "Unknown", "None", "(null)", ""})
 NO_LIMIT = frozenset({"UNLIMITED", "NOT_SET", "INVALID", "Partition_Limit", "N/A", ""})
+#: Slurm prints no larger number of a job; columns and their sums hold it, and floats are exact.
+_MOST = 2**53
 SCALE = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -201,6 +203,8 @@ def _with_other_points(record: str, earlier: Mapping[str, tuple[str, QueueRow]])
     if row is None or len(values) != len(old) or not values[_PRIORITY].isdecimal():
         return None
     points = int(values[_PRIORITY])
+    if points > _MOST:
+        return None
     values[_PRIORITY] = old[_PRIORITY]
     return row._replace(priority=points) if values == old else None
 
@@ -245,15 +249,15 @@ def _to_row(values: Sequence[str], names: Sequence[str]) -> QueueRow:
     job, array, state, reason, priority, nice, processors = values[:7]
     submit, eligible, accrue, start, end, limit = values[7:13]
     account, user, partitions, qos, batch_flag, nodes, tasks, het, *asked, name = values[13:]
-    job_id, array_id = int(job), int(array)
+    job_id, array_id = parse_integer(job), parse_integer(array)
     request = _asked(asked, names) if asked else None
     return QueueRow(
         job_id=job_id,
         array_id=job_id if array_id == job_id else array_id,
         state=_shared(state),
         reason=_shared(reason),
-        priority=int(priority),
-        nice=int(nice),
+        priority=parse_integer(priority),
+        nice=parse_integer(nice),
         processors=max(parse_count(processors), _cpus_with_gpus(asked, request)),
         submit=parse_time(submit, math.nan),
         eligible=parse_time(eligible, math.inf),
@@ -269,7 +273,7 @@ def _to_row(values: Sequence[str], names: Sequence[str]) -> QueueRow:
         nodes=_shared(nodes),
         tasks="" if tasks == "N/A" else tasks,
         name=_shared(name),
-        het_id=0 if het == "N/A" else int(het),
+        het_id=0 if het == "N/A" else parse_integer(het),
         asked=request,
     )
 
@@ -292,7 +296,7 @@ def parse_time(text: str, missing: float) -> float:
     Raises:
         ValueError: neither a number nor one of Slurm's words for no time.
     """
-    return missing if text in NO_TIME else float(int(text))
+    return missing if text in NO_TIME else float(parse_integer(text))
 
 
 @lru_cache(maxsize=4096)
@@ -317,7 +321,31 @@ def parse_count(text: str) -> int:
         ValueError: another form.
     """
     least = text.partition("-")[0]
-    return int(float(least[:-1]) * SCALE[least[-1]]) if least[-1:] in SCALE else int(least)
+    if least[-1:] not in SCALE:
+        return parse_integer(least)
+    return int(bounded(float(least[:-1]) * SCALE[least[-1]]))
+
+
+def parse_integer(text: str) -> int:
+    """Read a number of Slurm's.
+
+    Raises:
+        ValueError: it is none, or larger than any that Slurm prints.
+    """
+    number = int(text)
+    bounded(number)
+    return number
+
+
+def bounded(number: float) -> float:
+    """A number that columns can hold.
+
+    Raises:
+        ValueError: it is NaN, or larger than any that Slurm prints.
+    """
+    if not abs(number) <= _MOST:
+        raise ValueError("larger than any number that Slurm prints")
+    return number
 
 
 def parse_capacity(text: str) -> int:
@@ -348,7 +376,7 @@ def parse_tiers(text: str) -> dict[str, int]:
     for line in text.splitlines():
         try:
             _node, _counts, partition, tier = line.split(SEPARATOR)
-            tiers[partition] = int(tier)
+            tiers[partition] = parse_integer(tier)
         except ValueError as error:
             raise not_understood("sinfo", line) from error
     return tiers

@@ -6,7 +6,11 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import SEPARATOR
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
+    SEPARATOR,
+    bounded,
+    parse_integer,
+)
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 
 #: Format letters of `sprio -o`: job, partition, total, site, nice, then the weighted factors
@@ -98,11 +102,12 @@ def _parse_line(line: str) -> ListedJob:
 
 def _listed_job(line: str) -> ListedJob:
     job_id, partition, total_text, site_text, _, factors = line.split(SEPARATOR, 5)
-    total, site = int(total_text), int(site_text)
+    total, site = parse_integer(total_text), parse_integer(site_text)
     is_by_terms = site != NO_TERM and (site != 0 or factors[:1] in _NOT_ZERO)
     if is_by_terms and total > LEAST_PRIORITY and factors.count(SEPARATOR) == _FACTORS:
         # nearly all lines: the other factors tell nothing more
-        return int(job_id), partition, total, PriorityTerms(total - site, site, by_hand=False)
+        terms = PriorityTerms(total - site, site, by_hand=False)
+        return parse_integer(job_id), partition, total, terms
     return _listed_by_terms(line)
 
 
@@ -161,10 +166,11 @@ def _cut(line: str) -> tuple[int, str, list[int], tuple[tuple[str, float], ...]]
     job_id, partition, *numbers, tres = line.split(SEPARATOR, len(TERMS) + 2)
     if len(numbers) != len(TERMS):
         raise ValueError(line)
-    return int(job_id), partition, list(map(int, numbers)), _points_of_tres(tres)
+    values = [parse_integer(number) for number in numbers]
+    return parse_integer(job_id), partition, values, _points_of_tres(tres)
 
 
 @lru_cache(maxsize=4096)
 def _points_of_tres(text: str) -> tuple[tuple[str, float], ...]:
     parts = (part.partition("=") for part in text.split(",") if part)
-    return tuple((name, float(points)) for name, _, points in parts)
+    return tuple((name, bounded(float(points))) for name, _, points in parts)
