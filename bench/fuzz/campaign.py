@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import mmap
 import os
 import resource
@@ -48,11 +49,13 @@ class Run:
     seed: int
     inputs: int
     folder: Path
+    seconds: float = math.inf
     done: int = 0
     sound: int = 0
     findings: list[dict[str, object]] = field(default_factory=list)
     _worker: subprocess.Popen[bytes] | None = None
     _seen: tuple[int, float] = (-1, 0.0)
+    _until: float = math.inf
 
     def step(self) -> None:
         """Start, watch or restart the process."""
@@ -61,6 +64,12 @@ class Run:
             return
         number, done, sound = self._told()
         self.done, self.sound = done, sound
+        if number >= 0:  # the time begins with the first input
+            self._until = min(self._until, time.monotonic() + self.seconds)
+        if self._is_late:
+            self.stop()
+            self._worker = None
+            return
         status = self._worker.poll()
         if status is None:
             if number != self._seen[0]:
@@ -77,7 +86,12 @@ class Run:
     @property
     def ended(self) -> bool:
         """Whether there is nothing more to do."""
-        return self._worker is None and (self.done >= self.inputs or len(self.findings) > _ENOUGH)
+        enough = self.done >= self.inputs or len(self.findings) > _ENOUGH
+        return self._worker is None and (enough or self._is_late)
+
+    @property
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._until
 
     def stop(self) -> None:
         """End the process; the next campaign goes on behind its last whole input."""
@@ -181,12 +195,12 @@ def _write(runs: Sequence[Run], output: Path) -> None:
     write_whole(output / "state.json", json.dumps(state, indent=2) + "\n")
 
 
-def _runs(output: Path, names: Sequence[str], seed: int, part: float) -> list[Run]:
+def _runs(output: Path, names: Sequence[str], seed: int, part: float, seconds: float) -> list[Run]:
     path = output / "state.json"
     known = json.loads(path.read_text()) if path.exists() else {}
     runs = []
     for name in names:
-        run = Run(name, seed, max(int(TARGETS[name].inputs * part), 1), output)
+        run = Run(name, seed, max(int(TARGETS[name].inputs * part), 1), output, seconds)
         before = known.get(name, {})
         if before.get("seed") == seed:
             run.done, run.sound = before["done"], before["sound"]
@@ -200,6 +214,7 @@ def main() -> int:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--part", type=float, default=1.0, help="of the inputs of each target")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="of each target at most")
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--target", action="append", choices=list(TARGETS))
     parser.add_argument("--again", nargs=2, metavar=("TARGET", "NUMBER"))
@@ -213,7 +228,8 @@ def main() -> int:
     if options.again:
         return _again(options.again[0], int(options.again[1]), options.seed, output)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    runs = _runs(output, options.target or list(TARGETS), options.seed, options.part)
+    names = options.target or list(TARGETS)
+    runs = _runs(output, names, options.seed, options.part, options.seconds)
     try:
         campaign(runs, output, options.at_once)
     except KeyboardInterrupt:

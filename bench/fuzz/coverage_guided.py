@@ -13,7 +13,7 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["slurm_rl_plugin", "prometheus_client"]):
+with atheris.instrument_imports(include=["slurm_rl_plugin", "prometheus_client", "cheroot"]):
     from bench.fuzz.targets import TARGETS, quiet
 
 #: Seconds for one input, and megabytes.
@@ -27,7 +27,7 @@ def main() -> None:
         folder = Path(temporary)
         target = TARGETS[name].build(folder)
         Path(corpus).mkdir(parents=True, exist_ok=True)
-        for number, seed in enumerate(TARGETS[name].seeds(folder)):
+        for number, seed in enumerate([*TARGETS[name].seeds(folder), *TARGETS[name].kept_inputs()]):
             (Path(corpus) / f"seed-{number}").write_bytes(seed)
         words = [sys.argv[0], corpus, f"-artifact_prefix={corpus}/../", *_BOUNDS, *flags]
         atheris.Setup(words, lambda content: target(content, folder) and None)

@@ -6,6 +6,7 @@ import json
 import logging
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +26,14 @@ from slurm_rl_plugin.metrics.pages import metrics_pages
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.serving.clients import RequestRate, SharedToken
 from slurm_rl_plugin.serving.json_pages import Pages
-from slurm_rl_plugin.serving.page_server import PageServer
+from slurm_rl_plugin.serving.page_server import PageServer, serve_pages
 
 TOKEN = "fuzz" * 8
 NOW = 1_800_000_000.0
 #: Bytes of a request that a socket takes without a reader.
 _SENT = 100_000
+#: Seconds after which a client has no answer.
+_UNANSWERED = 10.0
 _ALLOWED = {200, 400, 401, 404, 405, 409, 411, 413, 414, 417, 429, 431, 501, 503, 505}
 
 
@@ -86,22 +89,49 @@ class HttpTarget:
 
     def __call__(self, content: bytes, folder: Path) -> bool:
         """One request, as it comes from the network."""
-        answer = _answer(self._server, content)
-        if not answer:  # nothing was asked
-            return False
-        head, _, body = answer.partition(b"\r\n\r\n")
-        if not head.startswith(b"HTTP/"):  # HTTP/0.9, or a status line that is none: words only
-            return False
-        status = int(head.split(b" ", 2)[1])
-        assert status in _ALLOWED, status
-        if self._json_only and b"Content-Type: application/json" in head:
-            document = json.loads(body)
-            assert ("error" in document) == (status != 200)
-        return status == 200
+        return _is_sound(_answer(self._server, content), json_only=self._json_only)
+
+
+def _is_sound(answer: bytes, *, json_only: bool) -> bool:
+    """Whether an answer grants a request; fails where it is none that the service documents."""
+    if not answer:  # nothing was asked
+        return False
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/"):  # HTTP/0.9, or a status line that is none: words only
+        return False
+    status = int(head.split(b" ", 2)[1])
+    assert status in _ALLOWED, status
+    if json_only and b"Content-Type: application/json" in head:
+        document = json.loads(body)
+        assert ("error" in document) == (status != 200)
+    return status == 200
+
+
+def heads_target(folder: Path) -> Callable[[bytes, Path], bool]:
+    """A page served on a port of this host, which gets raw bytes from one client after another."""
+    port = serve_pages(_offer_pages(folder), "127.0.0.1", 0, section="offer")
+
+    def send(content: bytes, folder: Path) -> bool:
+        with socket.create_connection(("127.0.0.1", port), timeout=_UNANSWERED) as client:
+            with suppress(ConnectionError):  # the head was refused before its end
+                client.sendall(content)
+                client.shutdown(socket.SHUT_WR)
+            answer = b""
+            with suppress(ConnectionError):
+                while got := client.recv(1 << 16):
+                    answer += got
+        return _is_sound(answer, json_only=True)
+
+    return send
 
 
 def offer_target(folder: Path) -> HttpTarget:
-    """POST /offer, with a batch system that always has an answer."""
+    """POST /offer, asked without a network."""
+    return HttpTarget(_offer_pages(folder), json_only=True)
+
+
+def _offer_pages(folder: Path) -> OfferPages:
+    """Offers of a batch system that always has an answer."""
     limits = StartLimits(keep=5.0, at_once=2, busy_share=1.0, patience=1.0)
     ticks = iter(range(10**12))
     desk = OfferDesk(
@@ -114,14 +144,13 @@ def offer_target(folder: Path) -> HttpTarget:
     rate = RequestRate(per_minute=10**9, at_once=10**9, monotonic=lambda: 0.0)
     token = folder / "token"
     token.write_text(TOKEN)
-    pages = OfferPages(
+    return OfferPages(
         answer=desk.answer,
         token=SharedToken(token),
         rate=rate,
         strangers=rate,
         monotonic=lambda: 0.0,
     )
-    return HttpTarget(pages, json_only=True)
 
 
 def offer_body_target(folder: Path) -> Callable[[bytes, Path], bool]:

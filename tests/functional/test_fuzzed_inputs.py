@@ -55,6 +55,15 @@ def test_the_sound_inputs_are_taken(name: str, folder: Path) -> None:
     assert any(taken)
 
 
+@pytest.mark.parametrize("name", [name for name, each in TARGETS.items() if each.kept])
+def test_kept_inputs_are_taken_again(name: str, folder: Path) -> None:
+    target, kept = TARGETS[name].build(folder), TARGETS[name].kept_inputs()
+    for content in kept:
+        target(content, folder)
+    assert len(kept) >= 5
+    assert sum(map(len, kept)) <= 32_768  # of six targets: below 200 kB
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(name=st.sampled_from(["swf", "sacct", "pbs", "offer body", "metrics"]), rng=st.randoms())
 def test_inputs_that_hypothesis_draws(name: str, rng: object, folder: Path) -> None:
