@@ -17,14 +17,15 @@ import tempfile
 import tomllib
 from collections.abc import Iterable, Mapping
 from distutils.core import run_setup
+from itertools import product
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
 HERE = TOP / "requirements"
 #: What makes these files and the list of the package's parts, and nothing else.
 _TOOLS = ("uv>=0.13", "cyclonedx-bom>=7")
-#: Follows code that inputs reach; has no release for each Python.
-_COVERAGE = ("atheris>=3",)
+#: Follows code that inputs reach; later ones have no wheel for Python 3.11.
+_COVERAGE = ("atheris>=3,<3.1",)
 #: Each file and the one that it begins with, whose packages it does not repeat.
 BEGINS_WITH = {"train": "runtime", "test": "train"}
 _HEAD = """\
@@ -32,7 +33,10 @@ _HEAD = """\
 --require-hashes
 --only-binary :all:
 """
-_OLDEST = "3.11"
+#: For each of these Pythons on each of these platforms all but atheris must have a wheel.
+_PYTHONS = ("3.11", "3.12", "3.13")
+_PLATFORMS = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
+_OLDEST = f"--python-version={_PYTHONS[0]}"
 
 
 def asked() -> dict[str, list[str]]:
@@ -67,7 +71,7 @@ def _resolved(wanted: Iterable[str], folder: Path, kept: str, *options: str) -> 
     (folder / "found.txt").write_text(kept)
     words = ["--quiet", "--only-binary=:all:", "--generate-hashes", "--no-annotate", "--no-header"]
     where = {"UV_DEFAULT_INDEX": index} if (index := os.environ.get("PIP_INDEX_URL")) else {}
-    words += [f"--python-version={_OLDEST}", "--output-file=found.txt", "wanted.in"]
+    words += ["--output-file=found.txt", "wanted.in"]
     subprocess.run(
         ["uv", "pip", "compile", *words, *options],
         cwd=folder,
@@ -78,9 +82,13 @@ def _resolved(wanted: Iterable[str], folder: Path, kept: str, *options: str) -> 
 
 
 def lock(kept: str) -> Mapping[str, str]:
-    """Every file's text."""
+    """Every file's text.
+
+    Raises:
+        subprocess.CalledProcessError: a package has no wheel somewhere; uv said which.
+    """
     wanted = asked()
-    everywhere = ("--universal", "--fork-strategy=fewest")
+    everywhere = ("--universal", "--fork-strategy=fewest", _OLDEST)
     files = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -96,9 +104,13 @@ def lock(kept: str) -> Mapping[str, str]:
             source = "pyproject.toml" if name == "build" else "setup.py"
             begin = f"-r {first}.txt\n" if first else ""
             files[name] = _HEAD.format(source=source) + begin + "".join(own)
-        oldest = _resolved(
-            [*wanted["build"], *wanted["test"]], folder, "", "--resolution=lowest-direct"
-        )
+        everything = (found["test"] | found["tools"] | found["build"]).values()
+        locked = [block.partition(" \\\n")[0] for block in everything]
+        for python, platform in product(_PYTHONS, _PLATFORMS):
+            where = (f"--python-version={python}", f"--python-platform={platform}")
+            _resolved(locked, folder, "", *where)
+        lowest = [*wanted["build"], *wanted["test"]]
+        oldest = _resolved(lowest, folder, "", "--resolution=lowest-direct", _OLDEST)
         files["lowest"] = _HEAD.format(source="setup.py's lower bounds") + oldest
     return files
 

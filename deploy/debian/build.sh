@@ -36,13 +36,17 @@ main() {
     write_documents
     write_bill_of_materials
     write_control
-    find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
+    pack
     mkdir -p "$folder"
     package=$folder/slurm-rl_${version}_$architecture.deb
-    # With more threads the bytes would depend on how many processors the machine has.
-    dpkg-deb --root-owner-group --threads-max=1 -Zxz --build "$root" "$work/part.deb" >/dev/null
     mv "$work/part.deb" "$package"
     echo "$package"
+}
+
+# The bytes must not depend on when and where the files were made, nor on how many processors compress them.
+pack() {
+    find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
+    dpkg-deb --root-owner-group --threads-max=1 -Zxz --build "$root" "$work/part.deb" >/dev/null
 }
 
 stop() {

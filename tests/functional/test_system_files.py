@@ -319,3 +319,29 @@ def test_the_package_brings_whatever_a_site_without_a_checkout_takes_from_deploy
     made = {path.name for path in pages.rglob("*slurm-rl*")}
     assert made == {"slurm-rl", "_slurm-rl", "slurm-rl.1", "slurm-rl-run.8", "slurm-rl.toml.5"}
     assert (taken | made) - brought == set()
+
+
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not installed")
+def test_a_package_has_the_same_bytes_whenever_and_wherever_its_files_were_made(
+    tmp_path: Path,
+) -> None:
+    """What is left is what is inside: `make deb-twice`, which takes ten minutes."""
+    script = (DEPLOY / "debian/build.sh").read_text().removesuffix("main\n")
+    packages = []
+    for name, order in (("one", 1), ("another/place", -1)):
+        work = tmp_path / name
+        for path in ("DEBIAN/control", "usr/b", "usr/a/c", "etc/d")[::order]:
+            file = work / "root" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(
+                "Package: a\nVersion: 1\nArchitecture: all\nMaintainer: a <a@b>\nDescription: a\n"
+            )
+            os.utime(file, (order + 5e8, order + 5e8))
+        (work / "pack.sh").write_text(
+            f"{script}\nwork={work} root={work}/root control={work}/root/DEBIAN\n"
+            f"export SOURCE_DATE_EPOCH=1000000000\npack\nsize\n"
+        )
+        done = run("sh", work / "pack.sh")
+        assert (done.returncode, done.stderr) == (0, "")
+        packages.append(((work / "part.deb").read_bytes(), done.stdout))
+    assert packages[0] == packages[1]

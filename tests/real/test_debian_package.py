@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 
+from requirements.lock import HERE, packages_of
 from slurm_rl_plugin import __version__
 from tests.architecture.markdown_documents import TOP
 from tests.real.package_under_test import skip_without
@@ -121,6 +123,25 @@ def test_manual_pages_and_completion_are_found(installed: ThrowawayRoot) -> None
     shown = installed.run("bash", "-c", f"{loader}; complete -p slurm-rl").stdout
     assert "_slurm_rl" in shown
     installed.run("ls", "/usr/share/zsh/vendor-completions/_slurm-rl")
+
+
+def test_it_lists_what_it_contains_with_licences_and_locked_hashes(
+    installed: ThrowawayRoot,
+) -> None:
+    folder = "/usr/share/doc/slurm-rl"
+    parts = json.loads(installed.run("cat", f"{folder}/slurm-rl.cdx.json").stdout)
+    assert parts["metadata"]["component"]["version"] == __version__
+    locked = packages_of((HERE / "runtime.txt").read_text())
+    found = {canonicalize_name(each["name"]): each for each in parts["components"]}
+    assert found.keys() == locked.keys()
+    for name, each in found.items():
+        assert f"=={each['version']} " in locked[name]
+        assert f"sha256:{each['hashes'][0]['content']}" in locked[name]
+    licences = installed.run("cat", f"{folder}/THIRD-PARTY-LICENSES").stdout.splitlines()
+    assert len(licences) == len(locked)
+    inside = set(installed.run("dpkg", "--listfiles", "slurm-rl").stdout.splitlines())
+    named = {found[1] for line in licences if (found := re.search(r": see (/.*)", line))}
+    assert named <= inside
 
 
 def test_pbs_setup_names_hooks_that_are_installed(installed: ThrowawayRoot) -> None:
