@@ -13,7 +13,7 @@ TOOLS := .venv-tools
 REAL := tests/real tests/attacks tests/functional/test_documentation.py
 
 .PHONY: help demo test test-all test-lowest test-releases test-pbs check bench bench-slurm bench-reserve faults soak \
-  fuzz fuzz-coverage deb deb-twice lock generated default-model paper-models reserve-model clean
+  fuzz fuzz-short fuzz-coverage deb deb-twice lock generated default-model paper-models reserve-model clean
 
 help:
 	@echo "make demo           the whole loop on a simulated cluster, under 5 minutes"
@@ -29,6 +29,7 @@ help:
 	@echo "make faults         faults injected on real Slurms, a table; as root, about 35 minutes"
 	@echo "make soak           a day of LPC-EGEE seven times on a real Slurm, accelerated; about 75 minutes"
 	@echo "make fuzz           a million faulty inputs to readers and services; goes on if interrupted"
+	@echo "make fuzz-short     a minute for each of six kinds of faulty input; a part of CI"
 	@echo "make fuzz-coverage  the same by atheris, which follows the code that inputs reach"
 	@echo "make deb            the Debian package, into dist/; on Debian 12 or newer"
 	@echo "make lock           requirements/: exact versions and hashes of what is installed"
@@ -140,9 +141,16 @@ soak: $(VENV)/installed-test
 fuzz: $(VENV)/installed-test
 	$(BIN)/python -m bench.fuzz.campaign --output fuzz-output
 
+# A minute for each kind of input that strangers, users and administrators write; each commit begins elsewhere.
+FUZZED := heads slurm.conf squeue sacct model configuration
+fuzz-short: $(VENV)/installed-test
+	rm -rf fuzz-output/short
+	$(BIN)/python -m bench.fuzz.campaign --output fuzz-output/short --seconds 60 --part 100 \
+	  --seed $$(git rev-list --count HEAD || echo 1) $(FUZZED:%=--target %)
+
 fuzz-coverage: $(VENV)/installed-test
 	$(BIN)/$(PIP_INSTALL) -r requirements/coverage.txt
-	for target in swf sacct pbs configuration "offer body" metrics; do \
+	for target in swf sacct pbs configuration "offer body" metrics heads slurm.conf squeue; do \
 	  $(BIN)/python -m bench.fuzz.coverage_guided "$$target" "fuzz-output/corpus/$$target" \
 	    -runs=50000 -seed=1 -print_final_stats=1 || exit 1; done
 
