@@ -83,12 +83,18 @@ class OpenConnections:
         with self._lock:
             self._served[connection] = _Connection(client_of(address), now)
 
-    def asked(self, connection: socket.socket, address: str) -> None:
-        """Note that the connection's whole request has come, and from which client it is."""
+    def asked(self, connection: socket.socket, address: str) -> bool:
+        """Note that the connection's whole request has come, and from which client it is.
+
+        Returns:
+            Whether it still has its place.
+        """
         with self._lock:
-            if connection in self._served:
-                self._served[connection].asked = True
-                self._served[connection].client = client_of(address)
+            if connection not in self._served:
+                return False
+            self._served[connection].asked = True
+            self._served[connection].client = client_of(address)
+            return True
 
     def ended(self, connection: socket.socket) -> None:
         """Count a connection as served no longer."""

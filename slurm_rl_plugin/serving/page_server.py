@@ -92,9 +92,8 @@ class _Connection(server.HTTPConnection):
         """Free its place; throw away what came and was not read, or the answer would be lost."""
         left = _SWALLOWED
         with suppress(OSError):  # not SSLSocket's own recv, which would decrypt
-            while left > 0 and (
-                got := socket.socket.recv(self.socket, _CHUNK, socket.MSG_DONTWAIT)
-            ):
+            self.socket.settimeout(0.0)  # with one, recv would wait for a client that says no more
+            while left > 0 and (got := socket.socket.recv(self.socket, _CHUNK)):
                 left -= len(got)
         self.server.places.ended(self.socket)
         try:
@@ -110,18 +109,25 @@ class _WholeRequest(wsgi.Gateway_10):
     def respond(self) -> None:
         """Answer the request."""
         connection, served = self.req.conn, self.req.server
-        length = length_of(str(self.env.get("CONTENT_LENGTH") or "")) or 0
-        body = self.req.rfile.read(min(length, LONGEST_BODY)) if length else b""
-        left = length - len(body)
-        while left > 0 and (more := self.req.rfile.read(min(left, _CHUNK))):
+        # not cheroot's own readers: they bound neither a chunk's line nor a length below 0
+        named = b"" if self.req.chunked_read else self.req.inheaders.get(b"Content-Length", b"")
+        length = length_of(named.decode("latin-1"))
+        self.env["CONTENT_LENGTH"] = "" if length is None else str(length)
+        left = length or 0
+        body = connection.rfile.read(min(left, LONGEST_BODY))
+        left -= len(body)
+        while left > 0 and (more := connection.rfile.read(min(left, _CHUNK))):
             left -= len(more)
         self.env["wsgi.input"] = io.BytesIO(body)
-        client = str(connection.remote_addr)
+        client, number = str(connection.remote_addr), None
         if client.startswith(LOCAL_USER):
             number = int(client.removeprefix(LOCAL_USER))
-            self.env["REMOTE_USER"] = served.users.name(number)
             client = served.users.client(number)
-        served.places.asked(connection.socket, client)
+        if not served.places.asked(connection.socket, client):
+            raise BrokenPipeError(errno.EPIPE, "another connection has its place")
+        if number is not None:  # it keeps its place while the name service is slow, as its thread
+            self.env["REMOTE_USER"] = served.users.name(number)
+            served.places.asked(connection.socket, served.users.client(number))
         super().respond()
 
 
@@ -203,10 +209,10 @@ class PageServer(wsgi.Server):
         else:
             client = conn.remote_addr
         if not self.places.has_room(client):
-            time.sleep(_PACE)
             if not self.places.make_room(client):
-                conn.close()
+                conn.close()  # at once: those behind it in the backlog may have a place
                 return
+            time.sleep(_PACE)
         self.places.begin(conn.socket, client, self._monotonic())
         super().process_conn(conn)
 

@@ -19,7 +19,8 @@ import pytest
 from slurm_rl_plugin.cli.forecasts.forecast_assembly import question_pace, reading_pace
 from slurm_rl_plugin.forecasts.live.forecast_desk import ForecastDesk
 from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastPages
-from slurm_rl_plugin.serving.clients import NAMELESS, LocalUsers
+from slurm_rl_plugin.serving.clients import NAMELESS, LocalUsers, login_name
+from slurm_rl_plugin.serving.json_pages import JsonPages, Page
 from slurm_rl_plugin.serving.open_connections import OF_NAMELESS, OpenConnections
 from slurm_rl_plugin.serving.page_server import serve_pages_locally
 from tests.attacks.another_user import as_user, meanwhile, needs_root
@@ -134,6 +135,26 @@ def test_many_uids_of_one_person_keep_nobody_out(path: Path, request_: bytes) ->
         for each in holders:
             each.__exit__(None, None, None)
     assert set(found) == {"200"}, found
+
+
+@needs_root
+def test_a_name_service_that_hangs_for_them_holds_up_nobody_else(path: Path) -> None:
+    def name_of(number: int) -> str:
+        if number >= SUBUID:
+            time.sleep(120.0)
+        return login_name(number)
+
+    slow = path.with_name("slow")
+    pages = JsonPages("test", lambda environ: Page.of({}))
+    serve_pages_locally(pages, slow, section="forecast", users=LocalUsers(name_of))
+
+    def asks() -> list[str]:
+        return [said(slow, b"GET / HTTP/1.0\r\n\r\n") for _ in range(20)]
+
+    assert set(as_user(VICTIM, asks)) == {"200"}
+    with meanwhile(SUBUID, flood(slow, b"GET / HTTP/1.0\r\n\r\n", 100)):
+        time.sleep(4.0)
+        assert set(as_user(VICTIM, asks)) == {"200"}
 
 
 @needs_root

@@ -1,7 +1,7 @@
 """A client that takes every place it can get; a process of its own, ended by who started it.
 
 Arguments: port, number of connections, source address or `many` for another one each time, what it
-does (`silent`, `bytes`, `untaken`, `body`, `head`), seconds between new connections.
+does (a key of FIRST_WORDS), seconds between new connections.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ FIRST_WORDS = {
     "untaken": b"GET /metrics HTTP/1.0\r\n\r\n",
     "head": b"GET /metrics HTTP/1.1\r\n",
     "body": b"POST /offer HTTP/1.1\r\nContent-Length: 8000\r\n\r\n",
+    "chunk": b"POST /offer HTTP/1.1\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "negative": b"POST /offer HTTP/1.1\r\nContent-Length: -1\r\nContent_Length: 9\r\n\r\n",
 }
+#: What is sent again and again: `chunk` is the size of a chunk, a line without an end.
+MORE = {"bytes": b"x", "head": LINE, "chunk": b"1" * 65000, "negative": LINE}
 
 
 def opened(port: int, source: str, words: bytes) -> socket.socket | None:
@@ -44,7 +48,7 @@ def is_gone(connection: socket.socket, kind: str) -> bool:
     poll.register(connection, select.POLLRDHUP)
     if poll.poll(0):
         return True
-    more = {"bytes": b"x", "head": LINE}.get(kind, b"")
+    more = MORE.get(kind, b"")
     try:
         return bool(more) and connection.send(more) == 0
     except BlockingIOError:

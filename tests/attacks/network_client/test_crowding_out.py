@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import ssl
 import subprocess
 import sys
@@ -146,6 +147,18 @@ def test_one_client_that_holds_all_it_can_keeps_no_scrape_out(
         assert scrapes(f"http://127.0.0.1:{port}/metrics") == 10
 
 
+def test_a_client_that_stays_after_its_answer_keeps_no_place(registry: CollectorRegistry) -> None:
+    """Nor does one whose request is refused hold up the thread that accepts connections."""
+    port = serve_metrics(registry, "127.0.0.1", 0)
+    begin = time.monotonic()
+    for head in (b"GET /metrics HTTP/1.1\r\n\r\n", b"GET /metrics\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", port), timeout=SCRAPE_TIMEOUT) as client:
+            client.sendall(head)
+            while client.recv(1 << 20):
+                pass
+    assert time.monotonic() - begin < 2.0
+
+
 #: A service of its own: it says its port, and then what memory it has taken for each line it reads.
 SERVICE = """
 import re, sys
@@ -161,7 +174,8 @@ for _ in sys.stdin:
 MOST_MEMORY = 64 * 1024
 
 
-def test_a_flood_of_long_heads_costs_little_memory_and_keeps_nobody_out() -> None:
+@pytest.mark.parametrize("kind", ["head", "chunk", "negative"])
+def test_a_flood_of_long_requests_costs_little_memory_and_keeps_nobody_out(kind: str) -> None:
     command = [sys.executable, "-c", SERVICE]
     with subprocess.Popen(command, stdin=-1, stdout=-1, text=True, bufsize=1) as service:
         assert service.stdin is not None
@@ -177,8 +191,8 @@ def test_a_flood_of_long_heads_costs_little_memory_and_keeps_nobody_out() -> Non
         assert scrapes(url) == 10
         idle = peak()
         with (
-            attacker(port, "64", "many", "head", "0"),
-            attacker(port, "64", "127.0.0.1", "head", "0"),
+            attacker(port, "64", "many", kind, "0"),
+            attacker(port, "64", "127.0.0.1", kind, "0"),
         ):
             for _ in range(3):
                 answered += scrapes(url)
