@@ -20,7 +20,7 @@ TRAIN = [
     "onnx>=1.16",
     "cmaes>=0.11",
     "scikit-learn>=1.4",
-    "submitit>=1.5",
+    "submitit>=1.5.2",
 ]
 TEST = [
     *TRAIN,
