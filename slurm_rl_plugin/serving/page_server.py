@@ -216,6 +216,11 @@ class PageServer(wsgi.Server):
         self.places.begin(conn.socket, client, self._monotonic())
         super().process_conn(conn)
 
+    def prepare(self) -> None:
+        """Listen on the configured address, never on a socket that systemd gave a parent."""
+        os.environ.pop("LISTEN_PID", None)  # cheroot would serve descriptor 3, whatever that is
+        super().prepare()
+
     def bind(self, family: int, type: int, proto: int = 0) -> socket.socket:  # noqa: A002 - inherited
         """Bind, and remember why it failed: cheroot's own message quotes it in Python's words."""
         try:

@@ -159,6 +159,14 @@ def test_a_client_that_stays_after_its_answer_keeps_no_place(registry: Collector
     assert time.monotonic() - begin < 2.0
 
 
+def test_no_variable_of_a_parent_chooses_what_is_listened_on(
+    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LISTEN_PID", "1")
+    port = serve_metrics(registry, "127.0.0.1", 0)
+    assert scrapes(f"http://127.0.0.1:{port}/metrics") == 10
+
+
 #: A service of its own: it says its port, and then what memory it has taken for each line it reads.
 SERVICE = """
 import re, sys
