@@ -73,6 +73,7 @@ def _answer(server: PageServer, content: bytes) -> bytes:
     with theirs:
         connection = server.ConnectionClass(server, ours)
         connection.remote_addr = "127.0.0.1"
+        server.places.begin(ours, "127.0.0.1", 0.0)
         theirs.sendall(content[:_SENT])
         theirs.shutdown(socket.SHUT_WR)
         connection.communicate()

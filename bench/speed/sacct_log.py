@@ -89,7 +89,9 @@ def _block(rng: np.random.Generator, first: int, rows: int, local_times: bool) -
         }
     ).with_columns(SubmitLine=line + pl.lit(pl.Series([_TAILS.get(each, "") for each in fate])))
     twice = np.repeat(np.arange(rows), 1 + (fate == "twice"))
-    return frame[twice]
+    # in the order of the header, where one field is there several times
+    ordered = frame.select(pl.col(name).alias(str(at)) for at, name in enumerate(SACCT_FIELDS))
+    return ordered[twice]
 
 
 #: One in a hundred has a separator, as `a|b` asks for either.

@@ -18,6 +18,7 @@ import numpy as np
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.learning.checkpoint import forget_checkpoint
 from slurm_rl_plugin.learning.export.model import export_model, import_model
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad
@@ -148,17 +149,19 @@ class ResultStore:
 
     def _train(self, task: LearningTask, path: Path, story: Path) -> None:
         training, validation = task.loads()
+        checkpoint = path.with_name(path.name + ".checkpoint")
         trained = task.train(
             training,
             validation,
             task.settings,
-            checkpoint=path.with_name(path.name + ".checkpoint"),
+            checkpoint=checkpoint,
             load_key=task.stem,
             progress=self._report(),
         )
         described = {"sources": list(task.sources), "curve": [list(p) for p in trained.curve]}
         export_model(trained.network, path, {"algorithm": task.name})
         write_whole(story, json.dumps(described, default=str) + "\n")
+        forget_checkpoint(checkpoint)
 
     def _report(self) -> Progress:
         def told(step: int, value: float) -> None:

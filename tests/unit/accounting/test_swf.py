@@ -315,11 +315,10 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(read, tmp_path, mon
     path = folder / "out.swf"
     path.write_text("old")
 
-    def full_disk(self, content):
-        self.touch()
+    def full_disk(_descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full_disk)
+    monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(AccountingLogError, match="No space left"):
         write_swf(path, log, comments=[])
     assert path.read_text() == "old"

@@ -136,7 +136,9 @@ def test_an_experiment_that_cannot_begin_says_nothing_of_factors(
     for words, told in ((["start"], False), (["stop"], True)):
         assert main(["experiment", *words]) == 1
         said = capsys.readouterr().err
-        assert said.startswith("slurm-rl experiment: needs numba: pip install '.[simulate]'")
+        assert said.startswith(
+            "slurm-rl experiment: needs numba: pip install -r requirements/train"
+        )
         assert ("factors" in said) is told
 
 

@@ -87,7 +87,7 @@ def test_nothing_is_shown_before_enough_has_come_true(
     site: LiveSite, now: float, tmp_path: Path
 ) -> None:
     queue = forecaster(tmp_path).foretell(site.history(now), site.queue(now, now - HOUR))
-    document = queue.document(0)
+    (document,) = queue.documents([0])
     assert document["forecast"] is None
     assert document["why_not"].startswith("too little is known yet: 0 of 30 forecasts")
 
@@ -152,7 +152,7 @@ def test_what_is_told_live_is_scored_as_jobs_start(
         queue = experienced.foretell(site.history(look), site.queue(look, last))
         last = look
         for place in np.flatnonzero(queue.place >= 0).tolist():
-            assert queue.document(place)["forecast"]["start"] > look
+            assert queue.documents([place])[0]["forecast"]["start"] > look
             given.setdefault(int(queue.snapshot.pending.jobs.job_id[place]), look)
     rows = experienced.kept.rows(now)
     assert set(rows.job.tolist()) == set(given)
@@ -245,7 +245,7 @@ def test_held_jobs_and_those_of_their_own_doing_are_told_why(
     jobs = replace(snapshot.pending.jobs, processors=wide)
     pending = replace(snapshot.pending, jobs=jobs, held=held, own_doing=own)
     queue = experienced.foretell(site.history(now), replace(snapshot, pending=pending))
-    why = [queue.document(place)["why_not"] for place in range(4)]
+    why = [each["why_not"] for each in queue.documents([0, 1, 2, 3])]
     assert "held" in why[0]
     assert "dependency" in why[1]
     assert "never holds it" in why[2]
