@@ -18,7 +18,6 @@ import numpy as np
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.learning.checkpoint import forget_checkpoint
 from slurm_rl_plugin.learning.export.model import export_model, import_model
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad
@@ -161,7 +160,7 @@ class ResultStore:
         described = {"sources": list(task.sources), "curve": [list(p) for p in trained.curve]}
         export_model(trained.network, path, {"algorithm": task.name})
         write_whole(story, json.dumps(described, default=str) + "\n")
-        forget_checkpoint(checkpoint)
+        checkpoint.unlink(missing_ok=True)
 
     def _report(self) -> Progress:
         def told(step: int, value: float) -> None:
