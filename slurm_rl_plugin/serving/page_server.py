@@ -73,6 +73,14 @@ class _Request(server.HTTPRequest):
 
     header_reader = _Head()
 
+    def read_request_line(self) -> bool:
+        """Read the first line; an address that urllib cannot split is a client's fault, too."""
+        try:
+            return bool(super().read_request_line())  # type: ignore[no-untyped-call]
+        except ValueError:
+            self.simple_response("400 Bad Request", "Malformed Request-URI")
+            return False
+
 
 class _Connection(server.HTTPConnection):
     """One connection; TLS begins in its own thread, never in the one that accepts."""
