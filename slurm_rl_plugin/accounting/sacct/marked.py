@@ -38,7 +38,7 @@ def mark_of(names: Sequence[str], line: str) -> str:
 
 
 def _typed_fields(names: Sequence[str]) -> int:
-    """How many fields stand before all texts of users; 0 where texts are not told apart by marks.
+    """How many fields come before all texts of users; 0 if marks do not separate the texts.
 
     Texts come last. Behind the first one the submission, with its mark, is in front of each.
     """

@@ -42,8 +42,8 @@ class SacctReader:
     def parse(self, log: LogFile) -> tuple[JobLog, ReadReport]:
         """Read a dump whose bytes are at hand; see `read`.
 
-        The checksum of a dump with a mark is that of its text without it: whoever asks for the same
-        jobs again gets another mark, and the same checksum.
+        The checksum of a dump with a mark is that of its text without the mark. A second query for
+        the same jobs draws another mark, and the checksum stays the same.
         """
         lines = plain_lines(log)
         layout = recognise(log, lines)

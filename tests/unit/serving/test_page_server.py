@@ -214,6 +214,16 @@ def test_nonsense_is_survived_without_a_word(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(
+    "head", [b"GET http://[x/ HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\n continued\r\n\r\n"]
+)
+def test_a_head_that_cannot_be_parsed_is_the_clients_fault(port: int, head: bytes) -> None:
+    (client,) = silent_clients(port, 1)
+    with client:
+        client.sendall(head)
+        assert b" 400 " in client.recv(100)
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> TlsFiles:
     return self_signed(tmp_path, "head")
