@@ -19,6 +19,8 @@ LOCAL_USER = "uid:"
 #: The client that all users without a login name are together. One person may have 65,536 such
 #: numbers (subordinate uids, in a user namespace), so they share one share.
 NAMELESS = "uid:nameless"
+#: The client that all users are together whose names nobody has asked for yet.
+NEWCOMERS = "uid:new"
 #: Clients that are remembered; the one that asked longest ago is forgotten first.
 MOST_CLIENTS = 4096
 #: Characters of the shortest token; `openssl rand -hex 32` gives 64.
@@ -53,8 +55,9 @@ def login_name(number: int) -> str:
 class LocalUsers:
     """Users of this host and the client that each of them counts as; safe for threads.
 
-    The name service may take seconds, so `client` never asks it: a number counts as nameless until
-    a thread that may wait has asked for its name.
+    The name service may take seconds, so `client` never asks it: a number counts as a newcomer
+    until a thread that may wait has asked for its name. Numbers without a name are kept apart, so
+    that many of them make no user with a name a newcomer again.
 
     Args:
         name_of: login name of a user's number, "" for none.
@@ -62,22 +65,27 @@ class LocalUsers:
 
     def __init__(self, name_of: Callable[[int], str] = login_name) -> None:
         self._name_of = name_of
-        self._names: OrderedDict[int, str] = OrderedDict()
+        self._named: OrderedDict[int, None] = OrderedDict()
+        self._nameless: OrderedDict[int, None] = OrderedDict()
         self._lock = threading.Lock()
 
     def client(self, number: int) -> str:
         """The client that a connection of this user counts as now."""
         with self._lock:
-            return f"{LOCAL_USER}{number}" if self._names.get(number) else NAMELESS
+            if number in self._named:
+                return f"{LOCAL_USER}{number}"
+            return NAMELESS if number in self._nameless else NEWCOMERS
 
     def name(self, number: int) -> str:
         """The user's login name; asks the name service each time, because accounts come and go."""
         name = self._name_of(number)
         with self._lock:
-            self._names[number] = name
-            self._names.move_to_end(number)
-            while len(self._names) > MOST_CLIENTS:
-                self._names.popitem(last=False)
+            kept, other = (self._named, self._nameless)[:: 1 if name else -1]
+            other.pop(number, None)
+            kept[number] = None
+            kept.move_to_end(number)
+            while len(kept) > MOST_CLIENTS:
+                kept.popitem(last=False)
         return name
 
 

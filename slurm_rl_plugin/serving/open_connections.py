@@ -16,13 +16,15 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from slurm_rl_plugin.serving.clients import NAMELESS, client_of
+from slurm_rl_plugin.serving.clients import NAMELESS, NEWCOMERS, client_of
 
 #: Connections that are served at a time, and of them those of one client.
 MOST_CONNECTIONS = 64
 OF_ONE_CLIENT = MOST_CONNECTIONS // 2
-#: Of all users of this host together that have no login name.
-OF_NAMELESS = 4
+#: Of all users of this host together that have no login name, and of all whose name is not known
+#: yet: each is one of these for its first request.
+OF_NAMELESS, OF_NEWCOMERS = 4, 8
+_OF_MANY_USERS = {NAMELESS: OF_NAMELESS, NEWCOMERS: OF_NEWCOMERS}
 #: Seconds that a client has to send its request, TLS included.
 REQUEST_DEADLINE = 5.0
 #: Seconds for which it may leave an answer unread.
@@ -71,7 +73,7 @@ class OpenConnections:
         """Clients of which one connection has to go; empty if there is room."""
         client = client_of(address)
         places = Counter(each.client for each in self._served.values())
-        if places[client] >= (OF_NAMELESS if client == NAMELESS else OF_ONE_CLIENT):
+        if places[client] >= _OF_MANY_USERS.get(client, OF_ONE_CLIENT):
             return {client}
         if len(self._served) < MOST_CONNECTIONS:
             return set()

@@ -98,12 +98,12 @@ class _Connection(server.HTTPConnection):
 
     def close(self) -> None:
         """Free its place; throw away what came and was not read, or the answer would be lost."""
+        self.server.places.ended(self.socket)  # its client waits for nothing any more
         left = _SWALLOWED
         with suppress(OSError):  # not SSLSocket's own recv, which would decrypt
             self.socket.settimeout(0.0)  # with one, recv would wait for a client that says no more
             while left > 0 and (got := socket.socket.recv(self.socket, _CHUNK)):
                 left -= len(got)
-        self.server.places.ended(self.socket)
         try:
             super().close()
         except (OSError, ValueError):  # a fault here would end the thread, and then all others

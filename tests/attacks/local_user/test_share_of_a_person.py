@@ -19,7 +19,13 @@ import pytest
 from slurm_rl_plugin.cli.forecasts.forecast_assembly import question_pace, reading_pace
 from slurm_rl_plugin.forecasts.live.forecast_desk import ForecastDesk
 from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastPages
-from slurm_rl_plugin.serving.clients import NAMELESS, LocalUsers, login_name
+from slurm_rl_plugin.serving.clients import (
+    MOST_CLIENTS,
+    NAMELESS,
+    NEWCOMERS,
+    LocalUsers,
+    login_name,
+)
 from slurm_rl_plugin.serving.json_pages import JsonPages, Page
 from slurm_rl_plugin.serving.open_connections import OF_NAMELESS, OpenConnections
 from slurm_rl_plugin.serving.page_server import serve_pages_locally
@@ -168,7 +174,7 @@ def test_all_of_them_together_have_less_than_one_users_questions(path: Path) -> 
     assert set(theirs) == {"200"}
 
 
-def test_a_uid_is_nameless_until_a_name_is_known_and_the_accepting_thread_never_asks() -> None:
+def test_a_name_is_asked_for_by_no_thread_that_accepts_and_many_uids_make_none_unknown() -> None:
     asked: list[int] = []
 
     def name_of(number: int) -> str:
@@ -176,10 +182,13 @@ def test_a_uid_is_nameless_until_a_name_is_known_and_the_accepting_thread_never_
         return {7: "ann"}.get(number, "")
 
     users = LocalUsers(name_of)
-    assert users.client(7) == users.client(SUBUID) == NAMELESS
+    assert users.client(7) == users.client(SUBUID) == NEWCOMERS
     assert asked == []
     assert [users.name(7), users.name(SUBUID)] == ["ann", ""]
     assert [users.client(7), users.client(SUBUID)] == ["uid:7", NAMELESS]
+    for number in range(SUBUID, SUBUID + MOST_CLIENTS + 1):
+        users.name(number)
+    assert [users.client(7), users.client(SUBUID)] == ["uid:7", NEWCOMERS]
 
 
 def test_places_of_the_nameless_are_few_and_a_name_gives_one_of_its_own() -> None:
