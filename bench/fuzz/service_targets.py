@@ -98,6 +98,8 @@ def _is_sound(answer: bytes, *, json_only: bool) -> bool:
     if not answer:  # nothing was asked
         return False
     head, _, body = answer.partition(b"\r\n\r\n")
+    if head.startswith(b"HTTP/1.1 100 "):  # Expect: 100-continue; the answer itself follows
+        head, _, body = body.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/"):  # HTTP/0.9, or a status line that is none: words only
         return False
     status = int(head.split(b" ", 2)[1])
