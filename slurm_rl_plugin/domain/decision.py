@@ -12,6 +12,8 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: What a policy remembers from one decision to the next; only the policy knows what it means.
 Memory = FloatArray
+#: Part of the influence by which a written term may be off: ranks shift with every arrival.
+INFLUENCE_TOLERANCE = 0.02
 
 
 def _nobody() -> IntArray:

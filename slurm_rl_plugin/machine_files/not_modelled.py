@@ -134,7 +134,6 @@ _FLAGS = {
     "ACCRUE_ALWAYS": "a job ages once it is eligible",
     "DEPTH_OBLIVIOUS": "fair-share is by the fair tree",
     "INCR_ONLY": "a priority may fall",
-    "NO_FAIR_TREE": "fair-share is by the fair tree",
     "NO_NORMAL_ASSOC": "associations have no priority of their own",
     "NO_NORMAL_PART": "factors of partitions are parts of the largest",
     "NO_NORMAL_QOS": "priorities of QOS are parts of the largest",

@@ -7,11 +7,12 @@ from slurm_rl_plugin.machine_files.reader import DescribedCluster
 from slurm_rl_plugin.machine_files.statements import collect
 
 _PLACE = "a cluster of equal processors"
-#: Weights of `multifactor` in docs/definitions.md; the rest is Slurm's default.
+#: Weights and fair share of `multifactor` in docs/definitions.md; the rest is Slurm's default.
 _LINES = (
     "ClusterName=processors SelectType=select/cons_tres SelectTypeParameters=CR_Core",
     "PriorityType=priority/multifactor",
     "PriorityWeightAge=1000 PriorityWeightFairshare=10000 PriorityWeightJobSize=1000",
+    "PriorityFlags=NO_FAIR_TREE",
 )
 
 

@@ -43,10 +43,18 @@ def expansion_factor(wait: Any, estimate: Any) -> Any:
     return (wait + estimate) / estimate
 
 
-def multifactor(wait: Any, processors: Any, capacity: Any, usage: Any, share: Any) -> Any:
-    """Slurm's multifactor priority, simplified: age, fair-share and size, priority points.
+def classic_fair_share(usage: Any, share: Any) -> Any:
+    """Slurm's classic fair-share factor 2^(-usage/share); an account without a share gets 0.
 
-    Fair-share is Slurm's classic 2^(-usage/share); an account without a share gets 0.
+    Args:
+        usage: fraction of the decayed usage of all accounts.
+        share: of all shares.
+    """
+    return (share > 0.0) * 2.0 ** (-usage / np.maximum(share, 1e-9))
+
+
+def multifactor(wait: Any, processors: Any, capacity: Any, usage: Any, share: Any) -> Any:
+    """Slurm's documented example of priority/multifactor: age, fair share, size; whole points.
 
     Args:
         wait: seconds since submission.
@@ -56,9 +64,9 @@ def multifactor(wait: Any, processors: Any, capacity: Any, usage: Any, share: An
         share: configured share of the job's account.
     """
     age = np.minimum(wait / MAX_AGE, 1.0)
-    fair_share = (share > 0.0) * 2.0 ** (-usage / np.maximum(share, 1e-9))
+    fair_share = classic_fair_share(usage, share)
     size = processors / capacity
-    return AGE_WEIGHT * age + FAIR_SHARE_WEIGHT * fair_share + SIZE_WEIGHT * size
+    return np.floor(AGE_WEIGHT * age + SIZE_WEIGHT * size + FAIR_SHARE_WEIGHT * fair_share)
 
 
 def utility_greedy(wait: Any, estimate: Any, size: Any, interactive: Any) -> Any:
@@ -95,13 +103,15 @@ def reads_users(rule: Callable[..., Any]) -> bool:
     return "in_use" in signature(rule).parameters
 
 
+#: The rule that is the site's own priority.
+SITES_OWN = "multifactor"
 #: By name; parameters are named as above, since others fill them in by name (`rule_policy`). The
-#: simulator compiles each (simulator/scoring/rules.py).
+#: simulator compiles each (simulator/scoring/rules.py), but of SITES_OWN (site_priority.py).
 WAITING_RULES: Mapping[str, Callable[..., Any]] = {
     "wfp3": wfp3,
     "unicep": unicep,
     "expansion-factor": expansion_factor,
     "utility-greedy": utility_greedy,
-    "multifactor": multifactor,
+    SITES_OWN: multifactor,
     "drf": drf,
 }

@@ -119,6 +119,16 @@ def test_bounds_are_in_force_for_the_configured_policy_alone(
         assert free["policies"][name] == bound["policies"][name]
 
 
+@pytest.mark.parametrize("model", ["sjf", "default"])
+def test_next_to_no_influence_is_the_sites_own_priority(
+    told: Callable[..., dict[str, Any]], configure: Callable[..., Path], log: Path, model: str
+) -> None:
+    path = configure("influence_hours = 0.01\n[guard_rails]\nstarvation_hours = 0\n", model)
+    study = told("evaluate", log, "--config", path)["study"]
+    assert study["policies"][model] == study["policies"]["multifactor"]
+    assert study["policies"][model] != study["policies"]["fifo"]
+
+
 def test_what_people_read(typed: Typed, configure: Callable[..., Path], log: Path) -> None:
     path = configure(IN_FORCE)
     status, out, err = typed("evaluate", log, "--config", path, "--policy", "wfp3")

@@ -206,6 +206,20 @@ def test_what_cannot_be_meant_ends_in_one_sentence(
     assert len(errors.strip().splitlines()) == 1
 
 
+def test_a_hook_with_next_to_no_influence_changes_no_start(typed: Typed, tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(
+        '[policy]\nmodel = "default"\n[hook]\naudit_file = ""\ninfluence_hours = 0.01\n'
+        "[guard_rails]\nstarvation_hours = 0\n"
+    )
+    change = ("--change", "hook default")
+    figures, free = (
+        told(typed, *change, *words)["variants"]["hook default"]["figures"]
+        for words in (("--config", "site.toml"), ())
+    )
+    assert {each["difference"] for each in figures.values()} == {0.0}
+    assert free["mean_wait"]["difference"] != 0.0
+
+
 _TWO = ("--change", "PriorityWeightAge=5", "--change", "hook default")
 
 

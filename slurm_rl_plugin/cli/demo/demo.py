@@ -225,7 +225,7 @@ def _run_hook(
     metrics = CycleMetrics(registry, loaded.labels)
     port = serve_metrics(registry, "127.0.0.1", 0)
     schedules: dict[str, ScheduledJobs] = {}
-    settings = SimulationSettings(capacity=prepared.capacity, half_life=7 * DAY)
+    settings = SimulationSettings(capacity=prepared.capacity)
     for mode in ("shadow", "active"):
         cluster = SimulatedCluster(prepared, settings)
         audit = folder / f"audit-{mode}.jsonl"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf
 from slurm_rl_plugin.policies.network import QNetwork
@@ -62,8 +60,6 @@ def own_order(site: SiteAt) -> OrderOf:
 
     def of_jobs(workload: Workload, jobs: IntArray) -> QueueOrder:
         del workload
-        return QueueOrder(
-            site=priority._replace(points=np.ascontiguousarray(priority.points[jobs]))
-        )
+        return QueueOrder(site=priority).of_jobs(jobs)
 
     return of_jobs

@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import HIGHEST_PRIORITY, FactorChange
+from slurm_rl_plugin.domain.decision import INFLUENCE_TOLERANCE
 from slurm_rl_plugin.units import BoolArray, IntArray
 
 #: Batch systems raise what is below 1 to 1 (ties), or let such a job never run.
@@ -282,10 +283,6 @@ def in_safe_order(changes: Sequence[FactorChange]) -> list[FactorChange]:
     return rising + sinking[::-1]
 
 
-#: Part of the influence by which a written term may be off: ranks shift with every arrival.
-TOLERANCE = 0.02
-
-
 def bounded_changes(
     native: IntArray,
     factor: IntArray,
@@ -295,9 +292,9 @@ def bounded_changes(
 ) -> OrderChanges:
     """What to write so that the best place adds `points`, the last one next to nothing.
 
-    The terms fall evenly from place to place, as the simulator's do. One that is off by less than
-    TOLERANCE of the influence stays as it is, so a queue that hardly changes costs hardly any
-    writes; two jobs closer than that may stand in either order.
+    The terms fall evenly from place to place, as the simulator's do. A term that is off by less
+    than INFLUENCE_TOLERANCE of the influence stays as it is, so a queue that hardly changes costs
+    hardly any writes. Two jobs closer than that may be in either order.
 
     Args:
         native: the batch system's own priority of each job, in the wanted order, first to start
@@ -310,7 +307,7 @@ def bounded_changes(
     count = len(native)
     ideal = np.rint(points * np.arange(count, 0, -1) / max(count, 1)).astype(np.int64)
     ideal = np.minimum(ideal, np.maximum(ceiling - 1 - native, 0))
-    off = np.abs(ideal - factor) > TOLERANCE * points
+    off = np.abs(ideal - factor) > INFLUENCE_TOLERANCE * points
     if lost is not None:
         off |= lost & (ideal != factor)
     newcomers = (factor == 0) & (ideal > 0)  # 0 tells that a job was never placed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from slurm_rl_plugin.policies.registry import (
     named_policy,
     unknown_policy,
 )
+from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.on_nodes import simulate_on_nodes
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
@@ -37,9 +39,6 @@ from slurm_rl_plugin.simulator.workloads.recorded_runs import recent_runs
 from slurm_rl_plugin.simulator.workloads.site_points import site_priority
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
-
-#: On a machine's nodes: the rule with the weights that its slurm.conf names.
-SITES_OWN = "multifactor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,15 +148,17 @@ def _starts_on_nodes(
     machine: Machine,
 ) -> FloatArray:
     named = named_policy(candidate.name)
+    settings = replace(settings, half_life=machine.weights.half_life)
     if candidate.name == SITES_OWN:
-        order = QueueOrder(site=site_priority(prepared.log, machine))
-        settings = replace(settings, half_life=machine.weights.half_life)
+        order = QueueOrder(rule=SITES_OWN)
     elif named is not None and named.kind is PolicyKind.RESERVE:
         scores = STATIC_RULES["interactive-first"](prepared.jobs(), workload.estimate)
         order = QueueOrder(scores=np.asarray(scores, np.float64), protection=named.protection)
         settings = replace(settings, reserve=max(settings.reserve, named.reserve))
     else:
         order = _order_in_partitions(candidate, prepared, workload)
+    if candidate.name == SITES_OWN or math.isfinite(settings.influence):
+        order = replace(order, site=site_priority(prepared.log, machine))
     return starts_of_order(order, prepared, workload, settings)
 
 

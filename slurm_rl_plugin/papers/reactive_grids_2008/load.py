@@ -126,7 +126,7 @@ def learning_task(
 
 def with_recorded_starts(log: PreparedLog) -> PreparedLog:
     """The log as a site that serves interactive jobs first would have recorded it."""
-    settings = SimulationSettings(capacity=log.capacity)
+    settings = SimulationSettings(capacity=log.capacity, half_life=math.inf)
     start = starts_under(Candidate(name=_SITE_RULE), log, log.workload(None), settings)
     return replace(log, log=replace(log.log, start=start))
 
@@ -136,7 +136,10 @@ def training_loads(
 ) -> list[TrainingLoad]:
     """The logs on an empty machine without backfilling; run times known (ORA) but for estimates."""
     return [
-        TrainingLoad.of(log, estimates, SimulationSettings(capacity=log.capacity)) for log in logs
+        TrainingLoad.of(
+            log, estimates, SimulationSettings(capacity=log.capacity, half_life=math.inf)
+        )
+        for log in logs
     ]
 
 

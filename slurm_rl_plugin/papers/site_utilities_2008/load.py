@@ -6,6 +6,7 @@ of four segments give the four streams, stretched to one span and to the wanted 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -61,7 +62,7 @@ def site_terms(site: GridSite, order: QueueOrder) -> SiteTerms:
         accounts=ACCOUNTS,
         shares=np.array(site.shares),
         order=order,
-        settings=SimulationSettings(capacity=site.capacity),
+        settings=SimulationSettings(capacity=site.capacity, half_life=math.inf),
     )
 
 

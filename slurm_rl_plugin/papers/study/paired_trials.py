@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +43,9 @@ class Contender:
 
     def schedule(self, prepared: PreparedLog) -> ScheduledJobs:
         """The log's jobs as this policy starts them."""
-        settings = SimulationSettings(capacity=prepared.capacity, reserve=self.reserve)
+        settings = SimulationSettings(
+            capacity=prepared.capacity, reserve=self.reserve, half_life=math.inf
+        )
         return schedule_of(prepared, self._starts(prepared, settings), settings)
 
     def _starts(self, prepared: PreparedLog, settings: SimulationSettings) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy as np
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.protection import Protection
-from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES, reads_users
+from slurm_rl_plugin.policies.waiting_rules import SITES_OWN, WAITING_RULES, reads_users
 from slurm_rl_plugin.simulator.kernel.chosen_by_type import chosen_by_type
 from slurm_rl_plugin.simulator.kernel.class_limit import (
     rail_orders,
@@ -48,19 +48,24 @@ from slurm_rl_plugin.simulator.scoring.protection import (
     protect,
 )
 from slurm_rl_plugin.simulator.scoring.rules import score_pending_by_rule
-from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, score_by_site
+from slurm_rl_plugin.simulator.scoring.site_priority import (
+    SitePriority,
+    example_priority,
+    score_by_site,
+)
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOrder:
-    """How a queue is ordered: exactly one of scores, network, rule, site is given.
+    """How a queue is ordered: by exactly one of scores, network and rule; by `site` without them.
 
     Attributes:
         scores: of a static order, shape [n].
         network: scores the queue at each decision; it says itself whom it protects.
-        rule: one of WAITING_RULES, the same.
-        site: the priority that a site's own settings give.
+        rule: one of WAITING_RULES, the same; SITES_OWN is `site`.
+        site: the priority that the site's own settings give, to which a bounded order adds; None
+            for Slurm's documented example.
         protection: of jobs under scores or a rule; None for none.
     """
 
@@ -69,6 +74,17 @@ class QueueOrder:
     rule: str | None = None
     site: SitePriority | None = None
     protection: Protection | None = None
+
+    @property
+    def is_sites_own(self) -> bool:
+        """Whether the site's own priority orders the queue."""
+        named = self.rule is not None and self.rule != SITES_OWN
+        return not named and self.scores is None and self.network is None
+
+    @property
+    def site_or_example(self) -> SitePriority:
+        """The site's own priority."""
+        return example_priority() if self.site is None else self.site
 
     @property
     def protects(self) -> Protection | None:
@@ -90,7 +106,9 @@ class QueueOrder:
     def of_jobs(self, jobs: IntArray) -> QueueOrder:
         """The same for some of the jobs, of which some may come twice."""
         scores = None if self.scores is None else self.scores[jobs]
-        site = None if self.site is None else self.site._replace(points=self.site.points[jobs])
+        site = self.site
+        if site is not None and len(site.points):
+            site = site._replace(points=site.points[jobs])
         return replace(self, scores=scores, site=site)
 
 

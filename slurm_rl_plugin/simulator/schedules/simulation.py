@@ -53,7 +53,7 @@ from slurm_rl_plugin.simulator.scoring.hook_effects import hook_effects
 from slurm_rl_plugin.simulator.scoring.protection import protected_queue
 from slurm_rl_plugin.simulator.scoring.rules import rule_code
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +65,10 @@ class SimulationSettings:
         backfilling: "none", "easy" or, on nodes, "slurm".
         cycle: seconds between scheduling decisions; 0 decides at every event.
         reserve: processors kept from batch work; a network may ask for more.
-        half_life: seconds after which past usage counts half in the features; inf for never.
-        influence: hours of age that the best place in the order is worth to a job; inf where the
-            order alone counts.
+        half_life: seconds after which past usage counts half, in the site's own priority and in
+            the features; inf for never. By default Slurm's.
+        influence: hours of age that the best place in the order adds to the site's own priority of
+            a job; inf if the order alone counts.
         refresh: seconds between two cycles of the hook that writes the scores; 0 where every
             decision sees scores of its own instant.
         starvation: seconds of waiting after which a job goes first; inf for never.
@@ -78,7 +79,7 @@ class SimulationSettings:
     backfilling: str = "none"
     cycle: float = 0.0
     reserve: int = 0
-    half_life: float = math.inf
+    half_life: float = 7 * DAY
     influence: float = math.inf
     refresh: float = 0.0
     starvation: float = math.inf
@@ -116,11 +117,13 @@ class SimulationSettings:
         places = len(workload.submit) if places is None else places
         return OrderedQueue(
             network=_compile(order, workload),
-            rule=rule_code(order.rule),
+            rule=rule_code(None if order.is_sites_own else order.rule),
             backfilling=BACKFILLING[self.backfilling],
             cycle=self.cycle,
             reserve=self.reserve,
-            effects=hook_effects(places, self.influence, self.refresh, self.starvation),
+            effects=hook_effects(
+                places, order.site_or_example, self.influence, self.refresh, self.starvation
+            ),
             protection=protected_queue(order.protects, places, workload.asked.shape[1]),
             scores=np.empty(places + 1),
             jobs=np.empty(places + 1, dtype=np.int64),
@@ -153,9 +156,9 @@ def _compile(
         return FixedScores(scores=order.scores)
     if isinstance(network, EchoStateNetwork):
         return compile_echo_state(network, workload)
-    if network is None:
-        return order.site or no_network()
-    return compile_network(network, workload)
+    if network is not None:
+        return compile_network(network, workload)
+    return order.site_or_example if order.is_sites_own else no_network()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

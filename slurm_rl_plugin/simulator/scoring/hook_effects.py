@@ -1,4 +1,4 @@
-"""What the hook makes of scores: the starvation bound, scores that get old, bounded influence."""
+"""What the hook makes of scores: the starvation bound, scores that age, bounded influence."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from slurm_rl_plugin.domain.decision import INFLUENCE_TOLERANCE
 from slurm_rl_plugin.simulator.kernel.best_first import best_first
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
+from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, site_points
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Below every score: a job that came since the last cycle stands behind all others.
 _UNWRITTEN = -1e15
@@ -20,15 +22,18 @@ class HookEffects(NamedTuple):
     """How the hook writes scores, and what it has written.
 
     Attributes:
-        influence: hours of age that the best place in the order is worth, shape [1]; inf where the
-            order alone counts.
+        site: the priority to which bounded influence adds.
+        influence: points that the best place in the order is worth, shape [1]; inf if the order
+            alone counts.
         refresh: seconds between two cycles of the hook, shape [1]; 0 where every decision sees
             scores of its own instant.
         starvation: seconds of waiting after which a job goes first, shape [1]; inf for never.
         written_at: when scores were written last, shape [1].
-        written: what was written for each job, NaN for a job that came later, shape [n].
+        written: what was written for each job, NaN for a job that came later, shape [n]: its score,
+            or its points under a bounded influence.
     """
 
+    site: SitePriority
     influence: FloatArray
     refresh: FloatArray
     starvation: FloatArray
@@ -41,11 +46,25 @@ class HookEffects(NamedTuple):
 
 
 def hook_effects(
-    jobs: int, influence: float = np.inf, refresh: float = 0.0, starvation: float = np.inf
+    jobs: int,
+    site: SitePriority,
+    influence: float = np.inf,
+    refresh: float = 0.0,
+    starvation: float = np.inf,
 ) -> HookEffects:
-    """Effects for a workload of that many jobs; see HookEffects for the rest."""
+    """Effects for a workload of that many jobs; see HookEffects for the rest.
+
+    Args:
+        jobs: how many.
+        site: the site's own priority.
+        influence: hours of age that the best place in the order is worth.
+        refresh: see HookEffects.
+        starvation: see HookEffects.
+    """
+    points = np.inf if np.isinf(influence) else influence * site.points_an_hour
     return HookEffects(
-        influence=np.array([influence]),
+        site=site,
+        influence=np.array([points]),
         refresh=np.array([refresh]),
         starvation=np.array([starvation]),
         written_at=np.array([-np.inf]),
@@ -76,17 +95,41 @@ def _keep_written(
 
 
 @compiled
+def _place_points(
+    cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
+) -> None:
+    """Turn scores into the points that the hook has written for each job's place in the order.
+
+    A job that came after the last cycle has none. As the hook does, a cycle keeps points that are
+    off by no more than INFLUENCE_TOLERANCE of the influence.
+    """
+    count, influence = cluster.counts[PENDING], effects.influence[0]
+    remembers = effects.refresh[0] > 0.0
+    if remembers and not writes_now(cluster, effects):
+        for place in range(count):
+            written = effects.written[jobs[place]]
+            scores[place] = 0.0 if np.isnan(written) else written
+        return
+    effects.written_at[0] = cluster.clock[NOW]
+    # pending jobs are in order of submission, which a stable sort keeps among equals
+    order = best_first(scores, count)
+    for place in range(count):
+        job, points = jobs[order[place]], np.rint(influence * (count - place) / count)
+        if remembers:
+            if abs(points - effects.written[job]) <= INFLUENCE_TOLERANCE * influence:
+                points = effects.written[job]
+            effects.written[job] = points
+        scores[order[place]] = points
+
+
+@compiled
 def _bound_influence(
     workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
 ) -> None:
-    """A job's priority is its age; its place in the order adds up to `influence` hours to it."""
-    count = cluster.counts[PENDING]
-    # pending jobs stand in order of submission, which a stable sort keeps among equals
-    order = best_first(scores, count)
-    for place in range(count):
-        job = order[place]
-        age = (cluster.clock[NOW] - workload.submit[jobs[job]]) / HOUR
-        scores[job] = age + effects.influence[0] * (count - place) / count
+    """A job's priority is the site's own; its place in the order adds up to `influence` points."""
+    _place_points(cluster, effects, scores, jobs)
+    for place in range(cluster.counts[PENDING]):
+        scores[place] += site_points(workload, cluster, effects.site, jobs[place])
 
 
 @compiled_borrowing
@@ -114,7 +157,7 @@ def as_written(
         for place in range(cluster.counts[PENDING]):
             if cluster.clock[NOW] - workload.submit[jobs[place]] > effects.starvation[0]:
                 scores[place] = np.inf  # ties go to the job submitted first
-    if effects.refresh[0] > 0.0:
-        _keep_written(cluster, effects, scores, jobs)
     if not np.isinf(effects.influence[0]):
         _bound_influence(workload, cluster, effects, scores, jobs)
+    elif effects.refresh[0] > 0.0:
+        _keep_written(cluster, effects, scores, jobs)

@@ -25,17 +25,15 @@ _utility_greedy = compiled_copy(
     time_utility=time_utility,
     time_utility_loss_rate=time_utility_loss_rate,
 )
-_multifactor = compiled_copy(waiting_rules.multifactor)
 _drf = compiled_copy(waiting_rules.drf)
 
 #: Codes of the rules that `score_pending_by_rule` knows.
-_WFP3, _UNICEP, _EXPANSION_FACTOR, _UTILITY_GREEDY, _MULTIFACTOR, _DRF = range(6)
+_WFP3, _UNICEP, _EXPANSION_FACTOR, _UTILITY_GREEDY, _DRF = range(5)
 _CODES = {
     "wfp3": _WFP3,
     "unicep": _UNICEP,
     "expansion-factor": _EXPANSION_FACTOR,
     "utility-greedy": _UTILITY_GREEDY,
-    "multifactor": _MULTIFACTOR,
     "drf": _DRF,
 }
 
@@ -83,8 +81,7 @@ def score_pending_by_rule(
         scores: filled for the first counts[PENDING] places.
         jobs: filled with the pending job numbers in the order of `scores`.
     """
-    usage = current_usage(cluster)
-    in_use = _sizes_in_use(workload, cluster) if rule == _DRF else usage
+    in_use = _sizes_in_use(workload, cluster) if rule == _DRF else np.zeros(0)
     now = cluster.clock[NOW]
     capacity = float(cluster.capacity[0])
     for place in range(cluster.counts[PENDING]):
@@ -100,11 +97,6 @@ def score_pending_by_rule(
             score = _expansion_factor(wait, estimate)
         elif rule == _UTILITY_GREEDY:
             score = _utility_greedy(wait, estimate, size, workload.interactive[job])
-        elif rule == _MULTIFACTOR:
-            account, processors = workload.account[job], float(workload.processors[job])
-            score = _multifactor(
-                wait, processors, capacity, usage[account], workload.shares[account]
-            )
         elif rule == _DRF:
             score = _drf(in_use[workload.past.user[job]] / capacity)
         else:

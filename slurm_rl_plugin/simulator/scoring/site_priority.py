@@ -1,4 +1,4 @@
-"""A site's own multifactor priority, with the weights of its slurm.conf, in the compiled loop."""
+"""A site's own multifactor priority in the compiled loop."""
 
 from __future__ import annotations
 
@@ -6,24 +6,36 @@ from typing import NamedTuple
 
 import numpy as np
 
+from slurm_rl_plugin.policies.waiting_rules import (
+    AGE_WEIGHT,
+    FAIR_SHARE_WEIGHT,
+    MAX_AGE,
+    SIZE_WEIGHT,
+    classic_fair_share,
+)
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
-from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_copy
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
+
+_classic_fair_share = compiled_copy(classic_fair_share)
 
 
 class SitePriority(NamedTuple):
-    """Points of every job of a workload; what changes while it waits is age and fair share.
+    """Points of every job of a workload. Age and fair share change while a job waits.
 
     Attributes:
-        points: that never change (size, partition, QOS, resources, nice), shape [n].
+        points: that never change (size, partition, QOS, resources, nice), shape [n]; shape [0] if
+            there are none but those of `size`.
         age: points of the highest age.
         highest_age: seconds.
         fairshare: points of the highest fair share.
-        period: seconds between two calculations (PriorityCalcPeriod); a job has no age before the
-            first that sees it.
-        first: when they were calculated for the first time, seconds; only its rest over the period
+        period: seconds between two calculations (PriorityCalcPeriod). A job has no age before the
+            first calculation that sees it. 0 calculates at every decision.
+        first: when slurmctld calculated for the first time, seconds; only its rest over the period
             matters.
+        size: points of a job that asks for all processors; 0 if `points` counts the size.
+        fair_tree: fair share is Slurm's Fair Tree over accounts; otherwise the classic one.
     """
 
     points: FloatArray
@@ -32,10 +44,34 @@ class SitePriority(NamedTuple):
     fairshare: float
     period: float
     first: float = 0.0
+    size: float = 0.0
+    fair_tree: bool = True
+
+    @property
+    def points_an_hour(self) -> float:
+        """Points that a job gains by an hour of waiting."""
+        return self.age * HOUR / self.highest_age
+
+    def copy(self) -> SitePriority:
+        """Itself: nothing here changes."""
+        return self
+
+
+def example_priority() -> SitePriority:
+    """Slurm's documented example, for processors without a slurm.conf (docs/definitions.md)."""
+    return SitePriority(
+        points=np.zeros(0),
+        age=AGE_WEIGHT,
+        highest_age=MAX_AGE,
+        fairshare=FAIR_SHARE_WEIGHT,
+        period=0.0,
+        size=SIZE_WEIGHT,
+        fair_tree=False,
+    )
 
 
 @compiled_borrowing
-def _fair_share(workload: Workload, cluster: Cluster, account: int) -> float:
+def _fair_tree(workload: Workload, cluster: Cluster, account: int) -> float:
     """Fair Tree over accounts: the part of them that are not served better for their share.
 
     Slurm's priority/multifactor since 19.05: accounts rank by share over usage; equals rank alike.
@@ -50,6 +86,38 @@ def _fair_share(workload: Workload, cluster: Cluster, account: int) -> float:
 
 
 @compiled_borrowing
+def _fair_share(
+    workload: Workload, cluster: Cluster, priority: SitePriority, account: int
+) -> float:
+    if priority.fair_tree:
+        return _fair_tree(workload, cluster, account)
+    whole = 0.0
+    for other in range(len(cluster.account_usage)):
+        whole += cluster.account_usage[other]
+    used = cluster.account_usage[account] / whole if whole > 0.0 else 0.0
+    return _classic_fair_share(used, workload.shares[account])
+
+
+@compiled_borrowing
+def site_points(workload: Workload, cluster: Cluster, priority: SitePriority, job: int) -> float:
+    """The priority that the site gives a pending job now: whole points."""
+    calculated = cluster.clock[NOW]
+    if priority.period > 0.0:
+        since = calculated - priority.first
+        calculated = np.floor(since / priority.period) * priority.period + priority.first
+    waited = min(max(calculated - workload.submit[job], 0.0) / priority.highest_age, 1.0)
+    points = priority.age * waited
+    if len(priority.points) > 0:
+        points += priority.points[job]
+    if priority.size > 0.0:
+        points += priority.size * (workload.processors[job] / cluster.capacity[0])
+    if priority.fairshare > 0.0:
+        account = workload.account[job]
+        points += priority.fairshare * _fair_share(workload, cluster, priority, account)
+    return np.floor(points)
+
+
+@compiled_borrowing
 def score_by_site(
     workload: Workload,
     cluster: Cluster,
@@ -58,13 +126,7 @@ def score_by_site(
     jobs: IntArray,
 ) -> int:
     """Fill `scores` with whole points of the pending jobs, `jobs` with their numbers; reserve 0."""
-    since = cluster.clock[NOW] - priority.first
-    calculated = np.floor(since / priority.period) * priority.period + priority.first
     for place in range(cluster.counts[PENDING]):
         job = cluster.pending[place]
-        waited = min(max(calculated - workload.submit[job], 0.0) / priority.highest_age, 1.0)
-        points = priority.points[job] + priority.age * waited
-        if priority.fairshare > 0.0:
-            points += priority.fairshare * _fair_share(workload, cluster, workload.account[job])
-        scores[place], jobs[place] = np.floor(points), job
+        scores[place], jobs[place] = site_points(workload, cluster, priority, job), job
     return 0

@@ -14,6 +14,8 @@ from slurm_rl_plugin.units import MINUTE, FloatArray, IntArray
 #: Of PriorityFlags: weights of resources count amounts, not parts of the partition's; and size is
 #: over the minutes that a job asks for.
 _AMOUNTS, _OVER_TIME = "NO_NORMAL_TRES", "SMALL_RELATIVE_TO_TIME"
+#: Of PriorityFlags: fair share is the classic one.
+_CLASSIC = "NO_FAIR_TREE"
 
 
 def site_priority(log: JobLog, machine: Machine) -> SitePriority:
@@ -35,6 +37,7 @@ def site_priority(log: JobLog, machine: Machine) -> SitePriority:
         highest_age=float(weights.highest_age),
         fairshare=float(weights.fairshare),
         period=float(weights.period),
+        fair_tree=_CLASSIC not in weights.flags,
     )
 
 

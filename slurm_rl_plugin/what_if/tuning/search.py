@@ -17,7 +17,6 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.evaluation.paired import (
-    SITES_OWN,
     Candidate,
     schedule_of,
     starts_under,
@@ -28,6 +27,7 @@ from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.learning.workplace import ThisMachine, Workplace
 from slurm_rl_plugin.machine_files.changes import changed
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
+from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.hook.order.order_changes import LOWEST_PRIORITY, TOLERANCE, bounded_changes
+from slurm_rl_plugin.domain.decision import INFLUENCE_TOLERANCE
+from slurm_rl_plugin.hook.order.order_changes import LOWEST_PRIORITY, bounded_changes
 
 POINTS = 1000.0
 
@@ -56,7 +57,7 @@ def test_no_term_leaves_its_bounds_and_a_second_cycle_is_quiet(
     native, factor = (list(column) for column in zip(*jobs, strict=True))
     after = written(native, factor, points)
     ideal = points * np.arange(len(jobs), 0, -1) / len(jobs)
-    assert (np.abs(np.array(after) - ideal) <= max(TOLERANCE * points, 1.0)).all()
+    assert (np.abs(np.array(after) - ideal) <= max(INFLUENCE_TOLERANCE * points, 1.0)).all()
     assert min(np.array(native) + after) >= LOWEST_PRIORITY
     assert written(native, after, points) == pytest.approx(after)
     assert len(bounded_changes(np.array(native), np.array(after), points).place) == 0

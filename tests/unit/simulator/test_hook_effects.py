@@ -14,6 +14,8 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_order,
     simulate_scores,
 )
+from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, example_priority
+from slurm_rl_plugin.units import DAY
 from tests.reference.loads import random_workload
 
 SETTINGS = SimulationSettings(capacity=40, backfilling="easy")
@@ -28,6 +30,10 @@ def fifo(workload):
     return simulate_scores(workload, -workload.submit, SETTINGS).start
 
 
+def sites_own(workload):
+    return simulate_order(workload, QueueOrder(rule="multifactor"), SETTINGS).start
+
+
 @pytest.fixture(params=range(4))
 def workload(request):
     return random_workload(request.param, jobs=150, parallel=True)
@@ -39,12 +45,55 @@ def test_without_effects_the_order_is_the_networks(workload):
     np.testing.assert_array_equal(starts(workload), shortest)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"influence": 0.0}, {"starvation": -1.0}, {"refresh": 1e12}], ids=str
-)
+@pytest.mark.parametrize("changes", [{"starvation": -1.0}, {"refresh": 1e12}], ids=str)
 def test_an_order_that_may_not_count_leaves_fifo(workload, changes):
-    """No influence; everybody starved; or a hook that wrote once, before nearly all jobs came."""
+    """Everybody starved; or a hook that wrote once, before nearly all jobs came."""
     np.testing.assert_array_equal(starts(workload, **changes), fifo(workload))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"influence": 0.0}, {"influence": 0.01}, {"influence": 0.01, "refresh": 60.0}],
+    ids=str,
+)
+def test_next_to_no_influence_leaves_the_sites_own_priority(workload, changes):
+    assert not np.array_equal(sites_own(workload), fifo(workload))
+    np.testing.assert_array_equal(starts(workload, **changes), sites_own(workload))
+
+
+def test_a_site_without_weights_is_first_come_first_served(workload):
+    """Also with a bounded order, which is worth nothing where age is."""
+    none = SitePriority(
+        points=np.zeros(len(workload.submit)), age=0.0, highest_age=DAY, fairshare=0.0, period=60.0
+    )
+    np.testing.assert_array_equal(
+        simulate_order(workload, QueueOrder(site=none), SETTINGS).start, fifo(workload)
+    )
+    bounded = QueueOrder(network=SHORTEST_FIRST, site=none)
+    found = simulate_order(workload, bounded, replace(SETTINGS, influence=1e6)).start
+    np.testing.assert_array_equal(found, fifo(workload))
+
+
+def test_a_new_job_has_the_sites_own_priority_until_the_hook_writes():
+    """Five jobs of one account on one processor; the hook writes once, when the first comes."""
+    run_time = np.array([50.0, 60.0, 900.0, 10.0, 20.0])
+    workload = random_workload(0, jobs=5, parallel=False)._replace(
+        submit=np.array([0.0, 1.0, 5.0, 10.0, 11.0]),
+        run_time=run_time,
+        estimate=run_time,
+        account=np.zeros(5, dtype=np.int64),
+    )
+    shortest_first = QueueOrder(scores=-run_time, site=example_priority())
+    at_once, once = (
+        simulate_order(
+            workload,
+            shortest_first,
+            SimulationSettings(capacity=1, influence=1e4, refresh=refresh),
+        ).start.tolist()
+        for refresh in (0.0, 1e5)
+    )
+    assert at_once == [0.0, 80.0, 140.0, 50.0, 60.0]
+    assert once == [0.0, 50.0, 110.0, 1010.0, 1020.0]
 
 
 @pytest.mark.parametrize(
@@ -63,9 +112,10 @@ def test_a_static_order_is_written_as_a_network_of_the_same_order(workload, chan
     np.testing.assert_array_equal(found, starts(workload, **changes))
 
 
-def test_a_waiting_rule_without_influence_leaves_fifo_and_alone_nothing_is_written(workload):
+def test_without_influence_a_waiting_rule_leaves_the_sites_own_priority(workload):
     order, none = QueueOrder(rule="wfp3"), replace(SETTINGS, influence=0.0)
-    np.testing.assert_array_equal(simulate_order(workload, order, none).start, fifo(workload))
+    found = simulate_order(workload, order, none).start
+    np.testing.assert_array_equal(found, sites_own(workload))
     alone = simulate_order(workload, order, none.without_hook).start
     np.testing.assert_array_equal(alone, simulate_order(workload, order, SETTINGS).start)
 
@@ -82,7 +132,7 @@ def test_a_starvation_bound_shortens_the_longest_wait():
 def test_a_starved_job_has_the_best_place_and_no_more_than_the_influence(workload):
     """As on a live queue, where the bound comes before the influence is written."""
     none = starts(workload, starvation=60.0, influence=0.0)
-    np.testing.assert_array_equal(none, fifo(workload))
+    np.testing.assert_array_equal(none, sites_own(workload))
     much = starts(workload, starvation=60.0, influence=1e9)
     np.testing.assert_array_equal(much, starts(workload, starvation=60.0))
 

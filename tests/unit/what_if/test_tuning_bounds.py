@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from slurm_rl_plugin.accounting.log_format import read_log
-from slurm_rl_plugin.learning.evaluation.paired import SITES_OWN, Candidate
+from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.machine_files.reader import read_cluster
+from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.units import MINUTE
