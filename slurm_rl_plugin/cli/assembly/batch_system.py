@@ -7,6 +7,7 @@ policy, its inference library or the metrics.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import time
@@ -26,6 +27,12 @@ logger = logging.getLogger(__name__)
 def chosen_batch_system(configuration: Configuration) -> BatchSystemChoice:
     """Which one is taken here, and why."""
     return choose_batch_system(configuration.sections.batch_system.adapter, os.environ)
+
+
+def written_influence(configuration: Configuration) -> float:
+    """Hours of age that our first place adds to the site's own priority; inf for no bound."""
+    is_bounded = chosen_batch_system(configuration).kind.bounds_order
+    return configuration.cycle_settings.influence if is_bounded else math.inf
 
 
 def build_batch_system(

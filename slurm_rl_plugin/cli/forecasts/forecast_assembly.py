@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from slurm_rl_plugin.cli.assembly.batch_system import written_influence
 from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.queue_file import QueueOnFile
@@ -110,6 +111,7 @@ def build_source(configuration: Configuration, kind: str) -> ReplaySource:
         backfilling="easy",
         on_nodes=AS_SLURM if kind == SLURM else "easy",
         half_life=_HALF_LIFE,
+        influence=written_influence(configuration),
     )
 
 

@@ -47,6 +47,7 @@ class ReplaySource:
         backfilling: of its scheduler on a pool of processors.
         on_nodes: of its scheduler where its nodes are known, and the queue is not too deep for it.
         half_life: of past usage, seconds.
+        influence: hours of age that an order of the hook is worth; see SimulationSettings.
     """
 
     order: Callable[[SiteAt], OrderOf]
@@ -54,6 +55,7 @@ class ReplaySource:
     backfilling: str
     on_nodes: str
     half_life: float
+    influence: float = np.inf
 
     def waits(
         self,
@@ -100,6 +102,7 @@ class ReplaySource:
             capacity=site.prepared.capacity,
             backfilling=self._backfilling(site),
             half_life=self.half_life,
+            influence=self.influence,
         )
         replayed = ReplayedSite(
             jobs=workload._replace(past=past.past),

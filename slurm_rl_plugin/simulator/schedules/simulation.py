@@ -122,7 +122,11 @@ class SimulationSettings:
             cycle=self.cycle,
             reserve=self.reserve,
             effects=hook_effects(
-                places, order.site_or_example, self.influence, self.refresh, self.starvation
+                places,
+                order.site_or_example,
+                math.inf if order.is_sites_own else self.influence,
+                self.refresh,
+                self.starvation,
             ),
             protection=protected_queue(order.protects, places, workload.asked.shape[1]),
             scores=np.empty(places + 1),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt
 from slurm_rl_plugin.forecasts.live.site_now import site_now
-from slurm_rl_plugin.forecasts.live.site_orders import own_order
+from slurm_rl_plugin.forecasts.live.site_orders import own_order, rule_order
 from slurm_rl_plugin.units import DAY, HOUR
 from slurm_rl_plugin.what_if.switchback.costs import costs
 from slurm_rl_plugin.what_if.switchback.live_cluster import live_cluster
@@ -60,6 +62,17 @@ def test_who_has_not_ended_runs_as_long_as_is_foretold(
     assert (cluster.times.jobs.run_time[at.running] > ran).all()
     over = np.setdiff1d(np.arange(len(at.prepared.log)), jobs)
     np.testing.assert_array_equal(cluster.times.jobs.run_time[over], at.prepared.log.run_time[over])
+
+
+def test_with_next_to_no_influence_the_queue_keeps_the_sites_own_order(
+    looked: tuple[SiteAt, ReplayedCluster],
+) -> None:
+    at, _ = looked
+    own, ours = (replace(replay_source(), order=each) for each in (own_order, rule_order("sjf")))
+    bounded, everything = (replace(each, influence=0.01) for each in (ours, own))
+    assert not np.array_equal(ours.ranks(at), own.ranks(at))
+    np.testing.assert_array_equal(bounded.ranks(at), own.ranks(at))
+    np.testing.assert_array_equal(everything.ranks(at), own.ranks(at))
 
 
 def test_what_waiting_jobs_cost_is_near_what_it_turns_out_to_be(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.cli.assembly.batch_system import chosen_batch_system
+from slurm_rl_plugin.cli.assembly.batch_system import written_influence
 from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
@@ -39,12 +39,11 @@ def settings_in_force(
         cycle: seconds between decisions of the batch system.
         on_nodes: on the nodes of a machine, as slurmctld looks at its queue.
     """
-    is_bounded = chosen_batch_system(configuration).kind.bounds_order
     return SimulationSettings(
         capacity=capacity,
         backfilling=AS_SLURM if on_nodes else "easy",
         cycle=cycle,
-        influence=configuration.cycle_settings.influence if is_bounded else math.inf,
+        influence=written_influence(configuration),
         refresh=configuration.pace.longest,
         starvation=configuration.starvation_bound,
         class_limit=_class_limit(configuration.reserve),
