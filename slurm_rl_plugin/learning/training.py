@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -226,6 +227,7 @@ def _loads(plan: TrainingPlan) -> TrainingLoads:
     for prepared in plan.logs:
         settings = SimulationSettings(
             capacity=prepared.capacity,
+            half_life=math.inf,  # F counts all service
             backfilling=plan.backfilling,
             class_limit=plan.class_limit,
         )

@@ -86,6 +86,7 @@ def node_run(load: NodeLoad, how: How) -> NodeRun:
     }
     settings = SimulationSettings(
         capacity=prepared.capacity,
+        half_life=np.inf,
         backfilling=how.backfilling,
         cycle=how.cycle,
         reserve=how.wanted,

@@ -138,7 +138,9 @@ def test_kernel_orders_by_past_runs_as_the_readable_simulator(
         easy=backfilling == "easy",
         cycle=cycle,
     )
-    how = SimulationSettings(capacity=CAPACITY, backfilling=backfilling, cycle=cycle)
+    how = SimulationSettings(
+        capacity=CAPACITY, backfilling=backfilling, cycle=cycle, half_life=np.inf
+    )
     assert simulate_network(workload, network, how).start.tolist() == expected
     whole = [CAPACITY, CAPACITY]  # the second partition has no jobs
     nowhere = np.zeros(len(workload.submit), dtype=np.int64)
@@ -186,7 +188,9 @@ def test_kernel_tells_of_large_requests_what_was_paid_for_as_the_readable_simula
         expected = simulate(
             jobs_of(workload), capacity_of(workload), watched, easy=backfilling == "easy"
         )
-        how = SimulationSettings(capacity=capacity_of(workload), backfilling=backfilling)
+        how = SimulationSettings(
+            capacity=capacity_of(workload), backfilling=backfilling, half_life=np.inf
+        )
         assert simulate_network(workload, network, how).start.tolist() == expected
     assert met == KINDS
 

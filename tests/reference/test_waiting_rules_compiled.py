@@ -9,15 +9,19 @@ import pytest
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, PolicyKind
+from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, Cluster, advance, empty_cluster
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.policy_driver import NO_RANK
 from slurm_rl_plugin.simulator.scoring import rules
 from slurm_rl_plugin.simulator.scoring.rules import current_usage, rule_code, score_pending_by_rule
+from slurm_rl_plugin.simulator.scoring.site_priority import example_priority, score_by_site
 from tests.reference.loads import snapshot_of
 from tests.reference.readable_simulator import Moment
 
-WAITING = [each.name for each in NAMED_POLICIES.values() if each.kind is PolicyKind.WAITING]
+RULES = {each.name for each in NAMED_POLICIES.values() if each.kind is PolicyKind.WAITING}
+#: The site's own priority is compiled as such.
+WAITING = RULES - {SITES_OWN}
 LIMIT = np.array([300.0, 7200.0, 90.0, 900.0])
 LOAD = Workload(
     submit=np.array([0.0, 10.0, 400.0, 450.0]),
@@ -41,15 +45,19 @@ def waiting_cluster() -> Cluster:
     return cluster
 
 
-def compiled_scores(code: int) -> list[float]:
+def compiled_scores(code: int | None) -> list[float]:
+    """Of a rule, or of the site's own priority."""
     scores, jobs = np.empty(5), np.empty(5, dtype=np.int64)
     workload = LOAD._replace(estimate=LIMIT)
-    score_pending_by_rule(workload, waiting_cluster(), code, scores, jobs)
+    if code is None:
+        score_by_site(workload, waiting_cluster(), example_priority(), scores, jobs)
+    else:
+        score_pending_by_rule(workload, waiting_cluster(), code, scores, jobs)
     return scores[np.argsort(jobs[:4])].tolist()
 
 
 def test_the_loop_has_a_code_of_its_own_for_every_waiting_rule() -> None:
-    assert rules._CODES.keys() == set(WAITING)
+    assert rules._CODES.keys() == WAITING
     assert len({rule_code(name) for name in WAITING}) == len(WAITING)
     assert rule_code(None) == -1
     with pytest.raises(SimulationError, match="compiles no rule 'lifo'"):
@@ -57,14 +65,15 @@ def test_the_loop_has_a_code_of_its_own_for_every_waiting_rule() -> None:
 
 
 # who has least in use is seen where jobs run: test_weighed_jobs
-@pytest.mark.parametrize("name", sorted({*WAITING} - {"drf"}))
+@pytest.mark.parametrize("name", sorted(RULES - {"drf"}))
 def test_the_loop_scores_as_the_rule_does(name: str) -> None:
     snapshot = snapshot_of(LOAD, Moment(AT, [0, 1, 2, 3], [], [np.nan] * 4), 8)
     usage = current_usage(waiting_cluster())
     policy = NAMED_POLICIES[name].live()
     live = policy.decide(replace(snapshot, usage=usage)).scores
     assert len(set(live.tolist())) == 4
-    assert compiled_scores(rule_code(name)) == pytest.approx(live.tolist(), rel=1e-12)
+    code = None if name == SITES_OWN else rule_code(name)
+    assert compiled_scores(code) == pytest.approx(live.tolist(), rel=1e-12)
 
 
 def test_a_code_without_a_branch_scores_as_nothing() -> None:

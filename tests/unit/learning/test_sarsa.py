@@ -38,7 +38,7 @@ def load(seed, jobs=300, recorded="fifo", processors=5):
     """A small load whose log records the starts of a rule."""
     log = mmn_log(np.random.default_rng(seed), processors=processors, jobs=jobs)
     prepared = prepare_log(log)
-    machine = SimulationSettings(capacity=processors)
+    machine = SimulationSettings(capacity=processors, half_life=np.inf)
     if recorded:
         start = starts_under(Candidate(name=recorded), prepared, prepared.workload(None), machine)
         prepared = replace(prepared, log=replace(log, start=start))

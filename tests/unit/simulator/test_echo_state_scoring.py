@@ -163,9 +163,7 @@ def test_memory_is_carried_from_decision_to_decision():
     np.testing.assert_array_equal(start, simulate_network(workload, here, SETTINGS).start)
 
 
-@pytest.mark.parametrize(
-    "effect", [{"influence": 0.0}, {"starvation": 0.0}, {"refresh": math.inf}], ids=str
-)
+@pytest.mark.parametrize("effect", [{"starvation": 0.0}, {"refresh": math.inf}], ids=str)
 def test_what_the_hook_makes_of_scores_holds_for_an_echo_state_network_too(effect):
     # each leaves first come, first served of any network's order
     workload, here = prepared().workload(None), network(4)

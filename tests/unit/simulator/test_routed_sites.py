@@ -49,7 +49,9 @@ def site(
         accounts=("a", "b", "c"),
         shares=workload.shares,
         order=order,
-        settings=SimulationSettings(capacity=capacity, backfilling="easy", **more),
+        settings=SimulationSettings(
+            capacity=capacity, backfilling="easy", half_life=np.inf, **more
+        ),
     )
     return RoutedSite(terms, workload)
 
