@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.utility.entitlement import KEPT, ServedJobs, Service, service_of_windows
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
 from slurm_rl_plugin.utility.responsiveness import (
     bounded_slowdown,
@@ -131,6 +132,7 @@ def summarise(
     mean_time_utility = _mean(measures.time_utility[counted])
     mean_fairness = _mean(measures.fairness[counted])
     last = np.flatnonzero(counted)[np.argmax(jobs.start[counted])] if counted.any() else None
+    service = service_of(jobs, counted) if accounts and counted.any() else None
     return {
         "jobs": int(counted.sum()),
         **_waits(measures.wait[counted]),
@@ -146,11 +148,54 @@ def summarise(
             "interactive": _class_summary(measures, counted & jobs.interactive),
             "batch": _class_summary(measures, counted & ~jobs.interactive),
         },
+        **({} if service is None else {"misdelivered": _misdelivered(service)}),
         "accounts": {
             name: _account_summary(jobs, measures, counted & (jobs.account == index), index)
+            | ({} if service is None else _of_account(service, index))
             for index, name in enumerate(accounts)
         },
     }
+
+
+def service_of(jobs: ScheduledJobs, counted: BoolArray) -> Service:
+    """Service of each account in the fortnights in which the counted jobs came.
+
+    Args:
+        jobs: the schedule; jobs that are not counted take part in it.
+        counted: shape [n]; at least one.
+    """
+    came = jobs.submit[counted]
+    served = ServedJobs(
+        submit=jobs.submit,
+        start=jobs.start,
+        run_time=jobs.run_time,
+        rate=np.asarray(jobs.charged, dtype=np.float64),
+        account=jobs.account,
+    )
+    return service_of_windows(
+        served,
+        jobs.shares,
+        begin=float(came.min()),
+        end=float(came.max()),
+        most=float(jobs.capacity) if jobs.billed is None else np.inf,
+    )
+
+
+def _misdelivered(service: Service) -> dict[str, Any]:
+    kept = service.kept_parts
+    return {
+        "fortnight": service.misdelivered,
+        "quantile05": _quantile(kept, 0.05),
+        "kept95": _mean((kept >= KEPT).astype(np.float64)),
+        "windows": len(service.delivered),
+    }
+
+
+def _of_account(service: Service, index: int) -> dict[str, Any]:
+    delivered = float(service.delivered[:, index].mean())
+    entitled = float(service.entitled[:, index].mean())
+    ratio = delivered / entitled if entitled > 0.0 else None
+    return {"delivered": delivered, "entitled": entitled, "ratio": ratio}
 
 
 def _waits(wait: FloatArray) -> dict[str, Any]:

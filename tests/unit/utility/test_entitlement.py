@@ -1,0 +1,106 @@
+"""Who got what: figures of hand-made schedules, and a count second by second of drawn ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.units import DAY, HOUR
+from slurm_rl_plugin.utility.entitlement import ServedJobs, entitled_service, service_of_windows
+
+
+@pytest.mark.parametrize(
+    ("shares", "demand", "pool", "entitled"),
+    [
+        ([0.5, 0.5], [10.0, 10.0], 8.0, [4.0, 4.0]),
+        ([0.75, 0.25], [10.0, 10.0], 8.0, [6.0, 2.0]),
+        ([0.75, 0.25], [1.0, 10.0], 8.0, [1.0, 7.0]),  # what one cannot use goes to the other
+        ([0.6, 0.3, 0.1], [1.0, 2.0, 30.0], 9.0, [1.0, 2.0, 6.0]),
+        ([1.0, 0.0], [2.0, 6.0], 8.0, [2.0, 0.0]),  # no share entitles to nothing
+        ([0.5, 0.5], [0.0, 0.0], 0.0, [0.0, 0.0]),
+    ],
+)
+def test_water_fills_accounts_by_shares_up_to_their_demand(
+    shares: list[float], demand: list[float], pool: float, entitled: list[float]
+) -> None:
+    found = entitled_service(np.array(shares), np.array(demand), pool)
+    assert found.tolist() == pytest.approx(entitled)
+
+
+def test_an_account_that_waits_for_another_is_not_given_its_share() -> None:
+    """One processor, two accounts of half each: a runs for 14 days while b's job waits."""
+    service = service_of_windows(
+        ServedJobs(
+            submit=np.array([0.0, 0.0, 14 * DAY]),
+            start=np.array([0.0, 14 * DAY, 28 * DAY]),
+            run_time=np.full(3, 14 * DAY),
+            rate=np.ones(3),
+            account=np.array([0, 1, 0]),
+        ),
+        np.array([0.5, 0.5]),
+        begin=0.0,
+        end=14 * DAY,
+        most=1.0,
+    )
+    assert service.delivered.tolist() == [[14 * DAY, 0.0]]
+    assert service.entitled.tolist() == [[7 * DAY, 7 * DAY]]
+    assert service.misdelivered == 0.5
+    assert service.kept_parts.tolist() == [1.0, 0.0]
+
+
+def test_who_asks_for_little_is_not_blamed_for_it() -> None:
+    """b asks for a day at most and gets it, so nothing is misdelivered."""
+    service = service_of_windows(
+        ServedJobs(
+            submit=np.array([0.0, 0.0, 14 * DAY]),
+            start=np.array([DAY, 0.0, 15 * DAY]),
+            run_time=np.array([13 * DAY, DAY, DAY]),
+            rate=np.ones(3),
+            account=np.array([0, 1, 1]),
+        ),
+        np.array([0.5, 0.5]),
+        begin=0.0,
+        end=14 * DAY,
+        most=1.0,
+    )
+    assert service.misdelivered == 0.0
+    assert (service.kept_parts == 1.0).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_windows_are_those_of_a_count_hour_by_hour(seed: int) -> None:
+    rng, jobs, accounts = np.random.default_rng(seed), 120, 3
+    submit = np.sort(rng.integers(0, 40 * 24, jobs)) * HOUR
+    start = submit + rng.integers(0, 10 * 24, jobs) * HOUR
+    run_time = rng.integers(1, 5 * 24, jobs) * HOUR
+    rate = rng.integers(1, 9, jobs).astype(np.float64)
+    account, shares, most = rng.integers(0, accounts, jobs), np.array([0.6, 0.3, 0.1]), 30.0
+    begin, end = float(submit[5]), float(submit[-1])
+    service = service_of_windows(
+        ServedJobs(submit=submit, start=start, run_time=run_time, rate=rate, account=account),
+        shares,
+        begin=begin,
+        end=end,
+        most=most,
+    )
+    firsts = np.arange(begin, end - 14 * DAY + 1e-6, 2 * DAY)
+    assert len(service.delivered) == len(firsts) > 5
+    for window, first in enumerate(firsts.tolist()):
+        delivered, demand, usable = np.zeros((3, accounts))
+        for day in range(14):
+            of_day = np.zeros(accounts)
+            for job in range(jobs):
+                hours = first + (day * 24 + np.arange(24)) * HOUR
+                runs = (hours >= start[job]) & (hours < start[job] + run_time[job])
+                delivered[account[job]] += runs.sum() * rate[job] * HOUR
+                there = (hours >= submit[job]) & (hours < start[job] + run_time[job])
+                of_day[account[job]] += min(there.sum() * HOUR, run_time[job]) * rate[job]
+            usable += np.minimum(of_day, most * DAY)
+        for job in range(jobs):
+            ran = min(max(first - start[job], 0.0), run_time[job])
+            room = max(first + 14 * DAY - max(submit[job], first), 0.0)
+            demand[account[job]] += min(run_time[job] - ran, room) * rate[job]
+        assert service.delivered[window].tolist() == pytest.approx(delivered.tolist())
+        demand = np.maximum(np.minimum(demand, usable), delivered)
+        entitled = entitled_service(shares, demand, float(delivered.sum()))
+        assert service.entitled[window].tolist() == pytest.approx(entitled.tolist())
