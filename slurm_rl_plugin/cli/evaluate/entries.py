@@ -56,6 +56,7 @@ def log_entry(
     prepared, later = log.prepared, log.prepared.eligible_after
     return {
         **log.origin,
+        "shares_from": prepared.shares_from,
         **log.whence,
         "name": log.name,
         "sha256": log.report.checksum,

@@ -10,10 +10,13 @@ from slurm_rl_plugin.cli.evaluate.study.nodes_text import print_on_nodes
 from slurm_rl_plugin.cli.evaluate.study.text import guessed_size, print_groups, print_losers
 from slurm_rl_plugin.cli.evaluate.user_summary import print_users
 from slurm_rl_plugin.cli.logs.log_options import PEAK
-from slurm_rl_plugin.cli.tables import WAIT_UNITS, print_table, waiting_time
+from slurm_rl_plugin.cli.tables import WAIT_UNITS, print_table, printable, waiting_time
+from slurm_rl_plugin.simulator.workloads.log_shares import SHARES_WORDS
 
 #: Figures that not every policy table has, and their columns.
 _FURTHER = {"mean_wait_since_submit": "SINCE-SUBMIT", "jobs_per_second": "JOBS/S"}
+#: Accounts that a table has columns for.
+_SHOWN_ACCOUNTS = 8
 #: Part of the machine by which sums of times may be off.
 _ROUNDING = 1e-6
 _LEGEND = (
@@ -25,11 +28,21 @@ _LEGEND = (
 )
 
 
+_ACCOUNTS_LEGEND = (
+    "MISDELIVERED: part of the service of a fortnight that went to the wrong account, on the "
+    "average; KEPT95: fortnights in which an account received 95 % or more of its entitlement.\n"
+    "Below, of each account: delivered over entitled service. The entitlement is what was "
+    "delivered, divided by the shares, at most what the account's jobs could use."
+)
+
+
 def print_document(document: Mapping[str, Any]) -> None:
     """Every table of one evaluation, and a legend below the first."""
     print_policies(document)
     for line in _LEGEND:
         print(line)
+    print_accounts(document["policies"])
+    print(SHARES_WORDS[document["log"]["shares_from"]])
     if dropped := document["log"]["dropped"]:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()))
         print(f"Jobs of the log that are left out: {reasons}.")
@@ -57,6 +70,31 @@ def _of_the_machine(document: Mapping[str, Any]) -> Iterator[str]:
                 f"{name} had {entry['utilization']:.1f} times the {size} of this machine in use, "
                 "on the average: it was larger (--processors), and nothing compares with it."
             )
+
+
+def print_accounts(policies: Mapping[str, Any]) -> None:
+    """Who got what: one row a policy, one column an account."""
+    entries = {name: each for name, each in policies.items() if "misdelivered" in each}
+    if not entries:
+        return
+    accounts = next(iter(entries.values()))["accounts"]
+    shown = sorted(accounts, key=lambda name: -accounts[name]["share"])[:_SHOWN_ACCOUNTS]
+    header = [printable(f"{name} ({accounts[name]['share']:.2g})") for name in shown]
+    print_table(
+        ["POLICY", "MISDELIVERED", "KEPT95", *header],
+        [
+            [
+                name,
+                each["misdelivered"]["fortnight"],
+                each["misdelivered"]["kept95"],
+                *(each["accounts"][account]["ratio"] for account in shown),
+            ]
+            for name, each in entries.items()
+        ],
+    )
+    print(_ACCOUNTS_LEGEND)
+    if len(shown) < len(accounts):
+        print(f"Shown are the {len(shown)} largest of {len(accounts)} shares; --json has all.")
 
 
 def print_policies(document: Mapping[str, Any]) -> None:

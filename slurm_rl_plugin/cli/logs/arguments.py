@@ -39,9 +39,14 @@ from slurm_rl_plugin.cli.tables import printable
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
-from slurm_rl_plugin.simulator.workloads.log_shares import OTHER_ACCOUNT, check_shares
+from slurm_rl_plugin.simulator.workloads.log_shares import (
+    OTHER_ACCOUNT,
+    check_shares,
+    with_accounts,
+)
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.whole_file import read_whole
 
 if TYPE_CHECKING:
     from slurm_rl_plugin.accounting.stored.log import StoredLog
@@ -88,6 +93,12 @@ def add_log_options(
         metavar="A=.7,B=.3",
         help="share of each account (default: its fraction of the log's work; with --from slurm "
         "Slurm's own)",
+    )
+    parser.add_argument(
+        "--account-of",
+        type=Path,
+        metavar="FILE",
+        help="accounts of users, `user,account` a line, in place of those in the log",
     )
     parser.add_argument(
         "--partitions",
@@ -145,6 +156,10 @@ def read_logs(arguments: Sequence[str], options: LogOptions) -> list[ReadJobs]:
 def _own_accounting(options: LogOptions) -> ReadJobs:
     """The log of this cluster; what the options give goes before what Slurm says."""
     own = read_slurm_log(options, datetime.now())
+    if options.account_of is not None:
+        raise ConfigurationError(
+            "--account-of is for a LOG: accounting knows the accounts; leave it out."
+        )
     given = _given_shares(options)
     shares = given or slurm_shares(own.log.accounts)
     sized = options.processors or options.partitions or options.cluster
@@ -184,6 +199,8 @@ def _read_jobs(argument: str, options: LogOptions) -> ReadJobs:
     excerpt = LogExcerpt(log=argument) if whole else LogExcerpt.of(argument)
     given = excerpt.processors or options.processors
     log, report, capacity = _cut_log(excerpt, given)
+    if options.account_of is not None:
+        log = with_accounts(log, accounts_in_file(options.account_of))
     shares = _given_shares(options)
     if options.shares is not None:
         _warn_of_shares(argument, log, options.shares)
@@ -223,6 +240,34 @@ def _given_shares(options: LogOptions) -> Mapping[str, float] | None:
     if options.shares or options.config is None:
         return options.shares
     return site_in_file(options.config).shares
+
+
+def accounts_in_file(path: Path) -> dict[str, str]:
+    """Accounts of users: `user,account` a line, after a line of these words or without it.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or a line is no such pair.
+    """
+    try:
+        lines = read_whole(path).decode().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"--account-of {path} cannot be read: {why}.") from None
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        user, _, account = (part.strip() for part in line.partition(","))
+        if not line.strip() or (number == 1 and (user, account) == ("user", "account")):
+            continue
+        if not user or not account or "," in account:
+            raise ConfigurationError(
+                f"{path}:{number}: {printable(line)!r} is no user,account: write one pair a line."
+            )
+        if found.setdefault(user, account) != account:
+            raise ConfigurationError(
+                f"{path}:{number}: user {printable(user)} has two accounts, "
+                f"{printable(found[user])} and {printable(account)}: keep one."
+            )
+    return found
 
 
 def _warn_of_shares(argument: str, log: JobLog, shares: Mapping[str, float]) -> None:

@@ -25,6 +25,7 @@ class LogOptions:
         processors: size of the machine; None takes the log's or the cluster's.
         partitions: processors of each partition, where they share none.
         shares: share of each account, sum 1; None asks the configuration, the cluster or the log.
+        account_of: file with the account of each user, which goes before the log's.
         whole_nodes_of: processors of a node where jobs get whole nodes.
         kill_at_limit: end jobs at their requested time.
         config: file whose rules of job classes and shares are taken.
@@ -39,6 +40,7 @@ class LogOptions:
     processors: int | None = None
     partitions: Mapping[str, int] | None = None
     shares: Mapping[str, float] | None = None
+    account_of: Path | None = None
     whole_nodes_of: int = 1
     kill_at_limit: bool = False
     config: Path | None = None

@@ -37,6 +37,7 @@ def what_if_document(jobs: ReadJobs, pairs: Sequence[ReplayedPair], seed: int) -
             "counted_jobs": len(widest.counted),
             "dropped": {**jobs.report.dropped, **base.prepared.dropped},
             "class_rule": base.prepared.class_rule,
+            "shares_from": base.prepared.shares_from,
         },
         "cluster": machine_entry(base.variant.machine),
         "known": {**asdict(knowledge), "sentence": knowledge.sentence},

@@ -7,6 +7,7 @@ from typing import Any
 
 from slurm_rl_plugin.cli.evaluate.study.text import shown_groups
 from slurm_rl_plugin.cli.tables import print_table, printable, span_text
+from slurm_rl_plugin.simulator.workloads.log_shares import SHARES_WORDS
 
 _NAMES = {
     "mean_wait": "mean wait",
@@ -33,6 +34,7 @@ def print_what_if(document: Mapping[str, Any]) -> None:
     )
     for reason, count in log["dropped"].items():
         print(printable(f"Left out: {count} {reason}"))
+    print(SHARES_WORDS[log["shares_from"]])
     for sentence in document["notes"]:
         print(sentence)
     _print_known(document["known"])

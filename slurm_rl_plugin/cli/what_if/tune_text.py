@@ -7,6 +7,7 @@ from typing import Any
 
 from slurm_rl_plugin.cli.tables import print_table, printable, span_text
 from slurm_rl_plugin.cli.what_if.text import intervals_words
+from slurm_rl_plugin.simulator.workloads.log_shares import SHARES_WORDS
 
 _FIGURES = ("bounded_slowdown", "mean_wait", "longest_wait", "fairness")
 
@@ -22,6 +23,7 @@ def print_tuning(document: Mapping[str, Any]) -> None:
         f"{search['tried']} settings tried on the first {100 * search['training_part']:.0f} % of "
         f"the time of {log['name']}; {log['counted_jobs']} jobs of the rest are counted."
     )
+    print(SHARES_WORDS[log["shares_from"]])
     print(document["known"]["sentence"])
     for sentence in document["cluster"]["not_simulated"]:
         print(printable(f"Not simulated: {sentence}"))

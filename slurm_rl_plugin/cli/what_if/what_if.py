@@ -47,10 +47,15 @@ from slurm_rl_plugin.machine_files.reader import DescribedCluster
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_shares import (
+    OF_CLUSTER,
+    PAST_WORK,
+    accounts_with_jobs,
+    shares_at,
+)
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import BoolArray
 from slurm_rl_plugin.what_if.replay import COUNTED_FROM, ReplayedPair, replay_variants
-from slurm_rl_plugin.what_if.site_shares import shares_at
 from slurm_rl_plugin.what_if.variant import AS_IT_IS, ClusterVariant, variant_of
 
 
@@ -154,8 +159,10 @@ class ClusterAndJobs:
         Raises:
             ConfigurationError: the machine holds none of them.
         """
-        shares = self.read.shares or shares_at(machine, _accounts(jobs)) or self.shares
-        prepared = self.read.placed(jobs, machine, shares)
+        known = self.read.shares or shares_at(machine, accounts_with_jobs(jobs))
+        prepared = self.read.placed(jobs, machine, known or self.shares)
+        if self.read.shares is None:
+            prepared = replace(prepared, shares_from=OF_CLUSTER if known else PAST_WORK)
         return class_known_at_submission(prepared, configured_classifier(self.read.options.config))
 
     def replayed(
@@ -224,10 +231,6 @@ def _within(jobs: JobLog, part: float) -> BoolArray:
         return np.zeros(0, dtype=np.bool_)
     first, last = float(jobs.submit.min()), float(jobs.submit.max())
     return np.asarray(jobs.submit <= first + part * (last - first), dtype=np.bool_)
-
-
-def _accounts(jobs: JobLog) -> list[str]:
-    return [jobs.accounts[place] for place in np.unique(jobs.account)]
 
 
 def main(options: argparse.Namespace) -> int:

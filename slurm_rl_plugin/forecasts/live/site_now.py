@@ -13,6 +13,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.live.joined_log import joined_log
 from slurm_rl_plugin.forecasts.live.present_jobs import PresentJobs, present_jobs
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, usage_until
+from slurm_rl_plugin.simulator.workloads.log_shares import OF_CLUSTER
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log, told_apart
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -127,6 +128,7 @@ def _joined(
         account=log.account,
         accounts=log.accounts,
         shares=_by_name(snapshot.accounts, snapshot.shares, log.accounts),
+        shares_from=OF_CLUSTER,
         capacity=max(snapshot.capacity, int(log.processors.max(initial=1))),
         past=told_apart(log),
         machine=history.machine,

@@ -1,18 +1,30 @@
-"""Shares of the accounts of a log: those given, or each account's fraction of the work."""
+"""Shares of the accounts of a log: those given, the site's own, or fractions of the work."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Accounts kept by name where shares come from the log; the rest are summed up.
 KEPT_ACCOUNTS = 4
 OTHER_ACCOUNT = "_other"
+#: Where shares come from.
+GIVEN, OF_CLUSTER, PAST_WORK = "options", "cluster", "work"
+#: What to say of each.
+SHARES_WORDS = {
+    GIVEN: "Shares: as given.",
+    OF_CLUSTER: "Shares: of the cluster's accounts.",
+    "sshare": "Shares: Slurm's own, by sshare.",
+    PAST_WORK: "Shares: none configured; derived from past work, which promises nothing.",
+}
+_ROOT = "root"
 
 
 def shares_of(
@@ -61,3 +73,62 @@ def check_shares(shares: Mapping[str, float]) -> None:
         raise ConfigurationError(
             f"shares {text} sum to {total:g}: give one share for each account, together 1."
         )
+
+
+def with_accounts(log: JobLog, account_of: Mapping[str, str]) -> JobLog:
+    """The log with other accounts for some users.
+
+    Args:
+        log: the jobs.
+        account_of: user -> account; the jobs of other users keep theirs.
+    """
+    names = list(dict.fromkeys([*log.accounts, *account_of.values()]))
+    place = {name: index for index, name in enumerate(names)}
+    given = [place[account_of[user]] if user in account_of else -1 for user in log.users]
+    of_job = np.array(given, dtype=np.int64)[log.user]
+    used, account = np.unique(np.where(of_job < 0, log.account, of_job), return_inverse=True)
+    return replace(log, account=account, accounts=tuple(names[index] for index in used))
+
+
+def accounts_with_jobs(log: JobLog) -> list[str]:
+    """Names of the accounts of which the log has jobs."""
+    return [log.accounts[place] for place in np.unique(log.account)]
+
+
+def shares_at(machine: Machine, accounts: Iterable[str]) -> dict[str, float] | None:
+    """Share of each account, sum 1: its part of its siblings', times that of the account above.
+
+    As sshare's NormShares, of the accounts that are asked for alone.
+
+    Args:
+        machine: with its tree of accounts.
+        accounts: names of those that are asked for.
+
+    Returns:
+        None where the machine does not know each of them, or gives none a share.
+    """
+    wanted = {name: name.lower() for name in accounts}
+    if not wanted or any(own not in machine.shares for own in wanted.values()):
+        return None
+    found = {name: _normal(own, machine) for name, own in wanted.items()}
+    whole = sum(found.values())
+    return {name: share / whole for name, share in found.items()} if whole > 0 else None
+
+
+def _normal(account: str, machine: Machine) -> float:
+    share, seen = 1.0, set[str]()
+    while account != _ROOT and account in machine.shares and account not in seen:
+        seen.add(account)
+        above = machine.parent_of.get(account, _ROOT)
+        share *= machine.shares[account] / max(
+            _of_siblings(above, machine.parent_of, machine), 1e-9
+        )
+        account = above
+    return share
+
+
+def _of_siblings(above: str, parent_of: Mapping[str, str], machine: Machine) -> float:
+    """Shares of all accounts right below one."""
+    return sum(
+        share for name, share in machine.shares.items() if parent_of.get(name, _ROOT) == above
+    )

@@ -19,7 +19,14 @@ from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory, nothing_past
 from slurm_rl_plugin.simulator.workloads.log_billing import billed_in_log, billed_on_machine
-from slurm_rl_plugin.simulator.workloads.log_shares import shares_of
+from slurm_rl_plugin.simulator.workloads.log_shares import (
+    GIVEN,
+    OF_CLUSTER,
+    PAST_WORK,
+    accounts_with_jobs,
+    shares_at,
+    shares_of,
+)
 from slurm_rl_plugin.simulator.workloads.machine_load import (
     all_requests,
     fit_to_machine,
@@ -55,6 +62,7 @@ class PreparedLog:
         account: index into `accounts`, shape [n].
         accounts: names.
         shares: shape [accounts], sum 1.
+        shares_from: one of `log_shares.SHARES_WORDS`.
         capacity: processors of the machine.
         partition_capacities: processors of each of the log's partitions where they do not share
             any; () where all jobs share the machine.
@@ -76,6 +84,7 @@ class PreparedLog:
     account: IntArray
     accounts: tuple[str, ...]
     shares: FloatArray
+    shares_from: str
     capacity: int
     partition_capacities: tuple[int, ...] = ()
     dropped: dict[str, int] = field(default_factory=dict)
@@ -152,8 +161,9 @@ def prepare_log(
     Args:
         log: as read.
         capacity: processors; by default what the log says.
-        shares: share of each account, sum 1; by default each account's fraction of the log's
-            work, the four largest kept and the rest summed up as `_other`.
+        shares: share of each account, sum 1; by default those of the machine's accounts, or else
+            each account's fraction of the log's work, the four largest kept and the rest summed up
+            as `_other`.
         classifier: job-class rules; by default run time < 900 s for SWF logs (definitions), and
             the default rules otherwise; by the run time that the log records.
         whole_nodes_of: processors of a node where jobs get whole nodes; a job then occupies the
@@ -197,7 +207,12 @@ def prepare_log(
         log = replace(log, run_time=np.fmin(log.run_time, log.time_limit))
     billed = billed_on_machine(log, machine) if machine else billed_in_log(log, billing)
     charged = log.processors if billed is None else billed
-    account, accounts, share_vector = shares_of(log, shares, charged)
+    own = (
+        None
+        if shares is not None or machine is None
+        else shares_at(machine, accounts_with_jobs(log))
+    )
+    account, accounts, share_vector = shares_of(log, shares or own, charged)
     return PreparedLog(
         log=log,
         interactive=interactive,
@@ -205,6 +220,7 @@ def prepare_log(
         account=account,
         accounts=accounts,
         shares=share_vector,
+        shares_from=GIVEN if shares is not None else PAST_WORK if own is None else OF_CLUSTER,
         capacity=capacity,
         partition_capacities=capacities,
         dropped={**on_nodes, **dropped},

@@ -77,7 +77,7 @@ def choices_of(
 
 
 def best_rule(task: TuningTask, place: Workplace) -> str:
-    """The simple rule that serves the goals best, whatever it costs in fairness and longest wait.
+    """The simple rule that serves the goals best, whatever it misdelivers or lets wait.
 
     That is what a learned order is compared with; nobody is advised to take it.
     """

@@ -30,22 +30,23 @@ from slurm_rl_plugin.machine_files.reader import DescribedCluster
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 from slurm_rl_plugin.units import MINUTE, FloatArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.utility.reward import RewardWeights
-from slurm_rl_plugin.utility.summary import JobMeasures
+from slurm_rl_plugin.utility.summary import service_of
 from slurm_rl_plugin.what_if.replay import FEWEST_JOBS
 from slurm_rl_plugin.what_if.tuning.space import TuningSpace, space_of, words_of
 
-#: Fairness that a setting may cost on the past at most, in the mean of the stretches on which
-#: anybody waits: of a single one of some thousand jobs it is mostly chance, and where nobody waits
-#: no order costs any.
-FAIRNESS_LOSS = 0.01
+#: Part of the service that a setting may deliver to the wrong account on the past beyond what the
+#: cluster as it is does, in the mean of the stretches on which anybody waits: of a single one of
+#: some thousand jobs it is mostly chance, and where nobody waits no order delivers any wrongly.
+MISDELIVERED_MORE = 0.01
 #: How many times the longest wait of the cluster as it is a setting's may be there.
 LONGEST_WAITS = 1.5
-#: What a unit of fairness beyond that costs, and a longest wait ten times beyond: so much that
+#: What a unit of misdelivery beyond that costs, and a longest wait ten times beyond: so much that
 #: hardly any such setting is taken. A mean hides who starves until the load grows.
 _PENALTY, _STARVING = 1000.0, 10.0
 #: Stretches are tried with arrivals so much denser too: settings must hold where a load grows.
@@ -87,8 +88,8 @@ class TuningTask:
         cluster: as it is said to be.
         loads: stretches of the past.
         weights: of the site's goals.
-        guarded: fairness, and longest wait in seconds, a minute at least, of the cluster as it is
-            on each load.
+        guarded: misdelivered part of the service, and longest wait in seconds, a minute at least,
+            of the cluster as it is on each load.
     """
 
     cluster: DescribedCluster
@@ -165,11 +166,17 @@ def _starts(load: TrainingLoad, candidate: Candidate) -> FloatArray:
 
 
 def _guarded(load: TrainingLoad, start: FloatArray) -> tuple[float, float]:
-    """Fairness and longest wait of the counted jobs; a wait of less than a minute is none."""
-    first, last = load.drop[0], len(start) - load.drop[1]
-    found = JobMeasures.of(schedule_of(load.prepared, start, load.settings))
-    longest = max(float(found.wait[first:last].max()), MINUTE)
-    return float(found.fairness[first:last].mean()), longest
+    """Misdelivered part and longest wait of the counted jobs; less than a minute is no wait.
+
+    Where nobody configured shares none is misdelivered: past work promises nothing.
+    """
+    counted = np.zeros(len(start), dtype=np.bool_)
+    counted[load.drop[0] : len(start) - load.drop[1]] = True
+    schedule = schedule_of(load.prepared, start, load.settings)
+    longest = max(float(schedule.wait[counted].max()), MINUTE)
+    if load.prepared.shares_from == PAST_WORK:
+        return 0.0, longest
+    return service_of(schedule, counted).misdelivered, longest
 
 
 def objective_of(task: TuningTask, changes: dict[str, str], reserve: int = 0) -> float:
@@ -200,7 +207,7 @@ def bounded_objective(task: TuningTask, candidate: Candidate) -> float:
 
 
 def candidate_objective(task: TuningTask, candidate: Candidate) -> float:
-    """The same of another order, whatever it costs in fairness and longest wait."""
+    """The same of another order, whatever it misdelivers and however long the longest wait."""
     values = [load.objective(_starts(load, candidate), task.weights) for load in task.loads]
     return float(np.mean(values))
 
@@ -208,17 +215,17 @@ def candidate_objective(task: TuningTask, candidate: Candidate) -> float:
 def _objective(task: TuningTask, loads: Sequence[TrainingLoad], candidate: Candidate) -> float:
     """Mean objective of an order over the loads, less for what it may not cost.
 
-    Fairness is bounded in the mean over the loads with a queue, the longest wait on each.
+    Misdelivery is bounded in the mean over the loads with a queue, the longest wait on each.
     """
     values, lost = [], []
-    for load, (fairness, longest) in zip(loads, task.guarded, strict=True):
+    for load, (misdelivered, longest) in zip(loads, task.guarded, strict=True):
         start = _starts(load, candidate)
         now = _guarded(load, start)
         if longest > MINUTE:
-            lost.append(fairness - now[0])
+            lost.append(now[0] - misdelivered)
         starving = max(math.log10(now[1] / (LONGEST_WAITS * longest)), 0.0)
         values.append(load.objective(start, task.weights) - _STARVING * starving)
-    unfair = max(float(np.mean(lost)) - FAIRNESS_LOSS, 0.0) if lost else 0.0
+    unfair = max(float(np.mean(lost)) - MISDELIVERED_MORE, 0.0) if lost else 0.0
     return float(np.mean(values)) - _PENALTY * unfair
 
 

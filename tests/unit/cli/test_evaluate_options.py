@@ -101,7 +101,7 @@ def test_the_table_of_resampled_logs_is_printed_below_the_other(capsys, log):
     text = printed(capsys, log, "--resample", 4)
     assert "ratios to fifo on 4 logs" in text
     rows = [line.split() for line in text.splitlines() if line.startswith("sjf")]
-    assert len(rows) == 2
+    assert len(rows) == 3  # figures, accounts, ratios
     low, _, high = rows[1][2].partition("-")
     assert float(low) <= float(rows[1][1]) <= float(high)
 

@@ -8,7 +8,7 @@ import pytest
 
 from slurm_rl_plugin.machine_files.changes import changed
 from slurm_rl_plugin.machine_files.reader import read_cluster
-from slurm_rl_plugin.what_if.site_shares import shares_at
+from slurm_rl_plugin.simulator.workloads.log_shares import shares_at
 from tests.unit.machine_files.written_files import NODES, PARTITION, machine_of_lines
 
 _SACCTMGR = """add account science Fairshare=30

@@ -148,6 +148,7 @@ def _prediction(
         "processors": known.capacity,
         "class_rule": known.class_rule,
         "shares": dict(zip(known.accounts, known.shares.tolist(), strict=True)),
+        "shares_from": known.shares_from,
         "model": names[0],
         "compared_with": RECORDED_ORDER,
         "policies": policies,

@@ -12,6 +12,7 @@ from slurm_rl_plugin.cli.evaluate.study.nodes_text import print_on_nodes
 from slurm_rl_plugin.cli.evaluate.study.verdict import print_verdict
 from slurm_rl_plugin.cli.logs.log_options import PEAK
 from slurm_rl_plugin.cli.tables import print_table, printable, span_text
+from slurm_rl_plugin.simulator.workloads.log_shares import SHARES_WORDS
 
 #: Accounts shown, those with most jobs; --json has them all.
 ACCOUNTS = 8
@@ -64,6 +65,7 @@ def print_site_study(prediction: Mapping[str, Any], study: Mapping[str, Any]) ->
     if dropped := prediction["dropped"]:
         parts = ", ".join(f"{count} {name}" for name, count in dropped.items())
         print(f"Jobs that are left out: {parts}.")
+    print(SHARES_WORDS[prediction["shares_from"]])
     print(f"{_OF_A_REPLAY}\n")
     print_figures(study)
     if "on_nodes" in study:

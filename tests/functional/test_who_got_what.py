@@ -1,0 +1,94 @@
+"""Shares in `slurm-rl evaluate`: whose they are, and who got what."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.cli.entry import main
+from tests.functional.small_site import write_busy_log, write_small_site
+
+
+def test_users_have_the_accounts_of_a_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    log, users = tmp_path / "log.swf", tmp_path / "users.csv"
+    write_busy_log(log)
+    users.write_text("user,account\n1,physics\n2,physics\n3,arts\n")
+    shares = ["--shares", "physics=.25,arts=.75"]
+    policies = ["--policy", "multifactor", "--policy", "fifo", "--backfill", "easy"]
+    words = ["evaluate", str(log), "--account-of", str(users), *shares, *policies]
+    assert main([*words, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["log"]["shares_from"] == "options"
+    parts = {}
+    for name, entry in document["policies"].items():
+        accounts = entry["accounts"]
+        assert {each: found["share"] for each, found in accounts.items()} == {
+            "physics": 0.25, "arts": 0.75,
+        }  # fmt: skip
+        for found in accounts.values():
+            assert found["ratio"] == pytest.approx(found["delivered"] / found["entitled"])
+        whole = [sum(each[key] for each in accounts.values()) for key in ("delivered", "entitled")]
+        assert whole[0] == pytest.approx(whole[1])
+        parts[name] = entry["misdelivered"]
+        assert set(parts[name]) == {"fortnight", "quantile05", "kept95", "windows"}
+    assert parts["multifactor"]["fortnight"] < parts["fifo"]["fortnight"]
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    assert "POLICY       MISDELIVERED  KEPT95  arts (0.75)  physics (0.25)" in told
+    assert "Shares: as given." in told
+    assert main(["evaluate", str(log)]) == 0
+    told = capsys.readouterr().out
+    assert "Shares: none configured; derived from past work, which promises nothing." in told
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (b"1;physics\n", "users.csv:1: '1;physics' is no user,account: write one pair a line."),
+        (b"user,account\n1,\n", "users.csv:2: '1,' is no user,account"),
+        (b"1,a\n1,b\n", "users.csv:2: user 1 has two accounts, a and b: keep one."),
+        (b"\xff,a\n", "users.csv cannot be read: it is not UTF-8."),
+        (None, "users.csv cannot be read: No such file or directory."),
+    ],
+)
+def test_a_faulty_file_of_accounts_gets_one_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: bytes | None, sentence: str
+) -> None:
+    log, users = tmp_path / "log.swf", tmp_path / "users.csv"
+    write_busy_log(log)
+    if text is not None:
+        users.write_bytes(text)
+    assert main(["evaluate", str(log), "--account-of", str(users)]) == 2
+    errors = capsys.readouterr().err
+    assert len(errors.splitlines()) == 1
+    assert sentence in errors
+
+
+def test_evaluate_and_what_if_take_the_shares_of_the_cluster(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The site's own priority enforces them, so both say the same of each account."""
+    monkeypatch.chdir(tmp_path)
+    write_small_site(tmp_path)
+    conf = (tmp_path / "slurm.conf").read_text()
+    (tmp_path / "slurm.conf").write_text(conf + "PriorityWeightFairshare=100000\n")
+    site = ["week.events", "--cluster", "."]
+    assert main(["evaluate", *site, "--policy", "multifactor", "--json"]) == 0
+    derived = json.loads(capsys.readouterr().out)
+    assert derived["log"]["shares_from"] == "work"
+    names = list(derived["log"]["shares"])
+    lines = [f"add account {name} Fairshare={2**place}" for place, name in enumerate(names)]
+    (tmp_path / "sacctmgr.cfg").write_text("\n".join(lines) + "\n")
+    assert main(["evaluate", *site, "--policy", "multifactor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["log"]["shares_from"] == "cluster"
+    whole = 2.0 ** len(names) - 1.0
+    for place, name in enumerate(names):
+        assert found["log"]["shares"][name] == pytest.approx(2.0**place / whole)
+    assert found["policies"] != derived["policies"]
+    assert main(["what-if", *site, "--change", "hook fifo", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["log"]["shares_from"] == "cluster"
