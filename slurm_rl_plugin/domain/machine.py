@@ -117,10 +117,11 @@ class PriorityWeights:
     """Weights of priority/multifactor, points; ages and decay in seconds.
 
     Attributes:
-        age, fairshare, size, partition, qos: PriorityWeight*.
+        age, fairshare, size, partition, qos, association: PriorityWeight*.
         resources: PriorityWeightTRES by resource.
         highest_age: seconds after which age adds no more (PriorityMaxAge).
         half_life: of past usage (PriorityDecayHalfLife); inf for none.
+        dampening: FairShareDampeningFactor, of classic fair-share alone.
         period: seconds between two calculations (PriorityCalcPeriod).
         favours_small: PriorityFavorSmall.
         flags: words of PriorityFlags.
@@ -131,9 +132,11 @@ class PriorityWeights:
     size: float = 0.0
     partition: float = 0.0
     qos: float = 0.0
+    association: float = 0.0
     resources: Mapping[str, float] = field(default_factory=dict)
     highest_age: float = 7 * DAY
     half_life: float = 7 * DAY
+    dampening: float = 1.0
     period: float = 5 * MINUTE
     favours_small: bool = False
     flags: frozenset[str] = frozenset()

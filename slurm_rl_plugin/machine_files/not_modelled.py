@@ -135,8 +135,6 @@ _FLAGS = {
     "DEPTH_OBLIVIOUS": "fair-share is by the fair tree",
     "INCR_ONLY": "a priority may fall",
     "NO_NORMAL_ASSOC": "associations have no priority of their own",
-    "NO_NORMAL_PART": "factors of partitions are parts of the largest",
-    "NO_NORMAL_QOS": "priorities of QOS are parts of the largest",
 }
 #: How keys begin of which the rest here knows, or that have no weight for when jobs start.
 _KNOWN = (

@@ -38,6 +38,7 @@ _WEIGHTS = {
     "size": "priorityweightjobsize",
     "partition": "priorityweightpartition",
     "qos": "priorityweightqos",
+    "association": "priorityweightassoc",
 }
 
 
@@ -127,6 +128,7 @@ def weights_of_priorities(settings: ClusterKeys) -> PriorityWeights:
         # of 0 s a job has all of its age as soon as it has any
         highest_age=max(_span(settings, "prioritymaxage", default.highest_age), 1.0),
         half_life=_span(settings, "prioritydecayhalflife", default.half_life) or math.inf,
+        dampening=float(max(_whole(settings, "fairsharedampeningfactor"), 1)),
         period=_period(settings, default.period),
         favours_small="priorityfavorsmall" in settings and settings["priorityfavorsmall"].truth(),
         flags=frozenset(word.upper() for word in words),

@@ -1,0 +1,227 @@
+"""The priority that Slurm's priority/multifactor gives pending jobs: points of factors, and usage.
+
+The rules are those of slurmctld 22.05 to 26.05. Where they differ from Slurm's documentation, the
+daemon wins; `tests/real/test_priorities_of_sprio.py` compares each factor with `sprio`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.domain.machine import Machine, PriorityWeights, ResourceLimit
+from slurm_rl_plugin.domain.resources import CPUS, ResourceRequests
+from slurm_rl_plugin.domain.share_tree import ShareTree
+from slurm_rl_plugin.units import MINUTE, FloatArray, IntArray
+
+#: Words of PriorityFlags.
+AMOUNTS, OVER_TIME, CLASSIC = "NO_NORMAL_TRES", "SMALL_RELATIVE_TO_TIME", "NO_FAIR_TREE"
+RAW_PARTITION, RAW_QOS, RAW_ASSOCIATION = "NO_NORMAL_PART", "NO_NORMAL_QOS", "NO_NORMAL_ASSOC"
+#: What weights of resources call the nodes of a job.
+_NODES = "nodes"
+#: slurmctld rounds ln 2 to this number, and uses the first two terms of the exponential.
+_LN2 = 0.693
+_HIGHEST = 2**32 - 1
+
+
+class FixedPoints(NamedTuple):
+    """Points that do not change while a job waits, of n jobs.
+
+    Attributes:
+        size, partition, qos, association: shape [n].
+        resources: PriorityWeightTRES, by resource, each of shape [n].
+    """
+
+    size: FloatArray
+    partition: FloatArray
+    qos: FloatArray
+    association: FloatArray
+    resources: dict[str, FloatArray]
+
+    @property
+    def total(self) -> FloatArray:
+        """Their sum, shape [n]."""
+        of_resources = sum(self.resources.values(), np.zeros_like(self.size))
+        points: FloatArray = self.size + self.partition + self.qos + of_resources + self.association
+        return points
+
+
+def fixed_points(
+    machine: Machine,
+    asked: ResourceRequests,
+    partition: IntArray,
+    qos: Sequence[str],
+    time_limit: FloatArray,
+    association: FloatArray | None = None,
+) -> FixedPoints:
+    """Points of what n jobs ask for.
+
+    Args:
+        machine: with its weights.
+        asked: nodes and amounts of the jobs.
+        partition: of each job, a place in the machine's partitions, shape [n].
+        qos: of each job, n names.
+        time_limit: seconds, shape [n].
+        association: priority of each job's association as a part of the highest one, or with
+            NO_NORMAL_ASSOC as it is, shape [n]; None where no association has any.
+    """
+    weights = machine.weights
+    part = np.zeros(len(asked)) if association is None else association
+    return FixedPoints(
+        size=weights.size * _sizes(machine, asked, time_limit),
+        partition=weights.partition * _partition_factors(machine)[partition],
+        qos=weights.qos * _qos_factors(machine, qos),
+        association=weights.association * part,
+        resources={
+            name: weight * _parts(machine, asked, partition, name)
+            for name, weight in weights.resources.items()
+        },
+    )
+
+
+def age_factors(weights: PriorityWeights, accrued_since: FloatArray, now: float) -> FloatArray:
+    """Part of PriorityMaxAge that jobs had waited at the calculation at `now`, shape [n]."""
+    waited: FloatArray = np.clip((now - accrued_since) / weights.highest_age, 0.0, 1.0)
+    return waited
+
+
+def whole_points(points: FloatArray) -> IntArray:
+    """Sums of points as slurmctld keeps them: their whole part, from 1 to 2^32 - 1, shape [n]."""
+    return np.clip(np.floor(points), 1, _HIGHEST).astype(np.int64)
+
+
+def fair_share_factors(
+    weights: PriorityWeights, tree: ShareTree, usage: FloatArray, before: FloatArray | None = None
+) -> FloatArray:
+    """Fair-share factor of each association, shape [n]: Fair Tree, or classic with NO_FAIR_TREE.
+
+    Args:
+        weights: with the flags and the dampening factor.
+        tree: accounts and users.
+        usage: decayed usage of each association and all below it, shape [n].
+        before: the usage one calculation earlier. Classic fair-share takes the usage of accounts
+            from it, because slurmctld adds the usage of running jobs only afterwards; None where
+            the fractions have not changed since.
+    """
+    if CLASSIC in weights.flags:
+        return tree.classic_factors(usage, usage if before is None else before, weights.dampening)
+    return tree.fair_tree_factors(usage)
+
+
+class BilledJobs(NamedTuple):
+    """Jobs that ran for some time since the last calculation.
+
+    Attributes:
+        association: places in the tree, shape [m].
+        billed: billing units for each second, with the UsageFactor of the QOS, shape [m].
+        start: seconds since the epoch, shape [m].
+        end: the same; inf for a job that still runs, shape [m]. Without limits in
+            AccountingStorageEnforce slurmctld does not count jobs at their end: leave these out.
+    """
+
+    association: IntArray
+    billed: FloatArray
+    start: FloatArray
+    end: FloatArray
+
+
+def usage_at(
+    weights: PriorityWeights,
+    tree: ShareTree,
+    usage: FloatArray,
+    jobs: BilledJobs,
+    last: float,
+    now: float,
+) -> FloatArray:
+    """Usage of each association and all below it at the calculation that follows another one.
+
+    slurmctld decays the whole run since the last calculation as if it were at its beginning, and a
+    run that ended in between once more at `now`.
+
+    Args:
+        weights: with the half-life.
+        tree: accounts and users.
+        usage: at the last calculation, shape [n].
+        jobs: that ran since.
+        last: when that was, seconds since the epoch.
+        now: when usage is calculated next.
+    """
+    second = 1.0 - _LN2 / weights.half_life
+    decay = max(second ** (now - last), float(np.finfo(np.float64).tiny))
+    ran = np.maximum(np.minimum(jobs.end, now) - np.maximum(jobs.start, last), 0.0)
+    added = jobs.billed * ran * second**ran * np.where(jobs.end < now, decay, 1.0)
+    own = np.bincount(jobs.association, weights=added, minlength=len(tree)).astype(np.float64)
+    grown: FloatArray = usage * decay + tree.with_those_below(own)
+    return grown
+
+
+def next_reset(period: str, last: datetime) -> datetime | None:
+    """When PriorityUsageResetPeriod sets all usage to 0 next, local time; None for never.
+
+    Args:
+        period: DAILY, WEEKLY (on Sundays), MONTHLY, QUARTERLY or YEARLY; others reset nothing.
+        last: the last reset.
+    """
+    day = last.replace(hour=0, minute=0, second=0, microsecond=0)
+    if period == "DAILY":
+        return day + timedelta(days=1)
+    if period == "WEEKLY":
+        return day + timedelta(days=7 - day.isoweekday() % 7)
+    months = {"MONTHLY": 1, "QUARTERLY": 3, "YEARLY": 12}.get(period)
+    if months is None:
+        return None
+    following = (day.month - 1) // months * months + months
+    return day.replace(year=day.year + following // 12, month=following % 12 + 1, day=1)
+
+
+def _sizes(machine: Machine, asked: ResourceRequests, time_limit: FloatArray) -> FloatArray:
+    """Mean of the parts of all nodes and of all CPUs that a job asks for, shape [n].
+
+    With SMALL_RELATIVE_TO_TIME the larger of the two over the minutes of the job's limit.
+    """
+    nodes = np.maximum(asked.nodes, 1) / machine.nodes
+    cpus = asked.of(CPUS) / machine.capacity[0]
+    size: FloatArray = (nodes + cpus) / 2
+    if OVER_TIME in machine.weights.flags:
+        size = np.maximum(nodes, cpus) / np.maximum(np.ceil(time_limit / MINUTE), 1.0)
+    size = np.clip(size, 0.0, 1.0)
+    return 1.0 - size if machine.weights.favours_small else size
+
+
+def _partition_factors(machine: Machine) -> FloatArray:
+    factors = np.array([float(each.priority_factor) for each in machine.partitions])
+    raw = RAW_PARTITION in machine.weights.flags
+    return factors if raw else factors / max(max(factors.tolist(), default=0.0), 1.0)
+
+
+def _qos_factors(machine: Machine, qos: Sequence[str]) -> FloatArray:
+    highest = max((each.priority for each in machine.qos.values()), default=0.0)
+    if highest <= 0.0:
+        return np.zeros(len(qos))
+    unit, none = 1.0 if RAW_QOS in machine.weights.flags else highest, ResourceLimit()
+    found = [machine.qos.get(name, none).priority / unit for name in qos]
+    return np.array(found, dtype=np.float64)
+
+
+def _parts(machine: Machine, asked: ResourceRequests, partition: IntArray, name: str) -> FloatArray:
+    """Parts of what the partition has, or with NO_NORMAL_TRES amounts, shape [n]."""
+    amounts = np.maximum(asked.nodes, 1) * 1.0 if name == _NODES else asked.of(name)
+    if AMOUNTS in machine.weights.flags:
+        return amounts
+    parts: FloatArray = amounts / np.maximum(_held(machine, name)[partition], 1.0)
+    return parts
+
+
+def _held(machine: Machine, name: str) -> FloatArray:
+    """What the nodes of each partition have of a resource, shape [partitions]."""
+    if name == _NODES:
+        each = [float(kind.count) for kind in machine.kinds]
+    elif name in machine.resources:
+        place = machine.resources.index(name)
+        each = [kind.count * kind.resources[place] for kind in machine.kinds]
+    else:
+        return np.zeros(len(machine.partitions))
+    return np.array([sum(each[kind] for kind in one.kinds) for one in machine.partitions])

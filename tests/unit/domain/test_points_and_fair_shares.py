@@ -1,0 +1,214 @@
+"""Fair-share factors of trees, decay of usage and points of jobs, by numbers known by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind, PriorityWeights
+from slurm_rl_plugin.domain.machine import ResourceLimit as Qos
+from slurm_rl_plugin.domain.resources import ResourceRequests
+from slurm_rl_plugin.domain.share_tree import ShareTree
+from slurm_rl_plugin.domain.site_priority import (
+    BilledJobs,
+    age_factors,
+    fair_share_factors,
+    fixed_points,
+    next_reset,
+    usage_at,
+    whole_points,
+)
+from slurm_rl_plugin.simulator.kernel.cluster import empty_cluster
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.scoring import site_priority as compiled
+
+CLASSIC = PriorityWeights(flags=frozenset({"NO_FAIR_TREE"}))
+#: Account, user, account above, share ("" for Fairshare=parent), own usage.
+Row = tuple[str, str, str, float | None, float]
+ROOT: Row = ("root", "", "", 1, 0)
+
+
+def tree_of(*rows: Row) -> tuple[ShareTree, np.ndarray[Any, np.dtype[np.float64]]]:
+    """The tree, and usage of each association with all below it."""
+    rows = (ROOT, *rows)
+    at = {account: place for place, (account, user, *_) in enumerate(rows) if not user}
+    tree = ShareTree(
+        accounts=tuple(row[0] for row in rows),
+        users=tuple(row[1] for row in rows),
+        parent=np.array([at.get(row[2] or (row[0] if row[1] else ""), -1) for row in rows]),
+        shares=np.array([math.nan if row[3] is None else row[3] for row in rows], dtype=np.float64),
+    )
+    return tree, tree.with_those_below(np.array([row[4] for row in rows], dtype=np.float64))
+
+
+def by_user(tree: ShareTree, factors: np.ndarray[Any, Any]) -> dict[str, float]:
+    return {user: factors[at] for at, user in enumerate(tree.users) if user}
+
+
+def test_flat_accounts_rank_as_in_the_compiled_loop() -> None:
+    rng, floats, places = np.random.default_rng(51), np.ones(1), np.zeros(1, dtype=np.int64)
+    for _ in range(200):
+        count = int(rng.integers(1, 9))
+        shares = rng.integers(1, 4, count).astype(np.float64)
+        # accounts of equal share and usage tie, and so do those without usage; others cannot
+        usage = rng.choice([0.0, 0.0, 1.0, 5.0, 7.0], count)
+        rows = [
+            (f"a{k}", user, "" if user else "root", shares[k], usage[k] if user else 0.0)
+            for k in range(count)
+            for user in ("", f"u{k}")
+        ]
+        tree, whole = tree_of(*rows)  # type: ignore[arg-type]
+        ours = by_user(tree, fair_share_factors(PriorityWeights(), tree, whole))
+        workload = Workload(
+            *(floats, floats, floats, floats, places, places, places == 0),
+            shares=shares,
+        )
+        cluster = empty_cluster(workload, 1)._replace(account_usage=usage)
+        theirs = [compiled._fair_share(workload, cluster, account) for account in range(count)]
+        assert list(ours.values()) == theirs
+
+
+def test_fair_tree_ranks_users_by_their_accounts_first() -> None:
+    tree, usage = tree_of(
+        ("a", "", "root", 40, 0),
+        ("b", "", "root", 60, 0),
+        ("a", "heavy", "", 1, 50),  # a: level (40/100)/(60/100) = 0.67
+        ("a", "light", "", 1, 10),
+        ("b", "greedy", "", 1, 40),  # b: 0.6/0.4 = 1.5, whatever its user has used
+        ("b", "new", "", None, 0),
+    )
+    factors = by_user(tree, fair_share_factors(PriorityWeights(), tree, usage))
+    assert factors == {"new": 1.0, "greedy": 0.75, "light": 0.5, "heavy": 0.25}
+
+
+def test_accounts_that_tie_keep_their_users_apart() -> None:
+    """As slurmctld does, which does not merge them: see `fair_tree_factors`."""
+    tree, usage = tree_of(
+        ("a", "", "root", 0, 0),
+        ("b", "", "root", 0, 0),
+        ("a", "a1", "", 1, 10),
+        ("a", "a2", "", 1, 20),
+        ("b", "b1", "", 1, 1),
+        ("b", "b2", "", 1, 90),
+    )
+    factors = by_user(tree, fair_share_factors(PriorityWeights(), tree, usage))
+    assert factors == {"a1": 1.0, "a2": 0.75, "b1": 0.75, "b2": 0.25}
+
+
+def test_children_of_an_account_with_its_parents_share_compete_one_level_higher() -> None:
+    tree, usage = tree_of(
+        ("a", "", "root", None, 0),
+        ("b", "", "root", 1, 0),
+        ("a", "u", "", 3, 60),  # beside b among the children of the root: (3/4)/(60/100)
+        ("b", "v", "", 1, 40),  # b: (1/4)/(40/100)
+    )
+    assert by_user(tree, fair_share_factors(PriorityWeights(), tree, usage)) == {"u": 1, "v": 0.5}
+    classic = by_user(tree, fair_share_factors(CLASSIC, tree, usage))
+    assert classic == pytest.approx({"u": 2 ** -(0.6 / 0.75), "v": 2 ** -(0.4 / 0.25)})
+
+
+def test_classic_fair_share_inherits_usage_of_the_account_above() -> None:
+    """Effective usage = own + (the account's - own) x the part of the siblings' shares."""
+    tree, usage = tree_of(
+        ("a", "", "root", 40, 0),
+        ("b", "", "root", 60, 0),
+        ("a", "u", "", 3, 20),
+        ("a", "v", "", 1, 25),
+        ("b", "w", "", None, 55),
+        ("b", "none", "", 0, 0),
+    )
+    damped = replace(CLASSIC, dampening=2.0)
+    effective_u, effective_v = 0.20 + (0.45 - 0.20) * 3 / 4, 0.25 + (0.45 - 0.25) / 4
+    assert by_user(tree, fair_share_factors(damped, tree, usage)) == pytest.approx(
+        {
+            "u": 2 ** -(effective_u / 0.3 / 2),
+            "v": 2 ** -(effective_v / 0.1 / 2),
+            "w": 2 ** -(0.55 / 0.6 / 2),
+            "none": 0.0,
+        }
+    )
+
+
+def test_running_and_ended_jobs_are_added_to_decayed_usage() -> None:
+    tree, usage = tree_of(("a", "", "root", 1, 0), ("a", "u", "", 1, 1000))
+    second = 1 - 0.693 / 600
+    jobs = BilledJobs(
+        association=np.array([2, 2]),
+        billed=np.array([4.0, 1.0]),
+        start=np.array([50.0, 110.0]),
+        end=np.array([math.inf, 130.0]),
+    )
+    weights = PriorityWeights(half_life=600.0)
+    grown = usage_at(weights, tree, usage, jobs, last=100.0, now=160.0)
+    whole = 1000 * second**60 + 4 * 60 * second**60 + 1 * 20 * second**20 * second**60
+    assert grown == pytest.approx([whole, whole, whole])
+    weights = PriorityWeights(half_life=math.inf)
+    assert usage_at(weights, tree, usage, jobs, 100.0, 160.0)[0] == 1000 + 240 + 20
+
+
+@pytest.mark.parametrize(
+    ("period", "following"),
+    [
+        ("DAILY", (2026, 11, 15)),
+        ("WEEKLY", (2026, 11, 15)),  # the 14th is a Saturday
+        ("MONTHLY", (2026, 12, 1)),
+        ("QUARTERLY", (2027, 1, 1)),
+        ("YEARLY", (2027, 1, 1)),
+        ("NONE", None),
+    ],
+)
+def test_usage_is_reset_at_midnight(period: str, following: tuple[int, int, int] | None) -> None:
+    last = datetime(2026, 11, 14, 13, 37, 5)
+    assert next_reset(period, last) == (following and datetime(*following))
+
+
+@pytest.mark.parametrize(
+    ("flags", "favours_small", "size", "partition", "qos", "node"),
+    [
+        ("", False, (2 / 4 + 8 / 32) / 2, 5 / 20, 30 / 120, 2 / 3),
+        ("", True, 1 - (2 / 4 + 8 / 32) / 2, 5 / 20, 30 / 120, 2 / 3),
+        ("SMALL_RELATIVE_TO_TIME", False, 2 / 4 / 3, 5 / 20, 30 / 120, 2 / 3),
+        ("NO_NORMAL_PART NO_NORMAL_QOS NO_NORMAL_TRES", False, 0.375, 5, 30, 2),
+    ],
+)
+def test_points_of_what_a_job_asks_for(
+    flags: str, favours_small: bool, size: float, partition: float, qos: float, node: float
+) -> None:
+    kinds = [NodeKind(name=f"n{n}", count=n, resources=(8.0, 100.0, 0.0)) for n in (1, 3)]
+    machine = Machine(
+        kinds=tuple(kinds),
+        partitions=(
+            MachinePartition(name="a", kinds=(1,), priority_factor=5),
+            MachinePartition(name="b", kinds=(0,), priority_factor=20),
+        ),
+        qos={"low": Qos(priority=30), "high": Qos(priority=120)},
+        weights=PriorityWeights(
+            age=10,
+            size=100,
+            partition=200,
+            qos=300,
+            association=400,
+            resources={"nodes": 500.0},
+            highest_age=100.0,
+            favours_small=favours_small,
+            flags=frozenset(flags.split()),
+        ),
+    )
+    asked = ResourceRequests.of_totals(np.array([[8.0, 10.0, 0.0]]), nodes=np.array([2]))
+    half = np.array([0.5])
+    fixed = fixed_points(machine, asked, np.array([0]), ["low"], np.array([150.0]), half)
+    expected = (100 * size, 200 * partition, 300 * qos, 400 * 0.5, 500 * node)
+    assert [*fixed[:4], fixed.resources["nodes"]] == [pytest.approx([each]) for each in expected]
+    assert fixed.total == pytest.approx(sum(expected))
+    ages = age_factors(machine.weights, np.array([990.0, 960.0, 800.0, 1010.0]), 1000.0)
+    assert ages.tolist() == [0.1, 0.4, 1.0, 0.0]
+
+
+def test_priorities_are_whole_and_never_that_of_a_held_job() -> None:
+    points = np.array([-7.0, 0.5, 9.99, 1e12])
+    assert whole_points(points).tolist() == [1, 1, 9, 2**32 - 1]
