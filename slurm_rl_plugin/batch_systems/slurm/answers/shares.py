@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
+from slurm_rl_plugin.domain.share_tree import ShareTree
+from slurm_rl_plugin.units import FloatArray
 
 SHARE_FORMAT = "Account,User,RawShares,RawUsage"
 ROOT = "root"
-
-
-@dataclass(slots=True, kw_only=True)
-class _Node:
-    parent: str
-    shares: float
-    own_usage: float
-    user_shares: float = 0.0
-    has_users: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,56 +37,81 @@ def parse_shares(text: str) -> AccountTree:
     Raises:
         BatchSystemError: a line has another form.
     """
-    nodes = _parse_tree(text)
-    fractions = _fractions(nodes)
-    leaves = [name for name, node in nodes.items() if node.has_users and name != ROOT]
-    whole = sum(fractions[name] for name in leaves)
+    tree, usage = parse_tree(text)
+    fractions, own = _fractions(tree), usage.copy()
+    for at in range(1, len(tree)):
+        if not tree.users[at]:
+            own[tree.parent[at]] -= usage[at]
+    has_users = np.bincount(tree.parent[1:][tree.is_user[1:]], minlength=len(tree))
+    leaves = [at for at in range(1, len(tree)) if has_users[at]]
+    whole = sum(fractions[at] for at in leaves)
     return AccountTree(
-        shares={name: fractions[name] / whole if whole else 0.0 for name in leaves},
-        usage={name: max(nodes[name].own_usage, 0.0) for name in leaves},
+        shares={tree.accounts[at]: fractions[at] / whole if whole else 0.0 for at in leaves},
+        usage={tree.accounts[at]: max(float(own[at]), 0.0) for at in leaves},
     )
 
 
-def _parse_tree(text: str) -> dict[str, _Node]:
-    nodes: dict[str, _Node] = {}
-    line_of_ancestors: list[str] = []
+def parse_tree(text: str) -> tuple[ShareTree, FloatArray]:
+    """The tree of `sshare -a -P -h -o SHARE_FORMAT`, and usage, billing-seconds, shape [n].
+
+    Raises:
+        BatchSystemError: a line has another form.
+    """
+    accounts: list[str] = []
+    users: list[str] = []
+    parent: list[int] = []
+    numbers: list[tuple[float, float]] = []
+    line_of_ancestors: list[int] = []
+    place: dict[str, int] = {}
     for line in text.splitlines():
         try:
             account, user, shares, usage = line.split("|")
             name = account.strip()
             if user:
-                nodes[name].has_users = True
-                nodes[name].user_shares += _shares(shares)
-                continue
-            depth = len(account) - len(account.lstrip())
-            del line_of_ancestors[depth:]
-            parent = line_of_ancestors[-1] if line_of_ancestors else ""
-            nodes[name] = _Node(parent=parent, shares=_shares(shares), own_usage=float(usage or 0))
+                above = place[name]
+            else:
+                depth = len(account) - len(account.lstrip())
+                del line_of_ancestors[depth:]
+                if accounts and not line_of_ancestors:
+                    raise ValueError("a second root")
+                above = line_of_ancestors[-1] if line_of_ancestors else -1
+                place[name] = len(accounts)
+                line_of_ancestors.append(len(accounts))
+            numbers.append((_shares(shares), float(usage or 0)))
         except (ValueError, KeyError) as error:
             raise not_understood("sshare", line) from error
-        line_of_ancestors.append(name)
-        if parent:
-            nodes[parent].own_usage -= nodes[name].own_usage
-    return nodes
+        accounts.append(name)
+        users.append(user)
+        parent.append(above)
+    table = np.array(numbers, dtype=np.float64).reshape(-1, 2)
+    tree = ShareTree(
+        accounts=tuple(accounts),
+        users=tuple(users),
+        parent=np.array(parent, dtype=np.int64),
+        shares=table[:, 0],
+    )
+    return tree, table[:, 1]
 
 
 def _shares(text: str) -> float:
-    """RawShares as a number; the word `parent`, and nothing at all, are no share of its own."""
-    return float(text) if text.isdigit() else 0.0
+    """RawShares as a number; NaN for the word `parent`, and for nothing at all."""
+    return float(text) if text.isdigit() else math.nan
 
 
-def _fractions(nodes: dict[str, _Node]) -> dict[str, float]:
-    """Give each account's part of the cluster that is its own users', by number of shares."""
-    sub_accounts: dict[str, float] = {}
-    for node in nodes.values():
-        sub_accounts[node.parent] = sub_accounts.get(node.parent, 0.0) + node.shares
-    whole: dict[str, float] = {}
-    own: dict[str, float] = {}
-    for name, node in nodes.items():  # parents come before their children
-        above = nodes.get(node.parent)
-        users = above.user_shares if above is not None and node.parent != ROOT else 0.0
-        divided = sub_accounts[node.parent] + users
-        whole[name] = whole.get(node.parent, 1.0) * (node.shares / divided if divided else 1.0)
-        below = sub_accounts.get(name, 0.0)
-        own[name] = whole[name] * (node.user_shares / (node.user_shares + below) if below else 1.0)
+def _fractions(tree: ShareTree) -> list[float]:
+    """Each account's part of the cluster that is its own users', by place; 0 for users."""
+    count = len(tree)
+    numbers, of_users, sub_accounts = np.nan_to_num(tree.shares), [0.0] * count, [0.0] * count
+    for at in range(1, count):
+        (of_users if tree.users[at] else sub_accounts)[tree.parent[at]] += float(numbers[at])
+    whole, own = [1.0] * count, [0.0] * count
+    for at in range(count):
+        if tree.users[at]:
+            continue
+        if at:
+            above = int(tree.parent[at])
+            divided = sub_accounts[above] + (of_users[above] if above else 0.0)
+            whole[at] = whole[above] * (float(numbers[at]) / divided if divided else 1.0)
+        below = sub_accounts[at]
+        own[at] = whole[at] * (of_users[at] / (of_users[at] + below) if below else 1.0)
     return own
