@@ -10,6 +10,7 @@ import numpy as np
 
 from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
+from slurm_rl_plugin.domain.share_tree import Association
 from slurm_rl_plugin.units import DAY, MINUTE, FloatArray
 
 
@@ -158,6 +159,7 @@ class Machine:
         shares: fair shares of accounts; those that take their parent's are not named.
         parent_of: the account above each account, "root" at the top.
         account_of: the default account of each user.
+        associations: accounts and users with their shares and priorities; `ShareTree.of` them.
         licences: how many the cluster has, by name.
         counts_memory: memory is given out as CPUs are (CR_*_Memory); else nobody counts it.
         whole_nodes: nodes are given out whole (select/linear, or jobs exclusive by default).
@@ -176,6 +178,7 @@ class Machine:
     shares: Mapping[str, float] = field(default_factory=dict)
     parent_of: Mapping[str, str] = field(default_factory=dict)
     account_of: Mapping[str, str] = field(default_factory=dict)
+    associations: tuple[Association, ...] = ()
     licences: Mapping[str, float] = field(default_factory=dict)
     counts_memory: bool = True
     whole_nodes: bool = False

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+ROOT = "root"
+
+
+class Association(NamedTuple):
+    """An account, or a user in an account, as the accounting database has it.
+
+    Attributes:
+        account: its name.
+        user: "" for the account itself.
+        parent: the account above an account; "" for the root and for users.
+        share: Fairshare; None for Fairshare=parent.
+        priority: None where nothing is set: then that of the account above.
+    """
+
+    account: str
+    user: str = ""
+    parent: str = ""
+    share: float | None = 1.0
+    priority: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,12 +41,41 @@ class ShareTree:
         users: its user; "" for the association of an account itself.
         parent: place of the association above, shape [n]; -1 for the root.
         shares: RawShares, shape [n]; NaN for Fairshare=parent.
+        priority: of each association, shape [n]; 0 for none.
     """
 
     accounts: tuple[str, ...]
     users: tuple[str, ...]
     parent: IntArray
     shares: FloatArray
+    priority: FloatArray
+
+    @classmethod
+    def of(cls, associations: Iterable[Association]) -> Self:
+        """The tree of all associations, in any order; siblings keep theirs.
+
+        Those that no line of parents connects with the root are left out.
+        """
+        below: dict[str, list[Association]] = {}
+        root = Association(ROOT)
+        for each in associations:
+            if each.account == ROOT and not each.user:
+                root = each
+            else:
+                below.setdefault(each.account if each.user else each.parent, []).append(each)
+        rows, parent, priority = [root], [-1], [root.priority or 0.0]
+        for at, row in enumerate(rows):  # which grows
+            for each in () if row.user else below.get(row.account, ()):
+                rows.append(each)
+                parent.append(at)
+                priority.append(priority[at] if each.priority is None else each.priority)
+        return cls(
+            accounts=tuple(row.account for row in rows),
+            users=tuple(row.user for row in rows),
+            parent=np.array(parent, dtype=np.int64),
+            shares=np.array([math.nan if row.share is None else row.share for row in rows]),
+            priority=np.array(priority, dtype=np.float64),
+        )
 
     def __len__(self) -> int:
         return len(self.parent)

@@ -65,8 +65,8 @@ def fixed_points(
         partition: of each job, a place in the machine's partitions, shape [n].
         qos: of each job, n names.
         time_limit: seconds, shape [n].
-        association: priority of each job's association as a part of the highest one, or with
-            NO_NORMAL_ASSOC as it is, shape [n]; None where no association has any.
+        association: `association_factors` of each job's association, shape [n]; None where no
+            association has a priority.
     """
     weights = machine.weights
     part = np.zeros(len(asked)) if association is None else association
@@ -109,6 +109,14 @@ def fair_share_factors(
     if CLASSIC in weights.flags:
         return tree.classic_factors(usage, usage if before is None else before, weights.dampening)
     return tree.fair_tree_factors(usage)
+
+
+def association_factors(weights: PriorityWeights, tree: ShareTree) -> FloatArray:
+    """Priority of each association over the highest, with NO_NORMAL_ASSOC as it is; shape [n]."""
+    if RAW_ASSOCIATION in weights.flags:
+        return tree.priority
+    factors: FloatArray = tree.priority / (float(tree.priority.max()) or 1.0)
+    return factors
 
 
 class BilledJobs(NamedTuple):

@@ -120,6 +120,7 @@ def machine_of(
         shares=database.shares,
         parent_of=database.parent_of,
         account_of=database.account_of,
+        associations=database.associations,
         licences=licences_of(settings),
         counts_memory=sharing.counts_memory,
         whole_nodes=sharing.whole_nodes,

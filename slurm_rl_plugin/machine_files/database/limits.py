@@ -121,6 +121,16 @@ def _priority(entry: DatabaseEntry) -> float:
     return float(value.number()) if entry.kind == QOS and value and not _unset(value) else 0.0
 
 
+def association_priority(entry: DatabaseEntry) -> float | None:
+    """Priority of an account or a user; None where nothing is set.
+
+    Raises:
+        ConfigurationError: it is no number.
+    """
+    value = entry.keys.get("priority")
+    return None if value is None or _unset(value) else float(value.number())
+
+
 def _unset(value: Value) -> bool:
     return value.text.lower() in NOTHING | {"-1"}
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from slurm_rl_plugin.domain.machine import ResourceLimit
+from slurm_rl_plugin.domain.share_tree import Association
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.database.dump import FIRST_WORDS, read_dump
 from slurm_rl_plugin.machine_files.database.entries import (
@@ -18,7 +19,11 @@ from slurm_rl_plugin.machine_files.database.entries import (
     DatabaseEntry,
     merged,
 )
-from slurm_rl_plugin.machine_files.database.limits import limit_of, not_modelled
+from slurm_rl_plugin.machine_files.database.limits import (
+    association_priority,
+    limit_of,
+    not_modelled,
+)
 from slurm_rl_plugin.machine_files.database.script import read_script
 from slurm_rl_plugin.machine_files.database.tables import BAR, read_tables
 from slurm_rl_plugin.machine_files.values import NOTHING
@@ -27,7 +32,8 @@ from slurm_rl_plugin.whole_file import read_whole
 #: What is looked for beside slurm.conf; beside these CLUSTER.cfg, as `sacctmgr dump` calls it.
 FILES = ("sacctmgr.script", "sacctmgr.cfg", "qos.txt", "assoc.txt", "user.txt")
 ROOT = "root"
-_PARENT = "parent"
+#: Of Fairshare: `show assoc` prints the word, and `sacctmgr dump` the number.
+_PARENT = frozenset({"parent", str(2**31 - 1)})
 _SHARES = ("fairshare", "share", "shares", "rawshares")
 #: Bytes of a cluster's name with which a file's name is not too long for a file system.
 _LONGEST_NAME = 200
@@ -74,6 +80,7 @@ class Database:
     shares: Mapping[str, float] = field(default_factory=dict)
     parent_of: Mapping[str, str] = field(default_factory=dict)
     account_of: Mapping[str, str] = field(default_factory=dict)
+    associations: tuple[Association, ...] = ()
     left_out: Sequence[str] = ()
 
 
@@ -133,6 +140,7 @@ def database_of(entries: Iterable[DatabaseEntry]) -> Database:
         },
         parent_of=parent_of,
         account_of=dict(_default_accounts(known)),
+        associations=tuple(sorted(_associations(known, parent_of), key=lambda each: each[:2])),
         left_out=(*told, *of_users, *_shares_of_users(known)),
     )
 
@@ -148,7 +156,21 @@ def _share(entry: DatabaseEntry) -> float | None:
     said = [value for key, value in entry.keys.items() if key in _SHARES]
     if not said or said[-1].text.lower() in {"-1", *NOTHING}:
         return 1.0
-    return None if said[-1].text.lower() == _PARENT else float(said[-1].number())
+    return None if said[-1].text.lower() in _PARENT else float(said[-1].number())
+
+
+def _associations(
+    entries: Iterable[DatabaseEntry], parent_of: Mapping[str, str]
+) -> Iterator[Association]:
+    for entry in entries:
+        share, priority = _share(entry), association_priority(entry)
+        if entry.kind == ACCOUNT and entry.name != ROOT:
+            above = parent_of[entry.name]
+            yield Association(entry.name, parent=above, share=share, priority=priority)
+        elif entry.kind in (ACCOUNT, CLUSTER) and priority is not None:
+            yield Association(ROOT, priority=priority)
+        elif entry.kind == USER and entry.account:
+            yield Association(entry.account, entry.name, share=share, priority=priority)
 
 
 def _shares_of_users(entries: Iterable[DatabaseEntry]) -> Iterator[str]:

@@ -13,10 +13,11 @@ import pytest
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind, PriorityWeights
 from slurm_rl_plugin.domain.machine import ResourceLimit as Qos
 from slurm_rl_plugin.domain.resources import ResourceRequests
-from slurm_rl_plugin.domain.share_tree import ShareTree
+from slurm_rl_plugin.domain.share_tree import Association, ShareTree
 from slurm_rl_plugin.domain.site_priority import (
     BilledJobs,
     age_factors,
+    association_factors,
     fair_share_factors,
     fixed_points,
     next_reset,
@@ -28,22 +29,16 @@ from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring import site_priority as compiled
 
 CLASSIC = PriorityWeights(flags=frozenset({"NO_FAIR_TREE"}))
-#: Account, user, account above, share ("" for Fairshare=parent), own usage.
+#: Account, user, account above, share (None for Fairshare=parent), own usage.
 Row = tuple[str, str, str, float | None, float]
-ROOT: Row = ("root", "", "", 1, 0)
 
 
 def tree_of(*rows: Row) -> tuple[ShareTree, np.ndarray[Any, np.dtype[np.float64]]]:
     """The tree, and usage of each association with all below it."""
-    rows = (ROOT, *rows)
-    at = {account: place for place, (account, user, *_) in enumerate(rows) if not user}
-    tree = ShareTree(
-        accounts=tuple(row[0] for row in rows),
-        users=tuple(row[1] for row in rows),
-        parent=np.array([at.get(row[2] or (row[0] if row[1] else ""), -1) for row in rows]),
-        shares=np.array([math.nan if row[3] is None else row[3] for row in rows], dtype=np.float64),
-    )
-    return tree, tree.with_those_below(np.array([row[4] for row in rows], dtype=np.float64))
+    tree = ShareTree.of(Association(*row[:4]) for row in rows)
+    own = {(row[0], row[1]): row[4] for row in rows}
+    usage = [own.get(pair, 0.0) for pair in zip(tree.accounts, tree.users, strict=True)]
+    return tree, tree.with_those_below(np.array(usage))
 
 
 def by_user(tree: ShareTree, factors: np.ndarray[Any, Any]) -> dict[str, float]:
@@ -207,6 +202,26 @@ def test_points_of_what_a_job_asks_for(
     assert fixed.total == pytest.approx(sum(expected))
     ages = age_factors(machine.weights, np.array([990.0, 960.0, 800.0, 1010.0]), 1000.0)
     assert ages.tolist() == [0.1, 0.4, 1.0, 0.0]
+
+
+def test_priorities_of_associations_come_from_above() -> None:
+    rows = [
+        Association("c", "w", priority=80.0),
+        Association("b", parent="a", priority=0.0),
+        Association("a", parent="root", priority=20.0),
+        Association("c", parent="root"),
+        *(Association(account, "u") for account in "abc"),
+        Association("lost", parent="nowhere"),
+    ]
+    tree = ShareTree.of(rows)
+    assert len(tree) == len(rows)  # the root, and not the lost one
+    found = dict(zip(zip(tree.accounts, tree.users, strict=True), tree.priority, strict=True))
+    pairs = [("a", "u"), ("b", "u"), ("c", "u"), ("c", "w")]
+    assert [found[pair] for pair in pairs] == [20.0, 0.0, 0.0, 80.0]
+    factors = association_factors(PriorityWeights(), tree)
+    assert [factors[tree.places[pair]] for pair in pairs] == [0.25, 0.0, 0.0, 1.0]
+    raw = PriorityWeights(flags=frozenset({"NO_NORMAL_ASSOC"}))
+    assert association_factors(raw, tree) is tree.priority
 
 
 def test_priorities_are_whole_and_never_that_of_a_held_job() -> None:

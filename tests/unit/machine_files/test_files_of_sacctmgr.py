@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.domain.machine import Machine, ResourceLimit
+from slurm_rl_plugin.domain.share_tree import Association
 from slurm_rl_plugin.errors import ConfigurationError
 from tests.unit.machine_files.written_files import NODES, PARTITION, machine_of_lines
 
@@ -35,8 +36,8 @@ User - 'root':DefaultAccount='root':AdminLevel='Administrator':Fairshare=1
 Account - 'physics':Description='all: of physics':Organization='x':Fairshare=30:GrpJobs=7\
 :GrpTRES=node=4,gres/gpu:a100=2:MaxTRESPerJob=cpu=64:MaxJobs=2
 Parent - 'physics'
-Account - 'optics':Description='light':Fairshare=parent
-User - 'ann':DefaultAccount='physics':Fairshare=parent
+Account - 'optics':Description='light':Fairshare=2147483647
+User - 'ann':DefaultAccount='physics':Fairshare=parent:Priority=9
 """
 
 
@@ -75,7 +76,13 @@ def test_a_dump(tmp_path: Path) -> None:
     assert found.shares == {"physics": 30.0}
     assert found.parent_of == {"physics": "root", "optics": "physics"}
     assert found.account_of == {"root": "root", "ann": "physics"}
-    assert found.left_out == ()
+    assert found.associations == (
+        Association("optics", parent="physics", share=None),
+        Association("physics", parent="root", share=30.0),
+        Association("physics", "ann", share=None, priority=9.0),
+        Association("root", "root"),
+    )
+    assert found.left_out == ("user ann: associations have no priority of their own.",)
 
 
 def test_tables(tmp_path: Path) -> None:

@@ -54,6 +54,8 @@ def parse_shares(text: str) -> AccountTree:
 def parse_tree(text: str) -> tuple[ShareTree, FloatArray]:
     """The tree of `sshare -a -P -h -o SHARE_FORMAT`, and usage, billing-seconds, shape [n].
 
+    sshare prints no priorities of associations.
+
     Raises:
         BatchSystemError: a line has another form.
     """
@@ -89,6 +91,7 @@ def parse_tree(text: str) -> tuple[ShareTree, FloatArray]:
         users=tuple(users),
         parent=np.array(parent, dtype=np.int64),
         shares=table[:, 0],
+        priority=np.zeros(len(table)),
     )
     return tree, table[:, 1]
 
