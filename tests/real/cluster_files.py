@@ -25,10 +25,17 @@ CLOSED_PARTITIONS = tuple(line.replace("State=UP", "State=DOWN") for line in PAR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """An account of the accounting database: its share, and its users, one share each."""
+    """An account of the accounting database: its share, and its users, one share each.
 
-    share: int
+    Attributes:
+        share: a number, or "parent".
+        users: names.
+        parent: the account above it, which the plan names first.
+    """
+
+    share: int | str
     users: tuple[str, ...]
+    parent: str = "root"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

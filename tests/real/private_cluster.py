@@ -331,7 +331,8 @@ class PrivateSlurm:
         cluster = self.plan.options.get("ClusterName") or "trial"
         self._sacctmgr("cluster", cluster)
         for name, account in self.plan.accounts.items():
-            self._sacctmgr("account", name, f"fairshare={account.share}")
+            above = f"parent={account.parent}"
+            self._sacctmgr("account", name, above, f"fairshare={account.share}")
             for user in account.users:
                 add_system_user(user)
             if account.users:
