@@ -6,12 +6,9 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.machine import Machine
-from slurm_rl_plugin.domain.site_priority import fixed_points
+from slurm_rl_plugin.domain.site_priority import CLASSIC, fixed_points
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
 from slurm_rl_plugin.simulator.workloads.machine_load import completed_requests, partition_of
-
-#: Of PriorityFlags: fair share is the classic one.
-_CLASSIC = "NO_FAIR_TREE"
 
 
 def site_priority(log: JobLog, machine: Machine) -> SitePriority:
@@ -36,5 +33,5 @@ def site_priority(log: JobLog, machine: Machine) -> SitePriority:
         highest_age=float(weights.highest_age),
         fairshare=float(weights.fairshare),
         period=float(weights.period),
-        fair_tree=_CLASSIC not in weights.flags,
+        fair_tree=CLASSIC not in weights.flags,
     )
