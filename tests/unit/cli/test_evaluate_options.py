@@ -102,8 +102,8 @@ def test_the_table_of_resampled_logs_is_printed_below_the_other(capsys, log):
     assert "ratios to fifo on 4 logs" in text
     rows = [line.split() for line in text.splitlines() if line.startswith("sjf")]
     assert len(rows) == 3  # figures, accounts, ratios
-    low, _, high = rows[1][2].partition("-")
-    assert float(low) <= float(rows[1][1]) <= float(high)
+    low, _, high = rows[2][2].partition("-")
+    assert float(low) <= float(rows[2][1]) <= float(high)
 
 
 def test_users_are_summed_up_under_their_own_names(capsys, log):
