@@ -88,8 +88,8 @@ class ServedJobs:
     rate: FloatArray
     account: IntArray
 
-    def select(self, chosen: BoolArray) -> ServedJobs:
-        """Some of the jobs, by a mask of shape [n]."""
+    def select(self, chosen: BoolArray | IntArray) -> ServedJobs:
+        """Some of the jobs: a mask of shape [n], or places."""
         return ServedJobs(
             submit=self.submit[chosen],
             start=self.start[chosen],
@@ -134,7 +134,7 @@ def service_of_windows(
     at most the whole machine.
 
     Args:
-        jobs: of all accounts.
+        jobs: of all accounts, in submit order.
         shares: shape [accounts].
         begin: seconds; the first window begins there.
         end: seconds; no window ends later, but a single one is as long as both are apart.
@@ -146,18 +146,23 @@ def service_of_windows(
     a_day = most * min(DAY, length)
     days: dict[float, FloatArray] = {}
     delivered, entitled = np.empty((2, len(firsts), accounts))
+    came, live = 0, np.empty(0, dtype=np.int64)
+    ends = jobs.start + jobs.run_time
     for window, first in enumerate(firsts.tolist()):
-        live = jobs.between(first, first + length)
+        until = int(np.searchsorted(jobs.submit, first + length))
+        live = np.concatenate([live[ends[live] > first], np.arange(came, until)])
+        came = until
+        there = jobs.select(live).between(first, first + length)
         usable = np.zeros(accounts)
         for day in range(max(int(length // DAY), 1)):
             from_ = first + day * DAY
             if from_ not in days:
-                until = min(from_ + DAY, first + length)
-                of_day = live.between(from_, until).usable(from_, until, accounts)
+                to = min(from_ + DAY, first + length)
+                of_day = there.between(from_, to).usable(from_, to, accounts)
                 days[from_] = np.minimum(of_day, a_day)
             usable += days[from_]
-        delivered[window] = live.delivered(first, first + length, accounts)
-        demand = np.minimum(live.demanded(first, first + length, accounts), usable)
+        delivered[window] = there.delivered(first, first + length, accounts)
+        demand = np.minimum(there.demanded(first, first + length, accounts), usable)
         demand = np.maximum(demand, delivered[window])
         entitled[window] = entitled_service(shares, demand, float(delivered[window].sum()))
     return Service(delivered=delivered, entitled=entitled)

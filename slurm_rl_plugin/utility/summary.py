@@ -157,12 +157,12 @@ def summarise(
     }
 
 
-def service_of(jobs: ScheduledJobs, counted: BoolArray) -> Service:
+def service_of(jobs: ScheduledJobs, counted: slice | BoolArray) -> Service:
     """Service of each account in the fortnights in which the counted jobs came.
 
     Args:
         jobs: the schedule; jobs that are not counted take part in it.
-        counted: shape [n]; at least one.
+        counted: which are counted, a slice or a mask of shape [n]; at least one.
     """
     came = jobs.submit[counted]
     served = ServedJobs(

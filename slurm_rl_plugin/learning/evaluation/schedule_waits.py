@@ -10,7 +10,7 @@ import numpy as np
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, SHORT_JOB_RUN_TIME, BoolArray
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
-from slurm_rl_plugin.utility.summary import ScheduledJobs
+from slurm_rl_plugin.utility.summary import ScheduledJobs, service_of
 
 #: Part of the counted jobs that are wide, by processors; quantile of the waits that is shown.
 WIDE_PART, HIGH_WAIT = 0.1, 0.999
@@ -28,6 +28,7 @@ class ScheduleWaits:
         wide_wait: mean wait of the widest tenth, seconds.
         short_within_120s: share of the jobs that ran less than 900 s.
         fairness: mean of F_j.
+        misdelivered: part of a fortnight's service that went to the wrong account.
     """
 
     bounded_slowdown: float
@@ -37,6 +38,7 @@ class ScheduleWaits:
     wide_wait: float
     short_within_120s: float
     fairness: float
+    misdelivered: float
 
 
 #: Their names.
@@ -66,6 +68,7 @@ def waits_of(jobs: ScheduledJobs, counted: slice | BoolArray) -> ScheduleWaits:
         wide_wait=float(wait[wide].mean()),
         short_within_120s=float(at_once.mean()) if len(at_once) else 1.0,
         fairness=float(fairness[counted].mean()),
+        misdelivered=service_of(jobs, counted).misdelivered,
     )
 
 

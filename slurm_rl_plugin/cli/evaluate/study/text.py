@@ -39,7 +39,8 @@ _LEGEND = (
     "/FIFO, /MULTI: over that of first come, first served and of multifactor, both with the same "
     "backfilling and nothing of ours; below 1 is better.",
     "SHORT<=120S%: of the jobs that ran less than 900 s, those that started within 120 s. "
-    "F: fairness, from 0 to 1.",
+    "F: fairness, from 0 to 1. MISDELIVERED: part of a fortnight's service that went to the wrong "
+    "account.",
 )
 _OF_A_REPLAY = (
     "native: as recorded. native order: the recorded order on the simulated machine, which the "
@@ -122,12 +123,13 @@ def print_figures(study: Mapping[str, Any]) -> None:
         row += [multifactor[name]["bounded_slowdown"]] if multifactor else []
         for key in _RATIOS:
             row += [span_text(figures[key]), *([fifo[name][key]] if fifo else [])]
-        rows.append([*row, 100.0 * figures["short_within_120s"], figures["fairness"]])
+        shares = [figures["fairness"], figures["misdelivered"]]
+        rows.append([*row, 100.0 * figures["short_within_120s"], *shares])
     header = ["POLICY", "BSLD", *(["/FIFO"] if fifo else []), *(["(95 %)"] if intervals else [])]
     header += ["/MULTI"] if multifactor else []
     for column in _RATIOS.values():
         header += [column, *(["/FIFO"] if fifo else [])]
-    print_table([*header, "SHORT<=120S%", "F"], rows)
+    print_table([*header, "SHORT<=120S%", "F", "MISDELIVERED"], rows)
     for line in _LEGEND:
         print(line)
 
