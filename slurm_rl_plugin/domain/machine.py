@@ -123,6 +123,7 @@ class PriorityWeights:
         highest_age: seconds after which age adds no more (PriorityMaxAge).
         half_life: of past usage (PriorityDecayHalfLife); inf for none.
         dampening: FairShareDampeningFactor, of classic fair-share alone.
+        reset_period: PriorityUsageResetPeriod.
         period: seconds between two calculations (PriorityCalcPeriod).
         favours_small: PriorityFavorSmall.
         flags: words of PriorityFlags.
@@ -138,6 +139,7 @@ class PriorityWeights:
     highest_age: float = 7 * DAY
     half_life: float = 7 * DAY
     dampening: float = 1.0
+    reset_period: str = "NONE"
     period: float = 5 * MINUTE
     favours_small: bool = False
     flags: frozenset[str] = frozenset()

@@ -170,7 +170,8 @@ def next_reset(period: str, last: datetime) -> datetime | None:
     """When PriorityUsageResetPeriod sets all usage to 0 next, local time; None for never.
 
     Args:
-        period: DAILY, WEEKLY (on Sundays), MONTHLY, QUARTERLY or YEARLY; others reset nothing.
+        period: DAILY, WEEKLY (on Sundays), MONTHLY, QUARTERLY or YEARLY. NOW resets once, when
+            slurmctld starts, and NONE never.
         last: the last reset.
     """
     day = last.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -129,6 +129,7 @@ def weights_of_priorities(settings: ClusterKeys) -> PriorityWeights:
         highest_age=max(_span(settings, "prioritymaxage", default.highest_age), 1.0),
         half_life=_span(settings, "prioritydecayhalflife", default.half_life) or math.inf,
         dampening=float(max(_whole(settings, "fairsharedampeningfactor"), 1)),
+        reset_period=_text(settings, "priorityusageresetperiod", default.reset_period).upper(),
         period=_period(settings, default.period),
         favours_small="priorityfavorsmall" in settings and settings["priorityfavorsmall"].truth(),
         flags=frozenset(word.upper() for word in words),
