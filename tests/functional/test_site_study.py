@@ -147,7 +147,9 @@ def test_what_people_read(typed: Typed, configure: Callable[..., Path], log: Pat
 
 
 def test_nobody_is_said_plainly(typed: Typed, configure: Callable[..., Path], log: Path) -> None:
-    status, out, err = typed("evaluate", log, "--config", configure("influence_hours = 0\n", "fifo"))
+    status, out, err = typed(
+        "evaluate", log, "--config", configure("influence_hours = 0\n", "fifo")
+    )
     assert (status, err) == (0, "")
     assert "Who loses under fifo as written beside native order: nobody; no group's mean" in out
 
