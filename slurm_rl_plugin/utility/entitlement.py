@@ -14,6 +14,8 @@ from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
 
 #: Length of a window and the step from window to window, seconds.
 FORTNIGHT, _STEP = 14 * DAY, 2 * DAY
+#: Windows at most: of a log with a false time of a thousand years they are further apart.
+_MOST_WINDOWS = 5_000
 #: Part of a window's service below which an entitlement is too small to judge its account by.
 _SMALL = 0.02
 #: Part of its entitlement that an account receives at least where its share is kept.
@@ -142,7 +144,9 @@ def service_of_windows(
     """
     accounts = len(shares)
     length = min(FORTNIGHT, max(end - begin, 1.0))
-    firsts = np.arange(begin, max(end - length, begin) + 1e-6, _STEP)
+    last = max(end - length, begin)
+    step = max(_STEP, (last - begin) / _MOST_WINDOWS)
+    firsts = np.arange(begin, last + 1e-6, step)
     a_day = most * min(DAY, length)
     days: dict[float, FloatArray] = {}
     delivered, entitled = np.empty((2, len(firsts), accounts))

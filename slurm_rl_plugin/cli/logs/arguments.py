@@ -249,7 +249,7 @@ def accounts_in_file(path: Path) -> dict[str, str]:
         ConfigurationError: the file cannot be read, or a line is no such pair.
     """
     try:
-        lines = read_whole(path).decode().splitlines()
+        lines = read_whole(path).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(f"--account-of {path} cannot be read: {why}.") from None

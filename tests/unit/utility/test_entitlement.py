@@ -104,3 +104,17 @@ def test_windows_are_those_of_a_count_hour_by_hour(seed: int) -> None:
         demand = np.maximum(np.minimum(demand, usable), delivered)
         entitled = entitled_service(shares, demand, float(delivered.sum()))
         assert service.entitled[window].tolist() == pytest.approx(entitled.tolist())
+
+
+def test_a_false_time_makes_no_more_windows_than_can_be_counted() -> None:
+    submit = np.array([0.0, 1e12])
+    jobs = ServedJobs(
+        submit=submit,
+        start=submit,
+        run_time=np.full(2, DAY),
+        rate=np.ones(2),
+        account=np.array([0, 1]),
+    )
+    service = service_of_windows(jobs, np.array([0.5, 0.5]), begin=0.0, end=1e12, most=2.0)
+    assert 1_000 < len(service.delivered) < 6_000
+    assert service.misdelivered == 0.0
