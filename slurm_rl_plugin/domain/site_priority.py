@@ -103,8 +103,9 @@ def fair_share_factors(
         tree: accounts and users.
         usage: decayed usage of each association and all below it, shape [n].
         before: the usage one calculation earlier. Classic fair-share takes the usage of accounts
-            from it, because slurmctld adds the usage of running jobs only afterwards; None where
-            the fractions have not changed since.
+            from it, because slurmctld adds the usage of running jobs only afterwards, job by job:
+            for a pending job, users have the usage of jobs submitted before it. None where the
+            fractions have not changed since.
     """
     if CLASSIC in weights.flags:
         return tree.classic_factors(usage, usage if before is None else before, weights.dampening)

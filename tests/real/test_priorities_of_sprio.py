@@ -34,7 +34,8 @@ pytestmark = pytest.mark.real
 JOBS, TIMES = 520, 3
 #: Billing units of a CPU for each second: RawUsage is a whole number, and decays fast here.
 BILLED = 100_000
-#: Users with a job that runs all the while, and its CPUs.
+#: Users with a job that runs from the first calculation on, and its CPUs. slurmctld goes through
+#: jobs in the order of submission, so that classic fair-share counts a job for those after it.
 RUNNING = {"prio02": 1, "prio05": 4, "prio18": 3}
 
 
@@ -178,7 +179,7 @@ class Site:
                 cluster.submit(user=user, account=account, processors=cpus, seconds=seconds)
         cluster.wait_until(lambda: not cluster.run("squeue", "-h").stdout, 60, "no job left")
         self.running = [
-            cluster.submit(user=user, account=ACCOUNT_OF[user], processors=cpus, minutes=30)
+            cluster.submit("--hold", user=user, account=ACCOUNT_OF[user], processors=cpus)
             for user, cpus in RUNNING.items()
         ]
         self.asked = [drawn(rng) for _ in range(JOBS)]
@@ -186,9 +187,15 @@ class Site:
         told = cluster.run("sh", stdin=script, timeout=200).stdout.split()
         self.jobs = [int(number) for number in told]
         assert len(self.jobs) == JOBS
+        self.factors = np.where(np.arange(JOBS) % 40 == 0, 777, 0)
+        chosen = np.array(self.jobs)[self.factors > 0]
+        factors = "".join(f"update jobid={job} sitefactor=777\n" for job in chosen)
+        cluster.run("scontrol", stdin=factors)
         # limits on accruing are checked by the scheduler, and a job has no age before
         ages = ("squeue", "-h", "-t", "PD", "-O", "AccrueTime")
-        cluster.wait_until(lambda: "N/A" not in cluster.run(*ages).stdout, 60, "jobs with an age")
+        cluster.wait_until(
+            lambda: cluster.run(*ages).stdout.count("N/A") == len(RUNNING), 60, "ages"
+        )
         self.tree = ShareTree.of(self.machine().associations)
         self.places = np.array([self.place(each.user) for each in self.asked])
 
@@ -209,7 +216,7 @@ class Site:
             env={"SLURM_TIME_FORMAT": "%s"},
         )
         rows = (line.split() for line in said.stdout.splitlines())
-        return {int(job): float(when) for job, when in rows}
+        return {int(job): float(when) for job, when in rows if when != "N/A"}
 
     def calculated(self) -> int:
         """When slurmctld calculated priorities last, as it keeps it for its next start."""
@@ -240,6 +247,12 @@ class Site:
         return read_machine(folder)
 
     def runs(self) -> BilledJobs:
+        """Let the held jobs run."""
+        cluster = self.cluster
+        cluster.run("scontrol", "release", ",".join(map(str, self.running)))
+        cluster.wait_until(
+            lambda: len(self.times("StartTime", "R")) == len(RUNNING), 20, "running jobs"
+        )
         start = self.times("StartTime", "R")
         return BilledJobs(
             association=np.array([self.place(user) for user in RUNNING]),
@@ -282,10 +295,19 @@ def check(site: Site, machine: Machine, seen: Seen, usage: FloatArray, before: F
     age = weights.age * age_factors(weights, since, seen.at)
     factors = fair_share_factors(weights, site.tree, usage, before)
     shared = weights.fairshare * factors[site.places]
-    ours = whole_points(fixed.total + age + shared - nice)
+    ours = whole_points(fixed.total + age + shared + site.factors - nice)
     terms = [seen.terms[job] for job in site.jobs]
     theirs = np.array([[float(each) for each in row[1:10]] for row in terms]).T
-    columns = (ours, nice * 0, nice, age, fixed.association, shared, fixed.size, fixed.partition)
+    columns = (
+        ours,
+        site.factors,
+        nice,
+        age,
+        fixed.association,
+        shared,
+        fixed.size,
+        fixed.partition,
+    )
     for name, one, other in zip(
         ("total", "site", "nice", "age", "association", "fairshare", "size", "partition", "qos"),
         (*columns, fixed.qos),
@@ -304,8 +326,9 @@ def check(site: Site, machine: Machine, seen: Seen, usage: FloatArray, before: F
 def test_priorities_are_those_of_sprio_and_squeue(start_slurm: StartSlurm) -> None:
     site = Site(start_slurm(PLAN))
     last = site.seen()
-    usage, runs = last.usage, site.runs()
+    usage = last.usage
     check(site, site.machine(), last, usage, usage)  # of the usage that sshare prints
+    runs = site.runs()
     for classic in (False, True):
         if classic:
             path = site.cluster.directory / "etc" / "slurm.conf"
