@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slurm_rl_plugin.errors import ConfigurationError
 
@@ -48,6 +48,27 @@ class RewardWeights:
                 raise ConfigurationError(
                     f"reward weight {name} is {weight:g}; give a number of at least 0."
                 )
+
+    def without_fairness(self) -> RewardWeights:
+        """The same goals for accounts to which no one has promised shares.
+
+        Time utility and responsiveness are scaled to sum 1; the other weights stay.
+
+        Raises:
+            ConfigurationError: fairness is the only one of the three with a weight.
+        """
+        rest = self.time_utility + self.responsiveness
+        if rest <= 0.0:
+            raise ConfigurationError(
+                "[reward] weighs fairness alone, and the shares are derived from past work: give "
+                "--shares, [shares], or --cluster with sacctmgr's output next to slurm.conf."
+            )
+        return replace(
+            self,
+            time_utility=self.time_utility / rest,
+            responsiveness=self.responsiveness / rest,
+            fairness=0.0,
+        )
 
     def objective(
         self,

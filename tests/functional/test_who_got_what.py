@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from tests.functional.small_site import write_busy_log, write_small_site
+from tests.functional.small_site import write_busy_log
 
 
 def test_users_have_the_accounts_of_a_file(
@@ -66,29 +66,3 @@ def test_a_faulty_file_of_accounts_gets_one_sentence(
     errors = capsys.readouterr().err
     assert len(errors.splitlines()) == 1
     assert sentence in errors
-
-
-def test_evaluate_and_what_if_take_the_shares_of_the_cluster(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The site's own priority enforces them, so both say the same of each account."""
-    monkeypatch.chdir(tmp_path)
-    write_small_site(tmp_path)
-    conf = (tmp_path / "slurm.conf").read_text()
-    (tmp_path / "slurm.conf").write_text(conf + "PriorityWeightFairshare=100000\n")
-    site = ["week.events", "--cluster", "."]
-    assert main(["evaluate", *site, "--policy", "multifactor", "--json"]) == 0
-    derived = json.loads(capsys.readouterr().out)
-    assert derived["log"]["shares_from"] == "work"
-    names = list(derived["log"]["shares"])
-    lines = [f"add account {name} Fairshare={2**place}" for place, name in enumerate(names)]
-    (tmp_path / "sacctmgr.cfg").write_text("\n".join(lines) + "\n")
-    assert main(["evaluate", *site, "--policy", "multifactor", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["log"]["shares_from"] == "cluster"
-    whole = 2.0 ** len(names) - 1.0
-    for place, name in enumerate(names):
-        assert found["log"]["shares"][name] == pytest.approx(2.0**place / whole)
-    assert found["policies"] != derived["policies"]
-    assert main(["what-if", *site, "--change", "hook fifo", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["log"]["shares_from"] == "cluster"

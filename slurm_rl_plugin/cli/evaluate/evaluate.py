@@ -170,6 +170,7 @@ def _evaluate_by_protocol(
         entry = log_entry(log, options, options.drop)
         print_json({"log": entry, "policies": found["policies"], options.protocol: found})
     else:
+        print(log.shares_sentence)
         show(found)
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,10 +10,16 @@ from typing import Any
 
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
+from slurm_rl_plugin.cli.tables import printable
 from slurm_rl_plugin.configuration import Configuration, read_configuration
 from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.machine import Machine
+from slurm_rl_plugin.simulator.workloads.log_shares import (
+    PAST_WORK,
+    SHARES_WORDS,
+    accounts_with_jobs,
+)
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.simulator.workloads.started_jobs import jobs_with_starts
 
@@ -43,6 +50,16 @@ class NamedLog:
     def with_starts(self) -> NamedLog:
         """The same without the few jobs whose start is not recorded, where starts are replayed."""
         return replace(self, prepared=jobs_with_starts(self.prepared))
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the jobs ran at a site, and were not drawn."""
+        return bool(self.report.checksum or self.origin)
+
+    @property
+    def shares_sentence(self) -> str:
+        """Say what gives the accounts their shares."""
+        return SHARES_WORDS[self.whence.get("shares_from", self.prepared.shares_from)]
 
     @property
     def words(self) -> str:
@@ -95,9 +112,19 @@ class ReadJobs:
         Raises:
             ConfigurationError: the machine holds none of them, or options do not fit.
         """
+        prepared = self.placed(self.jobs, machine, self.shares)
+        if machine is not None and machine.shares and prepared.shares_from == PAST_WORK:
+            used = accounts_with_jobs(self.jobs)
+            lacking = [name for name in used if name.lower() not in machine.shares]
+            names = ", ".join(printable(name) or "''" for name in lacking) or "all of the log"
+            print(
+                f"slurm-rl: {self.name}: the cluster gives these accounts no shares: {names}; its "
+                "shares are not used.",
+                file=sys.stderr,
+            )
         return NamedLog(
             name=self.name,
-            prepared=self.placed(self.jobs, machine, self.shares),
+            prepared=prepared,
             report=self.report,
             origin=self.origin,
             whence=self.whence,

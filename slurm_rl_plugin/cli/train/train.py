@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,6 +44,7 @@ from slurm_rl_plugin.policies.protection import PROTECTED, Protection, protectio
 from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
+from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK
 
 #: Windows taken from either part of a log.
 _WINDOWS = 2
@@ -155,6 +157,7 @@ def main(options: argparse.Namespace) -> int:
         logs = _read_logs(options)
         if isinstance(settings, SarsaSettings) and settings.pretraining == "recorded":
             logs = [log.with_starts() for log in logs]
+        settings = _without_fairness(options, logs, settings)
         plan = _plan(options, logs, settings, start)
         say_of_compiling(compiled_before)
         begin = time.monotonic()
@@ -207,7 +210,29 @@ def _read_logs(options: argparse.Namespace) -> list[NamedLog]:
     if not options.json:
         for log in logs:
             print_origin(log.origin, log.whence, log.prepared)
+            print(f"{log.name}: {log.shares_sentence}")
     return logs
+
+
+def _without_fairness(
+    options: argparse.Namespace, logs: list[NamedLog], settings: Settings
+) -> Settings:
+    """A site's goals without fairness where its shares are derived; drawn logs define theirs.
+
+    Raises:
+        ConfigurationError: fairness is the site's only goal.
+    """
+    derived = [
+        log.name for log in logs if log.prepared.shares_from == PAST_WORK and log.is_recorded
+    ]
+    if options.config is None or not derived or settings.weights.fairness == 0.0:
+        return settings
+    print(
+        f"slurm-rl: [reward] fairness has no weight in this training: shares of "
+        f"{', '.join(derived)} are derived from past work.",
+        file=sys.stderr,
+    )
+    return dataclasses.replace(settings, weights=settings.weights.without_fairness())
 
 
 def _model_file(output: Path) -> Path:

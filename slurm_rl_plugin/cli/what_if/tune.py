@@ -32,6 +32,7 @@ from slurm_rl_plugin.learning.checkpoint import check_checkpoint, forget_checkpo
 from slurm_rl_plugin.learning.digest import digest_of
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
 from slurm_rl_plugin.learning.workplace import ThisMachine, Workplace
+from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.what_if.replay import ReplayedPair
 from slurm_rl_plugin.what_if.tuning.choices import (
@@ -56,6 +57,10 @@ from slurm_rl_plugin.whole_file import write_whole
 
 #: The orders beside those that the past speaks for.
 RULE, MODEL = "best rule", "learned order"
+_NO_FAIRNESS = (
+    "Fairness is no goal of this search and misdelivery has no bound, since no shares are "
+    "configured: give --shares, [shares], or --cluster with sacctmgr's output next to slurm.conf."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -116,6 +121,9 @@ def main(options: argparse.Namespace) -> int:
     output = result_file("-o", options.output)
     check_checkpoint(options.checkpoint)
     past = past_of(found.placed(found.jobs, found.cluster.machine))
+    if past.shares_from == PAST_WORK:
+        weights = weights.without_fairness()
+        found = replace(found, notes=(*found.notes, _NO_FAIRNESS))
     plan = replace(TuningPlan(), generations=options.generations, seed=options.seed)
     settings = replace(found.settings, capacity=past.capacity)
     short, checks = (
