@@ -120,7 +120,7 @@ def test_evaluate_gives_the_documented_json(
     fields = {
         *("jobs", "mean_wait", "std_wait", "max_wait", "mean_bounded_slowdown", "utilization"),
         *("responsiveness", "time_utility", "fairness", "fairness_final", "objective"),
-        *("relative_overhead_p90", "classes", "accounts"),
+        *("relative_overhead_p90", "classes", "accounts", "misdelivered"),
     }
     class_fields = {
         *("jobs", "mean_wait", "median_wait", "std_wait", "p95_wait", "max_wait"),
