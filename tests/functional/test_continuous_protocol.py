@@ -95,7 +95,7 @@ def test_the_table_and_the_picture_of_the_front(
     words = ["--protocol", "continuous", *POLICIES, "--runs", "1", "--plot", str(tmp_path / "new")]
     assert main(["evaluate", log, *words]) == 0
     printed = capsys.readouterr().out
-    assert {line.split()[0] for line in printed.splitlines()[1:5]} >= {"sjf", "fifo", "multifactor"}
+    assert {line.split()[0] for line in printed.splitlines()[2:6]} >= {"sjf", "fifo", "multifactor"}
     assert "medians of 1 runs" in printed
     assert (tmp_path / "new" / "front.png").read_bytes()[:4] == b"\x89PNG"
 
