@@ -11,7 +11,11 @@ from slurm_rl_plugin.simulator.kernel.best_first import best_first
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, site_points
+from slurm_rl_plugin.simulator.scoring.site_priority import (
+    SitePriority,
+    site_points,
+    whole_usage,
+)
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Below every score: a job that came since the last cycle stands behind all others.
@@ -128,8 +132,9 @@ def _bound_influence(
 ) -> None:
     """A job's priority is the site's own; its place in the order adds up to `influence` points."""
     _place_points(cluster, effects, scores, jobs)
+    whole = whole_usage(cluster)
     for place in range(cluster.counts[PENDING]):
-        scores[place] += site_points(workload, cluster, effects.site, jobs[place])
+        scores[place] += site_points(workload, cluster, effects.site, jobs[place], whole)
 
 
 @compiled_borrowing

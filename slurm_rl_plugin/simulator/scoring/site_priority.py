@@ -86,21 +86,37 @@ def _fair_tree(workload: Workload, cluster: Cluster, account: int) -> float:
 
 
 @compiled_borrowing
+def whole_usage(cluster: Cluster) -> float:
+    """Decayed usage of all accounts together."""
+    whole = 0.0
+    for account in range(len(cluster.account_usage)):
+        whole += cluster.account_usage[account]
+    return whole
+
+
+@compiled_borrowing
 def _fair_share(
-    workload: Workload, cluster: Cluster, priority: SitePriority, account: int
+    workload: Workload, cluster: Cluster, priority: SitePriority, account: int, whole: float
 ) -> float:
     if priority.fair_tree:
         return _fair_tree(workload, cluster, account)
-    whole = 0.0
-    for other in range(len(cluster.account_usage)):
-        whole += cluster.account_usage[other]
     used = cluster.account_usage[account] / whole if whole > 0.0 else 0.0
     return _classic_fair_share(used, workload.shares[account])
 
 
 @compiled_borrowing
-def site_points(workload: Workload, cluster: Cluster, priority: SitePriority, job: int) -> float:
-    """The priority that the site gives a pending job now: whole points."""
+def site_points(
+    workload: Workload, cluster: Cluster, priority: SitePriority, job: int, whole: float
+) -> float:
+    """The priority that the site gives a pending job now: whole points.
+
+    Args:
+        workload: the jobs.
+        cluster: read only.
+        priority: of the site.
+        job: its number.
+        whole: `whole_usage` of now.
+    """
     calculated = cluster.clock[NOW]
     if priority.period > 0.0:
         since = calculated - priority.first
@@ -113,7 +129,7 @@ def site_points(workload: Workload, cluster: Cluster, priority: SitePriority, jo
         points += priority.size * (workload.processors[job] / cluster.capacity[0])
     if priority.fairshare > 0.0:
         account = workload.account[job]
-        points += priority.fairshare * _fair_share(workload, cluster, priority, account)
+        points += priority.fairshare * _fair_share(workload, cluster, priority, account, whole)
     return np.floor(points)
 
 
@@ -126,7 +142,8 @@ def score_by_site(
     jobs: IntArray,
 ) -> int:
     """Fill `scores` with whole points of the pending jobs, `jobs` with their numbers; reserve 0."""
+    whole = whole_usage(cluster)
     for place in range(cluster.counts[PENDING]):
         job = cluster.pending[place]
-        scores[place], jobs[place] = site_points(workload, cluster, priority, job), job
+        scores[place], jobs[place] = site_points(workload, cluster, priority, job, whole), job
     return 0
