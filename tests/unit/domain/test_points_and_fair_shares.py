@@ -64,7 +64,7 @@ def test_flat_accounts_rank_as_in_the_compiled_loop() -> None:
             shares=shares,
         )
         cluster = empty_cluster(workload, 1)._replace(account_usage=usage)
-        theirs = [compiled._fair_share(workload, cluster, account) for account in range(count)]
+        theirs = [compiled._fair_tree(workload, cluster, account) for account in range(count)]
         assert list(ours.values()) == theirs
 
 

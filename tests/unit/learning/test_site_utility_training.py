@@ -44,7 +44,8 @@ def test_the_verb_writes_a_model_that_is_published_from(
     words = ["train", str(log), "--algorithm", "site-utility", "--windows", "1", "-o", str(model)]
     words += ["--steps", "1", "--set", "states=4", "--set", "horizon=1800", "--set", "order=fifo"]
     assert main([*words, "--plot", str(tmp_path)]) == 0
-    printed = capsys.readouterr().out
+    shares, _, printed = capsys.readouterr().out.partition("\n")
+    assert shares.startswith("site.swf: Shares: none configured")
     assert printed.split()[:2] == ["POLICY", "CORRELATION"]
     validated = {row.rsplit(maxsplit=1)[0].strip(): row.split()[-1] for row in printed.splitlines()}
     better = float(validated["this model"]) > float(validated[SHARE_DEFICIT])

@@ -107,7 +107,7 @@ def test_all_that_an_order_reads_goes_with_the_jobs(name: str) -> None:
     north, south = site(workload, order, **more), site(workload, order, **more)
     home = np.where(np.isin(np.arange(80), mine), 0, 1)
     _, start = route_jobs([north, south], workload, home, lambda _: 0)
-    plain = SimulationSettings(capacity=4, backfilling="easy", **more)
+    plain = SimulationSettings(capacity=4, backfilling="easy", half_life=np.inf, **more)
     expected = simulate_order(workload.select(mine), order, plain).start
     np.testing.assert_array_equal(start[mine], expected)
     other = simulate_order(workload.select(mine), QueueOrder(rule="unicep"), plain).start
