@@ -83,15 +83,15 @@ def test_evaluate_and_what_if_give_each_account_the_same_wait(typed: Typed, tmp_
 def test_text_and_json_say_what_gives_the_shares(
     typed: Typed, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    def told(*more: str) -> tuple[list[str], str]:
+    def shares_said(*more: str) -> tuple[list[str], str]:
         lines = typed(*words, *more)[0].splitlines()
         sentences = [line for line in lines if line.startswith("Shares: ")]
         return sentences, _document(typed, *words, *more)["log"]["shares_from"]
 
-    assert told() == ([_FROM_THE_SITE], "cluster")
-    assert told(*_BY_HAND) == ([_AS_GIVEN], "options")
+    assert shares_said() == ([_FROM_THE_SITE], "cluster")
+    assert shares_said(*_BY_HAND) == ([_AS_GIVEN], "options")
     (tmp_path / "sacctmgr.script").unlink()
-    assert told() == ([_DERIVED], "work")
+    assert shares_said() == ([_DERIVED], "work")
 
 
 def test_a_protocol_says_it_too(typed: Typed) -> None:

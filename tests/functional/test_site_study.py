@@ -53,7 +53,7 @@ def configure(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def told(typed: Typed) -> Callable[..., dict[str, Any]]:
+def document_of(typed: Typed) -> Callable[..., dict[str, Any]]:
     def tell(verb: str, *arguments: object) -> dict[str, Any]:
         status, out, err = typed(verb, *arguments, "--json")
         assert status == 0, err
@@ -81,15 +81,15 @@ RESERVE = '[reserve]\nmechanism = "qos"\nqos = "batch"\nmost_processors = 2\n'
     ],
 )
 def test_both_verbs_tell_the_same(
-    told: Callable[..., dict[str, Any]],
+    document_of: Callable[..., dict[str, Any]],
     configure: Callable[..., Path],
     log: Path,
     model: str,
     text: str,
 ) -> None:
     path = configure(text, model)
-    evaluated = told("evaluate", log, "--config", path)
-    reported = told("shadow-report", log, "--config", path)
+    evaluated = document_of("evaluate", log, "--config", path)
+    reported = document_of("shadow-report", log, "--config", path)
     assert evaluated["study"] == reported["study"]
     warning = reported["prediction"].pop("warning")
     assert (warning, evaluated["prediction"]) == (None, reported["prediction"])
@@ -107,10 +107,10 @@ def test_both_verbs_tell_the_same(
 
 
 def test_bounds_are_in_force_for_the_configured_policy_alone(
-    told: Callable[..., dict[str, Any]], configure: Callable[..., Path], log: Path
+    document_of: Callable[..., dict[str, Any]], configure: Callable[..., Path], log: Path
 ) -> None:
-    free = told("evaluate", log, "--config", configure("influence_hours = 0\n"))["study"]
-    bound = told("evaluate", log, "--config", configure("influence_hours = 0.1\n"))["study"]
+    free = document_of("evaluate", log, "--config", configure("influence_hours = 0\n"))["study"]
+    bound = document_of("evaluate", log, "--config", configure("influence_hours = 0.1\n"))["study"]
     assert free["settings"]["influence_hours"] is None
     assert bound["settings"]["influence_hours"] == 0.1
     slowdown = [each["policies"]["sjf"]["bounded_slowdown"] for each in (free, bound)]
@@ -121,10 +121,13 @@ def test_bounds_are_in_force_for_the_configured_policy_alone(
 
 @pytest.mark.parametrize("model", ["sjf", "default"])
 def test_next_to_no_influence_is_the_sites_own_priority(
-    told: Callable[..., dict[str, Any]], configure: Callable[..., Path], log: Path, model: str
+    document_of: Callable[..., dict[str, Any]],
+    configure: Callable[..., Path],
+    log: Path,
+    model: str,
 ) -> None:
     path = configure("influence_hours = 0.01\n[guard_rails]\nstarvation_hours = 0\n", model)
-    study = told("evaluate", log, "--config", path)["study"]
+    study = document_of("evaluate", log, "--config", path)["study"]
     assert study["policies"][model] == study["policies"]["multifactor"]
     assert study["policies"][model] != study["policies"]["fifo"]
 
@@ -155,10 +158,13 @@ def test_nobody_is_said_plainly(typed: Typed, configure: Callable[..., Path], lo
 
 
 def test_pictures_schedules_and_users_of_the_study(
-    told: Callable[..., dict[str, Any]], configure: Callable[..., Path], log: Path, tmp_path: Path
+    document_of: Callable[..., dict[str, Any]],
+    configure: Callable[..., Path],
+    log: Path,
+    tmp_path: Path,
 ) -> None:
     asked = ("--plot", tmp_path / "p", "--export", tmp_path / "e", "--users")
-    found = told("evaluate", log, "--config", configure(), *asked)
+    found = document_of("evaluate", log, "--config", configure(), *asked)
     assert (tmp_path / "p" / "groups.png").read_bytes()[:4] == b"\x89PNG"
     assert len(found["exports"]) == 2 * len(found["policies"])
     assert "--config site.toml" in (tmp_path / "e" / "sjf.swf").read_text()
@@ -166,10 +172,10 @@ def test_pictures_schedules_and_users_of_the_study(
 
 
 def test_shares_that_fit_no_job_are_told(
-    told: Callable[..., dict[str, Any]], configure: Callable[..., Path], log: Path
+    document_of: Callable[..., dict[str, Any]], configure: Callable[..., Path], log: Path
 ) -> None:
     path = configure("[shares]\nphysics = 1.0\n")
-    notices = told("evaluate", log, "--config", path)["study"]["notices"]
+    notices = document_of("evaluate", log, "--config", path)["study"]["notices"]
     assert notices[0] == "Accounts with a share of which the log has no job: physics."
     assert notices[1].startswith("800 jobs are of accounts without a share:")
 
@@ -216,10 +222,10 @@ def test_logs_that_cannot_be_replayed_are_one_sentence(
 
 
 def test_a_machine_smaller_than_what_was_in_use_is_told(
-    told: Callable[..., dict[str, Any]], configure: Callable[..., Path], log: Path
+    document_of: Callable[..., dict[str, Any]], configure: Callable[..., Path], log: Path
 ) -> None:
     path = configure()
-    assert told("evaluate", log, "--config", path)["study"]["notices"] == []
-    small = told("evaluate", log, "--config", path, "--processors", 2)["study"]["notices"]
+    assert document_of("evaluate", log, "--config", path)["study"]["notices"] == []
+    small = document_of("evaluate", log, "--config", path, "--processors", 2)["study"]["notices"]
     assert len(small) == 1
     assert "times the 2 processors of this machine in use, on the average" in small[0]

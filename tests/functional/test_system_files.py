@@ -331,14 +331,14 @@ def test_a_package_has_the_same_bytes_whenever_and_wherever_its_files_were_made(
     for name, order in (("one", 1), ("another/place", -1)):
         work = tmp_path / name
         for path in ("DEBIAN/control", "usr/b", "usr/a/c", "etc/d")[::order]:
-            file = work / "root" / path
+            file = work / "tree" / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(
                 "Package: a\nVersion: 1\nArchitecture: all\nMaintainer: a <a@b>\nDescription: a\n"
             )
             os.utime(file, (order + 5e8, order + 5e8))
         (work / "pack.sh").write_text(
-            f"{script}\nwork={work} root={work}/root control={work}/root/DEBIAN\n"
+            f"{script}\nwork={work} root={work}/tree control={work}/tree/DEBIAN\n"
             f"export SOURCE_DATE_EPOCH=1000000000\npack\nsize\n"
         )
         done = run("sh", work / "pack.sh")

@@ -45,7 +45,7 @@ def typed(
     return run
 
 
-def told(typed: Typed, *words: str) -> dict[str, Any]:
+def document_of(typed: Typed, *words: str) -> dict[str, Any]:
     status, output, errors = typed(*_AT_THE_SITE, *words, "--json")
     assert status == 0, errors
     found: dict[str, Any] = json.loads(output)
@@ -53,7 +53,7 @@ def told(typed: Typed, *words: str) -> dict[str, Any]:
 
 
 def test_fewer_nodes_make_jobs_wait_longer_and_that_is_sure(typed: Typed) -> None:
-    found = told(typed, "--change", "node n[2-3] State=DOWN")
+    found = document_of(typed, "--change", "node n[2-3] State=DOWN")
     variant = found["variants"]["node n[2-3] State=DOWN"]
     wait = variant["figures"]["mean_wait"]
     assert wait["after"] > wait["before"]
@@ -69,7 +69,7 @@ def test_fewer_nodes_make_jobs_wait_longer_and_that_is_sure(typed: Typed) -> Non
 
 
 def test_a_change_that_nothing_feels_makes_no_difference_and_says_so(typed: Typed) -> None:
-    found = told(typed, "--change", "FancyKey=1")
+    found = document_of(typed, "--change", "FancyKey=1")
     variant = found["variants"]["FancyKey=1"]
     assert any("not known here" in sentence for sentence in variant["sentences"])
     assert "nothing that is simulated differs from the cluster as it is." in variant["sentences"]
@@ -79,7 +79,7 @@ def test_a_change_that_nothing_feels_makes_no_difference_and_says_so(typed: Type
 def test_our_order_and_a_reserve_are_variants_too(typed: Typed) -> None:
     changes = ("hook sjf", "reserve gres/gpu=1", "hook sjf; PriorityWeightAge=5")
     words = [word for change in changes for word in ("--change", change)]
-    found = told(typed, *words)
+    found = document_of(typed, *words)
     ours, reserve, both = (found["variants"][name]["figures"] for name in changes)
     assert ours["bounded_slowdown"]["after"] < ours["bounded_slowdown"]["before"]
     assert reserve["mean_wait"]["after"] != reserve["mean_wait"]["before"]
@@ -88,13 +88,13 @@ def test_our_order_and_a_reserve_are_variants_too(typed: Typed) -> None:
 
 def test_a_shorter_limit_says_what_becomes_of_the_jobs(typed: Typed) -> None:
     change = "partition all MaxTime=0:30:00"
-    (sentence,) = told(typed, "--change", change)["variants"][change]["sentences"]
+    (sentence,) = document_of(typed, "--change", change)["variants"][change]["sentences"]
     assert sentence.startswith("partition all now allows 30 minutes:")
 
 
 def test_jobs_that_no_node_holds_any_more_are_counted(typed: Typed) -> None:
     change = "node g1 State=DOWN"
-    sentences = told(typed, "--change", change)["variants"][change]["sentences"]
+    sentences = document_of(typed, "--change", change)["variants"][change]["sentences"]
     assert any("jobs that run now could not: no node" in each for each in sentences)
 
 
@@ -107,9 +107,9 @@ def test_a_change_that_leaves_no_node_is_named(typed: Typed) -> None:
 
 
 def test_a_variant_changes_nothing_in_what_is_told_of_another(typed: Typed) -> None:
-    alone = told(typed, "--change", "PriorityWeightAge=0")
+    alone = document_of(typed, "--change", "PriorityWeightAge=0")
     change = "node g1 State=DOWN"  # whose jobs cannot run
-    beside = told(typed, "--change", "PriorityWeightAge=0", "--change", change)
+    beside = document_of(typed, "--change", "PriorityWeightAge=0", "--change", change)
     assert beside["variants"]["PriorityWeightAge=0"] == alone["variants"]["PriorityWeightAge=0"]
     counted = {name: each["counted_jobs"] for name, each in beside["variants"].items()}
     assert counted[change] < counted["PriorityWeightAge=0"]
@@ -117,7 +117,7 @@ def test_a_variant_changes_nothing_in_what_is_told_of_another(typed: Typed) -> N
 
 def test_reserves_of_one_variant_add_up(typed: Typed) -> None:
     parts, whole = "reserve cpu=8; reserve gres/gpu=1", "reserve cpu=8,gres/gpu=1"
-    found = told(typed, "--change", parts, "--change", whole)["variants"]
+    found = document_of(typed, "--change", parts, "--change", whole)["variants"]
     assert found[parts]["figures"] == found[whole]["figures"]
 
 
@@ -213,7 +213,7 @@ def test_a_hook_with_next_to_no_influence_changes_no_start(typed: Typed, tmp_pat
     )
     change = ("--change", "hook default")
     figures, free = (
-        told(typed, *change, *words)["variants"]["hook default"]["figures"]
+        document_of(typed, *change, *words)["variants"]["hook default"]["figures"]
         for words in (("--config", "site.toml"), ())
     )
     assert {each["difference"] for each in figures.values()} == {0.0}
@@ -226,7 +226,7 @@ _TWO = ("--change", "PriorityWeightAge=5", "--change", "hook default")
 def test_an_interrupted_run_goes_on_to_the_same_end(
     typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = told(typed, *_TWO)
+    whole = document_of(typed, *_TWO)
     simulated: list[str] = []
     starts_under = paired.starts_under
 
@@ -248,7 +248,7 @@ def test_an_interrupted_run_goes_on_to_the_same_end(
     steps = (tmp_path / "kept.jsonl").read_text().splitlines()
     assert len(steps) == 1 + 2  # as it is, and under the first change
     monkeypatch.setattr(replay, "starts_under", counted)
-    assert told(typed, *kept) == whole
+    assert document_of(typed, *kept) == whole
     assert simulated == ["default"]
     assert not (tmp_path / "kept.jsonl").exists()
 
@@ -266,7 +266,7 @@ def kept_starts(typed: Typed, monkeypatch: pytest.MonkeyPatch, *words: str) -> l
     with monkeypatch.context() as patched:
         patched.setattr(replay, "starts_under", counted)
         patched.setattr(what_if, "forget_checkpoint", lambda path: None)
-        told(typed, *words, "--checkpoint", "kept.jsonl")
+        document_of(typed, *words, "--checkpoint", "kept.jsonl")
     if before:
         Path("kept.jsonl").write_bytes(before)
     return sorted(simulated)
@@ -320,8 +320,8 @@ def test_job_arrays_tell_the_same(
     slurm = ArraySlurm(tmp_path / "slurm")
     for name, value in slurm.env.items():
         monkeypatch.setenv(name, value)
-    here = told(typed, *_TWO)
-    there = told(typed, *_TWO, "--on", "slurm", "--workers", "2")
+    here = document_of(typed, *_TWO)
+    there = document_of(typed, *_TWO, "--on", "slurm", "--workers", "2")
     assert there.pop("workers")["workers"] == 2
     assert there == here
     assert not (tmp_path / "what-if.workers").exists()

@@ -37,12 +37,12 @@ def test_users_have_the_accounts_of_a_file(
         assert set(parts[name]) == {"fortnight", "quantile05", "kept95", "windows"}
     assert parts["multifactor"]["fortnight"] < parts["fifo"]["fortnight"]
     assert main(words) == 0
-    told = capsys.readouterr().out
-    assert "POLICY       MISDELIVERED  KEPT95  arts (0.75)  physics (0.25)" in told
-    assert "Shares: as given." in told
+    printed = capsys.readouterr().out
+    assert "POLICY       MISDELIVERED  KEPT95  arts (0.75)  physics (0.25)" in printed
+    assert "Shares: as given." in printed
     assert main(["evaluate", str(log)]) == 0
-    told = capsys.readouterr().out
-    assert "Shares: none configured; derived from past work, which promises nothing." in told
+    printed = capsys.readouterr().out
+    assert "Shares: none configured; derived from past work, which promises nothing." in printed
 
 
 @pytest.mark.parametrize(
