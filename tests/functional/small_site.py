@@ -44,6 +44,14 @@ BUSY_CPUS = 16
 _DAYS, _JOBS = 40, 3000
 
 
+def write_busy_site(folder: Path, *lines: str) -> None:
+    """`log.swf` of `write_busy_log` and a `slurm.conf` of its machine, with further lines."""
+    write_busy_log(folder / "log.swf")
+    nodes = f"NodeName=n[1-{BUSY_CPUS}] CPUs=1\nPartitionName=all Nodes=ALL Default=YES\n"
+    head = "ClusterName=small\nSelectTypeParameters=CR_Core\n"
+    (folder / "slurm.conf").write_text(head + "".join(f"{line}\n" for line in lines) + nodes)
+
+
 def write_busy_log(path: Path, seed: int = 2) -> None:
     """Many short narrow jobs and a few wide long ones, about as many as the machine bears.
 

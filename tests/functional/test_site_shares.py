@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from tests.functional.small_site import BUSY_CPUS, write_busy_log
+from tests.functional.small_site import write_busy_site
 
 Typed = Callable[..., tuple[str, str]]
 #: Each account has a third of the work.
@@ -28,11 +28,11 @@ def typed(
 ) -> Typed:
     """Runs a verb on a log and the folder of its cluster: output, errors."""
     monkeypatch.chdir(tmp_path)
-    write_busy_log(tmp_path / "log.swf")
-    (tmp_path / "slurm.conf").write_text(
-        "ClusterName=small\nSelectTypeParameters=CR_Core\nPriorityType=priority/multifactor\n"
-        "PriorityWeightFairshare=10000\nPriorityWeightAge=1000\nPriorityDecayHalfLife=7-0\n"
-        f"NodeName=n[1-{BUSY_CPUS}] CPUs=1\nPartitionName=all Nodes=ALL Default=YES\n"
+    write_busy_site(
+        tmp_path,
+        "PriorityWeightFairshare=10000",
+        "PriorityWeightAge=1000",
+        "PriorityDecayHalfLife=7-0",
     )
     (tmp_path / "sacctmgr.script").write_text(_ACCOUNTS)
 

@@ -12,7 +12,7 @@ import pytest
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.what_if import tune
 from slurm_rl_plugin.what_if.tuning import search
-from tests.functional.small_site import BUSY_CPUS, write_busy_log
+from tests.functional.small_site import BUSY_CPUS, write_busy_site
 
 Typed = Callable[..., tuple[int, str, str]]
 
@@ -23,11 +23,7 @@ def typed(
 ) -> Typed:
     """Runs `tune` in a folder with a log: exit code, output, errors."""
     monkeypatch.chdir(tmp_path)
-    write_busy_log(tmp_path / "log.swf")
-    (tmp_path / "slurm.conf").write_text(
-        "ClusterName=small\nSelectTypeParameters=CR_Core\nPriorityWeightJobSize=1000\n"
-        f"NodeName=n[1-{BUSY_CPUS}] CPUs=1\nPartitionName=all Nodes=ALL Default=YES\n"
-    )
+    write_busy_site(tmp_path, "PriorityWeightJobSize=1000")
 
     def run(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()

@@ -27,44 +27,36 @@ def test_water_fills_accounts_by_shares_up_to_their_demand(
     assert found.tolist() == pytest.approx(entitled)
 
 
-def test_an_account_that_waits_for_another_is_not_given_its_share() -> None:
-    """One processor, two accounts of half each: a runs for 14 days while b's job waits."""
-    service = service_of_windows(
-        ServedJobs(
-            submit=np.array([0.0, 0.0, 14 * DAY]),
-            start=np.array([0.0, 14 * DAY, 28 * DAY]),
-            run_time=np.full(3, 14 * DAY),
-            rate=np.ones(3),
-            account=np.array([0, 1, 0]),
-        ),
-        np.array([0.5, 0.5]),
-        begin=0.0,
-        end=14 * DAY,
-        most=1.0,
+@pytest.mark.parametrize(
+    ("start", "run_time", "account", "delivered", "entitled"),
+    [
+        # a runs for 14 days while b's job waits
+        ([0, 14, 28], [14, 14, 14], [0, 1, 0], [14, 0], [7, 7]),
+        # b asks for a day and gets it, so nobody is blamed that it has no more
+        ([1, 0, 15], [13, 1, 1], [0, 1, 1], [13, 1], [13, 1]),
+    ],
+)
+def test_two_accounts_of_one_processor_with_half_of_the_shares_each(
+    start: list[int],
+    run_time: list[int],
+    account: list[int],
+    delivered: list[int],
+    entitled: list[int],
+) -> None:
+    """All in days; the jobs come at 0, 0 and 14."""
+    jobs = ServedJobs(
+        submit=np.array([0.0, 0.0, 14 * DAY]),
+        start=np.array(start) * DAY,
+        run_time=np.array(run_time) * DAY,
+        rate=np.ones(3),
+        account=np.array(account),
     )
-    assert service.delivered.tolist() == [[14 * DAY, 0.0]]
-    assert service.entitled.tolist() == [[7 * DAY, 7 * DAY]]
-    assert service.misdelivered == 0.5
-    assert service.kept_parts.tolist() == [1.0, 0.0]
-
-
-def test_who_asks_for_little_is_not_blamed_for_it() -> None:
-    """b asks for a day at most and gets it, so nothing is misdelivered."""
-    service = service_of_windows(
-        ServedJobs(
-            submit=np.array([0.0, 0.0, 14 * DAY]),
-            start=np.array([DAY, 0.0, 15 * DAY]),
-            run_time=np.array([13 * DAY, DAY, DAY]),
-            rate=np.ones(3),
-            account=np.array([0, 1, 1]),
-        ),
-        np.array([0.5, 0.5]),
-        begin=0.0,
-        end=14 * DAY,
-        most=1.0,
-    )
-    assert service.misdelivered == 0.0
-    assert (service.kept_parts == 1.0).all()
+    service = service_of_windows(jobs, np.array([0.5, 0.5]), begin=0.0, end=14 * DAY, most=1.0)
+    assert (service.delivered / DAY).tolist() == [delivered]
+    assert (service.entitled / DAY).tolist() == [entitled]
+    lacking = max(entitled[1] - delivered[1], 0)
+    assert service.misdelivered == lacking / 14
+    assert service.kept_parts.tolist() == [1.0, min(delivered[1] / entitled[1], 1.0)]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -23,7 +23,7 @@ from slurm_rl_plugin.what_if.tuning.search import (
     candidate_objective,
     stretches_of,
 )
-from tests.functional.small_site import BUSY_CPUS, write_busy_log
+from tests.functional.small_site import write_busy_site
 
 OWN = Candidate(name=SITES_OWN)
 SHARES = {"1": 0.6, "2": 0.3, "3": 0.1}
@@ -33,11 +33,7 @@ SHARES = {"1": 0.6, "2": 0.3, "3": 0.1}
 def task(tmp_path_factory: pytest.TempPathFactory) -> TuningTask:
     """A stretch of the past, and the same with denser arrivals."""
     folder = tmp_path_factory.mktemp("site")
-    write_busy_log(folder / "log.swf")
-    folder.joinpath("slurm.conf").write_text(
-        f"ClusterName=small\nSelectTypeParameters=CR_Core\nNodeName=n[1-{BUSY_CPUS}] CPUs=1\n"
-        "PartitionName=all Nodes=ALL Default=YES\n"
-    )
+    write_busy_site(folder)
     cluster = read_cluster(folder / "slurm.conf")
     prepared = prepare_log(read_log(folder / "log.swf")[0], machine=cluster.machine, shares=SHARES)
     settings = SimulationSettings(capacity=prepared.capacity, backfilling="slurm")
