@@ -172,6 +172,15 @@ def account_usage_until(cluster: Cluster, time: float) -> None:
 
 
 @compiled_borrowing
+def whole_usage(cluster: Cluster) -> float:
+    """Decayed usage of all accounts together."""
+    whole = 0.0
+    for account in range(len(cluster.account_usage)):
+        whole += cluster.account_usage[account]
+    return whole
+
+
+@compiled_borrowing
 def _note_start(cluster: Cluster, job: int) -> None:
     """Append to `started`, starts of the same time by number: no batch system tells more."""
     place = cluster.counts[STARTED]

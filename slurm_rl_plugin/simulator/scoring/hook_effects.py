@@ -8,14 +8,10 @@ import numpy as np
 
 from slurm_rl_plugin.domain.decision import INFLUENCE_TOLERANCE
 from slurm_rl_plugin.simulator.kernel.best_first import best_first
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, whole_usage
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.scoring.site_priority import (
-    SitePriority,
-    site_points,
-    whole_usage,
-)
+from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, site_points
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Below every score: a job that came since the last cycle stands behind all others.

@@ -11,6 +11,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     PENDING,
     RUNNING,
     Cluster,
+    whole_usage,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_copy
 from slurm_rl_plugin.simulator.kernel.compiled_features import time_utility, time_utility_loss_rate
@@ -52,7 +53,7 @@ def rule_code(name: str | None) -> int:
 @compiled
 def current_usage(cluster: Cluster) -> FloatArray:
     """Fraction of the (decayed) consumed service of each account; all 0 while there is none."""
-    total = cluster.account_usage.sum()
+    total = whole_usage(cluster)
     if total <= 0.0:
         return np.zeros_like(cluster.account_usage)
     return cluster.account_usage / total

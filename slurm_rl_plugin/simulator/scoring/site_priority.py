@@ -13,7 +13,7 @@ from slurm_rl_plugin.policies.waiting_rules import (
     SIZE_WEIGHT,
     classic_fair_share,
 )
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, whole_usage
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_copy
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
@@ -83,15 +83,6 @@ def _fair_tree(workload: Workload, cluster: Cluster, account: int) -> float:
         if workload.shares[other] * usage <= share * cluster.account_usage[other]:
             behind += 1
     return behind / len(workload.shares)
-
-
-@compiled_borrowing
-def whole_usage(cluster: Cluster) -> float:
-    """Decayed usage of all accounts together."""
-    whole = 0.0
-    for account in range(len(cluster.account_usage)):
-        whole += cluster.account_usage[account]
-    return whole
 
 
 @compiled_borrowing

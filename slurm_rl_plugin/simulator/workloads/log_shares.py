@@ -9,6 +9,7 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.machine import Machine
+from slurm_rl_plugin.domain.share_tree import ROOT
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -24,7 +25,6 @@ SHARES_WORDS = {
     "sshare": "Shares: Slurm's own, by sshare.",
     PAST_WORK: "Shares: none configured; derived from past work, which promises nothing.",
 }
-_ROOT = "root"
 
 
 def shares_of(
@@ -117,9 +117,9 @@ def shares_at(machine: Machine, accounts: Iterable[str]) -> dict[str, float] | N
 
 def _normal(account: str, machine: Machine) -> float:
     share, seen = 1.0, set[str]()
-    while account != _ROOT and account in machine.shares and account not in seen:
+    while account != ROOT and account in machine.shares and account not in seen:
         seen.add(account)
-        above = machine.parent_of.get(account, _ROOT)
+        above = machine.parent_of.get(account, ROOT)
         share *= machine.shares[account] / max(
             _of_siblings(above, machine.parent_of, machine), 1e-9
         )
@@ -130,5 +130,5 @@ def _normal(account: str, machine: Machine) -> float:
 def _of_siblings(above: str, parent_of: Mapping[str, str], machine: Machine) -> float:
     """Shares of all accounts right below one."""
     return sum(
-        share for name, share in machine.shares.items() if parent_of.get(name, _ROOT) == above
+        share for name, share in machine.shares.items() if parent_of.get(name, ROOT) == above
     )
