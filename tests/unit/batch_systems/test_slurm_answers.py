@@ -311,9 +311,10 @@ def test_a_users_nice_is_no_priority_by_hand_though_the_site_weighs_nothing() ->
     assert terms.native == 1
 
 
-def test_sub_accounts_divide_their_parents_share() -> None:
+@pytest.mark.parametrize("root", ["root|||100\n root|root|1|5\n", ""], ids=["shown", "hidden"])
+def test_sub_accounts_divide_their_parents_share(root: str) -> None:
     tree = parse_shares(
-        "root|||100\n root|root|1|5\n physics||60|80\n  physics|alice|1|20\n"
+        f"{root} physics||60|80\n  physics|alice|1|20\n"
         "  theory||3|60\n   theory|carol|1|60\n biology||40|20\n  biology|bob|parent|20\n"
         " empty||100|0\n"
     )

@@ -38,62 +38,65 @@ def parse_shares(text: str) -> AccountTree:
         BatchSystemError: a line has another form.
     """
     tree, usage = parse_tree(text)
-    fractions, own = _fractions(tree), usage.copy()
-    for at in range(1, len(tree)):
-        if not tree.users[at]:
-            own[tree.parent[at]] -= usage[at]
-    has_users = np.bincount(tree.parent[1:][tree.is_user[1:]], minlength=len(tree))
+    fractions, own, parent = _fractions(tree), usage.tolist(), tree.parent.tolist()
+    has_users = [False] * len(tree)
+    for at, (user, above, used) in enumerate(zip(tree.users, parent, usage.tolist(), strict=True)):
+        if user:
+            has_users[above] = True
+        elif at:
+            own[above] -= used
     leaves = [at for at in range(1, len(tree)) if has_users[at]]
     whole = sum(fractions[at] for at in leaves)
     return AccountTree(
         shares={tree.accounts[at]: fractions[at] / whole if whole else 0.0 for at in leaves},
-        usage={tree.accounts[at]: max(float(own[at]), 0.0) for at in leaves},
+        usage={tree.accounts[at]: max(own[at], 0.0) for at in leaves},
     )
 
 
 def parse_tree(text: str) -> tuple[ShareTree, FloatArray]:
     """The tree of `sshare -a -P -h -o SHARE_FORMAT`, and usage, billing-seconds, shape [n].
 
-    sshare prints no priorities of associations.
+    sshare prints no priorities of associations. Where PrivateData hides the root, accounts are
+    below an implied one.
 
     Raises:
         BatchSystemError: a line has another form.
     """
-    accounts: list[str] = []
-    users: list[str] = []
-    parent: list[int] = []
-    numbers: list[tuple[float, float]] = []
-    line_of_ancestors: list[int] = []
-    place: dict[str, int] = {}
+    accounts, users, parent = [ROOT], [""], [-1]
+    raw, used = [math.nan], [0.0]
+    line_of_ancestors, place = [0], dict[str, int]()
     for line in text.splitlines():
         try:
             account, user, shares, usage = line.split("|")
-            name = account.strip()
+            name, share, service = account.strip(), _shares(shares), float(usage or 0)
             if user:
                 above = place[name]
             else:
                 depth = len(account) - len(account.lstrip())
                 del line_of_ancestors[depth:]
-                if accounts and not line_of_ancestors:
-                    raise ValueError("a second root")
-                above = line_of_ancestors[-1] if line_of_ancestors else -1
-                place[name] = len(accounts)
-                line_of_ancestors.append(len(accounts))
-            numbers.append((_shares(shares), float(usage or 0)))
+                above = line_of_ancestors[-1] if line_of_ancestors else 0
         except (ValueError, KeyError) as error:
             raise not_understood("sshare", line) from error
-        accounts.append(name)
-        users.append(user)
-        parent.append(above)
-    table = np.array(numbers, dtype=np.float64).reshape(-1, 2)
+        at = len(accounts)
+        if name == ROOT and not user:
+            at, raw[0], used[0] = 0, share, service
+        else:
+            accounts.append(name)
+            users.append(user)
+            parent.append(above)
+            raw.append(share)
+            used.append(service)
+        if not user:
+            place[name] = at
+            line_of_ancestors.append(at)
     tree = ShareTree(
         accounts=tuple(accounts),
         users=tuple(users),
         parent=np.array(parent, dtype=np.int64),
-        shares=table[:, 0],
-        priority=np.zeros(len(table)),
+        shares=np.array(raw),
+        priority=np.zeros(len(raw)),
     )
-    return tree, table[:, 1]
+    return tree, np.array(used)
 
 
 def _shares(text: str) -> float:
@@ -103,18 +106,19 @@ def _shares(text: str) -> float:
 
 def _fractions(tree: ShareTree) -> list[float]:
     """Each account's part of the cluster that is its own users', by place; 0 for users."""
-    count = len(tree)
-    numbers, of_users, sub_accounts = np.nan_to_num(tree.shares), [0.0] * count, [0.0] * count
+    count, parent, users = len(tree), tree.parent.tolist(), tree.users
+    numbers = np.nan_to_num(tree.shares).tolist()
+    of_users, sub_accounts = [0.0] * count, [0.0] * count
     for at in range(1, count):
-        (of_users if tree.users[at] else sub_accounts)[tree.parent[at]] += float(numbers[at])
+        (of_users if users[at] else sub_accounts)[parent[at]] += numbers[at]
     whole, own = [1.0] * count, [0.0] * count
     for at in range(count):
-        if tree.users[at]:
+        if users[at]:
             continue
         if at:
-            above = int(tree.parent[at])
+            above = parent[at]
             divided = sub_accounts[above] + (of_users[above] if above else 0.0)
-            whole[at] = whole[above] * (float(numbers[at]) / divided if divided else 1.0)
+            whole[at] = whole[above] * (numbers[at] / divided if divided else 1.0)
         below = sub_accounts[at]
         own[at] = whole[at] * (of_users[at] / (of_users[at] + below) if below else 1.0)
     return own
