@@ -49,7 +49,7 @@ def simulated_starts(
     prepared = prepare_log(log, machine=machine)
     if before is None and len(prepared.log) < len(jobs):
         raise ValueError(f"the machine holds {len(prepared.log)} of {len(jobs)} jobs")
-    points = site_priority(prepared.log, machine)._replace(first=delays.calculated)
+    points = site_priority(prepared, machine)._replace(first=delays.calculated)
     site = QueueOrder(site=points)
     settings = SimulationSettings(capacity=prepared.capacity, backfilling=AS_SLURM)
     nodes = node_machine(prepared.log, machine)

@@ -111,7 +111,7 @@ def order_of(policy: str, prepared: PreparedLog, workload: Workload) -> QueueOrd
         scores = STATIC_RULES[policy](prepared.jobs(), workload.estimate)
         return QueueOrder(scores=np.asarray(scores, dtype=np.float64))
     if policy == "multifactor" and prepared.machine is not None:
-        return QueueOrder(site=site_priority(prepared.log, prepared.machine))
+        return QueueOrder(site=site_priority(prepared, prepared.machine))
     return QueueOrder(network=candidate_of(policy).network)
 
 

@@ -124,6 +124,8 @@ class PriorityWeights:
         half_life: of past usage (PriorityDecayHalfLife); inf for none.
         dampening: FairShareDampeningFactor, of classic fair-share alone.
         reset_period: PriorityUsageResetPeriod.
+        counts_ends: usage counts a run until its end; otherwise until the last calculation before
+            it, as slurmctld does without limits in AccountingStorageEnforce.
         period: seconds between two calculations (PriorityCalcPeriod).
         favours_small: PriorityFavorSmall.
         flags: words of PriorityFlags.
@@ -140,6 +142,7 @@ class PriorityWeights:
     half_life: float = 7 * DAY
     dampening: float = 1.0
     reset_period: str = "NONE"
+    counts_ends: bool = False
     period: float = 5 * MINUTE
     favours_small: bool = False
     flags: frozenset[str] = frozenset()

@@ -1,4 +1,7 @@
-"""The tree of accounts and users, and the fair-share factors that Slurm makes of its usage."""
+"""The tree of accounts and users, and the fair-share factors that Slurm makes of its usage.
+
+The functions that make factors are compiled for replays too (simulator/scoring/fair_share.py).
+"""
 
 from __future__ import annotations
 
@@ -97,70 +100,29 @@ class ShareTree:
             whole[self.parent[at]] += whole[at]
         return whole
 
-    def fair_tree_factors(self, usage: FloatArray) -> FloatArray:
-        """Fair Tree: rank of each user over the number of users, shape [n]; 0 for accounts.
-
-        slurmctld does not merge the users of accounts that tie, although its documentation says
-        so: the first user of the second account takes the rank of the last one before it. Accounts
-        that tie keep the order of the tree.
-
-        Args:
-            usage: decayed usage of each association and all below it, shape [n].
-        """
-        above, is_user = self._fair_parents(), self.is_user
-        levels = self._levels(above, usage)
-        below: list[list[int]] = [[] for _ in range(len(self))]
-        for at in range(1, len(self)):
-            if is_user[at] or not math.isnan(self.shares[at]):
-                below[above[at]].append(at)
-        factors, count = np.zeros(len(self)), int(is_user.sum())
-        rank = ranked = count  # the rank in force, and the one that a user without a tie gets
-
-        def visit(siblings: list[int], is_tied: bool) -> None:
-            nonlocal rank, ranked
-            previous = math.nan
-            for at in sorted(siblings, key=lambda at: (-levels[at], not is_user[at])):
-                tied, is_tied = is_tied or bool(levels[at] == previous), False
-                previous = levels[at]
-                if not is_user[at]:
-                    visit(below[at], tied)
-                    continue
-                rank = rank if tied else ranked
-                ranked -= 1
-                factors[at] = rank / count
-
-        visit(below[0], is_tied=False)
-        return factors
-
-    def classic_factors(
-        self, usage: FloatArray, account_usage: FloatArray, dampening: float = 1.0
-    ) -> FloatArray:
-        """Classic fair-share: 2^(-effective usage / share / dampening), shape [n].
-
-        Args:
-            usage: decayed usage of each association and all below it, shape [n]; users count by it.
-            account_usage: the same, by which accounts count; see `fair_share_factors`.
-            dampening: FairShareDampeningFactor.
-        """
-        above, inherits, is_user = self._fair_parents(), np.isnan(self.shares), self.is_user
-        shares, whole = np.nan_to_num(self.shares), self._siblings_sum(above)
-        parts, effective = np.ones(len(self)), np.ones(len(self))
-        for at in range(1, len(self)):
-            over = above[at]
-            now = usage if is_user[at] else account_usage
-            own = min(now[at] / now[0], 1.0) if now[0] > 0.0 else 0.0
-            if inherits[at]:  # it has what its parent has
-                parts[at], effective[at] = parts[over], effective[over]
-                continue
-            part = shares[at] / whole[over] if whole[over] else 0.0
-            parts[at] = parts[over] * part
-            effective[at] = own
-            if over:
-                inherited = part if whole[over] else 1.0
-                effective[at] += (effective[over] - own) * inherited
-        served = np.divide(effective, parts, out=np.full(len(self), np.inf), where=parts > 0.0)
-        factors: FloatArray = 2.0 ** -(served / dampening)
-        return factors
+    def ranked(self) -> RankedTree:
+        """Its columns as the functions below take them."""
+        above, is_user, inherits = self._fair_parents(), self.is_user, np.isnan(self.shares)
+        count, shares, over = len(self), np.nan_to_num(self.shares), above[1:]
+        whole = np.bincount(over, weights=shares[1:], minlength=count)[over]
+        part, fraction = np.ones(count), np.ones(count)
+        part[1:] = np.divide(shares[1:], whole, out=np.zeros(count - 1), where=whole > 0.0)
+        part[inherits] = math.nan
+        for at in range(1, count):
+            own = 1.0 if inherits[at] else part[at]
+            fraction[at] = fraction[above[at]] * own
+        compete = np.flatnonzero(is_user | ~inherits)
+        compete = compete[compete > 0]
+        below = compete[np.lexsort((compete, ~is_user[compete], above[compete]))]
+        return RankedTree(
+            parent=self.parent,
+            above=above,
+            first=np.searchsorted(above[below], np.arange(count + 1)),
+            below=below,
+            is_user=is_user,
+            part=part,
+            fraction=fraction,
+        )
 
     def _fair_parents(self) -> IntArray:
         """Place of the nearest association above that has shares of its own, shape [n]."""
@@ -170,21 +132,110 @@ class ShareTree:
             above[at] = above[over] if over and np.isnan(self.shares[over]) else over
         return above
 
-    def _siblings_sum(self, above: IntArray) -> FloatArray:
-        """Shares of all that compete below each association, shape [n]."""
-        shares = np.nan_to_num(self.shares[1:])
-        return np.bincount(above[1:], weights=shares, minlength=len(self)).astype(np.float64)
 
-    def _levels(self, above: IntArray, usage: FloatArray) -> FloatArray:
-        """Share over usage of each association, both as parts of its siblings', shape [n].
+class RankedTree(NamedTuple):
+    """What factors are made of in a tree of n associations.
 
-        Inf without usage and for Fairshare=parent; 0 without a share.
-        """
-        shares, over, levels = np.nan_to_num(self.shares[1:]), above[1:], np.full(len(self), np.inf)
-        whole = self._siblings_sum(above)[over]
-        part = np.divide(shares, whole, out=np.zeros(len(over)), where=whole > 0.0)
-        used = np.divide(usage[1:], usage[over], out=np.zeros(len(over)), where=usage[over] > 0.0)
-        np.divide(part, used, out=levels[1:], where=used > 0.0)
-        levels[1:][part <= 0.0] = 0.0
-        levels[np.isnan(self.shares)] = np.inf
-        return levels
+    Attributes:
+        parent: place of the association above, shape [n]; -1 for the root.
+        above: the nearest one that has shares of its own, shape [n]; -1 for the root.
+        first: where those right below each association begin in `below`, shape [n + 1].
+        below: places of all that compete, by `above`, users before accounts.
+        is_user: shape [n].
+        part: of its siblings' shares, shape [n]; NaN for Fairshare=parent.
+        fraction: of the whole cluster, shape [n].
+    """
+
+    parent: IntArray
+    above: IntArray
+    first: IntArray
+    below: IntArray
+    is_user: BoolArray
+    part: FloatArray
+    fraction: FloatArray
+
+
+def best_first(scores: FloatArray, count: int) -> IntArray:
+    """Places of scores, the best first and equal ones as they stand, shape [count]."""
+    return np.argsort(-scores[:count], kind="stable")
+
+
+def fair_tree_factors(tree: RankedTree, usage: FloatArray, factors: FloatArray) -> None:
+    """Fair Tree: rank of each user over the number of users; 0 for accounts.
+
+    slurmctld does not merge the users of accounts that tie, although its documentation says so: the
+    first user of the second account takes the rank of the last one before it. Accounts that tie
+    keep the order of the tree.
+
+    Args:
+        tree: accounts and users.
+        usage: decayed usage of each association and all below it, shape [n].
+        factors: filled, shape [n].
+    """
+    count = len(tree.above)
+    # share over usage, both as parts of the siblings'
+    levels = np.full(count, np.inf)
+    for at in range(1, count):
+        whole = usage[tree.above[at]]
+        if tree.part[at] <= 0.0:
+            levels[at] = 0.0
+        elif usage[at] > 0.0 and whole > 0.0 and tree.part[at] > 0.0:
+            levels[at] = tree.part[at] / (usage[at] / whole)
+    ordered, turn = np.empty_like(tree.below), tree.first.copy()
+    for place in best_first(levels[tree.below], len(tree.below)):
+        at = tree.below[place]
+        ordered[turn[tree.above[at]]] = at
+        turn[tree.above[at]] += 1
+    users = tree.is_user.sum()
+    rank, ranked = users, users  # the rank in force, and the one that a user without a tie gets
+    turn, is_tied, node = tree.first.copy(), np.zeros(count, np.bool_), 0
+    factors[:] = 0.0
+    while True:
+        place = turn[node]
+        if place == tree.first[node + 1]:
+            if node == 0:
+                return
+            node = tree.above[node]
+            continue
+        turn[node] += 1
+        at, tied = ordered[place], is_tied[node]
+        if place > tree.first[node]:
+            tied = levels[at] == levels[ordered[place - 1]]
+        if tree.is_user[at]:
+            rank = rank if tied else ranked
+            ranked -= 1
+            factors[at] = rank / users
+        else:
+            node, is_tied[at] = at, tied
+
+
+def classic_factors(
+    tree: RankedTree,
+    usage: FloatArray,
+    account_usage: FloatArray,
+    dampening: float,
+    factors: FloatArray,
+) -> None:
+    """Classic fair-share: 2^(-effective usage / share / dampening).
+
+    Args:
+        tree: accounts and users.
+        usage: decayed usage of each association and all below it, shape [n]; users count by it.
+        account_usage: the same, by which accounts count; see `fair_share_factors`.
+        dampening: FairShareDampeningFactor.
+        factors: filled, shape [n]: 0 without a share, and for the root.
+    """
+    effective = np.ones(len(tree.above))
+    factors[:] = 0.0
+    for at in range(1, len(tree.above)):
+        over, now = tree.above[at], account_usage
+        if tree.is_user[at]:
+            now = usage
+        own = min(now[at] / now[0], 1.0) if now[0] > 0.0 else 0.0
+        if np.isnan(tree.part[at]):  # it has what its parent has
+            own = effective[over]
+        elif over > 0:
+            own += (effective[over] - own) * tree.part[at]
+        effective[at] = own
+        if tree.fraction[at] > 0.0:
+            factors[at] = 2.0 ** -(own / tree.fraction[at] / dampening)

@@ -14,7 +14,7 @@ import numpy as np
 
 from slurm_rl_plugin.domain.machine import Machine, PriorityWeights, ResourceLimit
 from slurm_rl_plugin.domain.resources import CPUS, ResourceRequests
-from slurm_rl_plugin.domain.share_tree import ShareTree
+from slurm_rl_plugin.domain.share_tree import ShareTree, classic_factors, fair_tree_factors
 from slurm_rl_plugin.units import MINUTE, FloatArray, IntArray
 
 #: Words of PriorityFlags.
@@ -107,9 +107,13 @@ def fair_share_factors(
             for a pending job, users have the usage of jobs submitted before it. None where the
             fractions have not changed since.
     """
+    ranked, factors = tree.ranked(), np.zeros(len(tree))
     if CLASSIC in weights.flags:
-        return tree.classic_factors(usage, usage if before is None else before, weights.dampening)
-    return tree.fair_tree_factors(usage)
+        of_accounts = usage if before is None else before
+        classic_factors(ranked, usage, of_accounts, weights.dampening, factors)
+    else:
+        fair_tree_factors(ranked, usage, factors)
+    return factors
 
 
 def association_factors(weights: PriorityWeights, tree: ShareTree) -> FloatArray:

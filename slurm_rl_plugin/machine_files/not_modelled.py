@@ -13,7 +13,6 @@ _KEYS = {
     "completewait": "nodes are free as soon as a job has ended",
     "defcpupergpu": "jobs get the CPUs that they ask for",
     "defmempergpu": "jobs get the memory that they ask for",
-    "fairsharedampeningfactor": "fair-share has no dampening",
     "federationparameters": "one cluster is looked at",
     "maxmempercpu": "jobs get the memory and the CPUs that they ask for",
     "maxmempernode": "jobs get the memory that they ask for",
@@ -25,8 +24,6 @@ _KEYS = {
     "preempttype": "no job is preempted",
     "priorityparameters": "priorities have no further parameters",
     "prioritysitefactorplugin": "no plugin adds to priorities",
-    "priorityusageresetperiod": "usage decays and is never reset",
-    "priorityweightassoc": "associations have no priority of their own",
     "resvoverrun": "jobs end at the end of their reservation",
     "slurmctldparameters": "nodes are there at once",
     "suspendtime": "nodes are not powered down",
@@ -37,7 +34,6 @@ _KEYS = {
 _NEUTRAL = NOTHING | {"0", "-1", "no", "off"}
 _NEUTRAL_OF = {
     "burstbuffertype": ("burst_buffer/none",),
-    "fairsharedampeningfactor": ("1",),
     "maxmempercpu": ("unlimited",),
     "maxmempernode": ("unlimited",),
     "mcsplugin": ("mcs/none",),
@@ -134,7 +130,6 @@ _FLAGS = {
     "ACCRUE_ALWAYS": "a job ages once it is eligible",
     "DEPTH_OBLIVIOUS": "fair-share is by the fair tree",
     "INCR_ONLY": "a priority may fall",
-    "NO_NORMAL_ASSOC": "associations have no priority of their own",
 }
 #: How keys begin of which the rest here knows, or that have no weight for when jobs start.
 _KNOWN = (
@@ -142,9 +137,19 @@ _KNOWN = (
     *("bcast", "certgen", "certmgr", "clifilter", "clustername", "communication", "control"),
     *("corespecplugin", "cpufreq", "cred", "crypto", "dataparser", "debugflags", "defmem"),
     *("defruntime", "dependency", "disablerootjobs", "eiotimeout", "enforcepartlimits", "epilog"),
-    *("extsensors", "fastschedule", "firstjobid", "frontend", "getenv", "gpufreq", "grestypes"),
-    *("groupupdate", "hashplugin", "healthcheck", "httpparser", "inactivelimit", "interactive"),
-    *("job", "keepalive", "killonbadexit", "killwait", "launch", "licenses", "licenseparameters"),
+    *(
+        "extsensors",
+        "fairsharedamp",
+        "fastschedule",
+        "firstjobid",
+        "frontend",
+        "getenv",
+        "gpufreq",
+        "grestypes",
+    ),
+    *("groupupdate", "hashplugin", "healthcheck", "httpparser", "inactivelimit"),
+    *("interactive", "job", "keepalive", "killonbadexit", "killwait", "launch", "licenses"),
+    *("licenseparameters",),
     *("logtime", "mail", "maxarray", "maxbatch", "maxdbd", "maxjob", "maxnodecount", "maxstep"),
     *("maxtasks", "mcsparameters", "messagetimeout", "metrics", "minjobage", "mpi", "namespace"),
     *("plug", "poweraction", "powerp", "preemptparameters", "prep", "priorityd", "priorityf"),
@@ -153,6 +158,7 @@ _KNOWN = (
         "prioritymaxage",
         "prioritysitefactorparameters",
         "prioritytype",
+        "priorityusage",
         "priorityweight",
     ),
     *("privatedata", "proctrack", "prolog", "propagate", "reboot", "reconfig", "requeue"),
@@ -167,7 +173,7 @@ def not_modelled(settings: ClusterKeys) -> Iterator[str]:
     """A sentence on each key that would change starts and does not here."""
     for key, value in settings.items():
         if key in _KEYS:
-            if _counts(key, value.text.lower(), settings):
+            if _counts(key, value.text.lower()):
                 yield f"{value.said}: {_KEYS[key]}."
         elif not key.startswith(_KNOWN):
             yield f"{value.said}: not known here, so it has no effect."
@@ -176,18 +182,11 @@ def not_modelled(settings: ClusterKeys) -> Iterator[str]:
     yield from _flags(settings)
 
 
-def _counts(key: str, text: str, settings: ClusterKeys) -> bool:
+def _counts(key: str, text: str) -> bool:
     """Whether the value says what the sentence denies."""
     if key == "slurmctldparameters":
         return "cloud" in text or "power" in text
-    if key == "fairsharedampeningfactor" and not _classic_fairshare(settings):
-        return False  # the fair tree knows no dampening
     return text not in _NEUTRAL and text not in _NEUTRAL_OF.get(key, ())
-
-
-def _classic_fairshare(settings: ClusterKeys) -> bool:
-    flags = settings["priorityflags"].text.upper() if "priorityflags" in settings else ""
-    return "NO_FAIR_TREE" in flags or "DEPTH_OBLIVIOUS" in flags
 
 
 def _parameters(settings: ClusterKeys) -> Iterator[str]:

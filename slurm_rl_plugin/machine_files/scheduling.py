@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from slurm_rl_plugin.domain.machine import BackfillSettings, PriorityWeights
+from slurm_rl_plugin.machine_files.database.enforced import enforces_limits
 from slurm_rl_plugin.machine_files.resource_names import weights_of
 from slurm_rl_plugin.machine_files.values import NOTHING, Value
 from slurm_rl_plugin.units import MINUTE
@@ -129,6 +130,7 @@ def weights_of_priorities(settings: ClusterKeys) -> PriorityWeights:
         highest_age=max(_span(settings, "prioritymaxage", default.highest_age), 1.0),
         half_life=_span(settings, "prioritydecayhalflife", default.half_life) or math.inf,
         dampening=float(max(_whole(settings, "fairsharedampeningfactor"), 1)),
+        counts_ends=enforces_limits(settings),
         reset_period=_text(settings, "priorityusageresetperiod", default.reset_period).upper(),
         period=_period(settings, default.period),
         favours_small="priorityfavorsmall" in settings and settings["priorityfavorsmall"].truth(),

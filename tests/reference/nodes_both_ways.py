@@ -82,7 +82,7 @@ def node_run(load: NodeLoad, how: How) -> NodeRun:
     orders = {
         "fifo": QueueOrder(scores=-workload.submit),
         "fixed": QueueOrder(scores=fixed_scores(len(workload.submit))),
-        "site": QueueOrder(site=site_priority(prepared.log, load.machine)),
+        "site": QueueOrder(site=site_priority(prepared, load.machine)),
     }
     settings = SimulationSettings(
         capacity=prepared.capacity,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow, queue_on_nodes
+from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow, met_by, queue_on_nodes
 from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.simulator.schedules.kept_order import run_until_started
 from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING, NodeRun
@@ -32,7 +32,7 @@ class Site:
         self.order = {
             "fifo": QueueOrder(scores=scores),
             "fixed": QueueOrder(scores=fixed_scores(len(scores))),
-            "site": QueueOrder(site=site_priority(prepared.log, load.machine)),
+            "site": QueueOrder(site=site_priority(prepared, load.machine)),
             "multifactor": QueueOrder(rule="multifactor"),
             "protected": QueueOrder(scores=-self.workload.estimate, protection=protection),
         }[name]
@@ -49,8 +49,7 @@ class Site:
     def resumed(self, met: QueueNow, jobs: IntArray, present: IntArray) -> NodeRun:
         """From a queue on, with those of `jobs` that come later."""
         run = self.run_of(jobs)
-        run.cluster.account_usage[:] = met.usage
-        run.queue.protection.resume(met.protection, present)
+        met_by(run, met, present)
         runs = np.searchsorted(present, met.running)
         resume_on_nodes(run, met.now, runs, met.start, met.held, met.looks)
         return run

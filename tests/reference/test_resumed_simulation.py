@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.forecasts.replays.queue_now import queue_of
+from slurm_rl_plugin.domain.share_tree import Association, ShareTree
+from slurm_rl_plugin.forecasts.replays.queue_now import met_by, queue_of
 from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.kept_order import run_until_started
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until
 from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
+from slurm_rl_plugin.simulator.scoring.fair_share import fair_share
+from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
 from tests.reference.loads import random_workload
 
 CAPACITY = 12
@@ -22,10 +25,28 @@ def orders(workload: Workload) -> dict[str, QueueOrder]:
     return {
         "fifo": QueueOrder(scores=-workload.submit),
         "multifactor": QueueOrder(rule="multifactor"),
+        "fair tree": QueueOrder(site=_of_users(workload)),
         "protected": QueueOrder(
             scores=-workload.estimate, protection=Protection(jobs=2, after=0.05)
         ),
     }
+
+
+def _of_users(workload: Workload) -> SitePriority:
+    """Fair share alone, of two users in each of two accounts."""
+    rows = [Association("a", parent="root", share=3), Association("b", parent="root", share=1)]
+    users = [Association(each.account, user) for each in rows for user in "uv"]
+    tree = ShareTree.of([*rows, *users])
+    places = np.flatnonzero(tree.is_user)
+    association = np.random.default_rng(1).choice(places, len(workload.submit))
+    return SitePriority(
+        points=np.zeros(0),
+        age=0.0,
+        highest_age=1.0,
+        fairshare=1e6,
+        period=0.0,
+        fair=fair_share(tree, association, half_life=900.0),
+    )
 
 
 def load(seed: int) -> Workload:
@@ -35,7 +56,7 @@ def load(seed: int) -> Workload:
 
 
 @pytest.mark.parametrize("backfilling", ["none", "easy"])
-@pytest.mark.parametrize("name", ["fifo", "multifactor", "protected"])
+@pytest.mark.parametrize("name", ["fifo", "multifactor", "fair tree", "protected"])
 @pytest.mark.parametrize("seed", range(4))
 def test_told_the_truth_a_replay_gives_the_truth(seed: int, name: str, backfilling: str) -> None:
     workload = load(seed)
@@ -52,8 +73,7 @@ def test_told_the_truth_a_replay_gives_the_truth(seed: int, name: str, backfilli
         present = np.sort(np.concatenate([met.running, met.pending]))
         rows = np.concatenate([present, np.arange(job + 1, 80)])
         run = ProcessorRun.of(workload.select(rows), order.of_jobs(rows), settings)
-        run.cluster.account_usage[:] = met.usage
-        run.queue.protection.resume(met.protection, present)
+        met_by(run, met, present)
         run.resume(now, np.searchsorted(present, met.running), met.start)
         run_until_started(run, np.flatnonzero(~np.isin(rows, met.running)), np.inf, 0.0)
         np.testing.assert_array_equal(run.cluster.start, whole[rows])

@@ -50,7 +50,8 @@ def compiled_scores(code: int | None) -> list[float]:
     scores, jobs = np.empty(5), np.empty(5, dtype=np.int64)
     workload = LOAD._replace(estimate=LIMIT)
     if code is None:
-        score_by_site(workload, waiting_cluster(), example_priority(), scores, jobs)
+        own = example_priority().before(workload)
+        score_by_site(workload, waiting_cluster(), own, scores, jobs)
     else:
         score_pending_by_rule(workload, waiting_cluster(), code, scores, jobs)
     return scores[np.argsort(jobs[:4])].tolist()

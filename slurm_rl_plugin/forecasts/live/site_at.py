@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slurm_rl_plugin.simulator.scoring.fair_share import FairShare
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.site_points import fair_share_of_log
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -56,9 +58,25 @@ def site_in_log(prepared: PreparedLog, now: float, half_life: float) -> SiteAt:
 
 def usage_until(prepared: PreparedLog, now: float, half_life: float) -> FloatArray:
     """What each account was charged until a time, decayed since the middle of each run."""
+    charged = _charged_until(prepared, now, half_life)
+    return np.bincount(prepared.account, charged, len(prepared.accounts)).astype(np.float64)
+
+
+def fair_share_until(prepared: PreparedLog, now: float, half_life: float) -> FairShare | None:
+    """The same of accounts and users, as the site's own priority counts it; None on processors."""
+    if prepared.machine is None:
+        return None
+    fair = fair_share_of_log(prepared, prepared.machine)
+    charged = _charged_until(prepared, now, half_life)
+    usage = np.bincount(fair.association, charged, len(fair.usage)).astype(np.float64)
+    return fair.holding(usage, now)
+
+
+def _charged_until(prepared: PreparedLog, now: float, half_life: float) -> FloatArray:
+    """What each job was charged until a time, decayed since the middle of its run, shape [n]."""
     log = prepared.log
     begin = np.minimum(np.where(np.isfinite(log.start), log.start, log.submit), now)
     end = np.minimum(begin + log.run_time, now)
     kept = 0.5 ** ((now - (begin + end) / 2.0) / half_life)
-    charged = (end - begin) * prepared.charged * kept
-    return np.bincount(prepared.account, charged, len(prepared.accounts)).astype(np.float64)
+    charged: FloatArray = (end - begin) * prepared.charged * kept
+    return charged

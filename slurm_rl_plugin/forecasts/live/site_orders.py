@@ -63,4 +63,4 @@ def own_order(site: SiteAt) -> OrderOf:
 def _own_priority(site: SiteAt) -> SitePriority | None:
     if site.prepared.machine is None:
         return None
-    return site_priority(site.prepared.log, site.prepared.machine)
+    return site_priority(site.prepared, site.prepared.machine)

@@ -11,7 +11,7 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.forecasts.live.joined_log import numbers_in
-from slurm_rl_plugin.forecasts.live.site_at import SiteAt
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt, fair_share_until
 from slurm_rl_plugin.forecasts.past_waits.features import features_of
 from slurm_rl_plugin.forecasts.past_waits.polled_log import polled_log, seen_now
 from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs, joined_seen
@@ -118,6 +118,7 @@ class ReplaySource:
             start=log.start[site.running],
             pending=site.pending,
             usage=site.usage,
+            fair=fair_share_until(site.prepared, site.now, self.half_life),
         )
         return replayed, queue
 

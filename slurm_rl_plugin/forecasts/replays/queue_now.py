@@ -16,7 +16,9 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.on_nodes import NodeRun
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue
+from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
 from slurm_rl_plugin.simulator.schedules.resumed_on_nodes import HeldNodes
+from slurm_rl_plugin.simulator.scoring.fair_share import FairShare
 from slurm_rl_plugin.simulator.scoring.protection import ProtectedQueue, UnprotectedQueue
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -31,6 +33,8 @@ class QueueNow:
         start: when each of them started, seconds, shape [r].
         pending: jobs that wait, ascending, shape [p].
         usage: what each account was charged until now, decayed, shape [accounts].
+        fair: the same of each association of the site's tree, as its own priority counts usage;
+            None where nothing is known.
         protection: who was overtaken until now; for all known jobs.
         held: which nodes the running jobs hold; None where that is known of none.
         looks: when slurmctld looked at its queue, as `SlurmPasses.last`; None where not known.
@@ -41,6 +45,7 @@ class QueueNow:
     start: FloatArray
     pending: IntArray
     usage: FloatArray
+    fair: FairShare | None = None
     protection: ProtectedQueue | UnprotectedQueue = field(default_factory=UnprotectedQueue)
     held: HeldNodes | None = None
     looks: FloatArray | None = None
@@ -70,6 +75,7 @@ def queue_of(
         start=cluster.start[running],
         pending=np.append(pending, np.arange(cluster.counts[NEXT_ARRIVAL], job + 1)),
         usage=_usage_at(cluster, submit),
+        fair=queue.effects.site.counted(workload, cluster, submit),
         protection=queue.protection.counted(workload, cluster),
     )
 
@@ -85,6 +91,20 @@ def queue_on_nodes(run: NodeRun, job: int, submit: float) -> QueueNow:
     )
     looks = None if run.passes is None else run.passes.last.copy()
     return replace(met, held=held, looks=looks)
+
+
+def met_by(run: ProcessorRun | NodeRun, queue: QueueNow, jobs: IntArray) -> None:
+    """Give a run that has not begun what was charged and overtaken before it.
+
+    Args:
+        run: changed in place.
+        queue: that it begins with.
+        jobs: number of each present job of the run among the known ones, shape [m].
+    """
+    run.cluster.account_usage[: len(queue.usage)] = queue.usage
+    if queue.fair is not None:
+        run.queue.effects.site.fair.resume(queue.fair)
+    run.queue.protection.resume(queue.protection, jobs)
 
 
 def _usage_at(cluster: Cluster, time: float) -> FloatArray:

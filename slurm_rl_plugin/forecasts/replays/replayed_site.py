@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slurm_rl_plugin.forecasts.replays.drawn_runs import RunSpreads
-from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
+from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow, met_by
 from slurm_rl_plugin.forecasts.replays.resumed_queue import resumed_queue
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
@@ -151,8 +151,7 @@ class ReplayedSite:
         settings = replace(self.settings, capacity=capacity, backfilling="none")
         order = self.order(workload, jobs)
         run = ProcessorRun.of(workload, order, settings, keeps_order=True)
-        run.cluster.account_usage[: len(queue.usage)] = queue.usage
-        run.queue.protection.resume(queue.protection, jobs)
+        met_by(run, queue, jobs)
         return np.asarray(jobs[run.line_up(queue.now, runs, queue.start)])
 
     def _replayed(

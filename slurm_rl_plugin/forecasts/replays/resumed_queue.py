@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
+from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow, met_by
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
 from slurm_rl_plugin.simulator.schedules.on_nodes import NodeRun
@@ -49,8 +49,7 @@ def resumed_queue(
     else:
         nodes = machine.of_jobs(jobs)
         run = NodeRun.of(workload, nodes, order, settings, keeps_order=keeps_order)
-    run.cluster.account_usage[: len(queue.usage)] = queue.usage
-    run.queue.protection.resume(queue.protection, present)
+    met_by(run, queue, present)
     if isinstance(run, NodeRun):
         resume_on_nodes(run, queue.now, runs, queue.start, queue.held, queue.looks)
     else:

@@ -158,7 +158,7 @@ def _starts_on_nodes(
     else:
         order = _order_in_partitions(candidate, prepared, workload)
     if candidate.name == SITES_OWN or math.isfinite(settings.influence):
-        order = replace(order, site=site_priority(prepared.log, machine))
+        order = replace(order, site=site_priority(prepared, machine))
     return starts_of_order(order, prepared, workload, settings)
 
 

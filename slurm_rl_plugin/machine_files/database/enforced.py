@@ -23,8 +23,7 @@ def enforced(
         settings: of the cluster by key in lower case.
         partitions: whose QOS should be known.
     """
-    words = _words(settings)
-    of_associations = bool(words & {"limits", "safe", "all"})
+    words, of_associations = _words(settings), enforces_limits(settings)
     of_qos = "all" in words or (of_associations and "qos" in words)
     return replace(
         database,
@@ -37,6 +36,11 @@ def enforced(
             *_unknown(database, partitions, of_associations, of_qos),
         ),
     )
+
+
+def enforces_limits(settings: Mapping[str, Value]) -> bool:
+    """Whether limits of associations hold."""
+    return bool(_words(settings) & {"limits", "safe", "all"})
 
 
 def _words(settings: Mapping[str, Value]) -> set[str]:

@@ -145,5 +145,3 @@ def not_modelled(entry: DatabaseEntry) -> Iterator[str]:
             yield f"{what}: {_WHY[key]}."
         elif key not in KNOWN_KEYS:
             yield f"{what}: not known here, so it has no effect."
-    if entry.kind != QOS and not _unset(entry.keys.get("priority", Value("", "", ""))):
-        yield f"{entry.kind} {entry.name}: associations have no priority of their own."

@@ -141,7 +141,7 @@ def database_of(entries: Iterable[DatabaseEntry]) -> Database:
         parent_of=parent_of,
         account_of=dict(_default_accounts(known)),
         associations=tuple(sorted(_associations(known, parent_of), key=lambda each: each[:2])),
-        left_out=(*told, *of_users, *_shares_of_users(known)),
+        left_out=(*told, *of_users),
     )
 
 
@@ -171,12 +171,6 @@ def _associations(
             yield Association(ROOT, priority=priority)
         elif entry.kind == USER and entry.account:
             yield Association(entry.account, entry.name, share=share, priority=priority)
-
-
-def _shares_of_users(entries: Iterable[DatabaseEntry]) -> Iterator[str]:
-    own = [entry.account for entry in entries if entry.kind == USER and _share(entry) is not None]
-    if len(own) > len(set(own)):
-        yield "shares of users within their account have no effect: fair-share is of accounts."
 
 
 def _default_accounts(entries: Iterable[DatabaseEntry]) -> Iterator[tuple[str, str]]:

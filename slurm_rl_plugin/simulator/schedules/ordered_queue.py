@@ -106,9 +106,7 @@ class QueueOrder:
     def of_jobs(self, jobs: IntArray) -> QueueOrder:
         """The same for some of the jobs, of which some may come twice."""
         scores = None if self.scores is None else self.scores[jobs]
-        site = self.site
-        if site is not None and len(site.points):
-            site = site._replace(points=site.points[jobs])
+        site = None if self.site is None else self.site.of_jobs(jobs)
         return replace(self, scores=scores, site=site)
 
 

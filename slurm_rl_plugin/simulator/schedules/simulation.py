@@ -52,7 +52,6 @@ from slurm_rl_plugin.simulator.scoring.fixed_scores import FixedScores
 from slurm_rl_plugin.simulator.scoring.hook_effects import hook_effects
 from slurm_rl_plugin.simulator.scoring.protection import protected_queue
 from slurm_rl_plugin.simulator.scoring.rules import rule_code
-from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
 
@@ -115,15 +114,16 @@ class SimulationSettings:
         if reader is not None and not workload.knows_users:
             raise SimulationError(f"{reader} needs to know the user of each job.")
         places = len(workload.submit) if places is None else places
+        site = order.site_or_example.before(workload)
         return OrderedQueue(
-            network=_compile(order, workload),
+            network=site if order.is_sites_own else _compile(order, workload),
             rule=rule_code(None if order.is_sites_own else order.rule),
             backfilling=BACKFILLING[self.backfilling],
             cycle=self.cycle,
             reserve=self.reserve,
             effects=hook_effects(
                 places,
-                order.site_or_example,
+                site,
                 math.inf if order.is_sites_own else self.influence,
                 self.refresh,
                 self.starvation,
@@ -154,7 +154,7 @@ class SimulationSettings:
 
 def _compile(
     order: QueueOrder, workload: Workload
-) -> CompiledNetwork | CompiledEchoState | FixedScores | SitePriority:
+) -> CompiledNetwork | CompiledEchoState | FixedScores:
     network = order.network
     if order.scores is not None:
         return FixedScores(scores=order.scores)
@@ -162,7 +162,7 @@ def _compile(
         return compile_echo_state(network, workload)
     if network is not None:
         return compile_network(network, workload)
-    return order.site_or_example if order.is_sites_own else no_network()
+    return no_network()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

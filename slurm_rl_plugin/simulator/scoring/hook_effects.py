@@ -8,10 +8,10 @@ import numpy as np
 
 from slurm_rl_plugin.domain.decision import INFLUENCE_TOLERANCE
 from slurm_rl_plugin.simulator.kernel.best_first import best_first
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, whole_usage
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, site_points
+from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, calculate, site_points
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Below every score: a job that came since the last cycle stands behind all others.
@@ -41,8 +41,10 @@ class HookEffects(NamedTuple):
     written: FloatArray
 
     def copy(self) -> HookEffects:
-        """The same with a memory of its own of what was written."""
-        return self._replace(written_at=self.written_at.copy(), written=self.written.copy())
+        """The same with a memory of its own of what was charged and written."""
+        return self._replace(
+            site=self.site.copy(), written_at=self.written_at.copy(), written=self.written.copy()
+        )
 
 
 def hook_effects(
@@ -128,9 +130,9 @@ def _bound_influence(
 ) -> None:
     """A job's priority is the site's own; its place in the order adds up to `influence` points."""
     _place_points(cluster, effects, scores, jobs)
-    whole = whole_usage(cluster)
+    calculated = calculate(workload, cluster, effects.site)
     for place in range(cluster.counts[PENDING]):
-        scores[place] += site_points(workload, cluster, effects.site, jobs[place], whole)
+        scores[place] += site_points(workload, cluster, effects.site, jobs[place], calculated)
 
 
 @compiled_borrowing

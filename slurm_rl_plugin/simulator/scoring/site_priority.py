@@ -11,14 +11,19 @@ from slurm_rl_plugin.policies.waiting_rules import (
     FAIR_SHARE_WEIGHT,
     MAX_AGE,
     SIZE_WEIGHT,
-    classic_fair_share,
 )
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster, whole_usage
-from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_copy
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.scoring.fair_share import (
+    FairShare,
+    association_of,
+    counted,
+    fair_share_of_accounts,
+    last_calculation,
+    refresh,
+)
 from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
-
-_classic_fair_share = compiled_copy(classic_fair_share)
 
 
 class SitePriority(NamedTuple):
@@ -35,7 +40,8 @@ class SitePriority(NamedTuple):
         first: when slurmctld calculated for the first time, seconds; only its rest over the period
             matters.
         size: points of a job that asks for all processors; 0 if `points` counts the size.
-        fair_tree: fair share is Slurm's Fair Tree over accounts; otherwise the classic one.
+        fair: accounts and users with what they were charged; of no account for those of the
+            workload, by its shares.
     """
 
     points: FloatArray
@@ -45,7 +51,7 @@ class SitePriority(NamedTuple):
     period: float
     first: float = 0.0
     size: float = 0.0
-    fair_tree: bool = True
+    fair: FairShare = fair_share_of_accounts(np.empty(0))
 
     @property
     def points_an_hour(self) -> float:
@@ -53,8 +59,24 @@ class SitePriority(NamedTuple):
         return self.age * HOUR / self.highest_age
 
     def copy(self) -> SitePriority:
-        """Itself: nothing here changes."""
-        return self
+        """The same with a memory of its own of what was charged."""
+        return self._replace(fair=self.fair.copy())
+
+    def of_jobs(self, jobs: IntArray) -> SitePriority:
+        """The same for some of the jobs, of which some may come twice."""
+        points = self.points[jobs] if len(self.points) else self.points
+        return self._replace(points=points, fair=self.fair.of_jobs(jobs))
+
+    def before(self, workload: Workload) -> SitePriority:
+        """The same for a run of a workload that has not begun."""
+        if len(self.fair.association) > 0:
+            return self.copy()
+        fair = fair_share_of_accounts(workload.shares, classic=self.fair.classic)
+        return self._replace(fair=fair)
+
+    def counted(self, workload: Workload, cluster: Cluster, time: float) -> FairShare:
+        """What was charged until a time, seconds, for a replay that begins then."""
+        return counted(workload, cluster, self.fair, time, self.period, self.first)
 
 
 def example_priority() -> SitePriority:
@@ -66,38 +88,24 @@ def example_priority() -> SitePriority:
         fairshare=FAIR_SHARE_WEIGHT,
         period=0.0,
         size=SIZE_WEIGHT,
-        fair_tree=False,
+        fair=fair_share_of_accounts(np.empty(0), classic=True),
     )
 
 
-@compiled_borrowing
-def _fair_tree(workload: Workload, cluster: Cluster, account: int) -> float:
-    """Fair Tree over accounts: the part of them that are not served better for their share.
-
-    Slurm's priority/multifactor since 19.05: accounts rank by share over usage; equals rank alike.
-    """
-    usage, share = cluster.account_usage[account], workload.shares[account]
-    behind = 0
-    for other in range(len(workload.shares)):
-        # share over usage of the other is no more than ours, without a division by nothing
-        if workload.shares[other] * usage <= share * cluster.account_usage[other]:
-            behind += 1
-    return behind / len(workload.shares)
-
-
-@compiled_borrowing
-def _fair_share(
-    workload: Workload, cluster: Cluster, priority: SitePriority, account: int, whole: float
-) -> float:
-    if priority.fair_tree:
-        return _fair_tree(workload, cluster, account)
-    used = cluster.account_usage[account] / whole if whole > 0.0 else 0.0
-    return _classic_fair_share(used, workload.shares[account])
+@compiled
+def calculate(workload: Workload, cluster: Cluster, priority: SitePriority) -> float:
+    """Make the fair-share factors of the last calculation; when it was, seconds."""
+    time = cluster.clock[NOW]
+    if priority.period > 0.0:
+        time = last_calculation(time, priority.period, priority.first)
+    if priority.fairshare > 0.0:
+        refresh(workload, cluster, priority.fair, time, priority.period, priority.first)
+    return time
 
 
 @compiled_borrowing
 def site_points(
-    workload: Workload, cluster: Cluster, priority: SitePriority, job: int, whole: float
+    workload: Workload, cluster: Cluster, priority: SitePriority, job: int, calculated: float
 ) -> float:
     """The priority that the site gives a pending job now: whole points.
 
@@ -106,12 +114,8 @@ def site_points(
         cluster: read only.
         priority: of the site.
         job: its number.
-        whole: `whole_usage` of now.
+        calculated: as `calculate` returns it.
     """
-    calculated = cluster.clock[NOW]
-    if priority.period > 0.0:
-        since = calculated - priority.first
-        calculated = np.floor(since / priority.period) * priority.period + priority.first
     waited = min(max(calculated - workload.submit[job], 0.0) / priority.highest_age, 1.0)
     points = priority.age * waited
     if len(priority.points) > 0:
@@ -119,12 +123,12 @@ def site_points(
     if priority.size > 0.0:
         points += priority.size * (workload.processors[job] / cluster.capacity[0])
     if priority.fairshare > 0.0:
-        account = workload.account[job]
-        points += priority.fairshare * _fair_share(workload, cluster, priority, account, whole)
+        factors = priority.fair.factors
+        points += priority.fairshare * factors[association_of(workload, priority.fair, job)]
     return np.floor(points)
 
 
-@compiled_borrowing
+@compiled
 def score_by_site(
     workload: Workload,
     cluster: Cluster,
@@ -133,8 +137,8 @@ def score_by_site(
     jobs: IntArray,
 ) -> int:
     """Fill `scores` with whole points of the pending jobs, `jobs` with their numbers; reserve 0."""
-    whole = whole_usage(cluster)
+    calculated = calculate(workload, cluster, priority)
     for place in range(cluster.counts[PENDING]):
         job = cluster.pending[place]
-        scores[place], jobs[place] = site_points(workload, cluster, priority, job, whole), job
+        scores[place], jobs[place] = site_points(workload, cluster, priority, job, calculated), job
     return 0

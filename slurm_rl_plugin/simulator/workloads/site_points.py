@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import numpy as np
 
-from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.domain.machine import Machine
-from slurm_rl_plugin.domain.site_priority import CLASSIC, fixed_points
+from slurm_rl_plugin.accounting.port import OWN_BEGINNING, JobLog
+from slurm_rl_plugin.domain.machine import Machine, PriorityWeights
+from slurm_rl_plugin.domain.share_tree import ROOT, Association, ShareTree
+from slurm_rl_plugin.domain.site_priority import (
+    CLASSIC,
+    association_factors,
+    fixed_points,
+    next_reset,
+)
+from slurm_rl_plugin.simulator.scoring.fair_share import FairShare, fair_share
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
+from slurm_rl_plugin.simulator.workloads.log_shares import OF_CLUSTER
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.machine_load import completed_requests, partition_of
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 
-def site_priority(log: JobLog, machine: Machine) -> SitePriority:
+def site_priority(prepared: PreparedLog, machine: Machine) -> SitePriority:
     """What slurmctld would give each job: factors of what it asked for, not of what it gets.
 
     Args:
-        log: the jobs; each is of a partition of the machine.
+        prepared: the jobs; each is of a partition of the machine.
         machine: with its weights.
     """
-    weights = machine.weights
-    known = np.isfinite(log.time_limit) & (log.time_limit > 0)
+    log, weights = prepared.log, machine.weights
+    tree, association = _tree(prepared, machine)
     fixed = fixed_points(
         machine,
         completed_requests(log, machine),
         partition_of(log, machine),
         log.qos,
-        np.where(known, log.time_limit, log.run_time),  # as everywhere (definitions)
+        prepared.requested,
+        association_factors(weights, tree)[association],
     )
     return SitePriority(
         points=fixed.total,
@@ -33,5 +46,62 @@ def site_priority(log: JobLog, machine: Machine) -> SitePriority:
         highest_age=float(weights.highest_age),
         fairshare=float(weights.fairshare),
         period=float(weights.period),
-        fair_tree=CLASSIC not in weights.flags,
+        fair=_fair_share(log, weights, tree, association),
     )
+
+
+def fair_share_of_log(prepared: PreparedLog, machine: Machine) -> FairShare:
+    """The accounts and users of which `site_priority` makes fair share."""
+    return _fair_share(prepared.log, machine.weights, *_tree(prepared, machine))
+
+
+def _fair_share(
+    log: JobLog, weights: PriorityWeights, tree: ShareTree, association: IntArray
+) -> FairShare:
+    return fair_share(
+        tree,
+        association,
+        classic=CLASSIC in weights.flags,
+        dampening=weights.dampening,
+        half_life=weights.half_life,
+        counts_ends=weights.counts_ends,
+        resets=_resets(log, weights),
+    )
+
+
+def _tree(prepared: PreparedLog, machine: Machine) -> tuple[ShareTree, IntArray]:
+    """Accounts and users with their shares, and the place of each job's association, shape [n].
+
+    They are the machine's where the log's shares are; otherwise its accounts are those of the
+    log, with their shares. A user whom it does not know has 1 share in the account of the job, as
+    is Slurm's default.
+    """
+    log, associations = prepared.log, list(machine.associations)
+    account, names = log.account, tuple(name.lower() for name in log.accounts)
+    if prepared.shares_from != OF_CLUSTER:
+        account, names = prepared.account, prepared.accounts
+        associations = [
+            Association(name, parent=ROOT, share=share)
+            for name, share in zip(names, prepared.shares.tolist(), strict=True)
+        ]
+    users = (*log.users, "(unknown)")
+    user = np.where(log.user < 0, len(log.users), log.user)
+    pairs, of_job = np.unique(account * len(users) + user, return_inverse=True)
+    asked = [(names[pair // len(users)], users[pair % len(users)]) for pair in pairs.tolist()]
+    known = {(each.account, each.user) for each in associations}
+    added = [Association(*pair) for pair in dict.fromkeys(asked) if pair not in known]
+    tree = ShareTree.of([*associations, *added])
+    places = tree.places
+    return tree, np.array([places[pair] for pair in asked], dtype=np.int64)[of_job]
+
+
+def _resets(log: JobLog, weights: PriorityWeights) -> FloatArray:
+    """When usage is reset while the jobs come, seconds; none where the log has its own clock."""
+    found: list[float] = []
+    if log.kind in OWN_BEGINNING or len(log) == 0:
+        return np.array(found)
+    last = datetime.fromtimestamp(float(log.submit[0])).astimezone()
+    end = datetime.fromtimestamp(float(log.submit[-1])).astimezone()
+    while (last := next_reset(weights.reset_period, last) or end) < end:
+        found.append(last.timestamp())
+    return np.array(found)

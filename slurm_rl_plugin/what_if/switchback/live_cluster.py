@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slurm_rl_plugin.domain.switchback import OURS, SITE
-from slurm_rl_plugin.forecasts.live.site_at import SiteAt, usage_until
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt, fair_share_until, usage_until
 from slurm_rl_plugin.forecasts.live.site_orders import SiteOrder, own_order
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource
 from slurm_rl_plugin.forecasts.replays.drawn_runs import RunSpreads
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.forecasts.replays.replayed_site import ReplayedSite
 from slurm_rl_plugin.simulator.kernel.workload_history import WorkloadHistory
+from slurm_rl_plugin.simulator.scoring.fair_share import FairShare
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
 from slurm_rl_plugin.units import FloatArray
@@ -40,6 +41,9 @@ def live_cluster(
     def usage(time: float) -> FloatArray:
         return usage_until(site.prepared, time, source.half_life)
 
+    def fair(time: float) -> FairShare | None:
+        return fair_share_until(site.prepared, time, source.half_life)
+
     told = PastUntil(prepared=site.prepared)
     return ReplayedCluster(
         times=JobTimes(jobs=jobs, start=start, capacity=played.settings.capacity),
@@ -47,6 +51,7 @@ def live_cluster(
         settings=played.settings,
         machine=played.machine,
         usage=usage,
+        fair=fair,
         past=told.until,
     )
 

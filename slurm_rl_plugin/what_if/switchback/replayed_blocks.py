@@ -22,6 +22,7 @@ from slurm_rl_plugin.forecasts.replays.resumed_queue import resumed_queue
 from slurm_rl_plugin.simulator.kernel.workload_history import WorkloadHistory
 from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.scoring.fair_share import FairShare
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.what_if.switchback.costs import GOALS, JobTimes, costs
 
@@ -94,6 +95,7 @@ class ReplayedCluster:
         settings: of its batch system.
         machine: its nodes, for these jobs; None for a pool of processors.
         usage: what each account was charged until a time, decayed; None where no order asks.
+        fair: the same of accounts and users; see QueueNow.
         past: what runs had told until a time; None where no order asks, or `times` says it.
     """
 
@@ -102,6 +104,7 @@ class ReplayedCluster:
     settings: SimulationSettings
     machine: NodeMachine | None = None
     usage: Callable[[float], FloatArray] | None = None
+    fair: Callable[[float], FairShare | None] | None = None
     past: Callable[[float], WorkloadHistory] | None = None
 
     def costs(self, block: TurnBlock) -> BlockCosts:
@@ -135,6 +138,7 @@ class ReplayedCluster:
             start=start[running],
             pending=waits,
             usage=np.empty(0) if self.usage is None else self.usage(now),
+            fair=None if self.fair is None else self.fair(now),
         )
         order = self.orders[arm](chosen, jobs)
         run = resumed_queue(queue, chosen, jobs, order, self.settings, self.machine)

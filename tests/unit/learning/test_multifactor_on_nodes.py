@@ -68,6 +68,6 @@ def test_a_flag_makes_of_size_what_a_job_asks_for_over_its_minutes(tmp_path: Pat
     )
     log = small_log([60, 60, 60], [1, 4, 4], [0, 0, 0], partitions=("batch",))
     log = replace(log, time_limit=np.array([60.0, 600.0, 601.0]))
-    assert site_priority(log, machine).points.tolist() == pytest.approx(
-        [1e6 * 0.25, 1e6 * 0.5 / 10, 1e6 * 0.5 / 11]
-    )
+    assert site_priority(
+        prepare_log(log, machine=machine), machine
+    ).points.tolist() == pytest.approx([1e6 * 0.25, 1e6 * 0.5 / 10, 1e6 * 0.5 / 11])

@@ -75,6 +75,7 @@ def test_weights_of_priorities(tmp_path: Path) -> None:
         "PriorityWeightJobSize=3",
         "PriorityWeightPartition=4",
         "PriorityWeightQOS=5",
+        "AccountingStorageEnforce=safe",
         "PriorityWeightAssoc=6",
         "FairShareDampeningFactor=7",
         "PriorityUsageResetPeriod=monthly",
@@ -93,6 +94,7 @@ def test_weights_of_priorities(tmp_path: Path) -> None:
         association=6.0,
         dampening=7.0,
         reset_period="MONTHLY",
+        counts_ends=True,
         resources={"cpus": 10.0, "memory": 0.03, "gpus": 30000.0},
         highest_age=14 * 86400.0,
         half_life=math.inf,
@@ -142,7 +144,6 @@ def test_licences(tmp_path: Path) -> None:
     [
         ("PreemptType=preempt/qos", "PreemptType=preempt/qos: no job is preempted."),
         ("TopologyPlugin=topology/tree", "jobs are not kept on near nodes."),
-        ("PriorityWeightAssoc=7", "associations have no priority of their own."),
         ("SchedulerParameters=defer,bf_max_time=0", "defer: a job is tried as it comes."),
         ("SchedulerParameters=bf_max_job_part=9", "backfill has no bound by partition."),
         ("SchedulerParameters=bf_new=9", "bf_new=9: not known here, so it has no effect."),
@@ -163,7 +164,8 @@ def test_what_is_not_modelled_is_told(tmp_path: Path, line: str, sentence: str) 
         *(
             "OverTimeLimit=0",
             "SuspendTime=INFINITE",
-            "PriorityWeightAssoc=0",
+            "PriorityWeightAssoc=7",
+            "PriorityUsageResetPeriod=WEEKLY",
             "AuthType=auth/munge",
         ),
         *("FairShareDampeningFactor=5", "SlurmctldParameters=idle_on_node_suspend"),
@@ -172,8 +174,3 @@ def test_what_is_not_modelled_is_told(tmp_path: Path, line: str, sentence: str) 
 )
 def test_what_says_the_same_is_not_told(tmp_path: Path, line: str) -> None:
     assert machine_with(tmp_path, line).left_out == ()
-
-
-def test_dampening_counts_for_the_classic_fairshare(tmp_path: Path) -> None:
-    lines = ("FairShareDampeningFactor=5", "PriorityFlags=NO_FAIR_TREE")
-    assert "fair-share has no dampening" in machine_with(tmp_path, *lines).left_out[0]
