@@ -161,7 +161,6 @@ class Machine:
         accounts, users: limits of associations by name, of those that have any. `user` and `job`
             of an account hold where a user says nothing of its own; `group` of an account holds
             for all accounts below it together.
-        shares: fair shares of accounts; those that take their parent's are not named.
         parent_of: the account above each account, "root" at the top.
         account_of: the default account of each user.
         associations: accounts and users with their shares and priorities; `ShareTree.of` them.
@@ -180,7 +179,6 @@ class Machine:
     qos: Mapping[str, ResourceLimit] = field(default_factory=dict)
     accounts: Mapping[str, ResourceLimit] = field(default_factory=dict)
     users: Mapping[str, ResourceLimit] = field(default_factory=dict)
-    shares: Mapping[str, float] = field(default_factory=dict)
     parent_of: Mapping[str, str] = field(default_factory=dict)
     account_of: Mapping[str, str] = field(default_factory=dict)
     associations: tuple[Association, ...] = ()

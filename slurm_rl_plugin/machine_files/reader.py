@@ -117,7 +117,6 @@ def machine_of(
         qos=database.qos,
         accounts=database.accounts,
         users=database.users,
-        shares=database.shares,
         parent_of=database.parent_of,
         account_of=database.account_of,
         associations=database.associations,

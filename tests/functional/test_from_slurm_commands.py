@@ -14,6 +14,7 @@ import pytest
 from slurm_rl_plugin.cli.entry import main
 from tests.fakes.ended_jobs import ended_job, ended_load
 from tests.fakes.fake_cluster import FakeCluster
+from tests.unit.machine_files.written_files import PARTITION, machine_of_lines
 
 SINCE = (datetime.now() - timedelta(days=40)).date().isoformat()
 SMALL = ["--steps", "1", "--hidden", "2", "--windows", "1"]
@@ -75,6 +76,34 @@ def test_what_is_given_goes_before_what_slurm_says(
     assert (log["shares"], log["shares_from"]) == ({"physics": 0.5, "biology": 0.5}, "options")
 
 
+@pytest.mark.usefixtures("cluster")
+def test_shares_of_a_described_cluster_go_before_sshares(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    accounts = "add account physics Fairshare=30\nadd account biology Fairshare=10\n"
+    machine_of_lines(
+        tmp_path,
+        "PriorityWeightFairshare=1000",
+        "NodeName=n1 CPUs=3 RealMemory=16000",
+        PARTITION,
+        sacctmgr_script=accounts,
+    )
+    log = evaluated(capsys, "--cluster", ".", "--policy", "multifactor")["log"]
+    assert log["shares"] == pytest.approx({"biology": 0.25, "physics": 0.75})
+    assert log["shares_from"] == "cluster"
+    words = ["what-if", "--from", "slurm", "--since", SINCE, "--cluster", ".", "--json"]
+    assert main([*words, "--change", "account biology Fairshare=3000"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["log"]["shares_from"] == "cluster"
+    (variant,) = document["variants"].values()
+    waits = {
+        name: each["figures"]["mean_wait"] for name, each in variant["groups"]["account"].items()
+    }
+    assert waits["biology"]["after"] < 0.5 * waits["biology"]["before"]
+    assert waits["physics"]["after"] > waits["physics"]["before"]
+
+
+@pytest.mark.usefixtures("cluster")
 def test_accounts_that_sshare_does_not_know_share_by_work(
     capsys: pytest.CaptureFixture[str], cluster: FakeCluster
 ) -> None:

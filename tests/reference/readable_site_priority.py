@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from slurm_rl_plugin.domain.machine import Machine
+from slurm_rl_plugin.domain.share_tree import Association, ShareTree
+from slurm_rl_plugin.domain.site_priority import fair_share_factors
 from tests.reference.node_loads import NodeLoad
 from tests.reference.readable_machine import QueuedJob
 from tests.reference.readable_nodes import Scorer, World
@@ -17,20 +21,27 @@ SHARES = {"root": 0.5, "physics": 0.3, "optics": 0.2}
 def site_scorer(load: NodeLoad, numbers: Sequence[int]) -> Scorer:
     """Whole points of the pending jobs, whose numbers in the log are given."""
     log, machine = load.log, load.machine
-    accounts = [log.accounts[log.account[number]] for number in numbers]
+    names = [(log.accounts[log.account[n]], log.users[log.user[n]]) for n in numbers]
     processors = [int(log.processors[number]) for number in numbers]
     qos = [log.qos[number] for number in numbers]
+    accounts = [Association(name, parent="root", share=share) for name, share in SHARES.items()]
+    tree = ShareTree.of([*accounts, *(Association(*pair) for pair in set(names))])
+    places = [tree.places[pair] for pair in names]
 
     def score(world: World) -> list[int]:
-        usage = dict.fromkeys(SHARES, 0.0)
+        calculated = _last_calculation(world.now, machine)
+        usage = np.zeros(len(tree))
         for j in world.started:
-            used = min(world.now, world.end(j)) - world.start[j]
-            usage[accounts[j]] += processors[j] * used
+            end = min(world.end(j), calculated)
+            if world.end(j) < calculated:  # nothing counts a run at its end
+                end = _last_calculation(world.end(j), machine)
+            usage[places[j]] += processors[j] * max(end - world.start[j], 0.0)
+        factors = fair_share_factors(machine.weights, tree, tree.with_those_below(usage))
         return [
             math.floor(
                 _fixed_points(world.jobs[j], qos[j], machine)
                 + machine.weights.age * _age(world, j, machine)
-                + machine.weights.fairshare * _fair_share(accounts[j], usage)
+                + machine.weights.fairshare * factors[places[j]]
             )
             for j in world.pending
         ]
@@ -38,16 +49,13 @@ def site_scorer(load: NodeLoad, numbers: Sequence[int]) -> Scorer:
     return score
 
 
-def _fair_share(account: str, usage: dict[str, float]) -> float:
-    """The part of the accounts that has no more of its share left; nobody divides by no usage."""
-    own, share = usage[account], SHARES[account]
-    return sum(SHARES[each] * own <= share * usage[each] for each in SHARES) / len(SHARES)
+def _last_calculation(time: float, machine: Machine) -> float:
+    return time // machine.weights.period * machine.weights.period
 
 
 def _age(world: World, j: int, machine: Machine) -> float:
     """Part of the highest age at the last calculation."""
-    calculated = world.now // machine.weights.period * machine.weights.period
-    waited = max(calculated - world.jobs[j].submit, 0.0)
+    waited = max(_last_calculation(world.now, machine) - world.jobs[j].submit, 0.0)
     return min(waited / machine.weights.highest_age, 1.0)
 
 

@@ -41,6 +41,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
 from slurm_rl_plugin.simulator.workloads.log_shares import (
     OTHER_ACCOUNT,
+    SSHARE,
     check_shares,
     with_accounts,
 )
@@ -167,7 +168,7 @@ def _own_accounting(options: LogOptions) -> ReadJobs:
     billing = None if options.cluster else slurm_billing()
     whence = {  # not in the manifest: the command there gives both, and must make the same model
         "processors_from": "cluster" if options.cluster else "options" if sized else "sinfo",
-        "shares_from": "options" if given else "sshare" if shares else "work",
+        "shares_from": "options" if given else SSHARE if shares else "work",
     }
     if billing is not None and billing.has_weights:
         whence["billing_from"] = "scontrol"

@@ -16,9 +16,13 @@ from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.simulator.workloads.log_shares import (
+    OF_CLUSTER,
     PAST_WORK,
     SHARES_WORDS,
+    SSHARE,
     accounts_with_jobs,
+    accounts_with_shares,
+    shares_at,
 )
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.simulator.workloads.started_jobs import jobs_with_starts
@@ -112,10 +116,10 @@ class ReadJobs:
         Raises:
             ConfigurationError: the machine holds none of them, or options do not fit.
         """
-        prepared = self.placed(self.jobs, machine, self.shares)
-        if machine is not None and machine.shares and prepared.shares_from == PAST_WORK:
-            used = accounts_with_jobs(self.jobs)
-            lacking = [name for name in used if name.lower() not in machine.shares]
+        prepared = self.placed(self.jobs, machine, self.shares_on(machine))
+        if machine is not None and machine.associations and prepared.shares_from == PAST_WORK:
+            used, known = accounts_with_jobs(self.jobs), accounts_with_shares(machine)
+            lacking = [name for name in used if name.lower() not in known]
             names = ", ".join(printable(name) or "''" for name in lacking) or "all of the log"
             print(
                 f"slurm-rl: {self.name}: the cluster gives these accounts no shares: {names}; its "
@@ -127,8 +131,19 @@ class ReadJobs:
             prepared=prepared,
             report=self.report,
             origin=self.origin,
-            whence=self.whence,
+            whence={**self.whence, **self._shares_from(prepared)},
         )
+
+    def shares_on(self, machine: Machine | None) -> Mapping[str, float] | None:
+        """Shares to prepare the log with: those of a machine go before sshare's, as they change."""
+        by_sshare = self.whence.get("shares_from") == SSHARE
+        if by_sshare and machine and shares_at(machine, accounts_with_jobs(self.jobs)):
+            return None
+        return self.shares
+
+    def _shares_from(self, prepared: PreparedLog) -> dict[str, str]:
+        own = prepared.shares_from == OF_CLUSTER
+        return {"shares_from": OF_CLUSTER} if own and "shares_from" in self.whence else {}
 
     def placed(
         self, jobs: JobLog, machine: Machine | None, shares: Mapping[str, float] | None

@@ -34,7 +34,7 @@ _WHENCE = {
     "work": "fractions of the work: sshare has none of these accounts",
     "scontrol": "by its TRESBillingWeights of now",
     "options": "as given",
-    "cluster": "of the nodes of --cluster",
+    "cluster": "of --cluster",
 }
 
 

@@ -146,7 +146,7 @@ class ClusterAndJobs:
         found = cls(read=read, jobs=jobs, cluster=cluster, settings=settings, notes=notes)
         early = jobs.select(_within(jobs, known))
         with said_if_long("placing the jobs on the cluster"):
-            prepared = read.placed(early, cluster.machine, read.shares)
+            prepared = read.placed(early, cluster.machine, read.shares_on(cluster.machine))
         shares = dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True))
         return replace(found, shares=shares)
 
@@ -159,9 +159,10 @@ class ClusterAndJobs:
         Raises:
             ConfigurationError: the machine holds none of them.
         """
-        known = self.read.shares or shares_at(machine, accounts_with_jobs(jobs))
+        given = self.read.shares_on(machine)
+        known = given or shares_at(machine, accounts_with_jobs(jobs))
         prepared = self.read.placed(jobs, machine, known or self.shares)
-        if self.read.shares is None:
+        if given is None:
             prepared = replace(prepared, shares_from=OF_CLUSTER if known else PAST_WORK)
         return class_known_at_submission(prepared, configured_classifier(self.read.options.config))
 

@@ -77,7 +77,6 @@ class Database:
     qos: Mapping[str, ResourceLimit] = field(default_factory=dict)
     accounts: Mapping[str, ResourceLimit] = field(default_factory=dict)
     users: Mapping[str, ResourceLimit] = field(default_factory=dict)
-    shares: Mapping[str, float] = field(default_factory=dict)
     parent_of: Mapping[str, str] = field(default_factory=dict)
     account_of: Mapping[str, str] = field(default_factory=dict)
     associations: tuple[Association, ...] = ()
@@ -133,11 +132,6 @@ def database_of(entries: Iterable[DatabaseEntry]) -> Database:
         qos={entry.name: limit_of(entry) for entry in known if entry.kind == QOS},
         accounts={name: limit for name, limit in limits.items() if limit != ResourceLimit()},
         users=users,
-        shares={
-            entry.name: share
-            for entry in accounts
-            if entry.name != ROOT and (share := _share(entry)) is not None
-        },
         parent_of=parent_of,
         account_of=dict(_default_accounts(known)),
         associations=tuple(sorted(_associations(known, parent_of), key=lambda each: each[:2])),

@@ -9,7 +9,7 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.machine import Machine
-from slurm_rl_plugin.domain.share_tree import ROOT
+from slurm_rl_plugin.domain.share_tree import ShareTree
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -17,12 +17,12 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 KEPT_ACCOUNTS = 4
 OTHER_ACCOUNT = "_other"
 #: Where shares come from.
-GIVEN, OF_CLUSTER, PAST_WORK = "options", "cluster", "work"
+GIVEN, OF_CLUSTER, PAST_WORK, SSHARE = "options", "cluster", "work", "sshare"
 #: What to say of each.
 SHARES_WORDS = {
     GIVEN: "Shares: as given.",
     OF_CLUSTER: "Shares: of the cluster's accounts.",
-    "sshare": "Shares: Slurm's own, by sshare.",
+    SSHARE: "Shares: Slurm's own, by sshare.",
     PAST_WORK: "Shares: none configured; derived from past work, which promises nothing.",
 }
 
@@ -95,6 +95,11 @@ def accounts_with_jobs(log: JobLog) -> list[str]:
     return [log.accounts[place] for place in np.unique(log.account)]
 
 
+def accounts_with_shares(machine: Machine) -> set[str]:
+    """Names of the accounts of a machine that have shares of their own."""
+    return {each.account for each in machine.associations if each.parent and each.share is not None}
+
+
 def shares_at(machine: Machine, accounts: Iterable[str]) -> dict[str, float] | None:
     """Share of each account, sum 1: its part of its siblings', times that of the account above.
 
@@ -107,28 +112,10 @@ def shares_at(machine: Machine, accounts: Iterable[str]) -> dict[str, float] | N
     Returns:
         None where the machine does not know each of them, or gives none a share.
     """
-    wanted = {name: name.lower() for name in accounts}
-    if not wanted or any(own not in machine.shares for own in wanted.values()):
+    tree = ShareTree.of(machine.associations)
+    places, fraction = tree.places, tree.ranked().fraction
+    wanted = {name: places.get((name.lower(), ""), 0) for name in accounts}
+    if not wanted or any(at == 0 or np.isnan(tree.shares[at]) for at in wanted.values()):
         return None
-    found = {name: _normal(own, machine) for name, own in wanted.items()}
-    whole = sum(found.values())
-    return {name: share / whole for name, share in found.items()} if whole > 0 else None
-
-
-def _normal(account: str, machine: Machine) -> float:
-    share, seen = 1.0, set[str]()
-    while account != ROOT and account in machine.shares and account not in seen:
-        seen.add(account)
-        above = machine.parent_of.get(account, ROOT)
-        share *= machine.shares[account] / max(
-            _of_siblings(above, machine.parent_of, machine), 1e-9
-        )
-        account = above
-    return share
-
-
-def _of_siblings(above: str, parent_of: Mapping[str, str], machine: Machine) -> float:
-    """Shares of all accounts right below one."""
-    return sum(
-        share for name, share in machine.shares.items() if parent_of.get(name, ROOT) == above
-    )
+    whole = sum(float(fraction[at]) for at in wanted.values())
+    return {name: float(fraction[at]) / whole for name, at in wanted.items()} if whole > 0 else None

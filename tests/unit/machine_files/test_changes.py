@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.domain.share_tree import Association
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.changes import changed
 from slurm_rl_plugin.machine_files.reader import DescribedCluster, read_cluster
@@ -118,7 +119,9 @@ def test_the_database_changes(cluster: DescribedCluster) -> None:
     assert (
         changed(cluster, "qos interactive Priority=500").machine.qos["interactive"].priority == 500
     )
-    assert changed(cluster, "account Physics Fairshare=50").machine.shares["physics"] == 50.0
+    assert Association("physics", parent="root", share=50.0) in (
+        changed(cluster, "account Physics Fairshare=50").machine.associations
+    )
     limited = changed(cluster, "user alice MaxJobs=5").machine
     assert limited.users["alice"].group == {"jobs": 5.0}
 

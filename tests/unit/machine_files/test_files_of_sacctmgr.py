@@ -45,6 +45,11 @@ def machine(folder: Path, *lines: str, **files: str) -> Machine:
     return machine_of_lines(folder, "ClusterName=site", ENFORCED, NODES, PARTITION, *lines, **files)
 
 
+def shares_of(found: Machine) -> dict[str, float | None]:
+    """Of accounts that do not take their parent's."""
+    return {each.account: each.share for each in found.associations if each.parent and each.share}
+
+
 def test_a_script(tmp_path: Path) -> None:
     found = machine(tmp_path, sacctmgr_script=SCRIPT)
     assert found.qos == {
@@ -58,7 +63,7 @@ def test_a_script(tmp_path: Path) -> None:
         "optics": ResourceLimit(user=user, job=job),  # of the account above it
     }
     assert found.users == {"bob": ResourceLimit(group={"jobs": 9.0})}
-    assert found.shares == {"physics": 30.0}
+    assert shares_of(found) == {"physics": 30.0}
     assert found.parent_of == {"physics": "root", "optics": "physics"}
     assert found.account_of == {"ann": "physics", "bob": "optics"}
     assert found.left_out == ()
@@ -73,7 +78,7 @@ def test_a_dump(tmp_path: Path) -> None:
     physics = found.accounts["physics"]
     assert physics.group == {"nodes": 4.0, "jobs": 7.0, "gres/gpu:a100": 2.0}
     assert (physics.user, physics.job) == ({"jobs": 2.0}, {"cpus": 64.0})
-    assert found.shares == {"physics": 30.0}
+    assert shares_of(found) == {"physics": 30.0}
     assert found.parent_of == {"physics": "root", "optics": "physics"}
     assert found.account_of == {"root": "root", "ann": "physics"}
     assert found.associations == (
@@ -109,7 +114,7 @@ def test_tables(tmp_path: Path) -> None:
     group, user = {"jobs": 7.0, "nodes": 4.0}, {"jobs": 2.0}
     assert found.accounts == {"physics": ResourceLimit(group=group, user=user)}
     assert found.users == {"ann": ResourceLimit(group={"jobs": 5.0})}
-    assert found.shares == {"physics": 30.0}
+    assert shares_of(found) == {"physics": 30.0}
     assert (found.parent_of, found.account_of) == ({"physics": "root"}, {"ann": "physics"})
     assert found.left_out == ()
 
@@ -136,7 +141,7 @@ def test_of_two_names_of_a_limit_the_one_said_last_holds(tmp_path: Path) -> None
     )
     found = machine(tmp_path, sacctmgr_script=script)
     assert found.qos == {"q": ResourceLimit(user={"cpus": 5.0}, longest=1200.0)}
-    assert found.shares == {"a": 7.0}
+    assert shares_of(found) == {"a": 7.0}
 
 
 def test_of_limits_by_account_the_widest_holds(tmp_path: Path) -> None:
@@ -158,7 +163,7 @@ def test_limits_that_slurm_is_not_told_to_enforce(tmp_path: Path) -> None:
     found = machine_of_lines(tmp_path, *lines, sacctmgr_script=SCRIPT)
     assert found.qos["long"] == ResourceLimit(priority=5.0)
     assert (found.accounts, found.users) == ({}, {})
-    assert found.shares == {"physics": 30.0}
+    assert shares_of(found) == {"physics": 30.0}
     assert found.left_out == (
         "AccountingStorageEnforce has no limits: those of accounts and users do not hold.",
         "AccountingStorageEnforce has not both limits and qos: limits of a QOS do not hold.",
