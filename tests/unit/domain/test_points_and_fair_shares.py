@@ -24,9 +24,6 @@ from slurm_rl_plugin.domain.site_priority import (
     usage_at,
     whole_points,
 )
-from slurm_rl_plugin.simulator.kernel.cluster import empty_cluster
-from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.scoring import site_priority as compiled
 
 CLASSIC = PriorityWeights(flags=frozenset({"NO_FAIR_TREE"}))
 #: Account, user, account above, share (None for Fairshare=parent), own usage.
@@ -43,29 +40,6 @@ def tree_of(*rows: Row) -> tuple[ShareTree, np.ndarray[Any, np.dtype[np.float64]
 
 def by_user(tree: ShareTree, factors: np.ndarray[Any, Any]) -> dict[str, float]:
     return {user: factors[at] for at, user in enumerate(tree.users) if user}
-
-
-def test_flat_accounts_rank_as_in_the_compiled_loop() -> None:
-    rng, floats, places = np.random.default_rng(51), np.ones(1), np.zeros(1, dtype=np.int64)
-    for _ in range(200):
-        count = int(rng.integers(1, 9))
-        shares = rng.integers(1, 4, count).astype(np.float64)
-        # accounts of equal share and usage tie, and so do those without usage; others cannot
-        usage = rng.choice([0.0, 0.0, 1.0, 5.0, 7.0], count)
-        rows = [
-            (f"a{k}", user, "" if user else "root", shares[k], usage[k] if user else 0.0)
-            for k in range(count)
-            for user in ("", f"u{k}")
-        ]
-        tree, whole = tree_of(*rows)  # type: ignore[arg-type]
-        ours = by_user(tree, fair_share_factors(PriorityWeights(), tree, whole))
-        workload = Workload(
-            *(floats, floats, floats, floats, places, places, places == 0),
-            shares=shares,
-        )
-        cluster = empty_cluster(workload, 1)._replace(account_usage=usage)
-        theirs = [compiled._fair_tree(workload, cluster, account) for account in range(count)]
-        assert list(ours.values()) == theirs
 
 
 def test_fair_tree_ranks_users_by_their_accounts_first() -> None:
