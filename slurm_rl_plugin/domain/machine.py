@@ -129,6 +129,7 @@ class PriorityWeights:
         period: seconds between two calculations (PriorityCalcPeriod).
         favours_small: PriorityFavorSmall.
         flags: words of PriorityFlags.
+        formula: OpenPBS's job_sort_formula, which then is the whole priority; "" for none.
     """
 
     age: float = 0.0
@@ -146,6 +147,7 @@ class PriorityWeights:
     period: float = 5 * MINUTE
     favours_small: bool = False
     flags: frozenset[str] = frozenset()
+    formula: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,7 +124,7 @@ def weights_of_priorities(settings: ClusterKeys) -> PriorityWeights:
     flags = settings.get("priorityflags")
     words = () if flags is None or flags.text.lower() in NOTHING else flags.words
     return PriorityWeights(
-        **{name: float(_whole(settings, key)) for name, key in _WEIGHTS.items()},
+        **{name: float(_whole(settings, key)) for name, key in _WEIGHTS.items()},  # type: ignore[arg-type]
         resources={} if tres is None or tres.text.lower() in NOTHING else weights_of(tres),
         # of 0 s a job has all of its age as soon as it has any
         highest_age=max(_span(settings, "prioritymaxage", default.highest_age), 1.0),

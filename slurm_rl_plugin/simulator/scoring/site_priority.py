@@ -98,7 +98,7 @@ def calculate(workload: Workload, cluster: Cluster, priority: SitePriority) -> f
     time = cluster.clock[NOW]
     if priority.period > 0.0:
         time = last_calculation(time, priority.period, priority.first)
-    if priority.fairshare > 0.0:
+    if priority.fairshare != 0.0:
         refresh(workload, cluster, priority.fair, time, priority.period, priority.first)
     return time
 
@@ -122,7 +122,7 @@ def site_points(
         points += priority.points[job]
     if priority.size > 0.0:
         points += priority.size * (workload.processors[job] / cluster.capacity[0])
-    if priority.fairshare > 0.0:
+    if priority.fairshare != 0.0:
         factors = priority.fair.factors
         points += priority.fairshare * factors[association_of(workload, priority.fair, job)]
     return np.floor(points)

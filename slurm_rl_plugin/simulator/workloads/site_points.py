@@ -8,6 +8,7 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import OWN_BEGINNING, JobLog
 from slurm_rl_plugin.domain.machine import Machine, PriorityWeights
+from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.domain.share_tree import ROOT, Association, ShareTree
 from slurm_rl_plugin.domain.site_priority import (
     CLASSIC,
@@ -15,12 +16,18 @@ from slurm_rl_plugin.domain.site_priority import (
     fixed_points,
     next_reset,
 )
+from slurm_rl_plugin.domain.sort_formula import sorted_by
 from slurm_rl_plugin.simulator.scoring.fair_share import FairShare, fair_share
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
 from slurm_rl_plugin.simulator.workloads.log_shares import OF_CLUSTER
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.machine_load import completed_requests, partition_of
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import DAY, FloatArray, IntArray
+
+#: OpenPBS counts memory in KiB.
+_KIB_PER_MIB = 1024.0
+#: Parts of a formula's value, and the longest wait that counts, seconds.
+_MILLION, _LONGEST = 1e6, 3650 * DAY
 
 
 def site_priority(prepared: PreparedLog, machine: Machine) -> SitePriority:
@@ -32,6 +39,9 @@ def site_priority(prepared: PreparedLog, machine: Machine) -> SitePriority:
     """
     log, weights = prepared.log, machine.weights
     tree, association = _tree(prepared, machine)
+    fair = _fair_share(log, weights, tree, association)
+    if weights.formula:
+        return _by_formula(prepared, machine, fair)
     fixed = fixed_points(
         machine,
         completed_requests(log, machine),
@@ -46,7 +56,31 @@ def site_priority(prepared: PreparedLog, machine: Machine) -> SitePriority:
         highest_age=float(weights.highest_age),
         fairshare=float(weights.fairshare),
         period=float(weights.period),
-        fair=_fair_share(log, weights, tree, association),
+        fair=fair,
+    )
+
+
+def _by_formula(prepared: PreparedLog, machine: Machine, fair: FairShare) -> SitePriority:
+    """What pbs_sched sorts by, in millionths: points are whole, and formulas may be fractions."""
+    log, asked = prepared.log, completed_requests(prepared.log, machine)
+    priorities = np.array([float(each.priority_factor) for each in machine.partitions])
+    columns = {
+        "ncpus": asked.of(CPUS),
+        "mem": asked.of(MEMORY) * _KIB_PER_MIB,
+        "ngpus": asked.of(GPUS),
+        "nodect": np.maximum(asked.nodes, 1).astype(np.float64),
+        "queue_priority": priorities[partition_of(log, machine)],
+        "walltime": prepared.requested,
+        "fairshare_perc": 100.0 * fair.tree.fraction[fair.tree.parent[fair.association]],
+    }
+    found = sorted_by(machine.weights.formula, columns, len(log))
+    return SitePriority(
+        points=_MILLION * found.fixed,
+        age=_MILLION * found.a_second * _LONGEST,
+        highest_age=_LONGEST,
+        fairshare=_MILLION * found.a_factor,
+        period=0.0,
+        fair=fair,
     )
 
 

@@ -12,8 +12,10 @@ import pytest
 from slurm_rl_plugin.batch_systems.pbs.answers.machine import (
     PBSNODES,
     QSTAT_QUEUES,
+    QSTAT_SERVER,
     parse_machine,
     read_running_machine,
+    with_formula,
 )
 from slurm_rl_plugin.batch_systems.pbs.kind import PBS
 from slurm_rl_plugin.errors import BatchSystemError
@@ -64,7 +66,8 @@ QUEUES = {
 
 
 def test_vnodes_and_queues() -> None:
-    answers = {PBSNODES: NODES, QSTAT_QUEUES: QUEUES}
+    server = {"Server": {"head": {"job_sort_formula": "rl_score"}}}
+    answers = {PBSNODES: NODES, QSTAT_QUEUES: QUEUES, QSTAT_SERVER: server}
     machine = read_running_machine(lambda command: answers[tuple(command)])
     assert machine.name == "head"
     assert machine.resources == ("cpus", "memory", "gpus")
@@ -85,7 +88,29 @@ def test_what_is_not_modelled_is_told() -> None:
         "g2: given out whole by its sharing; jobs share it here.",
         "queue gpu: stopped or closed now; its jobs start all the same.",
     )
-    assert "job_sort_formula" in machine.left_out[0]
+
+
+@pytest.mark.parametrize(
+    ("formula", "own"),
+    [
+        ("", ""),
+        ("rl_score", ""),
+        ("1000*rl_score + asinh(queue_priority)", "queue_priority"),
+        (" eligible_time/3600 + 5*fairshare_factor ", "eligible_time/3600 + 5*fairshare_factor"),
+    ],
+)
+def test_the_sites_own_formula_is_its_priority(formula: str, own: str) -> None:
+    machine = with_formula(parse_machine(NODES, QUEUES), formula)
+    assert (machine.weights.formula, len(machine.left_out)) == (own, 4)
+
+
+def test_a_formula_that_replays_cannot_follow_is_told() -> None:
+    machine = with_formula(parse_machine(NODES, QUEUES), "ncpus * eligible_time")
+    assert machine.weights.formula == ""
+    assert machine.left_out[-1] == (
+        "job_sort_formula 'ncpus * eligible_time' is no sum of a fixed part, eligible_time and "
+        "fairshare_factor with weights. Replays sort without it."
+    )
 
 
 @pytest.mark.parametrize(("nodes", "queues"), [(HEAD, QUEUES), (NODES, HEAD), ({}, {})])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.domain.machine import PriorityWeights
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -71,3 +73,30 @@ def test_a_flag_makes_of_size_what_a_job_asks_for_over_its_minutes(tmp_path: Pat
     assert site_priority(
         prepare_log(log, machine=machine), machine
     ).points.tolist() == pytest.approx([1e6 * 0.25, 1e6 * 0.5 / 10, 1e6 * 0.5 / 11])
+
+
+@pytest.mark.parametrize(
+    ("formula", "last"),
+    [
+        ("ncpus", [100.0, 200.0, 400.0]),  # equals go as they came
+        ("ncpus - walltime/60", [400.0, 200.0, 100.0]),
+        ("-queue_priority - eligible_time", [400.0, 200.0, 100.0]),
+        ("fairshare_factor", [300.0, 100.0, 400.0]),
+    ],
+)
+def test_a_formula_of_pbs_is_the_sites_own_priority(
+    tmp_path: Path, formula: str, last: list[float]
+) -> None:
+    """A job runs; of three that wait the first has its account, and the last asks for least."""
+    machine = machine_of_lines(
+        tmp_path, "NodeName=n1 CPUs=2 RealMemory=16000", "PartitionName=batch Nodes=ALL"
+    )
+    machine = replace(machine, weights=PriorityWeights(formula=formula, half_life=math.inf))
+    log = small_log([100, 100, 200, 100], [2, 2, 2, 2], [0, 0, 1, 1], partitions=("batch",))
+    submit = np.array([0.0, 10.0, 20.0, 30.0])
+    log = replace(log, submit=submit, eligible=submit, time_limit=np.array([1e3, 900, 600, 300]))
+    prepared = prepare_log(log, machine=machine, shares={"a0": 0.5, "a1": 0.5})
+    settings = SimulationSettings(capacity=2, backfilling="none")
+    candidate = Candidate(name="multifactor")
+    found = starts_under(candidate, prepared, prepared.workload(None), settings)
+    assert found[1:].tolist() == last

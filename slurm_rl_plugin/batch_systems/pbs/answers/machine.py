@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from slurm_rl_plugin.accounting.pbs.fields import parse_duration
@@ -14,16 +16,22 @@ from slurm_rl_plugin.batch_systems.pbs.answers.nodes import (
     amounts_of,
     is_out_of_use,
 )
+from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, parse_server
 from slurm_rl_plugin.batch_systems.pbs.process import not_understood, section
+from slurm_rl_plugin.batch_systems.pbs.sort_formula import without_ours
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition
+from slurm_rl_plugin.domain.site_priority import CLASSIC
+from slurm_rl_plugin.domain.sort_formula import check_formula
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.hostlists import compress
 from slurm_rl_plugin.machine_files.kinds import kinds_of, resources_of
 from slurm_rl_plugin.machine_files.nodes import Node
 from slurm_rl_plugin.machine_files.partitions import ServedPartition
+from slurm_rl_plugin.units import DAY
 
 _NOT_READ = (
-    "limits of queues and of the server, job_sort_formula and how pbs_sched plans are not read: "
-    "jobs start as under Slurm's backfill."
+    "limits of queues and of the server, sched_config and how pbs_sched plans are not read: jobs "
+    "start as under Slurm's backfill, in one order for all queues; accounts have the log's shares."
 )
 
 
@@ -37,7 +45,23 @@ def read_running_machine(read_json: Callable[[Sequence[str]], Mapping[str, Any]]
         BatchSystemUnavailable: no answer in time, or the server cannot be reached.
         BatchSystemError: an answer that cannot be understood.
     """
-    return parse_machine(read_json(PBSNODES), read_json(QSTAT_QUEUES))
+    nodes, queues, server = (read_json(each) for each in (PBSNODES, QSTAT_QUEUES, QSTAT_SERVER))
+    return with_formula(parse_machine(nodes, queues), parse_server(server).formula)
+
+
+def with_formula(machine: Machine, formula: str) -> Machine:
+    """The machine whose jobs are sorted by the site's own terms of a job_sort_formula.
+
+    With a formula that replays cannot follow jobs go in the order of their submission.
+    """
+    try:
+        own = without_ours(formula)
+        if own:
+            check_formula(own)
+    except ConfigurationError as error:
+        return replace(machine, left_out=(*machine.left_out, f"{error} Replays sort without it."))
+    weights = replace(machine.weights, formula=own, flags=frozenset({CLASSIC}), half_life=DAY)
+    return replace(machine, weights=weights)
 
 
 def parse_machine(told_nodes: Mapping[str, Any], told_queues: Mapping[str, Any]) -> Machine:
@@ -81,11 +105,18 @@ def _served(
     partition = MachinePartition(
         name=name,
         kinds=(),
+        priority_factor=_priority(values),
         longest=_seconds(values, "resources_max"),
         default_time=_seconds(values, "resources_default"),
         widest=_widest(values),
     )
     return ServedPartition(partition, own or rest)
+
+
+def _priority(values: Mapping[str, Any]) -> int:
+    """`queue_priority` of formulas; 0 where none is set."""
+    said = text(values.get("Priority"))
+    return int(said) if re.fullmatch(r"-?\d{1,6}", said, re.ASCII) else 0
 
 
 def _seconds(values: Mapping[str, Any], key: str) -> float:

@@ -1,0 +1,113 @@
+"""The priority that OpenPBS gives pending jobs: its job_sort_formula, taken apart for replays.
+
+A replay needs what of a formula is fixed while a job waits, what a second of eligible time adds,
+and what fair share adds. A formula that is no such sum, alike for all jobs, is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.units import DAY, FloatArray
+
+#: What changes while a job waits. `fairshare_factor` is 2^(-usage/share) over the tree.
+ELIGIBLE, FACTOR = "eligible_time", "fairshare_factor"
+_NODES = (
+    *(ast.Expression, ast.Constant, ast.Name, ast.Load, ast.Call, ast.IfExp),
+    *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.operator, ast.unaryop),
+    *(ast.boolop, ast.cmpop),
+)
+_FUNCTIONS = {name: each for name, each in vars(math).items() if callable(each)} | {
+    each.__name__: each for each in (abs, min, max, round, int, float, pow)
+}
+#: Where the sum is tried: eligible seconds and factors.
+_TRIED = ((3600.0, 0.0), (7 * DAY, 0.25), (0.0, 1.0), (600.0, 0.7))
+
+
+class SortedBy(NamedTuple):
+    """A formula as a sum: fixed + a_second * eligible seconds + a_factor * fair-share factor.
+
+    Attributes:
+        fixed: of each job, shape [n].
+        a_second: the same for all jobs.
+        a_factor: the same for all jobs.
+    """
+
+    fixed: FloatArray
+    a_second: float
+    a_factor: float
+
+
+def check_formula(formula: str) -> None:
+    """Refuse a formula that `sorted_by` cannot take apart, whatever the jobs ask for.
+
+    Raises:
+        ConfigurationError: it is no expression, or no such sum.
+    """
+    values = np.array([1.0, 2.5, 700.0])
+    names = {node.id for node in ast.walk(_program(formula)) if isinstance(node, ast.Name)}
+    sorted_by(formula, dict.fromkeys(names, values), len(values))
+
+
+def sorted_by(formula: str, jobs: Mapping[str, FloatArray], count: int) -> SortedBy:
+    """Take a formula apart.
+
+    Args:
+        formula: job_sort_formula: a Python expression of names and functions of `math`.
+        jobs: what its names are of each job, shape [n]; PBS takes 0 for what a job does not name.
+        count: of jobs, n.
+
+    Raises:
+        ConfigurationError: it is no expression, or no such sum.
+    """
+    program = _program(formula)
+    names = {node.id for node in ast.walk(program) if isinstance(node, ast.Name)}
+    names -= {*_FUNCTIONS, ELIGIBLE, FACTOR}
+    columns = [jobs[name].tolist() if name in jobs else [0.0] * count for name in names]
+    code = compile(program, "job_sort_formula", "eval")
+
+    def value(job: int, waited: float, factor: float) -> float:
+        own = {name: column[job] for name, column in zip(names, columns, strict=True)}
+        own |= {ELIGIBLE: waited, FACTOR: factor}
+        try:
+            return float(eval(code, {"__builtins__": {}, **_FUNCTIONS}, own))  # noqa: S307
+        except (ArithmeticError, TypeError, ValueError):
+            return 0.0  # as PBS has it
+
+    fixed = np.array([value(job, 0.0, 0.0) for job in range(count)])
+    a_second = value(0, DAY, 0.0) / DAY - fixed[0] / DAY if count else 0.0
+    a_factor = value(0, 0.0, 1.0) - fixed[0] if count else 0.0
+    for job in range(0, count, max(count // 100, 1)):
+        for waited, factor in _TRIED:
+            found = fixed[job] + a_second * waited + a_factor * factor
+            if not math.isclose(value(job, waited, factor), found, rel_tol=1e-9, abs_tol=1e-9):
+                raise _refused(
+                    formula, f"is no sum of a fixed part, {ELIGIBLE} and {FACTOR} with weights"
+                )
+    return SortedBy(fixed, float(a_second), float(a_factor))
+
+
+def _program(formula: str) -> ast.Expression:
+    try:
+        program = ast.parse(formula.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise _refused(formula, "is no expression") from None
+    for node in ast.walk(program):
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            node.value = float(node.value)  # of which powers end at once
+        called = isinstance(node, ast.Call) and not (
+            isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords
+        )
+        if called or not isinstance(node, _NODES):
+            raise _refused(formula, f"has a {type(node).__name__}, which is not read here")
+    return program
+
+
+def _refused(formula: str, why: str) -> ConfigurationError:
+    return ConfigurationError(f"job_sort_formula {formula!r} {why}.")
