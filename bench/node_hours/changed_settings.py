@@ -30,7 +30,8 @@ from bench.node_hours.settings_table import table_of
 from bench.node_hours.simulated import simulated_starts
 from slurm_rl_plugin.machine_files.reader import read_cluster
 from slurm_rl_plugin.units import BoolArray, FloatArray
-from slurm_rl_plugin.what_if.blocks import FEWEST, RESAMPLES, Blocks, interval
+from slurm_rl_plugin.utility.intervals import widened
+from slurm_rl_plugin.what_if.blocks import FEWEST, RESAMPLES, Blocks
 from slurm_rl_plugin.whole_file import write_whole
 
 #: Equal stretches of the time of submission; those without a job are left out.
@@ -144,7 +145,7 @@ def effects_on(
             base=float(before[mask].mean()),
             real=float((after - before)[mask].mean()),
             simulated=effect,
-            ci95=interval(drawn, effect, blocks.count),
+            ci95=widened(drawn, effect, blocks.count),
             chance=float(apart) if len(base.real) > 1 else None,
         )
     return found

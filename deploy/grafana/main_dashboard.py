@@ -298,7 +298,7 @@ MAIN: list[Row] = [
             ),
             table(
                 "What is known",
-                "A goal is better, worse, or not sure yet.",
+                "A goal is better, worse, or inconclusive so far.",
                 (
                     f"max by (cluster, goal, word) (slurm_rl_experiment_finding{{{SITE}}} == 1)",
                     "",

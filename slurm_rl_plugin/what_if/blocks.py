@@ -8,20 +8,16 @@ jobs cost no more than the stretches that they lie in.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from slurm_rl_plugin.learning.evaluation.bootstrap import ENDS
 from slurm_rl_plugin.simulator.workloads.resampling import WEEK
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
 #: Stretches of which an interval is told; of fewer none.
 FEWEST = 5
 RESAMPLES = 1000
-#: The 97.5 % quantile of the normal distribution.
-_NORMAL = 1.959964
 #: How long a stretch is, seconds, and what several are called; the first of which there are enough.
 _UNITS = ((WEEK, "weeks"), (DAY, "days"))
 #: Bins of waits: equal ones, below a second as 0, then so many for a factor of ten.
@@ -113,33 +109,3 @@ class Blocks:
             found[:, place] = worth[at] * (exact[place] / own if own > 0 else 1.0)
         found[reached[:, -1] == 0] = np.nan
         return found
-
-
-def interval(drawn: FloatArray, figure: float, stretches: int) -> tuple[float, float] | None:
-    """The middle 95 % of draws about a figure; None where there are none, or any is no number.
-
-    Draws of few stretches vary too little: both sides are widened by Student's t over the normal,
-    and by the root of n / (n - 1).
-
-    Args:
-        drawn: the figure of each draw.
-        figure: of what happened.
-        stretches: that were drawn from.
-    """
-    if len(drawn) == 0 or not np.isfinite(drawn).all():
-        return None
-    wider = _student(stretches - 1) / _NORMAL * math.sqrt(stretches / (stretches - 1))
-    low, high = np.quantile(drawn, ENDS)
-    return float(figure + wider * (low - figure)), float(figure + wider * (high - figure))
-
-
-def _student(freedom: int) -> float:
-    """The 97.5 % quantile of Student's t (Abramowitz and Stegun 1964, 26.7.5)."""
-    z = _NORMAL
-    terms = (
-        z,
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-    )
-    return float(sum(term / freedom**power for power, term in enumerate(terms)))

@@ -1,4 +1,4 @@
-"""What a variant does to each figure of each group of jobs, and how sure that is."""
+"""What a variant does to each figure of each group of jobs, with intervals and verdicts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import numpy as np
 
 from slurm_rl_plugin.learning.evaluation.group_waits import Grouping, groupings_of
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray, IntArray
-from slurm_rl_plugin.what_if.blocks import Blocks, interval
+from slurm_rl_plugin.utility.intervals import verdict, widened
+from slurm_rl_plugin.what_if.blocks import Blocks
 from slurm_rl_plugin.what_if.replay import ReplayedPair, ReplayedVariant
 
-SURE, NOT_SURE, NO_DIFFERENCE = "sure", "not sure", "no difference"
 #: A difference of less than this part of a figure is none, nor one of so many seconds, or units.
 SMALL, FEW_SECONDS, LITTLE = 0.01, 1.0, 0.001
 _LEVELS = {"median_wait": 0.5, "p90_wait": 0.9, "p99_wait": 0.99}
 #: Figures of which the longest has no interval: draws of what happened know no longer one.
+MORE_IS_BETTER = ("within_120s", "fairness")
 FIGURES = ("mean_wait", *_LEVELS, "longest_wait", "within_120s", "bounded_slowdown", "fairness")
 #: What fairness is told of: all jobs, since it is one figure of the cluster.
 ALL = "all jobs"
@@ -34,7 +35,8 @@ class Effect:
         ci95: its 95 % interval; None where there is none to be told.
         ratio: after over before; None where that was 0.
         ratio_ci95: its 95 % interval.
-        verdict: SURE, NOT_SURE or NO_DIFFERENCE.
+        verdict: one of `utility.intervals`; INCONCLUSIVE without an interval, but where nothing
+            differs.
     """
 
     before: float
@@ -144,6 +146,7 @@ def judged_effect(
     values: tuple[float, float],
     drawn: tuple[FloatArray, FloatArray],
     blocks: Blocks,
+    least: float = 0.0,
 ) -> Effect:
     """A figure before and after, with intervals where there are draws.
 
@@ -152,15 +155,16 @@ def judged_effect(
         values: before and after.
         drawn: the same of each draw, shape [resamples] each; of no draw for no interval.
         blocks: that were drawn.
+        least: a smaller difference matters to nobody; in the unit of the figure.
     """
     before, after = values
-    bounds = interval(drawn[1] - drawn[0], after - before, blocks.count)
+    bounds = widened(drawn[1] - drawn[0], after - before, blocks.count)
     ratios = None
     if before > 0 and len(drawn[0]) and (drawn[0] > 0).all():
-        ratios = interval(drawn[1] / drawn[0], after / before, blocks.count)
+        ratios = widened(drawn[1] / drawn[0], after / before, blocks.count)
         ratios = ratios and (max(ratios[0], 0.0), ratios[1])
     little = FEW_SECONDS if name.endswith("_wait") else LITTLE
-    small = max(SMALL * abs(before), little)
+    small = max(SMALL * abs(before), little, least)
     return Effect(
         before=before,
         after=after,
@@ -168,13 +172,9 @@ def judged_effect(
         ci95=bounds,
         ratio=after / before if before > 0 else None,
         ratio_ci95=ratios,
-        verdict=_verdict(after - before, bounds, small),
+        verdict=verdict(
+            (0.0, 0.0) if after == before and not len(drawn[0]) else bounds,
+            small,
+            more_is_better=name in MORE_IS_BETTER,
+        ),
     )
-
-
-def _verdict(difference: float, ci95: tuple[float, float] | None, small: float) -> str:
-    if ci95 is None:
-        return NO_DIFFERENCE if difference == 0.0 else NOT_SURE
-    if max(abs(ci95[0]), abs(ci95[1])) < small and abs(difference) < small:
-        return NO_DIFFERENCE
-    return SURE if ci95[0] > 0.0 or ci95[1] < 0.0 else NOT_SURE

@@ -55,6 +55,16 @@ class Knowledge:
     is_known: bool | None
 
     @property
+    def why_inconclusive(self) -> str | None:
+        """Why no verdict can be given, one clause; None where the cluster is known well enough."""
+        if self.is_known is not False:
+            return None
+        return (
+            f"only {100.0 * (self.known_part or 0.0):.0f} % of the jobs wait in the simulation as "
+            "they did on the cluster"
+        )
+
+    @property
     def sentence(self) -> str:
         """What that means for every answer."""
         if self.is_known is None:
@@ -70,7 +80,8 @@ class Knowledge:
             )
         return (
             f"Of {part:.0f} % of the jobs only the mean wait of class and partition is simulated "
-            "as it was recorded: this cluster is not well known, and every answer is marked (?)."
+            "as it was recorded: this cluster is not known well enough, so that every verdict is "
+            "inconclusive."
         )
 
 

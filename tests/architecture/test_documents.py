@@ -136,7 +136,7 @@ def families() -> list[Metric]:
     machine = ResourcesNow(names=(CPUS,), capacity=np.ones(1), free=np.ones(1))
     snapshot = replace(snapshot_of(pending_jobs([1, 1])), resources=machine)
     calls = (("squeue", 0.1),)
-    goal = GoalSeen(goal="wait", ratio=0.9, low=0.5, high=1.2, word="not sure")
+    goal = GoalSeen(goal="wait", ratio=0.9, low=0.5, high=1.2, word="inconclusive")
     metrics.publish(
         CycleReport(
             time=1.0,

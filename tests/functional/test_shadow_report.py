@@ -72,7 +72,7 @@ def test_both_parts(words: Words, tmp_path: Path) -> None:
     assert prediction["counted_jobs"] == JOBS - 30 - 15
     assert set(prediction["policies"]) == {"native", "native order", "multifactor", "fifo", "sjf"}
     assert prediction["policies"]["native"]["interactive_mean_wait"] == 10.0
-    assert prediction["verdict"] == "not yet known"
+    assert prediction["verdict"] == "inconclusive"
     assert prediction["figures"]["fairness"]["ci95"] is None
     assert prediction["figures"]["fairness"]["jobs_needed"] == 2500
     assert prediction["not_known"]
@@ -81,7 +81,7 @@ def test_both_parts(words: Words, tmp_path: Path) -> None:
     status, out, _ = words("shadow-report", "--since", "now-3days", "--plot", "report.png")
     assert status == 0
     assert "Kendall's tau of the decided order and the site's: -0.333" in out
-    assert f"After {JOBS - 45} jobs: mean bounded slowdown not yet known - about 2,500 jobs" in out
+    assert f"After {JOBS - 45} jobs: mean bounded slowdown inconclusive - about 2,500 jobs" in out
     assert (tmp_path / "report.png").read_bytes()[:4] == b"\x89PNG"
 
 

@@ -43,7 +43,7 @@ def told(typed: Typed, *words: str) -> dict[str, Any]:
 
 def test_a_site_that_favours_wide_jobs_is_told_better_weights(typed: Typed, tmp_path: Path) -> None:
     found = told(typed, "--generations", "5")
-    assert found["gain"]["tuned"]["sure"]
+    assert found["gain"]["tuned"]["verdict"] == "better"
     assert found["gain"]["tuned"]["gain"] > 0
     figures = found["variants"]["tuned"]["figures"]
     assert figures["bounded_slowdown"]["ratio"] < 0.8
@@ -73,7 +73,7 @@ def test_where_nothing_is_gained_nothing_is_said(
     )
     status, output, _ = typed("--generations", "1")
     assert status == 0
-    assert "Nothing gained is sure: leave slurm.conf as it is" in output
+    assert "No gain is beyond chance: leave slurm.conf as it is" in output
     assert not (tmp_path / "tuned.conf").exists()
 
 

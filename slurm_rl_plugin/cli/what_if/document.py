@@ -12,6 +12,7 @@ from slurm_rl_plugin.cli.evaluate.study.nodes import machine_entry
 from slurm_rl_plugin.cli.evaluate.study.site_replay import NOT_KNOWN_ON_NODES
 from slurm_rl_plugin.cli.logs.named_log import ReadJobs
 from slurm_rl_plugin.learning.evaluation.on_machine import resource_figures
+from slurm_rl_plugin.utility.intervals import INCONCLUSIVE
 from slurm_rl_plugin.what_if.blocks import Blocks
 from slurm_rl_plugin.what_if.effects import ALL, GroupEffects, effects_of
 from slurm_rl_plugin.what_if.knowledge import Knowledge, knowledge_of
@@ -56,14 +57,14 @@ def blocks_of(pair: ReplayedPair, seed: int) -> Blocks:
 
 
 def _variant_entry(pair: ReplayedPair, blocks: Blocks, knowledge: Knowledge) -> dict[str, Any]:
-    effects = effects_of(pair, blocks)
+    effects, is_known = effects_of(pair, blocks), knowledge.why_inconclusive is None
     return {
         "counted_jobs": len(pair.counted),
-        "marked": knowledge.is_known is False,
+        "inconclusive": knowledge.why_inconclusive,
         "sentences": [*pair.variant.sentences, *left_out(pair)],
-        "figures": _entry(effects[ALL][ALL])["figures"],
+        "figures": _entry(effects[ALL][ALL], is_known)["figures"],
         "groups": {
-            by: {name: _entry(each) for name, each in groups.items()}
+            by: {name: _entry(each, is_known) for name, each in groups.items()}
             for by, groups in effects.items()
             if by != ALL
         },
@@ -71,8 +72,11 @@ def _variant_entry(pair: ReplayedPair, blocks: Blocks, knowledge: Knowledge) -> 
     }
 
 
-def _entry(effects: GroupEffects) -> dict[str, Any]:
+def _entry(effects: GroupEffects, is_known: bool) -> dict[str, Any]:
     figures = {name: asdict(each) for name, each in effects.figures.items()}
+    if not is_known:
+        for each in figures.values():
+            each["verdict"] = INCONCLUSIVE
     return {"jobs": effects.jobs, "figures": figures}
 
 

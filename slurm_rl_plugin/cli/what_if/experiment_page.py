@@ -40,7 +40,7 @@ def write_page(site: DeclaredExperiment, path: Path) -> None:
             cluster,
             trial.findings(),
             look.prepared.accounts,
-            standing.reason or trial.gain() or "It goes on, and nothing is sure yet.",
+            standing.reason or trial.gain() or "It goes on, and nothing is beyond chance yet.",
             now=declared.blocks[over - 1].end,
             resources=() if look.prepared.machine is None else look.prepared.machine.resources,
             progress=progress,

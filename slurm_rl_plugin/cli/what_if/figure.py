@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib as mpl
 
 from slurm_rl_plugin.cli.evaluate.study.text import shown_groups
-from slurm_rl_plugin.what_if.effects import NO_DIFFERENCE, NOT_SURE, SURE
+from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENCE, WORSE
 from slurm_rl_plugin.whole_file import replacing
 
 mpl.use("Agg")  # head nodes have no display
@@ -17,14 +17,12 @@ from matplotlib import pyplot as plt
 
 #: Ratios beyond are drawn at the edge.
 _EDGE = 100.0
-_COLOURS = {NOT_SURE: "0.6", NO_DIFFERENCE: "tab:blue"}
-_SHORTER, _LONGER = "tab:green", "tab:red"
-_LEGEND = (
-    ("sure: shorter", _SHORTER),
-    ("sure: longer", _LONGER),
-    ("not sure", _COLOURS[NOT_SURE]),
-    ("no difference", _COLOURS[NO_DIFFERENCE]),
-)
+_COLOURS = {
+    BETTER: "tab:green",
+    WORSE: "tab:red",
+    NO_DIFFERENCE: "tab:blue",
+    INCONCLUSIVE: "0.6",
+}
 
 
 def draw_variants(folder: Path, document: Mapping[str, Any]) -> list[str]:
@@ -59,12 +57,12 @@ def _draw(path: Path, name: str, variant: Mapping[str, Any]) -> None:
     axis.set_yticks(range(len(rows)), [title for title, _ in rows])
     axis.invert_yaxis()
     axis.set_xlabel("mean wait then over now (95 % interval); left is shorter")
-    mark = " (cluster not well known)" if variant["marked"] else ""
+    mark = " (cluster not well known)" if variant["inconclusive"] else ""
     axis.set_title(f"{name[:90]}{mark}", fontsize=10)
     axis.grid(axis="x", alpha=0.3)
-    for label, colour in _LEGEND:
+    for label, colour in _COLOURS.items():
         axis.plot([], [], "o", color=colour, label=label)
-    figure.legend(loc="outside lower center", ncols=len(_LEGEND), fontsize=8)
+    figure.legend(loc="outside lower center", ncols=len(_COLOURS), fontsize=8)
     with replacing(path) as file:
         figure.savefig(file, dpi=120, format="png")
     plt.close(figure)
@@ -72,10 +70,10 @@ def _draw(path: Path, name: str, variant: Mapping[str, Any]) -> None:
 
 def _draw_effect(axis: Any, place: int, effect: Mapping[str, Any]) -> None:
     ratio, verdict = effect["ratio"], effect["verdict"]
-    colour = _COLOURS.get(verdict, _SHORTER if effect["difference"] < 0 else _LONGER)
+    colour = _COLOURS[verdict]
     bounds: Sequence[float] | None = effect["ratio_ci95"]
     if bounds is not None:
         ends = [min(max(end, 1.0 / _EDGE), _EDGE) for end in bounds]
         axis.hlines(place, *ends, colors=colour, linewidth=2.0)
-    shape = "o" if verdict == SURE else "D"
+    shape = "o" if verdict in (BETTER, WORSE) else "D"
     axis.plot([min(max(ratio, 1.0 / _EDGE), _EDGE)], [place], shape, color=colour)

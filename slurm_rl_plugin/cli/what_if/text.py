@@ -52,7 +52,7 @@ def intervals_words(drawn: Mapping[str, Any]) -> str:
     over = f"{drawn['stretches']} {unit}"
     if drawn["draws"]:
         return f"Intervals (95 %): over {over}, drawn again."
-    return f"Only {over}: too few for intervals, so nothing is sure."
+    return f"Only {over}: too few for intervals, so verdicts are inconclusive."
 
 
 def _print_known(known: Mapping[str, Any]) -> None:
@@ -78,8 +78,7 @@ def _print_variant(name: str, variant: Mapping[str, Any]) -> None:
     print(printable(f"=== {name}"))
     for sentence in variant["sentences"]:
         print(printable(sentence))
-    mark = " (?)" if variant["marked"] else ""
-    rows = [_row(_NAMES[key], key, each, mark) for key, each in variant["figures"].items()]
+    rows = [_row(_NAMES[key], key, each) for key, each in variant["figures"].items()]
     print_table(["ALL JOBS", "NOW", "THEN", "DIFFERENCE", "(95 %)", "VERDICT"], rows)
     for resource, each in variant["resources"].items():
         parts = ["-" if part is None else f"{100 * part:.1f} %" for part in each["utilization"]]
@@ -88,15 +87,17 @@ def _print_variant(name: str, variant: Mapping[str, Any]) -> None:
     for by, groups in variant["groups"].items():
         for group in shown_groups(by, groups):
             figures = groups[group]["figures"]
-            row = _row(f"{by}: {group}", "mean_wait", figures["mean_wait"], mark)
+            row = _row(f"{by}: {group}", "mean_wait", figures["mean_wait"])
             rows.append([row[0], groups[group]["jobs"], *row[1:]])
     header = ["MEAN WAIT BY", "JOBS", "NOW", "THEN", "DIFFERENCE", "(95 %)", "VERDICT"]
     print_table(header, rows)
+    if variant["inconclusive"]:
+        print(f"Inconclusive: {variant['inconclusive']}.")
 
 
-def _row(title: str, key: str, effect: Mapping[str, Any], mark: str) -> list[Any]:
+def _row(title: str, key: str, effect: Mapping[str, Any]) -> list[Any]:
     values = [_shown(key, effect[name]) for name in ("before", "after", "difference")]
-    return [title, *values, _interval(key, effect["ci95"]), effect["verdict"] + mark]
+    return [title, *values, _interval(key, effect["ci95"]), effect["verdict"]]
 
 
 def _shown(key: str, value: float) -> str | float:

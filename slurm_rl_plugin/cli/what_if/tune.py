@@ -33,6 +33,7 @@ from slurm_rl_plugin.learning.digest import digest_of
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
 from slurm_rl_plugin.learning.workplace import ThisMachine, Workplace
 from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK
+from slurm_rl_plugin.utility.intervals import BETTER
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.what_if.replay import ReplayedPair
 from slurm_rl_plugin.what_if.tuning.choices import (
@@ -221,7 +222,7 @@ def _document(
 
 
 def _gain_entry(gain: ObjectiveGain) -> dict[str, Any]:
-    return {**asdict(gain), "sure": gain.is_sure}
+    return {**asdict(gain), "verdict": gain.verdict}
 
 
 def _lines(
@@ -238,7 +239,7 @@ def _lines(
         name
         for name in (TUNED, PROTECTING)
         if name in gains
-        and gains[name].is_sure
+        and gains[name].verdict == BETTER
         and choices[name].objective > choices[AS_IT_IS].objective
     ]
     if not better:

@@ -44,7 +44,7 @@ def print_tuning(document: Mapping[str, Any]) -> None:
     )
     print()
     if not document["lines"]:
-        print("Nothing gained is sure: leave slurm.conf as it is, or tune on a longer log.")
+        print("No gain is beyond chance: leave slurm.conf as it is, or tune on a longer log.")
         return
     for line in document["lines"]:
         print(printable(line))

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, WORSE
+
 #: In words of a metric: no experiment, whose block it is, or ours but left to the site.
 EXPERIMENT_PHASES = ("none", "site", "ours", "left_to_site")
 #: What is known of a goal.
-EXPERIMENT_WORDS = ("better", "worse", "not sure")
+EXPERIMENT_WORDS = (BETTER, WORSE, INCONCLUSIVE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,6 @@ import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.learning.evaluation.bootstrap import BLOCK_RESAMPLES, drawn_places, interval_of
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.learning.evaluation.schedule_waits import (
     ScheduleWaits,
@@ -26,6 +25,7 @@ from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, select_prepared
 from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.utility.intervals import BLOCK_RESAMPLES, drawn_places, interval_of
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 
 #: Share of the jobs that each run leaves out, so that runs of one log differ.

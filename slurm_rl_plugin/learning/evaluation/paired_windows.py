@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.evaluation.bootstrap import BLOCK_RESAMPLES, mean_over_windows
 from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.utility.intervals import BLOCK_RESAMPLES, mean_over_windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

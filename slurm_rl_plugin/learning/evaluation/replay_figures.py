@@ -1,4 +1,4 @@
-"""Figures of a replay with intervals, and what they allow to say: better, worse, not yet known."""
+"""Figures of a replay with intervals, and what they allow to say: a verdict."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurm_rl_plugin.learning.evaluation.bootstrap import ENDS, drawn_places
 from slurm_rl_plugin.learning.evaluation.recorded_replay import RecordedReplay
 from slurm_rl_plugin.units import DAY, INTERACTIVE_WAIT_GOAL, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.utility.intervals import (
+    BETTER,
+    ENDS,
+    INCONCLUSIVE,
+    NO_DIFFERENCE,
+    WORSE,
+    drawn_places,
+    verdict,
+)
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 
-BETTER, WORSE, UNKNOWN, SAME = "better", "worse", "not yet known", "the same"
 #: Jobs of a block at least: most waits of one do not come from the block before.
 BLOCK_JOBS = 500
 #: Fewer blocks give no interval that could be trusted.
@@ -71,7 +78,7 @@ class ComparedFigure:
         model, site: the figure of each; NaN without a job of the class.
         difference: model less site.
         ci95: 95 % interval of the difference; None where the jobs are too few.
-        verdict: BETTER, WORSE, UNKNOWN or SAME.
+        verdict: see `utility.intervals`.
         jobs_needed: about how many jobs would tell; None where it is known, or none would.
     """
 
@@ -187,17 +194,12 @@ def _compared(
     fewest: int,
 ) -> ComparedFigure:
     difference = values[0] - values[1]
-    gain = difference if figure.more_is_better else -difference
     if ci95 is not None and not all(map(math.isfinite, ci95)):
         ci95 = None
-    verdict, needed = UNKNOWN, None
+    word, needed = verdict(ci95, more_is_better=figure.more_is_better), None
     if ci95 is None:
         needed = max(fewest, jobs + 1) if jobs else None
-    elif ci95 == (0.0, 0.0):
-        verdict = SAME
-    elif ci95[0] > 0 or ci95[1] < 0:
-        verdict = BETTER if gain > 0 else WORSE
-    elif difference:
+    elif word == INCONCLUSIVE and difference:
         # an interval is as wide as 1 over the root of the jobs
         width = (ci95[1] - ci95[0]) / 2
         needed = max(math.ceil(jobs * (width / difference) ** 2), jobs + 1)
@@ -207,17 +209,17 @@ def _compared(
         site=values[1],
         difference=difference,
         ci95=ci95,
-        verdict=verdict,
+        verdict=word,
         jobs_needed=needed,
     )
 
 
 def overall(compared: dict[str, ComparedFigure]) -> str:
-    """One word of the goals together: BETTER, WORSE, "mixed", SAME or UNKNOWN."""
+    """One word of the goals together: BETTER, WORSE, "mixed", NO_DIFFERENCE or INCONCLUSIVE."""
     verdicts = {compared[name].verdict for name in GOALS}
     if {BETTER, WORSE} <= verdicts:
         return "mixed"
     for each in (BETTER, WORSE):
         if each in verdicts:
             return each
-    return SAME if verdicts == {SAME} else UNKNOWN
+    return NO_DIFFERENCE if verdicts == {NO_DIFFERENCE} else INCONCLUSIVE

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from slurm_rl_plugin.learning.evaluation.bootstrap import (
+from slurm_rl_plugin.papers.study.claims import Measurement
+from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.utility.intervals import (
     block_means,
     interval_of,
     mean_over_windows,
 )
-from slurm_rl_plugin.papers.study.claims import Measurement
-from slurm_rl_plugin.units import FloatArray
 
 
 def over_seeds(rows: FloatArray, block: int) -> Measurement:

@@ -8,11 +8,11 @@ import numpy as np
 
 from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.forecasts.scores import covered, log_waits
-from slurm_rl_plugin.learning.evaluation.bootstrap import BLOCK_RESAMPLES, drawn_places
 from slurm_rl_plugin.papers.replayed_starts.experiment import ForetoldLog
 from slurm_rl_plugin.papers.study.claims import Cell, Claim, Judgement, Measurement, Printed
 from slurm_rl_plugin.papers.study.verdicts import bounded
 from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.utility.intervals import BLOCK_RESAMPLES, drawn_places
 
 TO_PLAN = "median |log10 error| / plan's by limits"
 COVERAGE, DAYS = "coverage of the 90 % band", "part of days with coverage of .80 to .97"

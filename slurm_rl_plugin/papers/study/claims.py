@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.learning.evaluation.bootstrap import interval_of, of_samples
 from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.utility.intervals import interval_of, of_samples
 
 #: What is taken over the last axis, the seeds.
 Statistic = Callable[[FloatArray], FloatArray]

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from slurm_rl_plugin.learning.evaluation.bootstrap import of_learners_and_logs
 from slurm_rl_plugin.papers.study.claims import Measurement
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.utility.intervals import of_learners_and_logs
 
 
 def learners_of(trial: PairedTrial, policy: str) -> list[str]:

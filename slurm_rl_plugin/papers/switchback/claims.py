@@ -20,7 +20,7 @@ from slurm_rl_plugin.papers.switchback.experiment import (
     stopped_after,
 )
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
-from slurm_rl_plugin.what_if.switchback.findings import OPEN, WORSE
+from slurm_rl_plugin.utility.intervals import INCONCLUSIVE, WORSE
 
 #: Who speaks.
 _EVIDENCE, _GUARDS, _EITHER = "evidence", "guards", "evidence or guards"
@@ -179,7 +179,7 @@ def _is_guarded(held: HeldTrial) -> bool:
 
 
 def _is_said_of_declared(held: HeldTrial) -> bool:
-    return held.decides.word != OPEN
+    return held.decides.word != INCONCLUSIVE
 
 
 def _is_sure_soon(held: HeldTrial) -> bool:

@@ -20,15 +20,9 @@ from slurm_rl_plugin.papers.switchback.held_in_turns import (
     with_gain,
 )
 from slurm_rl_plugin.units import HOUR, FloatArray
+from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, WORSE
 from slurm_rl_plugin.what_if.switchback.costs import GOALS, costs
-from slurm_rl_plugin.what_if.switchback.findings import (
-    BETTER,
-    OPEN,
-    WORSE,
-    GoalFinding,
-    findings,
-    floors_of,
-)
+from slurm_rl_plugin.what_if.switchback.findings import GoalFinding, findings, floors_of
 from slurm_rl_plugin.what_if.switchback.guards import early_stretches, first_tripped
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import BlockCosts, costs_of_blocks
 
@@ -103,7 +97,7 @@ class HeldTrial:
     @property
     def is_said(self) -> bool:
         """Whether anything was ever said to be better or worse."""
-        return any(each.word != OPEN for each in self.found)
+        return any(each.word != INCONCLUSIVE for each in self.found)
 
     @property
     def is_better(self) -> bool:

@@ -19,8 +19,9 @@ from slurm_rl_plugin.papers.switchback.experiment import (
     HeldTrial,
 )
 from slurm_rl_plugin.units import DAY, FloatArray
+from slurm_rl_plugin.utility.intervals import INCONCLUSIVE
 from slurm_rl_plugin.what_if.switchback.evidence import EffectSoFar
-from slurm_rl_plugin.what_if.switchback.findings import OPEN, findings
+from slurm_rl_plugin.what_if.switchback.findings import findings
 
 #: Clusters of each kind whose sequences are shown, and days between their points.
 _SHOWN, _APART = 3, 2
@@ -110,7 +111,8 @@ def _better(held: HeldTrial) -> float:
 
 def _said(held: HeldTrial) -> float:
     return min(
-        (held.hours(each.blocks) for each in held.found if each.word != OPEN), default=np.inf
+        (held.hours(each.blocks) for each in held.found if each.word != INCONCLUSIVE),
+        default=np.inf,
     )
 
 

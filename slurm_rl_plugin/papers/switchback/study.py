@@ -19,8 +19,8 @@ from slurm_rl_plugin.papers.switchback.experiment import (
     held_trials,
 )
 from slurm_rl_plugin.papers.switchback.figures import drawings_of
+from slurm_rl_plugin.utility.intervals import BETTER, WORSE
 from slurm_rl_plugin.what_if.switchback.costs import GOALS
-from slurm_rl_plugin.what_if.switchback.findings import BETTER, WORSE
 
 #: Clusters of each kind that --quick takes where nobody says how many.
 _QUICK_SEEDS = 4

@@ -23,7 +23,6 @@ from slurm_rl_plugin.what_if.committee.hours_waited import (
     GROUPED_BY,
     GroupHours,
     HoursWaited,
-    word_of,
 )
 from slurm_rl_plugin.what_if.effects import ALL, Effect, judged_effect
 from slurm_rl_plugin.what_if.switchback.costs import JobTimes
@@ -210,7 +209,9 @@ class _PairedHours:
         """On the hours that a group waits in an hour."""
         after, difference = (self._both(each[:, group]) for each in (self.ours, self.differences))
         values = max(after[0] - difference[0], 0.0), after[0]
-        return judged_effect("hours", values, (after[1] - difference[1], after[1]), self.blocks)
+        return judged_effect(
+            "hours", values, (after[1] - difference[1], after[1]), self.blocks, _LEAST
+        )
 
     def _both(self, hours: FloatArray) -> tuple[float, FloatArray]:
         """In an hour: what happened, and that of each draw."""
@@ -233,5 +234,5 @@ def _row(
         longest_after=float(seen.longest[OURS][group]),
         ratio=effect.ratio,
         ratio_ci95=effect.ratio_ci95,
-        word=word_of(effect, _LEAST),
+        word=effect.verdict,
     )

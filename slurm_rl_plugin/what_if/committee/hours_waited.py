@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slurm_rl_plugin.what_if.blocks import Blocks
-from slurm_rl_plugin.what_if.effects import ALL, NO_DIFFERENCE, SURE, Effect
+from slurm_rl_plugin.what_if.effects import ALL
 
 #: What jobs are grouped by, in the order in which it is told; classes are no word of users.
 GROUPED_BY = ("account", "width", "limit", "resource")
-#: What is said of a group.
-GAINS, LOSES, SAME, UNSURE = "gains", "loses", "no difference", "not sure"
 #: Groups of fewer jobs are not told of: their waits are those of a day or two.
 FEWEST_IN_GROUP = 10
 
@@ -27,7 +25,7 @@ class GroupHours:
         longest_before, longest_after: hours that the job waited that waited longest.
         ratio: after over before; None where nobody waited before.
         ratio_ci95: its 95 % interval; None where none can be told.
-        word: GAINS, LOSES, SAME or UNSURE.
+        word: its verdict; see `utility.intervals`.
     """
 
     by: str
@@ -96,19 +94,3 @@ class HoursWaited:
         """The groups of which a word is said, those with the largest change first."""
         found = [row for row in self.groups if row.word == word]
         return sorted(found, key=lambda row: -abs(row.growth))
-
-
-def word_of(effect: Effect, least: float) -> str:
-    """What is said of a group.
-
-    Args:
-        effect: on what it waits.
-        least: a smaller change matters to nobody, however sure it is; in the unit of the effect.
-    """
-    if effect.verdict == NO_DIFFERENCE:
-        return SAME
-    if effect.verdict != SURE:
-        return UNSURE
-    if abs(effect.difference) < least:
-        return SAME
-    return GAINS if effect.difference < 0.0 else LOSES

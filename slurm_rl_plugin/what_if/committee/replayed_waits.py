@@ -18,7 +18,6 @@ from slurm_rl_plugin.what_if.committee.hours_waited import (
     GROUPED_BY,
     GroupHours,
     HoursWaited,
-    word_of,
 )
 from slurm_rl_plugin.what_if.effects import ALL, judged_effect
 
@@ -71,7 +70,8 @@ def _row(
 ) -> GroupHours:
     old, new = waits[0][jobs], waits[1][jobs]
     drawn = blocks.means(old, jobs), blocks.means(new, jobs)
-    effect = judged_effect("mean_wait", (float(old.mean()), float(new.mean())), drawn, blocks)
+    means = float(old.mean()), float(new.mean())
+    effect = judged_effect("mean_wait", means, drawn, blocks, LEAST_LOSS)
     return GroupHours(
         by=by,
         group=group,
@@ -82,5 +82,5 @@ def _row(
         longest_after=float(new.max()) / HOUR,
         ratio=effect.ratio,
         ratio_ci95=effect.ratio_ci95,
-        word=word_of(effect, LEAST_LOSS),
+        word=effect.verdict,
     )

@@ -8,6 +8,7 @@ import numpy as np
 
 from slurm_rl_plugin.domain.switchback import OURS, Declaration, Pairs
 from slurm_rl_plugin.units import BoolArray, FloatArray
+from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, WORSE
 from slurm_rl_plugin.what_if.switchback.costs import GOALS
 from slurm_rl_plugin.what_if.switchback.evidence import (
     EffectSoFar,
@@ -27,8 +28,6 @@ _FURTHER = 1.1
 _FULL_WEIGHT, _LEAST_WEIGHT = 0.2, 0.05
 #: Costs of which this part of the usual ones makes no difference.
 _FLOOR, _LEAST_FLOOR = 0.03, 1e-6
-#: Words for what is known.
-BETTER, WORSE, OPEN = "better", "worse", "not sure"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +38,7 @@ class GoalFinding:
         goal: name.
         decides: whether it is the declared one.
         effect: logs of ratios.
-        word: BETTER, WORSE or OPEN.
+        word: BETTER, WORSE or INCONCLUSIVE.
         blocks: how many were over when that was sure; None while it is not. Of both WORSE counts,
             whichever was sure first.
         site, ours: mean cost in blocks of either, as measured; NaN of none.
@@ -102,7 +101,7 @@ def _finding(
     harm = declared.harm * (1.0 if decides else _FURTHER)
     worse = sure_above(differences, float(np.log(harm)), level / (1 + decides))
     better = sure_above(differences.swapped, 0.0, level / 2.0) if decides else None
-    word, at = OPEN, None
+    word, at = INCONCLUSIVE, None
     if worse is not None:
         word, at = WORSE, worse
     elif better is not None:

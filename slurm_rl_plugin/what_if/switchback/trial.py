@@ -15,14 +15,9 @@ import numpy as np
 
 from slurm_rl_plugin.domain.switchback import SITE, Declaration, TurnBlock
 from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.utility.intervals import BETTER, WORSE
 from slurm_rl_plugin.what_if.switchback.costs import GOALS, costs
-from slurm_rl_plugin.what_if.switchback.findings import (
-    BETTER,
-    WORSE,
-    GoalFinding,
-    findings,
-    floors_of,
-)
+from slurm_rl_plugin.what_if.switchback.findings import GoalFinding, findings, floors_of
 from slurm_rl_plugin.what_if.switchback.guards import early_stretches, first_tripped
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import (
     BlockCosts,
@@ -93,8 +88,7 @@ class Trial:
         for each in self.findings():
             if each.word == WORSE:
                 return (
-                    f"it is sure that {self.declared.on_trial} is worse in {each.goal}: "
-                    f"{self._ratio_text(each)}."
+                    f"{self.declared.on_trial} is worse in {each.goal}: {self._ratio_text(each)}."
                 )
         guard = first_tripped(self.declared, self.costs, self.since_begin, self.floors, held)
         return None if guard is None else guard[1]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.utility.intervals import verdict, widened
 from slurm_rl_plugin.utility.reward import RewardWeights
-from slurm_rl_plugin.what_if.blocks import Blocks, interval
+from slurm_rl_plugin.what_if.blocks import Blocks
 from slurm_rl_plugin.what_if.replay import ReplayedPair, ReplayedVariant
 
 
@@ -25,9 +26,9 @@ class ObjectiveGain:
     ci95: tuple[float, float] | None
 
     @property
-    def is_sure(self) -> bool:
-        """The interval lies above nothing gained."""
-        return self.ci95 is not None and self.ci95[0] > 0.0
+    def verdict(self) -> str:
+        """Better, worse or inconclusive."""
+        return verdict(self.ci95, more_is_better=True)
 
 
 def gain_of(pair: ReplayedPair, blocks: Blocks, weights: RewardWeights) -> ObjectiveGain:
@@ -52,7 +53,7 @@ def gain_of(pair: ReplayedPair, blocks: Blocks, weights: RewardWeights) -> Objec
     ]
     gain = _gain(np.array(means[0]), np.array(means[1]), weights)
     draws = _gain(np.array(drawn[0]), np.array(drawn[1]), weights)
-    bounds = interval(np.atleast_1d(draws), float(gain), blocks.count)
+    bounds = widened(np.atleast_1d(draws), float(gain), blocks.count)
     return ObjectiveGain(gain=float(gain), ci95=bounds)
 
 

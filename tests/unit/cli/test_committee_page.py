@@ -26,11 +26,8 @@ from slurm_rl_plugin.domain.switchback import Declaration, drawn_blocks
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.papers.switchback.held_in_turns import preferring_short
 from slurm_rl_plugin.units import DAY
+from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENCE, WORSE
 from slurm_rl_plugin.what_if.committee.hours_waited import (
-    GAINS,
-    LOSES,
-    SAME,
-    UNSURE,
     GroupHours,
     HoursWaited,
 )
@@ -50,10 +47,10 @@ PHYSICS = GroupHours(
     longest_after=30.0,
     ratio=2.1 / 3.2,
     ratio_ci95=(0.55, 0.8),
-    word=GAINS,
+    word=BETTER,
 )
 LOSER = replace(
-    PHYSICS, group=EVIL, after=4.8, longest_after=20.0, ratio=1.5, ratio_ci95=(1.2, 1.8), word=LOSES
+    PHYSICS, group=EVIL, after=4.8, longest_after=20.0, ratio=1.5, ratio_ci95=(1.2, 1.8), word=WORSE
 )
 EVERYBODY = replace(PHYSICS, by=ALL, group=ALL)
 
@@ -165,7 +162,7 @@ def test_spans_and_names() -> None:
 
 
 def test_counts_of_groups() -> None:
-    rows = [PHYSICS, replace(PHYSICS, group="b"), LOSER, replace(PHYSICS, word=SAME)]
+    rows = [PHYSICS, replace(PHYSICS, group="b"), LOSER, replace(PHYSICS, word=NO_DIFFERENCE)]
     assert counts_sentence(waited(*rows)) == (
         "Of 4 groups of jobs 2 wait less and 1 waits longer; of none it may be chance."
     )
@@ -193,11 +190,11 @@ def test_who_loses_is_never_empty() -> None:
     assert "Nobody beyond chance" in part(page, "loses")
     few = page_of(waited(has_intervals=False))
     assert "12 weeks are too few" in part(few, "loses")
-    assert "nothing is sure" in few
+    assert "all is inconclusive" in few
 
 
 def test_who_may_lose_is_told_as_what_may_be_chance() -> None:
-    page = page_of(waited(replace(LOSER, group="biology", word=UNSURE)))
+    page = page_of(waited(replace(LOSER, group="biology", word=INCONCLUSIVE)))
     assert "Nobody beyond chance" in part(page, "loses")
     assert "may be chance" in part(page, "loses")
     assert "account biology waited 3.2 hours each before and 4.8" in part(page, "loses")

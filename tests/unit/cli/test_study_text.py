@@ -26,8 +26,8 @@ def test_a_difference_is_told_with_its_size() -> None:
 
 
 def test_too_few_jobs_tell_nothing_of_the_difference() -> None:
-    unknown = {"verdict": "not yet known", "jobs": 40, "jobs_needed": 2500}
-    needed = "After 5,000 jobs: fairness not yet known - about 2,500 jobs needed"
+    unknown = {"verdict": "inconclusive", "jobs": 40, "jobs_needed": 2500}
+    needed = "After 5,000 jobs: fairness inconclusive - about 2,500 jobs needed"
     assert verdict(**unknown, ci95=None) == f"{needed}."
     assert verdict(**unknown) == f"{needed}, so next to no difference."
 

@@ -16,11 +16,7 @@ from slurm_rl_plugin.learning.evaluation.recorded_replay import (
     replay,
 )
 from slurm_rl_plugin.learning.evaluation.replay_figures import (
-    BETTER,
     GOALS,
-    SAME,
-    UNKNOWN,
-    WORSE,
     ComparedFigure,
     block_jobs,
     compare,
@@ -30,6 +26,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import DAY
+from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENCE, WORSE
 
 
 def recorded_by(rule: str, jobs: int) -> tuple[PreparedLog, SimulationSettings]:
@@ -72,11 +69,11 @@ def test_a_log_without_starts_is_refused() -> None:
 
 def test_few_jobs_give_no_verdict_and_say_how_many_would() -> None:
     found = compared(replayed("fifo", "sjf", 400), "sjf")
-    assert {each.verdict for each in found.values()} == {UNKNOWN}
+    assert {each.verdict for each in found.values()} == {INCONCLUSIVE}
     assert {each.ci95 for each in found.values()} == {None}
     assert found["fairness"].jobs == 340
     assert found["fairness"].jobs_needed == 2500
-    assert overall(found) == UNKNOWN
+    assert overall(found) == INCONCLUSIVE
 
 
 def test_many_jobs_tell_which_order_is_better() -> None:
@@ -95,7 +92,7 @@ def test_many_jobs_tell_which_order_is_better() -> None:
     assert found["interactive_within_120s"].verdict == BETTER
     assert overall(found) == BETTER
     same = compared(one, RECORDED_ORDER)
-    assert {same[name].verdict for name in GOALS} == {SAME}
+    assert {same[name].verdict for name in GOALS} == {NO_DIFFERENCE}
 
 
 def test_a_worse_order_is_called_worse() -> None:
@@ -123,5 +120,5 @@ def test_jobs_needed_grow_with_the_width_of_the_interval() -> None:
     one = replayed("fifo", "f1", 20_000)
     found = compared(one, "f1")
     for each in found.values():
-        if each.verdict == UNKNOWN and each.jobs_needed:
+        if each.verdict == INCONCLUSIVE and each.jobs_needed:
             assert each.jobs_needed > each.jobs

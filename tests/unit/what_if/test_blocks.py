@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.units import DAY
-from slurm_rl_plugin.what_if.blocks import Blocks, interval
+from slurm_rl_plugin.utility.intervals import widened
+from slurm_rl_plugin.what_if.blocks import Blocks
 
 
 def blocks_of(days: int, each: int = 20) -> Blocks:
@@ -22,7 +23,7 @@ def test_weeks_where_there_are_five_and_days_else() -> None:
 def test_few_stretches_draw_nothing() -> None:
     few = blocks_of(4)
     assert len(few.drawn) == 0
-    assert interval(few.means(np.ones(80), np.arange(80)), 1.0, few.count) is None
+    assert widened(few.means(np.ones(80), np.arange(80)), 1.0, few.count) is None
 
 
 def test_means_and_quantiles_are_those_of_the_drawn_jobs() -> None:
@@ -44,9 +45,9 @@ def test_means_and_quantiles_are_those_of_the_drawn_jobs() -> None:
 def test_a_draw_without_any_job_of_a_group_gives_no_interval() -> None:
     blocks = blocks_of(10)
     jobs = np.arange(20)  # all of one day
-    assert interval(blocks.means(np.ones(20), jobs), 1.0, blocks.count) is None
+    assert widened(blocks.means(np.ones(20), jobs), 1.0, blocks.count) is None
     drawn = blocks.quantiles(np.ones(20), jobs, np.array([0.5]))[:, 0]
-    assert interval(drawn, 1.0, blocks.count) is None
+    assert widened(drawn, 1.0, blocks.count) is None
 
 
 @pytest.mark.parametrize(("days", "least"), [(6, 0.85), (12, 0.88), (30, 0.9)])
@@ -58,7 +59,7 @@ def test_an_interval_covers_the_mean_about_as_often_as_it_says(days: int, least:
         submit = np.repeat(np.arange(days) * DAY, 20)
         blocks = Blocks.over(submit if days < 35 else submit / 2, rng)
         mean = float(waits.mean())
-        found = interval(blocks.means(waits, np.arange(len(waits))), mean, blocks.count)
+        found = widened(blocks.means(waits, np.arange(len(waits))), mean, blocks.count)
         assert found is not None
         covered += found[0] <= 100.0 <= found[1]
     assert least <= covered / 400 <= 0.985
@@ -70,4 +71,4 @@ def test_a_difference_of_a_second_is_within_its_interval() -> None:
     jobs, level = np.arange(400), np.array([0.5])
     before, after = np.full(400, 1000.0), np.full(400, 1001.0)
     drawn = blocks.quantiles(after, jobs, level) - blocks.quantiles(before, jobs, level)
-    assert interval(drawn[:, 0], 1.0, blocks.count) == pytest.approx((1.0, 1.0))
+    assert widened(drawn[:, 0], 1.0, blocks.count) == pytest.approx((1.0, 1.0))

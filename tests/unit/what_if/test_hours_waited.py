@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -21,41 +19,15 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
+from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENCE, WORSE
 from slurm_rl_plugin.what_if.committee.block_waits import hours_in_blocks
 from slurm_rl_plugin.what_if.committee.hours_waited import (
-    GAINS,
-    LOSES,
-    SAME,
-    UNSURE,
     HoursWaited,
-    word_of,
 )
 from slurm_rl_plugin.what_if.committee.replayed_waits import hours_in_replays
-from slurm_rl_plugin.what_if.effects import NO_DIFFERENCE, NOT_SURE, SURE, Effect
 from slurm_rl_plugin.what_if.switchback.costs import JobTimes
 
 PROCESSORS = 16
-
-
-def effect(difference: float, verdict: str) -> Effect:
-    nothing: dict[str, Any] = {"ci95": None, "ratio": None, "ratio_ci95": None}
-    return Effect(
-        before=10.0, after=10.0 + difference, difference=difference, verdict=verdict, **nothing
-    )
-
-
-@pytest.mark.parametrize(
-    ("difference", "verdict", "word"),
-    [
-        (-5.0, SURE, GAINS),
-        (5.0, SURE, LOSES),
-        (0.5, SURE, SAME),  # sure, and matters to nobody
-        (5.0, NOT_SURE, UNSURE),
-        (0.0, NO_DIFFERENCE, SAME),
-    ],
-)
-def test_the_word_of_a_group(difference: float, verdict: str, word: str) -> None:
-    assert word_of(effect(difference, verdict), 1.0) == word
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +53,11 @@ def test_who_waits_longer_in_replays_loses(prepared: PreparedLog) -> None:
     loser = by_account.pop(account.names[0])
     assert hours.each
     assert hours.has_intervals
-    assert loser.word == LOSES
+    assert loser.word == WORSE
     assert loser.ratio == pytest.approx(2.0)
     assert loser.longest_after == pytest.approx(2.0 * loser.longest_before)
-    assert {row.word for row in by_account.values()} == {GAINS}
-    assert [row.group for row in hours.told(LOSES) if row.by == "account"] == [account.names[0]]
+    assert {row.word for row in by_account.values()} == {BETTER}
+    assert [row.group for row in hours.told(WORSE) if row.by == "account"] == [account.names[0]]
     assert hours.everybody.before == pytest.approx(before.mean() / HOUR)
     assert hours.everybody.jobs == len(prepared.log)
     jobs = [row.jobs for row in hours.grouped("account")]
@@ -95,8 +67,8 @@ def test_who_waits_longer_in_replays_loses(prepared: PreparedLog) -> None:
 def test_the_same_waits_are_no_difference(prepared: PreparedLog) -> None:
     waits = np.full(len(prepared.log), HOUR)
     hours = in_replays(prepared, waits, waits)
-    assert {row.word for row in hours.groups} == {SAME}
-    assert hours.told(LOSES) == []
+    assert {row.word for row in hours.groups} == {NO_DIFFERENCE}
+    assert hours.told(WORSE) == []
 
 
 def test_groups_of_a_workload_are_those_of_its_log(prepared: PreparedLog) -> None:
@@ -169,7 +141,7 @@ def test_hours_belong_to_the_order_that_was_in_force() -> None:
     assert wide.after == pytest.approx((9 * 5 + 23) / 23)
     assert (wide.longest_before, wide.longest_after) == (4.0, 28.0)
     assert not hours.has_intervals
-    assert {row.word for row in hours.groups} == {UNSURE}  # of two days nothing is sure
+    assert {row.word for row in hours.groups} == {INCONCLUSIVE}  # two days have no interval
 
 
 @pytest.fixture(scope="module")
@@ -208,4 +180,4 @@ def test_replays_of_the_blocks_leave_less_to_chance(
         for low, high in (each.everybody.ratio_ci95 or (0, 9) for each in (raw, replayed))
     ]
     assert widths[1] < widths[0]
-    assert replayed.everybody.word == GAINS
+    assert replayed.everybody.word == BETTER

@@ -9,6 +9,7 @@ import pytest
 
 from slurm_rl_plugin.domain.switchback import Declaration, drawn_blocks
 from slurm_rl_plugin.units import DAY, FloatArray
+from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, WORSE
 from slurm_rl_plugin.what_if.switchback.costs import GOALS
 from slurm_rl_plugin.what_if.switchback.evidence import (
     PairDifferences,
@@ -16,13 +17,7 @@ from slurm_rl_plugin.what_if.switchback.evidence import (
     sure_above,
     wealth,
 )
-from slurm_rl_plugin.what_if.switchback.findings import (
-    BETTER,
-    OPEN,
-    WORSE,
-    findings,
-    floors_of,
-)
+from slurm_rl_plugin.what_if.switchback.findings import findings, floors_of
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import BlockCosts
 
 LEVEL, COINS = 0.05, 2000
@@ -138,7 +133,7 @@ def declared(days: int, seed: int) -> Declaration:
     )
 
 
-@pytest.mark.parametrize(("effect", "word"), [(-0.35, BETTER), (0.35, WORSE), (0.0, OPEN)])
+@pytest.mark.parametrize(("effect", "word"), [(-0.35, BETTER), (0.35, WORSE), (0.0, INCONCLUSIVE)])
 def test_one_look_at_all_blocks_tells_when_it_was_sure_first(effect: float, word: str) -> None:
     """As if one had looked after every block."""
     experiment, rng = declared(20, 3), np.random.default_rng(3)
@@ -161,10 +156,12 @@ def test_one_look_at_all_blocks_tells_when_it_was_sure_first(effect: float, word
             by_ours=costs.by_ours[:blocks],
         )
         for each in findings(experiment, known, floors):
-            if each.word != OPEN:
+            if each.word != INCONCLUSIVE:
                 assert each.blocks is not None
                 assert each.blocks <= blocks
                 first.setdefault(each.goal, (each.word, blocks))
-    assert {each.goal: (each.word, each.blocks) for each in at_once if each.word != OPEN} == first
+    assert {
+        each.goal: (each.word, each.blocks) for each in at_once if each.word != INCONCLUSIVE
+    } == first
     assert at_once[0].word == word
     assert at_once[0].decides

@@ -18,10 +18,9 @@ from slurm_rl_plugin.cli.what_if.committee.words import (
     sentence,
     sentences,
 )
+from slurm_rl_plugin.utility.intervals import BETTER, WORSE
 from slurm_rl_plugin.what_if.committee.hours_waited import (
-    GAINS,
     GROUPED_BY,
-    LOSES,
     HoursWaited,
 )
 
@@ -49,11 +48,11 @@ svg { display: block; width: 100%; height: auto; }
 .who section { flex: 2; border-top: .9mm solid; break-inside: avoid; }
 .who h2 { border: 0; margin-top: .5mm; }
 .goals ul { columns: 2; column-gap: 6mm; font-size: 7pt; }
-.who .gains { border-color: GAINS; } .who .loses { border-color: LOSES; flex: 3; }
+.who .gains { border-color: BETTER; } .who .loses { border-color: WORSE; flex: 3; }
 .key span { margin-right: 5mm; }
 .key i { display: inline-block; width: 3mm; height: 2mm; margin-right: 1.2mm; }
 .small { font-size: 7pt; color: #444; }
-.warning { border: .4mm solid LOSES; padding: 1mm 2mm; }
+.warning { border: .4mm solid WORSE; padding: 1mm 2mm; }
 @media print { body { padding: 0; } * { print-color-adjust: exact;
   -webkit-print-color-adjust: exact; } }
 """
@@ -89,7 +88,7 @@ def page_html(page: CommitteePage) -> str:
     """The whole page."""
     hours = page.hours
     style = _STYLE.replace("OTHERS", OTHERS)
-    for word in (GAINS, LOSES):
+    for word in (BETTER, WORSE):
         style = style.replace(word.upper(), AFTER[word])
     told = [
         sentence(hours.everybody, each=hours.each),
@@ -143,8 +142,8 @@ def _key(page: CommitteePage) -> str:
     keys = (
         (BEFORE, f"before: {page.before}"),
         (OTHERS, f"after: {page.after}"),
-        (AFTER[GAINS], "after, waits less"),
-        (AFTER[LOSES], "after, waits longer"),
+        (AFTER[BETTER], "after, waits less"),
+        (AFTER[WORSE], "after, waits longer"),
     )
     shown = (
         f'<span><i style="background:{each}"></i>{html.escape(word)}</span>' for each, word in keys
@@ -171,7 +170,7 @@ def _pictures(hours: HoursWaited) -> list[str]:
 
 
 def _gainers(hours: HoursWaited) -> list[str]:
-    gainers = hours.told(GAINS)
+    gainers = hours.told(BETTER)
     if gainers:
         return sentences(gainers, _MOST, each=hours.each)
     return [_nobody(hours)]
@@ -179,7 +178,7 @@ def _gainers(hours: HoursWaited) -> list[str]:
 
 def _losers(hours: HoursWaited) -> list[str]:
     """Never empty: those that lose, those that may, and whose longest wait grew."""
-    losers = hours.told(LOSES)
+    losers = hours.told(WORSE)
     told = sentences(losers, _MOST, each=hours.each) if losers else [_nobody(hours)]
     if unsure := may_lose(hours):
         told.append(f"Waited longer, which may be chance ({len(unsure)} groups), above all:")
@@ -196,7 +195,7 @@ def _nobody(hours: HoursWaited) -> str:
 
 def _how_sure(hours: HoursWaited) -> str:
     if not hours.has_intervals:
-        return f"Of {hours.stretches} {hours.unit} there are no intervals, so nothing is sure."
+        return f"Of {hours.stretches} {hours.unit} there are no intervals: all is inconclusive."
     return (
         f"Whether it is chance: 95 % intervals, {hours.stretches} {hours.unit} drawn again. Of "
         f"{len(hours.groups)} groups that were judged, about one in twenty is said to gain or to "

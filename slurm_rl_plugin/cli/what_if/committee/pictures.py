@@ -13,9 +13,8 @@ import matplotlib as mpl
 from slurm_rl_plugin.cli.tables import span_text
 from slurm_rl_plugin.cli.what_if.committee.words import resource_word, short_name
 from slurm_rl_plugin.units import HOUR
+from slurm_rl_plugin.utility.intervals import BETTER, WORSE
 from slurm_rl_plugin.what_if.committee.hours_waited import (
-    GAINS,
-    LOSES,
     GroupHours,
 )
 
@@ -25,7 +24,7 @@ from matplotlib import pyplot as plt
 #: Colours of before, and of after by what is said of a group; a word stands beside each, as many
 #: see red and green alike and pages are printed in black.
 BEFORE = "#a9b1ba"
-AFTER = {GAINS: "#1b7f4b", LOSES: "#c0392b"}
+AFTER = {BETTER: "#1b7f4b", WORSE: "#c0392b"}
 OTHERS = "#4f6d8f"
 #: Inches: width of the page between its margins, height of a row, of a title.
 _WIDTH, _ROW, _TITLE = 7.3, 0.21, 0.22

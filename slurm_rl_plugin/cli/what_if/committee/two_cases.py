@@ -14,15 +14,16 @@ from slurm_rl_plugin.cli.what_if.committee.page import CommitteePage, page_html
 from slurm_rl_plugin.domain.switchback import Declaration
 from slurm_rl_plugin.learning.evaluation.recorded_replay import RECORDED_ORDER
 from slurm_rl_plugin.units import HOUR
+from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, WORSE
 from slurm_rl_plugin.what_if.committee.block_waits import hours_in_blocks
 from slurm_rl_plugin.what_if.committee.replayed_waits import hours_in_replays
 from slurm_rl_plugin.what_if.switchback.costs import GOALS, JobTimes
-from slurm_rl_plugin.what_if.switchback.findings import BETTER, OPEN, WORSE, GoalFinding
+from slurm_rl_plugin.what_if.switchback.findings import GoalFinding
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
 
 #: Seed of what is drawn again: the same page each time.
 _SEED = 1
-_SURE = {BETTER: "better with {}", WORSE: "worse with {}", OPEN: "not sure yet"}
+_SURE = {BETTER: "better with {}", WORSE: "worse with {}", INCONCLUSIVE: "inconclusive so far"}
 
 
 def replay_page(found: SiteReplay, warning: str | None) -> str:

@@ -1,26 +1,73 @@
-"""The bootstrap: samples drawn again from those at hand, and the interval of a figure over them.
+"""Intervals of figures, and the four words that they allow: one room for both.
 
-Independent samples (seeds, logs), learners and logs at once, and moving blocks of windows that
-share jobs (Künsch 1989). `scipy.stats.bootstrap` draws the same independent samples from the same
-generator, but its interval is none where a draw gives no number, as a ratio of waits in a draw
-without any, and otherwise may differ in the last digit, for it takes the quantiles at 0.025 and a
-rounding error: published figures would change. It knows no blocks, and no two kinds of chance.
+Intervals are of the bootstrap: samples drawn again from those at hand. Independent samples (seeds,
+logs), learners and logs at once, and moving blocks of windows that share jobs (Künsch 1989).
+`scipy.stats.bootstrap` draws the same independent samples from the same generator, but its interval
+is none where a draw gives no number, as a ratio of waits in a draw without any, and may differ in
+the last digit of published figures. It knows no blocks, and no two kinds of chance.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
 from slurm_rl_plugin.units import FloatArray, IntArray
 
+#: What a difference is called.
+BETTER, WORSE, NO_DIFFERENCE, INCONCLUSIVE = "better", "worse", "no difference", "inconclusive"
+#: An interval of a difference, or none.
+Interval = tuple[float, float] | None
 #: Ends of a 95 % interval, as quantiles.
 ENDS = (0.025, 0.975)
 #: How often independent samples are drawn, and how often blocks.
 RESAMPLES, BLOCK_RESAMPLES = 1000, 2000
 #: Blocks that must fit beside each other: a single one is the same in every draw.
 FEWEST_BLOCKS = 2
+
+
+def verdict(difference: Interval, small: float = 0.0, *, more_is_better: bool = False) -> str:
+    """The word for a difference by its interval.
+
+    NO_DIFFERENCE where the whole interval is within `small` of 0; else BETTER or WORSE where it
+    lies on one side of 0; else INCONCLUSIVE, also without an interval or with an end that is no
+    number.
+
+    Args:
+        difference: ends of its 95 % interval; of a ratio, of its logarithm.
+        small: a difference that does not matter, in the same unit.
+        more_is_better: a difference above 0 is a gain.
+    """
+    if difference is None or not all(map(math.isfinite, difference)):
+        return INCONCLUSIVE
+    low, high = difference
+    if -small <= low and high <= small:
+        return NO_DIFFERENCE
+    if low > 0.0 or high < 0.0:
+        return BETTER if (low > 0.0) == more_is_better else WORSE
+    return INCONCLUSIVE
+
+
+def widened(drawn: FloatArray, figure: float, samples: int) -> Interval:
+    """The middle 95 % of draws about a figure; None where there are none, or any is no number.
+
+    Draws of few samples vary too little: both sides are widened by Student's t over the normal,
+    and by the root of n / (n - 1).
+
+    Args:
+        drawn: the figure of each draw.
+        figure: of what happened.
+        samples: that were drawn from, n.
+    """
+    from scipy.special import ndtri, stdtrit  # noqa: PLC0415 - not on a head node
+
+    if len(drawn) == 0 or not np.isfinite(drawn).all():
+        return None
+    wider = stdtrit(samples - 1, ENDS[1]) / ndtri(ENDS[1]) * math.sqrt(samples / (samples - 1))
+    low, high = interval_of(drawn)
+    return float(figure + wider * (low - figure)), float(figure + wider * (high - figure))
 
 
 def interval_of(resampled: FloatArray) -> tuple[float, float]:
@@ -62,7 +109,7 @@ def mean_over_windows(
     *,
     block: int = 1,
     resamples: int = BLOCK_RESAMPLES,
-) -> tuple[float, tuple[float, float] | None]:
+) -> tuple[float, Interval]:
     """Mean of a figure over windows, and its interval; None where the windows are too few.
 
     Args:
