@@ -14,6 +14,8 @@ from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
 
 #: Length of a window and the step from window to window, seconds.
 FORTNIGHT, _STEP = 14 * DAY, 2 * DAY
+#: Windows that share time: so many, one behind the other.
+WINDOWS_TOGETHER = 7
 #: Windows at most: of a log with a false time of a thousand years they are further apart.
 _MOST_WINDOWS = 5_000
 #: Part of a window's service below which an entitlement is too small to judge its account by.
@@ -36,12 +38,24 @@ class Service:
     entitled: FloatArray
 
     @property
-    def misdelivered(self) -> float:
-        """Mean over windows of the part of the delivered service that went to the wrong account."""
+    def misdelivered_parts(self) -> FloatArray:
+        """Part of each window's service that went to the wrong account, shape [windows].
+
+        NaN where nothing was delivered.
+        """
         lacking = np.maximum(self.entitled - self.delivered, 0.0).sum(axis=1)
         whole = self.delivered.sum(axis=1)
-        used = whole > 0.0
-        return float((lacking[used] / whole[used]).mean()) if used.any() else 0.0
+        parts: FloatArray = np.divide(
+            lacking, whole, out=np.full(len(whole), np.nan), where=whole > 0.0
+        )
+        return parts
+
+    @property
+    def misdelivered(self) -> float:
+        """Mean over windows of the part of the delivered service that went to the wrong account."""
+        parts = self.misdelivered_parts
+        used = np.isfinite(parts)
+        return float(parts[used].mean()) if used.any() else 0.0
 
     @property
     def kept_parts(self) -> FloatArray:

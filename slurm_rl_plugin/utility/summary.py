@@ -148,10 +148,10 @@ def summarise(
             "interactive": _class_summary(measures, counted & jobs.interactive),
             "batch": _class_summary(measures, counted & ~jobs.interactive),
         },
-        **({} if service is None else {"misdelivered": _misdelivered(service)}),
+        **({} if service is None else {"misdelivered": misdelivered_figures(service)}),
         "accounts": {
             name: _account_summary(jobs, measures, counted & (jobs.account == index), index)
-            | ({} if service is None else _of_account(service, index))
+            | ({} if service is None else service_of_account(service, index))
             for index, name in enumerate(accounts)
         },
     }
@@ -181,7 +181,8 @@ def service_of(jobs: ScheduledJobs, counted: slice | BoolArray) -> Service:
     )
 
 
-def _misdelivered(service: Service) -> dict[str, Any]:
+def misdelivered_figures(service: Service) -> dict[str, Any]:
+    """Who got what, over all accounts (docs/definitions.md)."""
     kept = service.kept_parts
     return {
         "fortnight": service.misdelivered,
@@ -191,7 +192,8 @@ def _misdelivered(service: Service) -> dict[str, Any]:
     }
 
 
-def _of_account(service: Service, index: int) -> dict[str, Any]:
+def service_of_account(service: Service, index: int) -> dict[str, Any]:
+    """Mean service of one account in a window, delivered and entitled, and their ratio."""
     delivered = float(service.delivered[:, index].mean())
     entitled = float(service.entitled[:, index].mean())
     ratio = delivered / entitled if entitled > 0.0 else None

@@ -9,17 +9,29 @@ import numpy as np
 
 from slurm_rl_plugin.learning.evaluation.group_waits import Grouping, groupings_of
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray, IntArray
-from slurm_rl_plugin.utility.intervals import verdict, widened
+from slurm_rl_plugin.utility.entitlement import WINDOWS_TOGETHER, Service
+from slurm_rl_plugin.utility.intervals import (
+    FEWEST_BLOCKS,
+    RESAMPLES,
+    drawn_places,
+    verdict,
+    widened,
+)
+from slurm_rl_plugin.utility.summary import service_of
 from slurm_rl_plugin.what_if.blocks import Blocks
 from slurm_rl_plugin.what_if.replay import ReplayedPair, ReplayedVariant
 
 #: A difference of less than this part of a figure is none, nor one of so many seconds, or units.
 SMALL, FEW_SECONDS, LITTLE = 0.01, 1.0, 0.001
+#: The part of a fortnight's service that does not matter.
+MISDELIVERED_LITTLE = 0.01
 _LEVELS = {"median_wait": 0.5, "p90_wait": 0.9, "p99_wait": 0.99}
 #: Figures of which the longest has no interval: draws of what happened know no longer one.
-MORE_IS_BETTER = ("within_120s", "fairness")
-FIGURES = ("mean_wait", *_LEVELS, "longest_wait", "within_120s", "bounded_slowdown", "fairness")
-#: What fairness is told of: all jobs, since it is one figure of the cluster.
+FIGURES = (
+    *("mean_wait", *_LEVELS, "longest_wait", "within_120s", "bounded_slowdown"),
+    "misdelivered",
+)
+#: What misdelivery is told of: all jobs, since it is one figure of the cluster.
 ALL = "all jobs"
 #: Accounts told of, those with most jobs.
 MOST_ACCOUNTS = 30
@@ -71,10 +83,12 @@ def effects_of(pair: ReplayedPair, blocks: Blocks) -> dict[str, dict[str, GroupE
     before = _Columns.of(pair.base, pair.places_before)
     after = _Columns.of(pair.variant, pair.places_after)
     every = np.arange(len(pair.counted))
-    found = {ALL: {ALL: _group(before, after, blocks, every, fairness=True)}}
+    everybody = _group(before, after, blocks, every)
+    everybody.figures["misdelivered"] = _misdelivered(pair, blocks)
+    found = {ALL: {ALL: everybody}}
     for by, grouping in groupings_of(pair.base.prepared).items():
         found[by] = {
-            name: _group(before, after, blocks, jobs, fairness=False)
+            name: _group(before, after, blocks, jobs)
             for name, jobs in _members(grouping, pair.places_before, by)
         }
     return found
@@ -110,22 +124,18 @@ class _Columns:
             "mean_wait": wait,
             "within_120s": (wait <= INTERACTIVE_WAIT_GOAL).astype(np.float64),
             "bounded_slowdown": found.bounded_slowdown[place],
-            "fairness": found.fairness[place],
         }
         return cls(wait, means)
 
 
-def _group(
-    before: _Columns, after: _Columns, blocks: Blocks, jobs: IntArray, *, fairness: bool
-) -> GroupEffects:
+def _group(before: _Columns, after: _Columns, blocks: Blocks, jobs: IntArray) -> GroupEffects:
     figures: dict[str, Effect] = {}
     for name, values in before.means.items():
-        if name != "fairness" or fairness:
-            mine, theirs = values[jobs], after.means[name][jobs]
-            drawn = blocks.means(mine, jobs), blocks.means(theirs, jobs)
-            figures[name] = judged_effect(
-                name, (float(mine.mean()), float(theirs.mean())), drawn, blocks
-            )
+        mine, theirs = values[jobs], after.means[name][jobs]
+        drawn = blocks.means(mine, jobs), blocks.means(theirs, jobs)
+        figures[name] = judged_effect(
+            name, (float(mine.mean()), float(theirs.mean())), drawn, blocks
+        )
     waits = before.wait[jobs], after.wait[jobs]
     levels = np.array(list(_LEVELS.values()))
     drawn_waits = [blocks.quantiles(each, jobs, levels) for each in waits]
@@ -139,6 +149,28 @@ def _group(
     figures["longest_wait"] = judged_effect("longest_wait", longest, (nothing, nothing), blocks)
     in_order = {name: figures[name] for name in FIGURES if name in figures}
     return GroupEffects(jobs=len(jobs), figures=in_order)
+
+
+def services(pair: ReplayedPair) -> tuple[Service, Service]:
+    """Who got what before and after, in the fortnights of the counted jobs."""
+    places = pair.places_before, pair.places_after
+    return (
+        service_of(pair.base.schedule, np.sort(places[0])),
+        service_of(pair.variant.schedule, np.sort(places[1])),
+    )
+
+
+def _misdelivered(pair: ReplayedPair, blocks: Blocks) -> Effect:
+    """By draws of windows that share time; of fewer than two such groups there is no interval."""
+    parts = np.array([each.misdelivered_parts for each in services(pair)])
+    parts = parts[:, np.isfinite(parts).all(axis=0)]
+    drawn = np.empty((2, 0))
+    if parts.shape[1] >= FEWEST_BLOCKS * WINDOWS_TOGETHER:
+        rng = np.random.default_rng(0)
+        drawn = parts[:, drawn_places(parts.shape[1], rng, WINDOWS_TOGETHER, RESAMPLES)].mean(-1)
+    means = parts.mean(axis=1) if parts.size else np.zeros(2)
+    both = float(means[0]), float(means[1])
+    return judged_effect("misdelivered", both, (drawn[0], drawn[1]), blocks, MISDELIVERED_LITTLE)
 
 
 def judged_effect(
@@ -175,6 +207,6 @@ def judged_effect(
         verdict=verdict(
             (0.0, 0.0) if after == before and not len(drawn[0]) else bounds,
             small,
-            more_is_better=name in MORE_IS_BETTER,
+            more_is_better=name == "within_120s",
         ),
     )

@@ -13,8 +13,9 @@ from slurm_rl_plugin.cli.evaluate.study.site_replay import NOT_KNOWN_ON_NODES
 from slurm_rl_plugin.cli.logs.named_log import ReadJobs
 from slurm_rl_plugin.learning.evaluation.on_machine import resource_figures
 from slurm_rl_plugin.utility.intervals import INCONCLUSIVE
+from slurm_rl_plugin.utility.summary import misdelivered_figures, service_of_account
 from slurm_rl_plugin.what_if.blocks import Blocks
-from slurm_rl_plugin.what_if.effects import ALL, GroupEffects, effects_of
+from slurm_rl_plugin.what_if.effects import ALL, GroupEffects, effects_of, services
 from slurm_rl_plugin.what_if.knowledge import Knowledge, knowledge_of
 from slurm_rl_plugin.what_if.replay import ReplayedPair, ReplayedVariant, left_out
 
@@ -68,6 +69,7 @@ def _variant_entry(pair: ReplayedPair, blocks: Blocks, knowledge: Knowledge) -> 
             for by, groups in effects.items()
             if by != ALL
         },
+        "service": _service(pair),
         "resources": _resources(pair.base, pair.variant),
     }
 
@@ -78,6 +80,31 @@ def _entry(effects: GroupEffects, is_known: bool) -> dict[str, Any]:
         for each in figures.values():
             each["verdict"] = INCONCLUSIVE
     return {"jobs": effects.jobs, "figures": figures}
+
+
+def _service(pair: ReplayedPair) -> dict[str, Any]:
+    """Who got what: of all accounts and of each, before and after."""
+    both = services(pair)
+    sides = pair.base.prepared, pair.variant.prepared
+    found: dict[str, Any] = {
+        name: [misdelivered_figures(each)[name] for each in both]
+        for name in ("fortnight", "quantile05", "kept95")
+    }
+    found["accounts"] = {
+        name: {
+            "share": float(sides[0].shares[place]),
+            **{
+                key: [
+                    service_of_account(each, side.accounts.index(name))[key]
+                    for each, side in zip(both, sides, strict=True)
+                ]
+                for key in ("delivered", "entitled", "ratio")
+            },
+        }
+        for place, name in enumerate(sides[0].accounts)
+        if name in sides[1].accounts
+    }
+    return found
 
 
 def _resources(base: ReplayedVariant, variant: ReplayedVariant) -> dict[str, Mapping[str, Any]]:

@@ -44,7 +44,7 @@ def _draw(path: Path, name: str, variant: Mapping[str, Any]) -> None:
     rows = [("all jobs", variant["figures"]["mean_wait"])]
     for by, groups in variant["groups"].items():
         rows += [
-            (f"{by}: {group}", groups[group]["figures"]["mean_wait"])
+            (_title(by, group, variant["service"]), groups[group]["figures"]["mean_wait"])
             for group in shown_groups(by, groups)
         ]
     rows = [row for row in rows if row[1]["ratio"]]
@@ -56,7 +56,10 @@ def _draw(path: Path, name: str, variant: Mapping[str, Any]) -> None:
     axis.set_xscale("log")
     axis.set_yticks(range(len(rows)), [title for title, _ in rows])
     axis.invert_yaxis()
-    axis.set_xlabel("mean wait then over now (95 % interval); left is shorter")
+    axis.set_xlabel(
+        "mean wait then over now (95 % interval); left is shorter\n"
+        "of accounts: service over entitlement, now and then"
+    )
     mark = " (cluster not well known)" if variant["inconclusive"] else ""
     axis.set_title(f"{name[:90]}{mark}", fontsize=10)
     axis.grid(axis="x", alpha=0.3)
@@ -66,6 +69,15 @@ def _draw(path: Path, name: str, variant: Mapping[str, Any]) -> None:
     with replacing(path) as file:
         figure.savefig(file, dpi=120, format="png")
     plt.close(figure)
+
+
+def _title(by: str, group: str, service: Mapping[str, Any]) -> str:
+    """Of accounts with the parts of their entitlement that they got, now and then."""
+    title = f"{by}: {group}"
+    ratios = service["accounts"].get(group, {}).get("ratio", [None]) if by == "account" else [None]
+    if None in ratios:
+        return title
+    return f"{title} (got {ratios[0]:.2f}, then {ratios[1]:.2f})"
 
 
 def _draw_effect(axis: Any, place: int, effect: Mapping[str, Any]) -> None:

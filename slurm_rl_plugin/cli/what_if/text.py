@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from slurm_rl_plugin.cli.evaluate.study.text import shown_groups
+from slurm_rl_plugin.cli.evaluate.study.text import ACCOUNTS, shown_groups
 from slurm_rl_plugin.cli.tables import print_table, printable, span_text
 from slurm_rl_plugin.simulator.workloads.log_shares import SHARES_WORDS
 
@@ -17,7 +17,7 @@ _NAMES = {
     "longest_wait": "longest wait",
     "within_120s": "wait 120 s at most (%)",
     "bounded_slowdown": "bounded slowdown",
-    "fairness": "fairness (0 to 1)",
+    "misdelivered": "misdelivered service (%)",
 }
 
 
@@ -83,6 +83,10 @@ def _print_variant(name: str, variant: Mapping[str, Any]) -> None:
     for resource, each in variant["resources"].items():
         parts = ["-" if part is None else f"{100 * part:.1f} %" for part in each["utilization"]]
         print(f"{resource} in use: {parts[0]} now, {parts[1]} then.")
+    accounts = variant["service"]["accounts"]
+    shown = sorted(accounts, key=lambda name: -accounts[name]["share"])[:ACCOUNTS]
+    rows = [[name, accounts[name]["share"], *accounts[name]["ratio"]] for name in shown]
+    print_table(["SERVICE OVER ENTITLEMENT", "SHARE", "NOW", "THEN"], rows)
     rows = []
     for by, groups in variant["groups"].items():
         for group in shown_groups(by, groups):
@@ -103,7 +107,7 @@ def _row(title: str, key: str, effect: Mapping[str, Any]) -> list[Any]:
 def _shown(key: str, value: float) -> str | float:
     if key.endswith("_wait"):
         return span_text(value)
-    return 100.0 * value if key == "within_120s" else value
+    return 100.0 * value if key in ("within_120s", "misdelivered") else value
 
 
 def _interval(key: str, ci95: Sequence[float] | None) -> str | None:

@@ -9,7 +9,7 @@ from slurm_rl_plugin.cli.tables import print_table, printable, span_text
 from slurm_rl_plugin.cli.what_if.text import intervals_words
 from slurm_rl_plugin.simulator.workloads.log_shares import SHARES_WORDS
 
-_FIGURES = ("bounded_slowdown", "mean_wait", "longest_wait", "fairness")
+_FIGURES = ("bounded_slowdown", "mean_wait", "longest_wait", "misdelivered")
 
 
 def print_tuning(document: Mapping[str, Any]) -> None:
@@ -59,7 +59,17 @@ def _print_orders(document: Mapping[str, Any]) -> None:
         gain = document["gain"][name]
         interval = _interval(gain, "{:.3f} to {:.3f}") or None
         rows.append([name, gain["gain"], interval, *_values(variant, "after")])
-    header = ["ORDER", "GAIN", "(95 %)", "BSLD", "WAIT", "LONGEST", "F", "INTERACTIVE", "<=120S%"]
+    header = [
+        "ORDER",
+        "GAIN",
+        "(95 %)",
+        "BSLD",
+        "WAIT",
+        "LONGEST",
+        "MISDELIVERED",
+        "INTERACTIVE",
+        "<=120S%",
+    ]
     print_table(header, rows)
 
 
