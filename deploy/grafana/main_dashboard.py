@@ -120,6 +120,16 @@ MAIN: list[Row] = [
                 most=1,
             ),
             lines(
+                "Service over entitlement",
+                "Of each account in the last fortnight; below 1 it got less than its shares give.",
+                "percentunit",
+                (of_accounts("slurm_rl_entitlement_ratio"), "{{account}} {{cluster}}"),
+                (
+                    f"max by (cluster) (slurm_rl_misdelivered_ratio{{{SITE}}})",
+                    "to the wrong account {{cluster}}",
+                ),
+            ),
+            lines(
                 "Fairness",
                 "Fairness (2008, eq. 4), and the largest share that an account is short of.",
                 "percentunit",

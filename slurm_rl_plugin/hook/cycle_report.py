@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.hook.experiment.report import ExperimentReport
+from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 
 #: Closed lists: a metric's label never takes any other value.
@@ -58,6 +59,7 @@ class CycleReport:
         requests_changed: what jobs ask for otherwise than when they were ranked, one of
             REQUEST_PARTS -> jobs.
         experiment: whose turn it is, where there is one.
+        service: of accounts in the last fortnight; None until enough of it has been seen.
     """
 
     time: float
@@ -82,6 +84,7 @@ class CycleReport:
     disturbances: Mapping[str, int] = field(default_factory=dict)
     requests_changed: Mapping[str, int] = field(default_factory=dict)
     experiment: ExperimentReport = field(default_factory=ExperimentReport)
+    service: ServiceSeen | None = None
 
     @property
     def succeeded(self) -> bool:

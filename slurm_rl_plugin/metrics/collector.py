@@ -315,6 +315,7 @@ class CycleMetrics:
             accounts=self._accounts.of(
                 snapshot.accounts, np.maximum(snapshot.shares, snapshot.usage)
             ),
+            service=report.service,
         )
         self._queue.seen = tuple(queue_families(queue))
         self._observe_waits(queue)

@@ -11,6 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.resource_use import resource_use
 from slurm_rl_plugin.domain.resources import MEMORY
+from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
 from slurm_rl_plugin.hook.order.order_changes import out_of_order
 from slurm_rl_plugin.metrics.label_cap import CappedNames
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -32,12 +33,14 @@ class SeenQueue:
         order: places of pending jobs, first to start first.
         partitions: labels of `snapshot.partitions`.
         accounts: labels of `snapshot.accounts`.
+        service: of the accounts; None until enough has been seen.
     """
 
     snapshot: QueueSnapshot
     order: Sequence[int]
     partitions: CappedNames
     accounts: CappedNames
+    service: ServiceSeen | None = None
 
     @property
     def partition(self) -> IntArray:
@@ -50,6 +53,7 @@ def queue_families(queue: SeenQueue) -> Iterator[Metric]:
     yield from _pending_families(queue)
     yield from _order_families(queue)
     yield from _account_families(queue)
+    yield from _service_families(queue)
     yield from _resource_families(queue.snapshot)
     snapshot = queue.snapshot
     known = len(snapshot.shares) > 0 and snapshot.shares.max() > 0
@@ -116,6 +120,22 @@ def _account_families(queue: SeenQueue) -> Iterator[Metric]:
         for label, value in zip(accounts.labels, values, strict=True):
             family.add_metric([label], value)
         yield family
+
+
+def _service_families(queue: SeenQueue) -> Iterator[Metric]:
+    """Who got what; no series until a week has been seen."""
+    ratio = _gauge("entitlement_ratio", "Service over entitlement, a fortnight.", ["account"])
+    wrong = _gauge("misdelivered_ratio", "Service that went to the wrong account.", [])
+    if (service := queue.service) is not None:
+        summed = ServiceSeen(
+            delivered=np.array(queue.accounts.sums(service.delivered)),
+            entitled=np.array(queue.accounts.sums(service.entitled)),
+        )
+        for label, got in zip(queue.accounts.labels, summed.ratios.tolist(), strict=True):
+            if np.isfinite(got):
+                ratio.add_metric([label], got)
+        wrong.add_metric([], service.misdelivered)
+    yield from (ratio, wrong)
 
 
 def _resource_families(snapshot: QueueSnapshot) -> Iterator[Metric]:

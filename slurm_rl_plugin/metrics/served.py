@@ -36,6 +36,9 @@ class ServedMetrics:
         model: labels of its model.
         batch_limit: processors that batch jobs may use together; None for no limit of ours.
         batch_limit_fails: whether it could not be set.
+        misdelivered: part of the last fortnight's service that went to the wrong account; None
+            until enough of it has been seen.
+        entitlement: account -> its service over its entitlement in that time.
     """
 
     mode: str
@@ -48,6 +51,8 @@ class ServedMetrics:
     model: dict[str, str] = field(default_factory=dict)
     batch_limit: int | None = None
     batch_limit_fails: bool = False
+    misdelivered: float | None = None
+    entitlement: dict[str, float] = field(default_factory=dict)
 
 
 def read_served_metrics(
@@ -106,6 +111,7 @@ def served_metrics(families: Iterable[Metric]) -> ServedMetrics:
     """
     values: dict[str, float] = {}
     mode, model, failures, writes = "", {}, {}, 0
+    entitlement: dict[str, float] = {}
     for sample in (each for family in families for each in family.samples):
         if sample.name == "slurm_rl_mode" and sample.value:
             mode = sample.labels["slurm_rl_mode"]
@@ -115,6 +121,8 @@ def served_metrics(families: Iterable[Metric]) -> ServedMetrics:
             failures[sample.labels["reason"]] = int(sample.value)
         elif sample.name == "slurm_rl_adjustments_total":
             writes += int(sample.value)
+        elif sample.name == "slurm_rl_entitlement_ratio":
+            entitlement[sample.labels["account"]] = sample.value
         elif not sample.labels:
             values[sample.name] = sample.value
     limit = values.get("slurm_rl_batch_limit_processors", math.inf)  # not of an earlier release
@@ -129,4 +137,6 @@ def served_metrics(families: Iterable[Metric]) -> ServedMetrics:
         model=model,
         batch_limit=None if math.isinf(limit) else int(limit),
         batch_limit_fails=bool(values.get("slurm_rl_batch_limit_failing", 0.0)),
+        misdelivered=values.get("slurm_rl_misdelivered_ratio"),
+        entitlement=entitlement,
     )

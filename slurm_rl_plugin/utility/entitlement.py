@@ -19,7 +19,7 @@ WINDOWS_TOGETHER = 7
 #: Windows at most: of a log with a false time of a thousand years they are further apart.
 _MOST_WINDOWS = 5_000
 #: Part of a window's service below which an entitlement is too small to judge its account by.
-_SMALL = 0.02
+SMALL = 0.02
 #: Part of its entitlement that an account receives at least where its share is kept.
 KEPT = 0.95
 
@@ -61,7 +61,7 @@ class Service:
     def kept_parts(self) -> FloatArray:
         """Delivered over entitled of each account and window that can be judged, shape [pairs]."""
         whole = self.delivered.sum(axis=1, keepdims=True)
-        judged = self.entitled > _SMALL * whole
+        judged = self.entitled > SMALL * whole
         parts: FloatArray = np.minimum(self.delivered[judged] / self.entitled[judged], 1.0)
         return parts
 

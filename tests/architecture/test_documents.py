@@ -33,6 +33,7 @@ from slurm_rl_plugin.hook.experiment.report import (
     ExperimentReport,
     GoalSeen,
 )
+from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
 from slurm_rl_plugin.hook.rails import batch_limit
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, NATIVE
@@ -145,6 +146,7 @@ def families() -> list[Metric]:
             snapshot=snapshot,
             calls=calls,
             limit=limit,
+            service=ServiceSeen(delivered=np.ones(1), entitled=np.ones(1)),
             experiment=ExperimentReport(phase="site", state="running", goals=(goal,), pairs=1),
         )
     )

@@ -218,6 +218,8 @@ def _lines(document: dict[str, Any]) -> list[str]:
     ]
 
 
+#: Accounts of which `_service_lines` tells.
+_FEWEST_SERVED = 3
 _AMOUNTS = ("running", "usable", "pending")
 
 
@@ -246,6 +248,18 @@ def _disabled(document: dict[str, Any]) -> str:
     return f", {kind} {found['words']}: nothing is written"
 
 
+def service_lines(told: Mapping[str, Any]) -> list[str]:
+    """Who got what in the last fortnight: the part that went wrong, and who got least."""
+    if told["misdelivered"] is None:
+        return []
+    least = sorted(told["entitlement"].items(), key=lambda each: each[1])[:_FEWEST_SERVED]
+    named = ", ".join(printable(f"{account} {ratio:.2f}") for account, ratio in least)
+    return [
+        f"service of a fortnight: {100 * told['misdelivered']:.1f} % to the wrong account; least "
+        f"of their entitlement got: {named or 'nobody known'}"
+    ]
+
+
 def _metric_lines(document: dict[str, Any]) -> list[str]:
     told = document["metrics"]
     if "unread" in told:
@@ -259,6 +273,7 @@ def _metric_lines(document: dict[str, Any]) -> list[str]:
     ]
     if told["batch_limit"] is not None:
         lines.append(f"batch jobs: {told['batch_limit']} processors together at most")
+    lines += service_lines(told)
     served, configured = told["model"].get("sha256", ""), document["policy"]["sha256"] or ""
     if served != configured:
         lines.append(f"daemon's model: {served[:12] or told['model'].get('name')}: not reloaded")

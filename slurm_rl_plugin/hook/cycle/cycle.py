@@ -36,6 +36,7 @@ from slurm_rl_plugin.hook.disturbances import (
     Disturbances,
     WrittenFactors,
 )
+from slurm_rl_plugin.hook.memory.account_service import AccountService, service_path
 from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
 from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile, memory_path
 from slurm_rl_plugin.hook.memory.state_file import StateFile
@@ -111,6 +112,7 @@ class Cycle:
     _accounting: AccountingWatch = field(default_factory=AccountingWatch)
     _written: WrittenFactors = field(default_factory=WrittenFactors)
     _requests: RequestWatch = field(default_factory=RequestWatch)
+    _service: AccountService = field(init=False)
     _factors: CarriedFactors = field(init=False)
     _guard: PolicyGuard = field(init=False)
     _denied: int = 0
@@ -118,6 +120,7 @@ class Cycle:
 
     def __post_init__(self) -> None:
         self._factors = CarriedFactors(self.state, self.disturbances)
+        self._service = AccountService(path=service_path(self.state.path))
         self.configured = self.policy.name, self.model_sha256
         self._guard = self._new_guard()
 
@@ -200,6 +203,7 @@ class Cycle:
             if self.stood_by:
                 self.stood_by = False
                 self._guard.begin_anew()  # with what the other daemon remembers
+                self._service = AccountService(path=self._service.path)
             return None
         self.stood_by = True
         self._written.forget()  # the other writes them now
@@ -234,12 +238,13 @@ class Cycle:
             self.disturbances.tell(FOUND, "an earlier run has not taken its factors back")
 
     def remember(self) -> None:
-        """Write down what the policy remembers, before a stop or a reload.
+        """Write down what policy and accounts' service remember, before a stop or a reload.
 
         On standby another host's daemon does.
         """
         if not self.stood_by:
             self._guard.remember()
+            self._service.keep(0.0)
 
     def stands_by(self) -> bool:
         """Whether the factors are those of a daemon on another host.
@@ -323,6 +328,7 @@ class Cycle:
             protected=len(decision.protected),
             order=() if plan.releases else plan.order,
             requests_changed=requests.parts,
+            service=self._service.look(snapshot),
         )
         what = "would_write" if self._shadow else "write"
         decided = decided_order(report, plan, self._guard.acted, self._unaudited)

@@ -279,6 +279,7 @@ def test_an_unwritable_state_file_does_not_undo_a_release(tmp_path: Path) -> Non
     cycle.run()
     (folder / "state.json").unlink()
     (folder / "audit.jsonl").unlink()
+    (folder / "state.json.service").unlink()
     folder.rmdir()
     cycle.release()
     assert not any(queue.pending.factor)

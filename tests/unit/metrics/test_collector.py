@@ -12,6 +12,7 @@ from slurm_rl_plugin import __version__
 from slurm_rl_plugin.domain import StartedJobs
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
 from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
@@ -31,6 +32,8 @@ NAMES = {
     "slurm_rl_account_usage_ratio",
     "slurm_rl_fairness_ratio",
     "slurm_rl_share_deficit_ratio",
+    "slurm_rl_entitlement_ratio",
+    "slurm_rl_misdelivered_ratio",
     "slurm_rl_adjustments_total",
     "slurm_rl_adjustments_suppressed_total",
     "slurm_rl_fallback_active",
@@ -98,7 +101,8 @@ def test_every_name_of_the_design_is_served(
 ) -> None:
     snapshot = replace(snapshot_of(pending_jobs([1])), started=started([5.0], True))
     snapshot = replace(snapshot, resources=MACHINE)
-    metrics.publish(report(snapshot=snapshot, calls=(("squeue", 0.01),)))
+    service = ServiceSeen(delivered=np.ones(1), entitled=np.ones(1))
+    metrics.publish(report(snapshot=snapshot, calls=(("squeue", 0.01),), service=service))
     assert series(registry) >= NAMES
 
 
@@ -180,6 +184,25 @@ def test_accounts_past_the_cap_are_summed_up(
     assert value("slurm_rl_account_usage_ratio", {"account": "d"}) is None
     assert value("slurm_rl_share_deficit_ratio") == pytest.approx(0.1)
     assert value("slurm_rl_fairness_ratio") == pytest.approx(0.75)
+
+
+def test_who_got_what_is_said_once_enough_is_known(
+    registry: CollectorRegistry, metrics: CycleMetrics
+) -> None:
+    value = registry.get_sample_value
+    snapshot = replace(
+        snapshot_of(pending_jobs([])),
+        accounts=("a", "b", "c"),
+        shares=np.array([0.5, 0.3, 0.2]),
+        usage=np.zeros(3),
+    )
+    metrics.publish(report(snapshot=snapshot))
+    assert value("slurm_rl_misdelivered_ratio") is None
+    service = ServiceSeen(delivered=np.array([30.0, 70.0, 0.0]), entitled=np.array([60.0, 39, 1]))
+    metrics.publish(report(snapshot=snapshot, service=service))
+    assert value("slurm_rl_misdelivered_ratio") == pytest.approx(0.31)
+    assert value("slurm_rl_entitlement_ratio", {"account": "a"}) == 0.5
+    assert value("slurm_rl_entitlement_ratio", {"account": "c"}) is None  # too little is due
 
 
 def test_a_failed_cycle_keeps_the_last_queue_and_says_down(

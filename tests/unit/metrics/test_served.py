@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from slurm_rl_plugin.cli.look.status import service_lines
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.metrics import served
 from slurm_rl_plugin.metrics.collector import CycleMetrics
@@ -30,6 +32,7 @@ def test_what_a_daemon_serves_is_understood() -> None:
         )
     )
     text = generate_latest(registry).decode()
+    assert service_lines(asdict(served_metrics(text_string_to_metric_families(text)))) == []
     assert served_metrics(text_string_to_metric_families(text)) == ServedMetrics(
         mode="fallback",
         up=True,
@@ -40,6 +43,20 @@ def test_what_a_daemon_serves_is_understood() -> None:
         writes=3,
         model={"name": "default", "sha256": "abc"},
     )
+
+
+def test_who_got_what_is_read_and_said() -> None:
+    text = (
+        "slurm_rl_up 1\nslurm_rl_fallback_active 0\nslurm_rl_cycles_total 3\n"
+        "slurm_rl_last_success_timestamp_seconds 9\nslurm_rl_misdelivered_ratio 0.125\n"
+        + "".join(f'slurm_rl_entitlement_ratio{{account="{n}"}} {n / 4}\n' for n in range(5, 0, -1))
+    )
+    found = served_metrics(text_string_to_metric_families(text))
+    assert (found.misdelivered, found.entitlement["1"]) == (0.125, 0.25)
+    assert service_lines(asdict(found)) == [
+        "service of a fortnight: 12.5 % to the wrong account; least of their entitlement got: "
+        "1 0.25, 2 0.50, 3 0.75"
+    ]
 
 
 @pytest.fixture

@@ -1,0 +1,181 @@
+"""Who got what on the cluster: service that accounts received in the last fortnight, kept on disk.
+
+Each cycle adds what running jobs have, times the seconds since the cycle before. What an account
+could have used besides is read off the queue: jobs that wait, up to their limits and the time that
+they have waited, and what running jobs lost by their waits (docs/definitions.md#who-got-what).
+A job that starts and ends between two cycles is not seen.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.domain import JobTable, QueueSnapshot
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray
+from slurm_rl_plugin.utility.entitlement import FORTNIGHT, SMALL, entitled_service
+from slurm_rl_plugin.whole_file import PRIVATE, owner_of_folder, read_own, write_whole
+
+logger = logging.getLogger(__name__)
+#: Time between two cycles of which more is not counted as seen; how long it must have been seen
+#: before anything is said; and how often the file is written; seconds.
+_LONGEST_GAP, _ENOUGH, _KEPT_EVERY = 10 * MINUTE, 7 * DAY, HOUR
+_VERSION = 1
+_DAYS = round(FORTNIGHT / DAY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSeen:
+    """Service of each account over its entitlement, in the days that were seen.
+
+    Attributes:
+        delivered: processor-seconds by the snapshot's accounts, shape [accounts].
+        entitled: the same; see `entitled_service`.
+    """
+
+    delivered: FloatArray
+    entitled: FloatArray
+
+    @property
+    def ratios(self) -> FloatArray:
+        """Delivered over entitled, shape [accounts]; NaN where too little is due to judge it by."""
+        judged = self.entitled > SMALL * self.delivered.sum()
+        found = np.full(len(self.entitled), math.nan)
+        np.divide(self.delivered, self.entitled, out=found, where=judged)
+        return found
+
+    @property
+    def misdelivered(self) -> float:
+        """Part of the delivered service that went to the wrong account."""
+        whole = float(self.delivered.sum())
+        lacking = float(np.maximum(self.entitled - self.delivered, 0.0).sum())
+        return lacking / whole if whole > 0.0 else 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class AccountService:
+    """Service by day and account; losing the file costs a week of figures and nothing else.
+
+    Attributes:
+        path: of the file.
+    """
+
+    path: Path
+    _days: dict[int, dict[str, float]] = field(default_factory=dict)
+    _seen: dict[int, float] = field(default_factory=dict)
+    _last: float = math.nan
+    _written: float = -math.inf
+    _is_read: bool = False
+
+    def look(self, snapshot: QueueSnapshot) -> ServiceSeen | None:
+        """Count what has run since the last look; None until a week has been seen."""
+        if not self._is_read:
+            self._read()
+        now = snapshot.now
+        since = now - self._last
+        self._last = now
+        sizes = snapshot.weighed(snapshot.running.jobs).size
+        of_running = _of_accounts(snapshot, snapshot.running.jobs, sizes)
+        if 0.0 < since <= _LONGEST_GAP:
+            day = int(now // DAY)
+            self._seen[day] = self._seen.get(day, 0.0) + since
+            services = self._days.setdefault(day, {})
+            for place in np.flatnonzero(of_running):
+                name = snapshot.accounts[place]
+                services[name] = services.get(name, 0.0) + float(of_running[place]) * since
+        self._forget(int(now // DAY))
+        if now - self._written >= _KEPT_EVERY:
+            self.keep(now)
+        return self._service(snapshot, sizes)
+
+    def keep(self, now: float) -> None:
+        """Replace the file; a cycle does not wait for the disk."""
+        if not self._is_read:
+            return  # never replace what nobody has read
+        self._written = now
+        days = {
+            str(day): {"seen": seen, "service": self._days.get(day, {})}
+            for day, seen in self._seen.items()
+        }
+        content = json.dumps({"version": _VERSION, "days": days})
+        try:
+            write_whole(self.path, content, sync=False, mode=PRIVATE)
+        except OSError as error:
+            logger.warning("service=unwritable path=%s error=%s", self.path, error)
+
+    def _service(self, snapshot: QueueSnapshot, sizes: FloatArray) -> ServiceSeen | None:
+        seen = sum(self._seen.values())
+        if seen < _ENOUGH or not snapshot.shares.any():
+            return None
+        delivered = np.array(
+            [sum(day.get(name, 0.0) for day in self._days.values()) for name in snapshot.accounts]
+        )
+        demand = np.minimum(delivered + _still_wanted(snapshot, sizes), snapshot.capacity * seen)
+        demand = np.maximum(demand, delivered)
+        entitled = entitled_service(snapshot.shares, demand, float(delivered.sum()))
+        return ServiceSeen(delivered=delivered, entitled=entitled)
+
+    def _forget(self, today: int) -> None:
+        """Drop days outside the fortnight, and those of a clock that was ahead."""
+        for day in [each for each in self._seen if not today - _DAYS < each <= today]:
+            del self._seen[day]
+            self._days.pop(day, None)
+
+    def _read(self) -> None:
+        self._is_read = True
+        try:
+            found = json.loads(read_own(self.path, owners=owner_of_folder(self.path)))
+            if found["version"] != _VERSION:
+                raise ValueError(f"version {found['version']}")
+            for day, of_day in found["days"].items():
+                seen, services = _number(of_day["seen"]), _services(of_day["service"])
+                self._seen[int(day)], self._days[int(day)] = seen, services
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            logger.warning("service=unreadable path=%s error=%s", self.path, error)
+            self._seen.clear()
+            self._days.clear()
+
+
+def service_path(state_path: Path) -> Path:
+    """Where service is kept, beside the state file."""
+    return state_path.with_name(state_path.name + ".service")
+
+
+def _still_wanted(snapshot: QueueSnapshot, sizes: FloatArray) -> FloatArray:
+    """Processor-seconds that each account could have used besides, shape [accounts]."""
+    running, pending = snapshot.running, snapshot.pending
+    limit = np.nan_to_num(running.jobs.time_limit, nan=math.inf)
+    left = np.maximum(limit - (snapshot.now - running.start), 0.0)
+    lost = np.clip(running.start - running.jobs.eligible, 0.0, FORTNIGHT)
+    limit = np.nan_to_num(pending.jobs.time_limit, nan=math.inf)
+    could = np.minimum(limit, np.minimum(snapshot.accrued_wait, FORTNIGHT))
+    waiting = snapshot.weighed(pending.jobs).size * snapshot.each_waits_as
+    of_running = _of_accounts(snapshot, running.jobs, sizes * np.minimum(left, lost))
+    return of_running + _of_accounts(snapshot, pending.jobs, waiting * could)
+
+
+def _of_accounts(snapshot: QueueSnapshot, jobs: JobTable, values: FloatArray) -> FloatArray:
+    """Values of jobs summed up by account, shape [accounts]; of no account they do not count."""
+    known = jobs.account >= 0
+    count = len(snapshot.accounts)
+    return np.bincount(jobs.account[known], values[known], minlength=count).astype(np.float64)
+
+
+def _services(found: Mapping[str, Any]) -> dict[str, float]:
+    return {str(name): _number(value) for name, value in found.items()}
+
+
+def _number(found: object) -> float:
+    number = float(str(found))
+    if not 0.0 <= number < math.inf:
+        raise ValueError(f"{number} is no service")
+    return number
