@@ -28,8 +28,6 @@ from slurm_rl_plugin.what_if.variant import ClusterVariant
 
 #: Puts jobs on a machine.
 Placed = Callable[[JobLog, Machine], PreparedLog]
-#: Part of a log's time from which on jobs are counted: before, the machine was empty.
-COUNTED_FROM = UNCOUNTED[0]
 #: Fewer jobs tell nothing.
 FEWEST_JOBS = 20
 
@@ -135,7 +133,7 @@ def replay_variants(
     settings: SimulationSettings,
     progress: Callable[[int], None],
     *,
-    counted_from: float = COUNTED_FROM,
+    counted_from: float | None = None,
     place: Workplace | None = None,
     checkpoint: Path | None = None,
 ) -> list[ReplayedPair]:
@@ -148,7 +146,8 @@ def replay_variants(
         placed: puts jobs on a machine.
         settings: the batch system, with the bounds of the hook where there is one.
         progress: called with how many more simulations are done.
-        counted_from: part of the log's time from which on jobs are counted.
+        counted_from: part of the log's time from which on jobs are counted; None leaves out the
+            first part of the jobs, as `evaluate --config` does.
         place: where they run; by default in threads of this machine.
         checkpoint: keeps the starts under each variant, so that an interrupted call goes on; left
             for the caller to remove.
@@ -260,10 +259,12 @@ def _schedules_alone(before: Machine, after: Machine) -> bool:
     return alike == before and before.billing == after.billing
 
 
-def _counted(base: ReplayedVariant, other: ReplayedVariant, begin: float) -> IntArray:
+def _counted(base: ReplayedVariant, other: ReplayedVariant, begin: float | None) -> IntArray:
     jobs, submit = base.prepared.log.job_id, base.prepared.log.submit
-    border = submit[0] + begin * (submit[-1] - submit[0])
-    first, last = int(np.searchsorted(submit, border)), len(jobs) - int(len(jobs) * UNCOUNTED[1])
+    first, last = (int(len(jobs) * part) for part in UNCOUNTED)
+    if begin is not None:
+        first = int(np.searchsorted(submit, submit[0] + begin * (submit[-1] - submit[0])))
+    last = len(jobs) - last
     mine = jobs[first:last]
     return np.intersect1d(mine, other.prepared.log.job_id, assume_unique=True).astype(np.int64)
 

@@ -55,7 +55,7 @@ from slurm_rl_plugin.simulator.workloads.log_shares import (
 )
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import BoolArray
-from slurm_rl_plugin.what_if.replay import COUNTED_FROM, ReplayedPair, replay_variants
+from slurm_rl_plugin.what_if.replay import ReplayedPair, replay_variants
 from slurm_rl_plugin.what_if.variant import AS_IT_IS, ClusterVariant, variant_of
 
 
@@ -170,7 +170,7 @@ class ClusterAndJobs:
         self,
         variants: list[ClusterVariant],
         *,
-        counted_from: float = COUNTED_FROM,
+        counted_from: float | None = None,
         place: Workplace | None = None,
         checkpoint: Path | None = None,
     ) -> list[ReplayedPair]:
@@ -178,7 +178,7 @@ class ClusterAndJobs:
 
         Args:
             variants: what to try.
-            counted_from: part of the log's time from which on jobs are counted.
+            counted_from: see `replay_variants`.
             place: where they are simulated; by default here.
             checkpoint: keeps what is simulated.
 
