@@ -138,6 +138,10 @@ def test_a_log_that_records_starts_shows_how_well_the_cluster_is_known(
         found = json.loads(output)
         assert found["known"]["is_known"] is known
         variant = found["variants"]["PriorityWeightAge=0"]
+        misdelivered = variant["figures"]["misdelivered"]
+        assert variant["service"]["fortnight"] == [misdelivered["before"], misdelivered["after"]]
+        (account,) = variant["service"]["accounts"].values()
+        assert account["ratio"] == pytest.approx([1.0, 1.0])  # there is nobody else
         assert (variant["inconclusive"] is None) is known
         verdicts = {each["verdict"] for each in variant["figures"].values()}
         assert (verdicts == {"inconclusive"}) is not known

@@ -1,8 +1,8 @@
 """Who got what on the cluster: service that accounts received in the last fortnight, kept on disk.
 
-Each cycle adds what running jobs have, times the seconds since the cycle before. What an account
-could have used besides is read off the queue: jobs that wait, up to their limits and the time that
-they have waited, and what running jobs lost by their waits (docs/definitions.md#who-got-what).
+Each cycle adds what running jobs have, times the seconds since the cycle before. The queue shows
+what more an account could have used: jobs that wait, up to their limits and the time that they have
+waited, and what running jobs lost by their waits (docs/definitions.md#who-got-what).
 A job that starts and ends between two cycles is not seen.
 """
 
@@ -151,7 +151,7 @@ def service_path(state_path: Path) -> Path:
 
 
 def _still_wanted(snapshot: QueueSnapshot, sizes: FloatArray) -> FloatArray:
-    """Processor-seconds that each account could have used besides, shape [accounts]."""
+    """Processor-seconds more that each account could have used, shape [accounts]."""
     running, pending = snapshot.running, snapshot.pending
     limit = np.nan_to_num(running.jobs.time_limit, nan=math.inf)
     left = np.maximum(limit - (snapshot.now - running.start), 0.0)
