@@ -45,7 +45,9 @@ def _of_users(workload: Workload) -> SitePriority:
         highest_age=1.0,
         fairshare=1e6,
         period=0.0,
-        fair=fair_share(tree, association, half_life=900.0),
+        fair=fair_share(
+            tree, association, half_life=900.0, resets=np.quantile(workload.submit, [0.2, 0.7])
+        ),
     )
 
 

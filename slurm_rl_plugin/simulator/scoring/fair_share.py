@@ -190,6 +190,25 @@ def _charge_runs(
     seen[_RUNNING] = still
 
 
+@compiled_borrowing
+def _usage_until(
+    workload: Workload, cluster: Cluster, fair: FairShare, time: float, period: float, first: float
+) -> None:
+    """Charge jobs up to `time`, with every reset on the way."""
+    while fair.seen[_RESETS] < len(fair.resets):
+        reset = fair.resets[fair.seen[_RESETS]]
+        if period > 0.0:
+            reset = last_calculation(reset, period, first) + period
+        if reset > time:
+            break
+        fair.seen[_RESETS] += 1
+        if reset >= fair.moments[_COUNTED]:  # not before a replay that begins later
+            _count_until(workload, cluster, fair, reset, period, first)
+            for at in range(len(fair.usage)):
+                fair.usage[at] = 0.0
+    _count_until(workload, cluster, fair, time, period, first)
+
+
 @compiled
 def refresh(
     workload: Workload, cluster: Cluster, fair: FairShare, time: float, period: float, first: float
@@ -212,16 +231,7 @@ def refresh(
         for account in range(len(cluster.account_usage)):
             usage[account + 1] = cluster.account_usage[account]
     else:
-        while fair.seen[_RESETS] < len(fair.resets):
-            reset = fair.resets[fair.seen[_RESETS]]
-            if period > 0.0:
-                reset = last_calculation(reset, period, first) + period
-            if reset > time:
-                break
-            _count_until(workload, cluster, fair, reset, period, first)
-            fair.usage[:] = 0.0
-            fair.seen[_RESETS] += 1
-        _count_until(workload, cluster, fair, time, period, first)
+        _usage_until(workload, cluster, fair, time, period, first)
         for at in range(len(usage)):
             usage[at] = fair.usage[at]
     for at in range(len(usage) - 1, 0, -1):
@@ -242,7 +252,7 @@ def counted(
     if period > 0.0:
         refresh(workload, cluster, seen, last_calculation(time, period, first), period, first)
     if fair.counts_ends or period <= 0.0:
-        _count_until(workload, cluster, seen, time, period, first)
+        _usage_until(workload, cluster, seen, time, period, first)
     return seen
 
 
