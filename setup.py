@@ -14,7 +14,7 @@ VERSION = next(
 RUNTIME = ["numpy>=1.26", "onnxruntime>=1.17", "prometheus-client>=0.23.1", "cheroot>=11"]
 # simulator/kernel/inner_code.py uses private parts of numba, which any release may change: the
 # upper bound is the release after the locked one, and `make lock` raises it (ADR 44).
-SIMULATE = ["numba>=0.63,<0.69", "matplotlib>=3.8", "rich>=13", "polars>=2.1"]
+SIMULATE = ["numba>=0.63,<0.69", "matplotlib>=3.8", "rich>=13", "polars>=2.1", "scipy>=1.15"]
 TRAIN = [
     *SIMULATE,
     "onnx>=1.16",
@@ -28,7 +28,6 @@ TEST = [
     "hypothesis>=6.100",
     "pytest-benchmark>=4",
     "pytest-rerunfailures>=14",
-    "scipy>=1.15",
     "import-linter>=2.5",
     "ruff>=0.17",
     "mypy>=2.4",

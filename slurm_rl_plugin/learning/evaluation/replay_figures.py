@@ -25,6 +25,8 @@ from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 BLOCK_JOBS = 500
 #: Fewer blocks give no interval that could be trusted.
 FEWEST_BLOCKS = 5
+#: The part of the site's figure that does not matter.
+SMALL = 0.01
 #: How often the blocks are drawn, and how many jobs are drawn altogether at most.
 RESAMPLES, MOST_DRAWN = 500, 40_000_000
 #: Of these the verdict is made; the other figures stand beside them.
@@ -196,7 +198,8 @@ def _compared(
     difference = values[0] - values[1]
     if ci95 is not None and not all(map(math.isfinite, ci95)):
         ci95 = None
-    word, needed = verdict(ci95, more_is_better=figure.more_is_better), None
+    small = SMALL * abs(values[1])
+    word, needed = verdict(ci95, small, more_is_better=figure.more_is_better), None
     if ci95 is None:
         needed = max(fewest, jobs + 1) if jobs else None
     elif word == INCONCLUSIVE and difference:

@@ -8,10 +8,6 @@ from typing import Any
 
 from slurm_rl_plugin.cli.tables import print_table, span_text
 
-#: Where so many times the jobs would be needed to tell a difference, there is hardly one.
-_NEXT_TO_NONE = 20
-#: A difference of less than this part of the site's figure is next to none, however sure it is.
-_SMALL = 0.01
 #: What figures are called.
 NAMES = {
     "mean_wait": "mean wait",
@@ -49,9 +45,6 @@ def verdict_sentence(prediction: Mapping[str, Any]) -> str:
             part += _size(each)
         if each["jobs_needed"]:
             part += f" - about {_rounded(each['jobs_needed']):,} jobs needed"
-            # too few jobs for an interval tell nothing of the difference
-            if each["ci95"] is not None and each["jobs_needed"] > _NEXT_TO_NONE * each["jobs"]:
-                part += ", so next to no difference"
         parts.append(part)
     return f"After {prediction['counted_jobs']:,} jobs: {'; '.join(parts)}."
 
@@ -62,8 +55,7 @@ def _size(figure: Mapping[str, Any]) -> str:
     size = f" by {difference:.3g}"
     if not site:
         return size
-    size += f" ({100.0 * difference / site:.2g} %)"
-    return size + (", next to no difference" if difference < _SMALL * site else "")
+    return f"{size} ({100.0 * difference / site:.2g} %)"
 
 
 def figure_name(key: str) -> str:
