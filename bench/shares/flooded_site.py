@@ -93,7 +93,7 @@ def write_site(folder: Path, *, days: float = 28.0, seed: int = 5) -> None:
     (folder / "accounts.csv").write_text("user,account\n" + "\n".join(users) + "\n")
     # the log records the starts that the site's own order gives
     own = ("--policy", "multifactor", "--estimates", "requested", "--export", "own", "--json")
-    _answer(folder, "evaluate", "drawn.swf", *_SITE, *own)
+    answer(folder, "evaluate", "drawn.swf", *_SITE, *own)
     (folder / "own" / "multifactor.swf").rename(folder / "log.swf")
 
 
@@ -121,10 +121,10 @@ def asked_both(
     config = folder / f"influence-{influence:g}.toml"
     config.write_text(f"[hook]\ninfluence_hours = {influence:g}\n")
     common = (*_SITE, "--config", config.name, "--json")
-    found = _answer(folder, "what-if", "log.swf", *common, "--change", "hook default")
+    found = answer(folder, "what-if", "log.swf", *common, "--change", "hook default")
     (variant,) = found["variants"].values()
     orders = ("--policy", "multifactor", "--policy", "default")
-    policies = _answer(folder, "evaluate", "log.swf", *common, *orders)["policies"]
+    policies = answer(folder, "evaluate", "log.swf", *common, *orders)["policies"]
     now, ours = (_of_what_if(variant, side) for side in (0, 1))
     beside = {name: _of_evaluate(policies[name]) for name in ("multifactor", "default")}
     if beside["multifactor"] != now:
@@ -132,7 +132,8 @@ def asked_both(
     return now, ours, beside["default"]
 
 
-def _answer(folder: Path, *words: str) -> dict[str, Any]:
+def answer(folder: Path, *words: str) -> dict[str, Any]:
+    """The JSON of a command of slurm-rl that is run in a folder."""
     command = [str(Path(sys.executable).with_name("slurm-rl")), *words]
     done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
     found: dict[str, Any] = json.loads(done.stdout)

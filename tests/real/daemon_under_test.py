@@ -68,21 +68,22 @@ def write_configuration(
     *,
     mode: str,
     cycle: float,
+    influence: float = 0.0,
     rails: str = "",
     more: str = "",
     state: Path | None = None,
 ) -> Path:
     """A configuration whose files all lie in `folder`, unless the state has another place.
 
-    The order counts in full, so that tests can tell it from the site's own. `rails` are lines of
-    [guard_rails], and `more` of [hook] and whatever follows it.
+    By default the order counts in full, so that tests can tell it from the site's own. `rails` are
+    lines of [guard_rails], and `more` of [hook] and whatever follows it.
     """
     path = folder / "slurm-rl.toml"
     path.write_text(f"""
 [hook]
 mode = "{mode}"
 cycle = {cycle}
-influence_hours = 0
+influence_hours = {influence!r}
 disable_file = "{folder}/DISABLE"
 state_file = "{state or folder / "state.json"}"
 audit_file = "{folder}/audit.jsonl"
@@ -116,6 +117,7 @@ def running_hook(
     *,
     mode: str = "active",
     cycle: float = 2,
+    influence: float = 0.0,
     rails: str = "",
     more: str = "",
     state: Path | None = None,
@@ -129,7 +131,14 @@ def running_hook(
     """
     folder.mkdir(parents=True, exist_ok=True)
     configuration = write_configuration(
-        folder, model, mode=mode, cycle=cycle, rails=rails, more=more, state=state
+        folder,
+        model,
+        mode=mode,
+        cycle=cycle,
+        influence=influence,
+        rails=rails,
+        more=more,
+        state=state,
     )
     with (folder / "daemon.log").open("wb") as log:
         process = subprocess.Popen(
