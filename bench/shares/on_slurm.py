@@ -151,7 +151,7 @@ def run_once(name: str, jobs: Sequence[DrawnJob], folder: Path, stop: Event) -> 
             with hook as running:
                 late = play()
                 assert running.stop() == 0, running.log
-        time.sleep(3.0)  # slurmdbd is told of the last ends in a bundle
+        time.sleep(3.0)  # slurmctld sends slurmdbd the last ends in a bundle
         found = outcomes(cluster, numbers)
         _keep_site(cluster, folder)
         log = cluster.directory.joinpath("log", CONTROLLER_LOG).read_bytes()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,15 @@ _NODES = (
     *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.operator, ast.unaryop),
     *(ast.boolop, ast.cmpop),
 )
-_FUNCTIONS = {name: each for name, each in vars(math).items() if callable(each)} | {
-    each.__name__: each for each in (abs, min, max, round, int, float, pow)
+_PYTHONS = {each.__name__: each for each in (abs, min, max, round, int, float)}
+
+
+def _of_floats(function: Callable[..., Any]) -> Callable[..., float]:
+    return lambda *numbers: float(function(*numbers))
+
+
+_FUNCTIONS = {
+    name: _of_floats(each) for name, each in {**_PYTHONS, **vars(math)}.items() if callable(each)
 }
 #: Where the sum is tried: eligible seconds and factors.
 _TRIED = ((3600.0, 0.0), (7 * DAY, 0.25), (0.0, 1.0), (600.0, 0.7))
@@ -99,14 +106,27 @@ def _program(formula: str) -> ast.Expression:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise _refused(formula, "is no expression") from None
     for node in ast.walk(program):
-        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            node.value = float(node.value)  # of which powers end at once
         called = isinstance(node, ast.Call) and not (
             isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords
         )
         if called or not isinstance(node, _NODES):
             raise _refused(formula, f"has a {type(node).__name__}, which is not read here")
-    return program
+    found: ast.Expression = ast.fix_missing_locations(_FloatsAlone().visit(program))
+    return found
+
+
+class _FloatsAlone(ast.NodeTransformer):
+    """Makes numbers floats, and powers those of floats, which end at once."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        number = isinstance(node.value, int | float)
+        return ast.Constant(float(node.value)) if number else node  # type: ignore[arg-type]
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Pow):
+            return node
+        return ast.Call(ast.Name("pow", ast.Load()), [node.left, node.right], [])
 
 
 def _refused(formula: str, why: str) -> ConfigurationError:

@@ -31,7 +31,7 @@ FIGURES = (
     *("mean_wait", *_LEVELS, "longest_wait", "within_120s", "bounded_slowdown"),
     "misdelivered",
 )
-#: What misdelivery is told of: all jobs, since it is one figure of the cluster.
+#: All jobs, the only group with a figure of misdelivery: that is of the whole cluster.
 ALL = "all jobs"
 #: Accounts told of, those with most jobs.
 MOST_ACCOUNTS = 30
@@ -73,18 +73,21 @@ class GroupEffects:
     figures: dict[str, Effect]
 
 
-def effects_of(pair: ReplayedPair, blocks: Blocks) -> dict[str, dict[str, GroupEffects]]:
+def effects_of(
+    pair: ReplayedPair, blocks: Blocks, served: tuple[Service, Service]
+) -> dict[str, dict[str, GroupEffects]]:
     """What jobs are grouped by -> group -> its effects; ALL -> ALL for all of them.
 
     Args:
         pair: the cluster as it is, and a variant.
         blocks: over the counted jobs, in the order of their places in the log.
+        served: `services` of the pair.
     """
     before = _Columns.of(pair.base, pair.places_before)
     after = _Columns.of(pair.variant, pair.places_after)
     every = np.arange(len(pair.counted))
     everybody = _group(before, after, blocks, every)
-    everybody.figures["misdelivered"] = _misdelivered(pair, blocks)
+    everybody.figures["misdelivered"] = _misdelivered(served, blocks)
     found = {ALL: {ALL: everybody}}
     for by, grouping in groupings_of(pair.base.prepared).items():
         found[by] = {
@@ -160,9 +163,9 @@ def services(pair: ReplayedPair) -> tuple[Service, Service]:
     )
 
 
-def _misdelivered(pair: ReplayedPair, blocks: Blocks) -> Effect:
+def _misdelivered(served: tuple[Service, Service], blocks: Blocks) -> Effect:
     """By draws of windows that share time; of fewer than two such groups there is no interval."""
-    parts = np.array([each.misdelivered_parts for each in services(pair)])
+    parts = np.array([each.misdelivered_parts for each in served])
     parts = parts[:, np.isfinite(parts).all(axis=0)]
     drawn = np.empty((2, 0))
     if parts.shape[1] >= FEWEST_BLOCKS * WINDOWS_TOGETHER:

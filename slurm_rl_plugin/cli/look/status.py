@@ -248,14 +248,14 @@ def _disabled(document: dict[str, Any]) -> str:
     return f", {kind} {found['words']}: nothing is written"
 
 
-def service_lines(told: Mapping[str, Any]) -> list[str]:
+def service_lines(served: Mapping[str, Any]) -> list[str]:
     """Who got what in the last fortnight: the part that went wrong, and who got least."""
-    if told["misdelivered"] is None:
+    if served["misdelivered"] is None:
         return []
-    least = sorted(told["entitlement"].items(), key=lambda each: each[1])[:_FEWEST_SERVED]
+    least = sorted(served["entitlement"].items(), key=lambda each: each[1])[:_FEWEST_SERVED]
     named = ", ".join(printable(f"{account} {ratio:.2f}") for account, ratio in least)
     return [
-        f"service of a fortnight: {100 * told['misdelivered']:.1f} % to the wrong account; least "
+        f"service of a fortnight: {100 * served['misdelivered']:.1f} % to the wrong account; least "
         f"of their entitlement got: {named or 'nobody known'}"
     ]
 

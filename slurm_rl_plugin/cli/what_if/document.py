@@ -12,6 +12,7 @@ from slurm_rl_plugin.cli.evaluate.study.nodes import machine_entry
 from slurm_rl_plugin.cli.evaluate.study.site_replay import NOT_KNOWN_ON_NODES
 from slurm_rl_plugin.cli.logs.named_log import ReadJobs
 from slurm_rl_plugin.learning.evaluation.on_machine import resource_figures
+from slurm_rl_plugin.utility.entitlement import Service
 from slurm_rl_plugin.utility.intervals import INCONCLUSIVE
 from slurm_rl_plugin.utility.summary import misdelivered_figures, service_of_account
 from slurm_rl_plugin.what_if.blocks import Blocks
@@ -58,7 +59,8 @@ def blocks_of(pair: ReplayedPair, seed: int) -> Blocks:
 
 
 def _variant_entry(pair: ReplayedPair, blocks: Blocks, knowledge: Knowledge) -> dict[str, Any]:
-    effects, is_known = effects_of(pair, blocks), knowledge.why_inconclusive is None
+    served, is_known = services(pair), knowledge.why_inconclusive is None
+    effects = effects_of(pair, blocks, served)
     return {
         "counted_jobs": len(pair.counted),
         "inconclusive": knowledge.why_inconclusive,
@@ -69,7 +71,7 @@ def _variant_entry(pair: ReplayedPair, blocks: Blocks, knowledge: Knowledge) -> 
             for by, groups in effects.items()
             if by != ALL
         },
-        "service": _service(pair),
+        "service": _service(pair, served),
         "resources": _resources(pair.base, pair.variant),
     }
 
@@ -82,9 +84,8 @@ def _entry(effects: GroupEffects, is_known: bool) -> dict[str, Any]:
     return {"jobs": effects.jobs, "figures": figures}
 
 
-def _service(pair: ReplayedPair) -> dict[str, Any]:
+def _service(pair: ReplayedPair, both: tuple[Service, Service]) -> dict[str, Any]:
     """Who got what: of all accounts and of each, before and after."""
-    both = services(pair)
     sides = pair.base.prepared, pair.variant.prepared
     found: dict[str, Any] = {
         name: [misdelivered_figures(each)[name] for each in both]

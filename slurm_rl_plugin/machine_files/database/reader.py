@@ -126,7 +126,7 @@ def database_of(entries: Iterable[DatabaseEntry]) -> Database:
     accounts = [entry for entry in known if entry.kind == ACCOUNT]
     parent_of = {entry.name: entry.parent or ROOT for entry in accounts if entry.name != ROOT}
     own = {entry.name: limit_of(entry) for entry in accounts}
-    told = [sentence for entry in known for sentence in not_modelled(entry)]
+    sentences = [sentence for entry in known for sentence in not_modelled(entry)]
     limits = _with_inherited(_of_cluster(known) | own, parent_of)
     return Database(
         qos={entry.name: limit_of(entry) for entry in known if entry.kind == QOS},
@@ -135,7 +135,7 @@ def database_of(entries: Iterable[DatabaseEntry]) -> Database:
         parent_of=parent_of,
         account_of=dict(_default_accounts(known)),
         associations=tuple(sorted(_associations(known, parent_of), key=lambda each: each[:2])),
-        left_out=(*told, *of_users),
+        left_out=(*sentences, *of_users),
     )
 
 

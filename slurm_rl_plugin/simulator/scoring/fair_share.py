@@ -77,8 +77,8 @@ class FairShare(NamedTuple):
         return self._replace(association=self.association[jobs], running=np.zeros_like(jobs))
 
     def resume(self, before: FairShare) -> None:
-        """Take over usage and factors from `before` a replay; of no users there is none."""
-        if len(before.association) > 0:
+        """Take over usage and factors from `before` a replay, where both know the same tree."""
+        if len(before.association) > 0 and len(before.usage) == len(self.usage):
             for mine, known in zip(self[-3:], before[-3:], strict=True):
                 mine[:] = known
 

@@ -90,7 +90,7 @@ class HoursWaited:
         """The groups of one kind."""
         return [row for row in self.groups if row.by == by]
 
-    def told(self, word: str) -> list[GroupHours]:
-        """The groups of which a word is said, those with the largest change first."""
+    def judged(self, word: str) -> list[GroupHours]:
+        """The groups with a verdict, those with the largest change first."""
         found = [row for row in self.groups if row.word == word]
         return sorted(found, key=lambda row: -abs(row.growth))

@@ -45,5 +45,8 @@ def test_what_is_no_such_sum_is_refused(formula: str, why: str) -> None:
         check_formula(formula)
 
 
-def test_a_huge_power_ends_at_once() -> None:
-    assert sorted_by("9**9**9**9", JOBS, 2).fixed.tolist() == [0.0, 0.0]
+@pytest.mark.parametrize(
+    "formula", ["9**9**9**9", "int(9)**int(9)**int(9)**int(9)", "pow(int(9), factorial(99999))"]
+)
+def test_a_huge_power_ends_at_once(formula: str) -> None:
+    assert sorted_by(formula, JOBS, 2).fixed.tolist() == [0.0, 0.0]

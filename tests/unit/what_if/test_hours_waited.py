@@ -57,7 +57,7 @@ def test_who_waits_longer_in_replays_loses(prepared: PreparedLog) -> None:
     assert loser.ratio == pytest.approx(2.0)
     assert loser.longest_after == pytest.approx(2.0 * loser.longest_before)
     assert {row.word for row in by_account.values()} == {BETTER}
-    assert [row.group for row in hours.told(WORSE) if row.by == "account"] == [account.names[0]]
+    assert [row.group for row in hours.judged(WORSE) if row.by == "account"] == [account.names[0]]
     assert hours.everybody.before == pytest.approx(before.mean() / HOUR)
     assert hours.everybody.jobs == len(prepared.log)
     jobs = [row.jobs for row in hours.grouped("account")]
@@ -68,7 +68,7 @@ def test_the_same_waits_are_no_difference(prepared: PreparedLog) -> None:
     waits = np.full(len(prepared.log), HOUR)
     hours = in_replays(prepared, waits, waits)
     assert {row.word for row in hours.groups} == {NO_DIFFERENCE}
-    assert hours.told(WORSE) == []
+    assert hours.judged(WORSE) == []
 
 
 def test_groups_of_a_workload_are_those_of_its_log(prepared: PreparedLog) -> None:

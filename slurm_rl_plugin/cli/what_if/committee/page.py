@@ -170,7 +170,7 @@ def _pictures(hours: HoursWaited) -> list[str]:
 
 
 def _gainers(hours: HoursWaited) -> list[str]:
-    gainers = hours.told(BETTER)
+    gainers = hours.judged(BETTER)
     if gainers:
         return sentences(gainers, _MOST, each=hours.each)
     return [_nobody(hours)]
@@ -178,7 +178,7 @@ def _gainers(hours: HoursWaited) -> list[str]:
 
 def _losers(hours: HoursWaited) -> list[str]:
     """Never empty: those that lose, those that may, and whose longest wait grew."""
-    losers = hours.told(WORSE)
+    losers = hours.judged(WORSE)
     told = sentences(losers, _MOST, each=hours.each) if losers else [_nobody(hours)]
     if unsure := may_lose(hours):
         told.append(f"Waited longer, which may be chance ({len(unsure)} groups), above all:")

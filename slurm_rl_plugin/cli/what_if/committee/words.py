@@ -119,7 +119,7 @@ def longest_sentence(row: GroupHours) -> str:
 
 def counts_sentence(hours: HoursWaited) -> str:
     """How many groups gain and lose."""
-    gain, lose, unsure = (len(hours.told(word)) for word in (BETTER, WORSE, INCONCLUSIVE))
+    gain, lose, unsure = (len(hours.judged(word)) for word in (BETTER, WORSE, INCONCLUSIVE))
     if not hours.groups:
         return "No group has enough jobs to be judged."
     less, longer = (
@@ -148,7 +148,7 @@ def sentences(rows: Sequence[GroupHours], most: int, *, each: bool) -> list[str]
 
 def may_lose(hours: HoursWaited) -> list[GroupHours]:
     """Groups that waited longer, which may be chance; those that grew most first."""
-    grown = [row for row in hours.told(INCONCLUSIVE) if row.growth * HOUR >= LEAST_LOSS]
+    grown = [row for row in hours.judged(INCONCLUSIVE) if row.growth * HOUR >= LEAST_LOSS]
     return [row for row in grown if row.after > 1.05 * row.before]
 
 
