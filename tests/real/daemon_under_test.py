@@ -83,7 +83,7 @@ def write_configuration(
 [hook]
 mode = "{mode}"
 cycle = {cycle}
-influence_hours = {influence!r}
+influence_hours = {influence:.9g}
 disable_file = "{folder}/DISABLE"
 state_file = "{state or folder / "state.json"}"
 audit_file = "{folder}/audit.jsonl"
