@@ -31,6 +31,8 @@ class HookEffects(NamedTuple):
         written_at: when scores were written last, shape [1].
         written: what was written for each job, NaN for a job that came later, shape [n]: its score,
             or its points under a bounded influence.
+        recalculated: when the last write had slurmctld calculate each job's whole priority anew,
+            seconds, shape [n].
     """
 
     site: SitePriority
@@ -39,12 +41,12 @@ class HookEffects(NamedTuple):
     starvation: FloatArray
     written_at: FloatArray
     written: FloatArray
+    recalculated: FloatArray
 
     def copy(self) -> HookEffects:
         """The same with a memory of its own of what was charged and written."""
-        return self._replace(
-            site=self.site.copy(), written_at=self.written_at.copy(), written=self.written.copy()
-        )
+        changing = ("site", "written_at", "written", "recalculated")
+        return self._replace(**{name: getattr(self, name).copy() for name in changing})
 
 
 def hook_effects(
@@ -64,13 +66,15 @@ def hook_effects(
         starvation: see HookEffects.
     """
     points = np.inf if np.isinf(influence) else influence * site.points_an_hour
+    remembered = jobs if refresh > 0.0 else 0
     return HookEffects(
         site=site,
         influence=np.array([points]),
         refresh=np.array([refresh]),
         starvation=np.array([starvation]),
         written_at=np.array([-np.inf]),
-        written=np.full(jobs if refresh > 0.0 else 0, np.nan),
+        written=np.full(remembered, np.nan),
+        recalculated=np.full(remembered, -np.inf),
     )
 
 
@@ -120,6 +124,8 @@ def _place_points(
         if remembers:
             if abs(points - effects.written[job]) <= INFLUENCE_TOLERANCE * influence:
                 points = effects.written[job]
+            elif points != 0.0 or not np.isnan(effects.written[job]):
+                effects.recalculated[job] = cluster.clock[NOW]
             effects.written[job] = points
         scores[order[place]] = points
 
@@ -128,11 +134,18 @@ def _place_points(
 def _bound_influence(
     workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
 ) -> None:
-    """A job's priority is the site's own; its place in the order adds up to `influence` points."""
+    """A job's priority is the site's own; its place in the order adds up to `influence` points.
+
+    Its age is that of the last calculation, or of the last write of its site factor: slurmctld's
+    update_job calculates the whole priority.
+    """
     _place_points(cluster, effects, scores, jobs)
     calculated = calculate(workload, cluster, effects.site)
     for place in range(cluster.counts[PENDING]):
-        scores[place] += site_points(workload, cluster, effects.site, jobs[place], calculated)
+        job, at = jobs[place], calculated
+        if len(effects.recalculated) > 0:
+            at = max(at, effects.recalculated[job])
+        scores[place] += site_points(workload, cluster, effects.site, job, at)
 
 
 @compiled_borrowing

@@ -96,6 +96,28 @@ def test_a_new_job_has_the_sites_own_priority_until_the_hook_writes():
     assert once == [0.0, 50.0, 110.0, 1010.0, 1020.0]
 
 
+def test_a_write_gives_a_job_its_age_of_now():
+    """Priorities are calculated once, at 0; two jobs wait for the first, the second's is shorter.
+
+    The write at 60 s puts the shorter one in the better place, which is worth a point, and has
+    slurmctld calculate both whole: by then the longer one is 59 points old.
+    """
+    workload = random_workload(0, jobs=3, parallel=False)._replace(
+        submit=np.array([0.0, 1.0, 60.0]),
+        run_time=np.array([100.0, 50.0, 10.0]),
+        estimate=np.array([100.0, 50.0, 10.0]),
+        account=np.zeros(3, dtype=np.int64),
+    )
+    site = SitePriority(
+        points=np.zeros(3), age=1e5, highest_age=1e5, fairshare=0.0, period=1e9, first=0.0
+    )
+    order = QueueOrder(network=SHORTEST_FIRST, site=site)
+    settings = SimulationSettings(
+        capacity=1, backfilling="easy", influence=2 / site.points_an_hour, refresh=50.0
+    )
+    np.testing.assert_array_equal(simulate_order(workload, order, settings).start, [0, 100, 150])
+
+
 @pytest.mark.parametrize(
     "changes", [{"influence": 1e9}, {"starvation": 1e12}, {"refresh": 1e-9}], ids=str
 )
