@@ -71,4 +71,5 @@ def absent_extras() -> Iterator[None]:
             package, _, own = name.rpartition(".")
             if isinstance(sys.modules[name], _Absent) or name.startswith(_OURS):
                 del sys.modules[name]
-                vars(sys.modules.get(package, sys)).pop(own, None)
+                if package in sys.modules:  # else it was forgotten before what it holds
+                    vars(sys.modules[package]).pop(own, None)
