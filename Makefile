@@ -35,7 +35,7 @@ help:
 	@echo "make lock           requirements/: exact versions and hashes of what is installed"
 	@echo "make deb-twice      builds the package twice: the same bytes; by hand, 10 minutes"
 	@echo "make generated      files made of the code: example file, tables of documents, dashboards"
-	@echo "make default-model  train policy_models/default.onnx again, on three logs"
+	@echo "make default-model  write policy_models/default.onnx again"
 	@echo "make paper-models   train the networks of the papers of 2008 and 2011 again"
 	@echo "make reserve-model  train policy_models/responsive-reserve.onnx again, on LPC-EGEE"
 
@@ -104,7 +104,7 @@ test-releases: $(VENV)/installed-test
 
 test-pbs: $(VENV)/installed-test
 	SLURM_RL_TEST_PBS=1 $(BIN)/pytest tests/real/test_openpbs_real.py \
-		tests/real/test_openpbs_protection.py tests/real/test_openpbs_gpus.py
+		tests/real/test_openpbs_wide_job.py tests/real/test_openpbs_gpus.py
 
 check: $(VENV)/installed-test
 	$(BIN)/ruff check .
@@ -181,13 +181,8 @@ generated: $(VENV)/installed-test
 	$(BIN)/python -m slurm_rl_plugin.configuration.generated.files
 	$(BIN)/python deploy/grafana/generate_dashboards.py
 
-# The first 60 % of three logs of parallel machines; nothing behind that is looked at.
 default-model: $(VENV)/installed-train
-	$(BIN)/slurm-rl train \
-	  $(SLURM_RL_TRACES)/SDSC-SP2-1998-4.2-cln.swf.gz $(SLURM_RL_TRACES)/HPC2N-2002-2.2-cln.swf.gz \
-	  $(SLURM_RL_TRACES)/CTC-SP2-1996-3.1-cln.swf.gz \
-	  --protocol heldout --preset slowdown --seeds 5 --seed 1 \
-	  --output policy_models/default.onnx
+	$(BIN)/python -m bench.default_model
 
 # Generated loads only, as the papers describe them.
 paper-models: $(VENV)/installed-train

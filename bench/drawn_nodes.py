@@ -1,18 +1,38 @@
 """A log of processors alone, put on nodes with memory and GPUs that are drawn.
 
+    python -m bench.drawn_nodes LOG...
+
 Submit times, run times, users and processors are the log's. What jobs request in addition is drawn
-for each user and each kind of job of that user, since users repeat their requests.
+for each user and each kind of job of that user, since users repeat their requests. The command
+replays each log under each policy on some such machines and prints ratios over those of rules.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
+from slurm_rl_plugin.learning.evaluation.continuous import (
+    ContinuousProtocol,
+    ContinuousRun,
+    Replayed,
+    replay_continuously,
+)
+from slurm_rl_plugin.learning.evaluation.schedule_waits import RATIOS, median_ratios
+from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -126,3 +146,55 @@ def _machine(
     kinds = tuple(each for each in drawn if each.count > 0)
     everywhere = MachinePartition(name="all", kinds=tuple(range(len(kinds))), is_default=True)
     return Machine(resources=BASIC_RESOURCES, kinds=kinds, partitions=(everywhere,))
+
+
+def drawn_logs(paths: Sequence[Path], machines: int, jobs: int) -> list[PreparedLog]:
+    """The first jobs of each log on so many machines, with classes known at submission."""
+    found: list[PreparedLog] = []
+    for path in paths:
+        log = read_log(path)[0]
+        log = log.select(np.arange(min(len(log), jobs)))
+        processors = log.processors_available or int(log.processors.max())
+        for _ in range(machines):
+            drawn = on_drawn_nodes(log, processors, np.random.default_rng((1000, len(found))))
+            found.append(class_known_at_submission(prepare_log(drawn.log, machine=drawn.machine)))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Replay, and print one JSON document: geometric means over the machines, and each of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("logs", nargs="+", type=Path, metavar="LOG")
+    parser.add_argument("--policy", action="append", default=None)
+    parser.add_argument("--machines", type=int, default=3, help="of each log")
+    parser.add_argument("--jobs", type=int, default=15_000, help="of each log, at most")
+    parser.add_argument("--runs", type=int, default=2)
+    options = parser.parse_args(arguments)
+    policies = options.policy or ["default", "saf", "multifactor", "fifo"]
+    protocol = ContinuousProtocol(runs=options.runs)
+    replayed = [Replayed(name=name, candidate=candidate_of(name)) for name in policies]
+    found: list[Mapping[str, Sequence[ContinuousRun]]] = []
+    for number, log in enumerate(drawn_logs(options.logs, options.machines, options.jobs)):
+        settings = SimulationSettings(capacity=log.capacity, backfilling="easy")
+        found.append(replay_continuously(replayed, log, settings, protocol))
+        print(f"machine {number + 1}", file=sys.stderr, flush=True)
+    told = {base: {name: ratios(found, name, base) for name in policies} for base in policies}
+    print(json.dumps(told, indent=2))
+
+
+def ratios(
+    machines: Sequence[Mapping[str, Sequence[ContinuousRun]]], name: str, base: str
+) -> dict[str, float]:
+    """Figures of one policy over those of another: geometric means of the machines' medians."""
+    each = [
+        median_ratios([run.waits for run in runs[name]], [run.waits for run in runs[base]])
+        for runs in machines
+    ]
+    return {
+        figure: float(np.exp(np.mean(np.log([ratio[figure] or np.nan for ratio in each]))))
+        for figure in RATIOS
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -80,8 +80,6 @@ def advised_log(path: Path, order: str) -> AdvisedLog:
     """Read a log and simulate it."""
     model = import_model(model_path("default"))
     assert isinstance(model, QNetwork)
-    assert model.prediction is not None
-    assert model.prediction.spread is not None
     prepared = prepare_log(read_log(path)[0])
     settings = SimulationSettings(
         capacity=prepared.capacity, backfilling="easy", half_life=_HALF_LIFE
@@ -90,7 +88,6 @@ def advised_log(path: Path, order: str) -> AdvisedLog:
     workload = prepared.workload(RequestedLimit())
     source = ReplaySource(
         order=rule_order("fifo") if network is None else learned_order(network),
-        spread=model.prediction.spread,
         backfilling="easy",
         on_nodes="easy",
         half_life=_HALF_LIFE,

@@ -28,7 +28,6 @@ from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.forecasts.replays.replayed_log import queues_along
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf, ReplayedSite
 from slurm_rl_plugin.learning.evaluation.paired import starts_of_order
-from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -78,12 +77,7 @@ def site_and_queue(
     waiting = np.arange(1, len(start) + 1) - np.searchsorted(np.sort(start), workload.submit)
     job = int(np.argmax(waiting >= pending)) if (waiting >= pending).any() else len(start) - 1
     machine = None if prepared.machine is None else node_machine(prepared.log, prepared.machine)
-    network = candidate_of("default").network
-    assert isinstance(network, QNetwork)
-    assert network.prediction is not None
-    past = RecordedPast(
-        replace(prepared, log=replace(prepared.log, start=start)), network.prediction.spread
-    )
+    past = RecordedPast(replace(prepared, log=replace(prepared.log, start=start)), quantiles=True)
     now = float(workload.submit[job])
     past.run(now)
     queue = queues_along(workload, machine, fifo, simple)(job, now)

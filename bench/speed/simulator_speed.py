@@ -22,7 +22,6 @@ import numpy as np
 
 from bench.speed.traces import LOGS
 from slurm_rl_plugin.accounting.log_format import read_log
-from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.policies.network import (
     QNetwork,
@@ -111,10 +110,10 @@ def against_the_reference(prepared: PreparedLog) -> dict[str, float]:
 def network(hidden: int, *, past_runs: bool = False) -> QNetwork:
     """A scorer of random weights; those of past runs are 0 unless asked for."""
     parameters = np.random.default_rng(1).normal(size=parameter_count(SITE, hidden)) * 0.1
-    parameters[-len(SITE.jobs) + SITE.jobs.index("log_work")] = -1.0
+    parameters[-len(SITE.jobs) + SITE.jobs.index("log_time_limit")] = -1.0
     scorer = network_from_parameters(SITE, parameters, hidden=hidden, scaler=fixed_scaler(SITE))
     if past_runs:
-        return replace(scorer, prediction=RunTimePrediction.untrained())
+        return scorer
     job_weights, linear = scorer.job_weights.copy(), scorer.linear.copy()
     first = len(SITE.jobs) - len(SITE.history_jobs)
     job_weights[first:], linear[first:] = 0.0, 0.0

@@ -213,14 +213,12 @@ MAIN: list[Row] = [
             ),
             lines(
                 "Jobs with a factor",
-                "Pending jobs with a factor, and those that go first because others have "
-                "overtaken them for long.",
+                "Pending jobs with a factor.",
                 "none",
                 (
                     f"sum by (cluster) (slurm_rl_jobs_with_factor{{{QUEUE}}})",
                     "jobs with a factor {{cluster}}",
                 ),
-                (f"max by (cluster) (slurm_rl_protected_jobs{{{SITE}}})", "protected {{cluster}}"),
             ),
         ],
     ),

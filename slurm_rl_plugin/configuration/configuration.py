@@ -10,8 +10,10 @@ from typing import Any
 
 from slurm_rl_plugin.configuration.keys.reserve import OFF
 from slurm_rl_plugin.configuration.keys.sections import KEYS, Sections
+from slurm_rl_plugin.configuration.reading.given_keys import DEFAULT
 from slurm_rl_plugin.configuration.reading.shares import DEFAULT_SOURCE
 from slurm_rl_plugin.configuration.reserved_amounts import reserved_amounts
+from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
 from slurm_rl_plugin.hook.daemon.pace import Pace
@@ -50,6 +52,20 @@ class Configuration:
     def sections(self) -> Sections:
         """The same values, each with its type."""
         return Sections.of(self.values)
+
+    @property
+    def goals(self) -> Goals:
+        """What counts in the order; of shares nothing where the site says nothing of them."""
+        goals = self.sections.goals
+        origin = self.origins.get("goals", {}).get("shares", DEFAULT)
+        given = origin != DEFAULT or self.shares is not None
+        return Goals(
+            shares=float(goals.shares) if given else None,
+            short_jobs=float(goals.short_jobs),
+            wide_jobs=float(goals.wide_jobs),
+            longest_wait=float(goals.longest_wait),
+            interactive=float(goals.interactive),
+        )
 
     @property
     def reward(self) -> RewardWeights:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -16,10 +16,6 @@ Memory = FloatArray
 INFLUENCE_TOLERANCE = 0.02
 
 
-def _nobody() -> IntArray:
-    return np.empty(0, dtype=np.int64)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What a policy decides in one cycle: scores, a reserve, and what it remembers.
@@ -28,17 +24,13 @@ class Decision:
         scores: float64[n], one for each pending job of the snapshot; higher starts earlier.
         reserve: processors to keep free of batch work; 0 is the papers' greedy model.
         memory: the policy's memory for its next decision; None for a policy without one.
-        protected: places of jobs that go first whatever their score, first to start first; their
-            scores say so too.
-        run_times: tells seconds below which parts of such runs end (`run_spread.PARTS`), shape
-            [n, parts]; called by `explain` and by evaluations only, and
-            raises PolicyError where the policy fails. None for a policy that foretells none.
+        run_times: tells seconds below which parts of such runs end (`run_prediction.PARTS`), shape
+            [n, parts]; called by `explain` and by evaluations only. None where none are foretold.
     """
 
     scores: FloatArray
     reserve: int = 0
     memory: Memory | None = None
-    protected: IntArray = field(default_factory=_nobody)
     run_times: Callable[[], FloatArray] | None = None
 
     def putting_first(self, places: IntArray) -> Self:

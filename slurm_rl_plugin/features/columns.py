@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.features.estimates import UNKNOWN_RUN_TIME
+from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.features.history.columns import KnownPast, history_columns
 from slurm_rl_plugin.features.history.past_runs import PastRuns
-from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
     REACTIVE_GRID_2011,
@@ -21,19 +20,13 @@ from slurm_rl_plugin.features.reactive_grid_columns import (
     grid_queue_columns,
     grid_queue_columns_2011,
 )
-from slurm_rl_plugin.features.scarcity import scarcity_of
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import (
     SITE,
-    SITE_OF_PROCESSORS,
     SOON,
     dynamic_job_features,
-    over_dominant,
     queue_features,
     reserve_features,
-    resource_features,
-    scarcity_features,
-    size_of,
     static_job_features,
 )
 from slurm_rl_plugin.units import FloatArray
@@ -45,16 +38,14 @@ def site_queue_features(
     estimate: FloatArray,
     running_estimate: FloatArray,
     arrived: FloatArray,
-    schema: FeatureSchema = SITE,
 ) -> NDArray[np.float32]:
-    """Queue features of a snapshot, float32[len(schema.queue)].
+    """Queue features of a snapshot, float32[len(SITE.queue)].
 
     Args:
         snapshot: the queue.
         estimate: estimated run time of each pending job, seconds, shape [pending].
         running_estimate: the same for the running jobs, seconds, shape [running].
         arrived: the counts of `recent_arrivals`, shape [len(FADING_TIMES)].
-        schema: SITE or SITE_OF_PROCESSORS.
     """
     waiting, running = snapshot.weighed(snapshot.pending.jobs), snapshot.running.jobs
     expected_end = snapshot.running.start + running_estimate
@@ -80,9 +71,6 @@ def site_queue_features(
         float(estimate[batch > 0].min(initial=np.inf)) if batch.any() else 0.0,
         arrived,
     )
-    if schema == SITE:
-        scarce = scarcity_of(snapshot)
-        values += scarcity_features(scarce.free, scarce.demand)
     return np.array(values, dtype=np.float32)
 
 
@@ -90,48 +78,37 @@ def site_job_features(
     snapshot: QueueSnapshot,
     estimate: FloatArray,
     past: PastRuns | KnownPast | None = None,
-    prediction: RunTimePrediction | None = None,
-    schema: FeatureSchema = SITE,
+    goals: Goals = AS_TRAINED,
+    longest: float = 0.0,
 ) -> NDArray[np.float32]:
-    """Job features of the pending jobs of a snapshot, float32[n, len(schema.jobs)].
+    """Job features of the pending jobs of a snapshot, float32[n, len(SITE.jobs)].
 
     Args:
         snapshot: the queue.
         estimate: estimated run time of each pending job, seconds, shape [n].
         past: what runs have told up to the snapshot, or what is known by it of the pending jobs;
             nothing by default.
-        prediction: of the model; without one, history features are 0.
-        schema: SITE or SITE_OF_PROCESSORS.
+        goals: what the site wants.
+        longest: the longest wait that the site has known lately, seconds (`site.longest_wait`).
     """
     jobs = snapshot.weighed(snapshot.pending.jobs)
     known = np.isfinite(jobs.time_limit) & (jobs.time_limit > 0)
     limit = np.where(known, jobs.time_limit, estimate)
-    columns = static_job_features(jobs, estimate, limit)
-    changing = dynamic_job_features(
+    columns = static_job_features(jobs, limit, goals.wide_jobs, goals.interactive)
+    columns += dynamic_job_features(
         snapshot.accrued_wait,
-        estimate,
-        size_of(jobs),
-        jobs.interactive,
+        longest,
         snapshot.shares[jobs.account],
         snapshot.usage[jobs.account],
-        float(snapshot.shares.max(initial=0.0)) or 1.0,  # sites may give no account a share
+        goals.longest_wait,
+        goals.points_a_doubling,
     )
-    if schema == SITE:
-        scarce = scarcity_of(snapshot)
-        columns += resource_features(scarce.shares)
-        changing += (over_dominant(scarce.shares[:, scarce.resource], scarce.shares),)
-    columns += changing
-    features = np.zeros((len(jobs), len(schema.jobs)), dtype=np.float32)
-    np.stack(columns, axis=1, out=features[:, : len(columns)], casting="same_kind")
-    if prediction is not None:
-        asked = np.where(known, jobs.time_limit, UNKNOWN_RUN_TIME)
-        told = history_columns(snapshot, asked, past or PastRuns(), prediction)
-        features[:, len(columns) :] = told
-    return features
+    told = history_columns(snapshot, past or PastRuns())
+    told[:, 0] *= goals.short_jobs
+    return np.concatenate([np.stack(columns, axis=1).astype(np.float32), told], axis=1)
 
 
 KNOWN_SCHEMAS = (
-    SITE_OF_PROCESSORS,
     SITE,
     REACTIVE_GRID,
     REACTIVE_GRID_2011,
@@ -146,7 +123,8 @@ def feature_columns(
     running_estimate: FloatArray,
     arrived: FloatArray,
     past: PastRuns | KnownPast | None = None,
-    prediction: RunTimePrediction | None = None,
+    goals: Goals = AS_TRAINED,
+    longest: float = 0.0,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Queue features float32[Fq] and job features float32[n, Fx] of a snapshot.
 
@@ -156,13 +134,13 @@ def feature_columns(
         estimate: estimated run time of each pending job, seconds, shape [pending].
         running_estimate: the same for the running jobs, seconds, shape [running].
         arrived: the counts of `recent_arrivals`, shape [len(FADING_TIMES)].
-        past: what runs have told up to the snapshot, or what is known by it of the pending jobs;
-            `site` only.
-        prediction: of the model, None for one that looks at no past runs; `site` only.
+        past: see `site_job_features`; it, goals and longest are for `site` only.
+        goals: see `site_job_features`.
+        longest: see `site_job_features`.
     """
-    if schema in (SITE, SITE_OF_PROCESSORS):
-        queue = site_queue_features(snapshot, estimate, running_estimate, arrived, schema)
-        return queue, site_job_features(snapshot, estimate, past, prediction, schema)
+    if schema == SITE:
+        queue = site_queue_features(snapshot, estimate, running_estimate, arrived)
+        return queue, site_job_features(snapshot, estimate, past, goals, longest)
     queue_columns = grid_queue_columns_2011 if schema == REACTIVE_GRID_2011 else grid_queue_columns
     job_columns = grid_job_columns_with_wait if schema == REACTIVE_GRID_WAIT else grid_job_columns
     return queue_columns(snapshot, estimate, running_estimate), job_columns(snapshot, estimate)

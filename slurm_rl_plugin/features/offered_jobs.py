@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.features.columns import site_job_features
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
-from slurm_rl_plugin.features.schema import FeatureSchema
-from slurm_rl_plugin.features.site import SITE
 
 
 def offered_jobs(now: float, interactive: Sequence[bool], accounts: int) -> JobTable:
@@ -44,7 +42,6 @@ def offered_job_features(
     snapshot: QueueSnapshot,
     interactive: Sequence[bool],
     estimates: RunTimeEstimate,
-    schema: FeatureSchema = SITE,
 ) -> NDArray[np.float32]:
     """Job features of the `site` schema of one more job of each kind, float32[kinds, Fj].
 
@@ -52,9 +49,8 @@ def offered_job_features(
         snapshot: the queue that they would join.
         interactive: the classes; rows are in the order of `offered_jobs`.
         estimates: of run times; class medians tell the classes' typical ones.
-        schema: SITE or SITE_OF_PROCESSORS.
     """
     jobs = offered_jobs(snapshot.now, interactive, len(snapshot.accounts))
     joined = replace(snapshot, pending=PendingJobs.untouched(jobs))
     believed = estimates.estimate(jobs.time_limit, jobs.interactive)
-    return site_job_features(joined, believed, schema=schema)
+    return site_job_features(joined, believed)

@@ -20,22 +20,18 @@ from slurm_rl_plugin.domain import (
     RunningJobs,
     StartedJobs,
 )
+from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
 from slurm_rl_plugin.features.columns import feature_columns
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_events import recent_arrivals
-from slurm_rl_plugin.features.history.run_prediction import (
-    KNOWN_FACTS,
-    PREDICTED,
-    RunTimePrediction,
-)
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-#: Decimals of a value that count: features lie near [0, 1], in single precision.
+#: Decimals of a value that count, in single precision.
 _DECIMALS = 9
 #: Seconds since the epoch at which the queue is seen.
 _NOW = 1_700_000_000.0
@@ -123,7 +119,6 @@ def probe_values(schema: FeatureSchema) -> dict[str, list[float]]:
     """Each feature of the fixed queue: one value of a queue feature, one a job of a job feature."""
     snapshot, estimates = probe_snapshot(resources=schema == SITE), RequestedLimit()
     waiting, running = snapshot.pending.jobs, snapshot.running.jobs
-    weights = (np.arange(PREDICTED * KNOWN_FACTS, dtype=np.float64) % 7.0 - 3.0) / 10.0
     queue, jobs = feature_columns(
         schema,
         snapshot,
@@ -131,7 +126,8 @@ def probe_values(schema: FeatureSchema) -> dict[str, list[float]]:
         estimates.estimate(running.time_limit, running.interactive),
         recent_arrivals(snapshot)[1:],
         PastRuns().after(snapshot),
-        RunTimePrediction(weights=weights.reshape(PREDICTED, KNOWN_FACTS)),
+        Goals(shares=0.5, short_jobs=1.5, wide_jobs=0.75, longest_wait=2.0, interactive=3.0),
+        100_000.0,
     )
     told = {name: [value] for name, value in zip(schema.queue, queue.tolist(), strict=True)}
     columns = zip(schema.jobs, jobs.T.tolist(), strict=True)

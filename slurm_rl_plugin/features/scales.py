@@ -22,21 +22,6 @@ def log_seconds(seconds: Any) -> Any:
     return np.log(1.0 + seconds) / (SECONDS_SPAN * TEN)
 
 
-def seconds_at(scale: Any) -> Any:
-    """The inverse of `log_seconds`: the seconds at a place of the scale."""
-    return 10.0 ** (SECONDS_SPAN * scale) - 1.0
-
-
 def log_work_hours(work: Any, capacity: Any) -> Any:
     """Processor-seconds as hours of the whole machine on a logarithmic scale: 1 at 10,000."""
     return np.log(1.0 + work / (3600.0 * capacity)) / (4.0 * TEN)
-
-
-def log_share(share: Any) -> Any:
-    """A part of the machine, >= 0, on a logarithmic scale: 0 at none, 1 at all of it."""
-    return np.log(1.0 + 10_000.0 * share) / (4.0 * TEN)
-
-
-def log_processors(processors: Any) -> Any:
-    """Processors, >= 1, on a logarithmic scale: 1 at 10,000."""
-    return np.log(1.0 * processors) / (4.0 * TEN)

@@ -1,4 +1,7 @@
-"""The `site` schema: share-relative features that carry over between sites of any size.
+"""The `site` schema: features that carry over between sites of any size.
+
+Logarithms of jobs are natural ones, so that a linear score counts in points that have a meaning: a
+point is a factor of e. What the site wants (`domain.goals`) scales the features that it is about.
 
 What changes while a job waits is elementwise in plain numpy style: the simulator compiles the very
 same lines for one job at a time; the head node runs them on whole columns.
@@ -10,17 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, GPUS
-from slurm_rl_plugin.features.scales import (
-    TEN,
-    log_processors,
-    log_seconds,
-    log_share,
-    log_work_hours,
-)
+from slurm_rl_plugin.features.scales import TEN, log_seconds, log_work_hours
 from slurm_rl_plugin.features.schema import FeatureSchema
-from slurm_rl_plugin.units import BoolArray, FloatArray
-from slurm_rl_plugin.utility.time_utility import time_utility, time_utility_loss_rate
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray
 
 #: Seconds in which an interactive job should start (definitions: within_120s).
 SOON = 120.0
@@ -37,21 +32,9 @@ RESERVE_FEATURES = (
     "log_arrived_in_6_h",
 )
 
-#: Features of a machine's resources, which a model may do without: of the queue, of a job while it
-#: waits, and what stays of it, in the order of `resource_features`. Those of a job are 0 where
-#: there are processors alone: a model orders jobs there as if it had learned nothing of resources.
-SCARCITY_FEATURES = ("scarce_free", "log_scarce_demand")
-SCARCE_SHARE = "log_scarce_over_dominant"
-RESOURCE_FEATURES = (
-    "log_memory_share",
-    "log_gres_share",
-    "accelerated",
-    "log_cpu_over_dominant",
-)
-
 SITE = FeatureSchema(
     name="site",
-    version=4,
+    version=5,
     queue=(
         "idle_fraction",
         "log_pending_jobs",
@@ -62,48 +45,35 @@ SITE = FeatureSchema(
         "running_interactive_fraction",
         "fairness",
         *RESERVE_FEATURES,
-        *SCARCITY_FEATURES,
     ),
-    static_jobs=(
-        "log_estimate",
-        "log_time_limit",
-        "log_processors",
-        "log_work",
-        "interactive",
-        *RESOURCE_FEATURES,
-    ),
-    dynamic_jobs=(
-        "log_wait",
-        "log_turnaround",
-        "responsiveness_now",
-        "time_utility_now",
-        "log_loss_rate_per_work",
-        "share_deficit",
-        SCARCE_SHARE,
-    ),
-    history_jobs=(
-        "log_predicted_run_time",
-        "probability_very_short",
-        "probability_short",
-        "log_slowdown_rate",
-        "log_expected_run_time",
-        "template_known",
-        "log_pending_alike",
-        "log_pending_alike_none_running",
-    ),
+    static_jobs=("log_size", "log_time_limit", "interactive", "interactive_points"),
+    dynamic_jobs=("log_age", "overdue", "share_doublings", "share_points"),
+    history_jobs=("log_run_time", "log_run_time_spread", "log_alike_none_running"),
 )
-#: The same without what it says of resources: of a model that looks at none of it, nothing of it is
-#: computed.
-SITE_OF_PROCESSORS = FeatureSchema(
-    name="site",
-    version=3,
-    queue=SITE.queue[: -len(SCARCITY_FEATURES)],
-    static_jobs=SITE.static_jobs[: -len(RESOURCE_FEATURES)],
-    dynamic_jobs=SITE.dynamic_jobs[:-1],
-    history_jobs=SITE.history_jobs,
-)
-#: Column of GPUs of all types among the resources of a machine; behind it come its other ones.
-_GPUS = BASIC_RESOURCES.index(GPUS)
+#: Where job features lie on a site like others: middle and half width, for scalers.
+USUAL = {
+    "log_size": (3.0, 3.0),
+    "log_time_limit": (9.0, 3.0),
+    "interactive": (0.5, 0.5),
+    "interactive_points": (0.0, 2.0),
+    "log_age": (1.0, 1.0),
+    "overdue": (0.5, 0.5),
+    "share_doublings": (0.0, 2.0),
+    "share_points": (0.0, 2.0),
+    "log_run_time": (7.0, 3.0),
+    "log_run_time_spread": (1.5, 1.5),
+    "log_alike_none_running": (1.0, 1.0),
+}
+#: Seconds of waiting that count like none: ages are told apart beyond them.
+PATIENCE = 4.0 * HOUR
+#: A job is overdue beyond this part of the longest wait that the site has known lately.
+LATE = 0.5
+#: Seconds in which the longest wait of a site counts half.
+HALF_LIFE = 30.0 * DAY
+#: Doublings of usage over share beyond which nothing is told apart.
+MOST_DOUBLINGS = 4.0
+#: The least part of a machine that is told from none.
+_LEAST_PART = 1e-6
 
 
 def queue_features(
@@ -175,18 +145,6 @@ def reserve_features(
     )
 
 
-def scarcity_features(free: Any, demand: Any) -> tuple[Any, ...]:
-    """The queue features of the resource that is scarce now, after those of `reserve_features`.
-
-    That is the one of which running and waiting jobs together ask for the largest part.
-
-    Args:
-        free: the part of it that no job has.
-        demand: what the waiting jobs ask of it together, parts of the machine's.
-    """
-    return (free * 1.0, np.log(1.0 + demand) / (3.0 * TEN))
-
-
 class AskingJobs(Protocol):
     """Jobs as columns of shape [n], on the head node or in the simulator."""
 
@@ -207,82 +165,54 @@ def size_of(jobs: AskingJobs) -> FloatArray:
 
 
 def static_job_features(
-    jobs: AskingJobs, estimate: FloatArray, time_limit: FloatArray
+    jobs: AskingJobs, time_limit: FloatArray, wide_jobs: float, interactive: float
 ) -> tuple[FloatArray, ...]:
     """Job features that stay as they are while the job waits, in the order of the schema.
 
     Args:
         jobs: what they ask for.
-        estimate: estimated run time, seconds, shape [n].
-        time_limit: requested run time, seconds; the estimate where none is known; shape [n].
+        time_limit: requested run time, seconds; an estimate where none is known; shape [n].
+        wide_jobs: see `domain.goals`.
+        interactive: see `domain.goals`.
     """
-    size = size_of(jobs)
     return (
-        log_seconds(estimate),
-        log_seconds(time_limit),
-        log_processors(size),
-        np.log(1.0 + estimate * size) / (9.0 * TEN),
+        wide_jobs * np.log(size_of(jobs)),
+        np.log(np.maximum(time_limit, 1.0)),
         jobs.interactive.astype(np.float64),
+        interactive * jobs.interactive.astype(np.float64),
     )
 
 
-def resource_features(shares: FloatArray) -> tuple[FloatArray, ...]:
-    """Job features of what they ask of each kind of resource, after `static_job_features`.
+def longest_wait(before: Any, since: Any, wait: Any) -> Any:
+    """The longest wait that a site has known lately, seconds.
 
     Args:
-        shares: parts of the machine's resources, CPUs, memory, GPUs of all types and others that
-            nodes have, as `shares_of_machine` makes them; CPUs alone where nothing else is told;
-            shape [n, resources].
+        before: what it was.
+        since: seconds since then.
+        wait: of the job that waits longest now, seconds.
     """
-    if shares.shape[1] <= _GPUS:
-        nothing = np.zeros(len(shares))
-        return (nothing, nothing, nothing, nothing)
-    others = shares[:, _GPUS:]
-    return (
-        log_share(shares[:, 1]),
-        log_share(others.max(axis=1)),
-        (others[:, 0] > 0.0).astype(np.float64),
-        over_dominant(shares[:, 0], shares),
-    )
-
-
-def over_dominant(share: FloatArray, shares: FloatArray) -> FloatArray:
-    """How far a share lies below the largest that the job asks for, on its scale, shape [n]."""
-    if shares.shape[1] == 1:  # it is the largest
-        return np.zeros(len(shares))
-    below: FloatArray = log_share(share) - log_share(shares.max(axis=1))
-    return below
+    return max(before * 0.5 ** (since / HALF_LIFE), wait)
 
 
 def dynamic_job_features(
-    wait: Any,
-    estimate: Any,
-    size: Any,
-    interactive: Any,
-    share: Any,
-    usage: Any,
-    largest_share: Any,
+    wait: Any, longest: Any, share: Any, usage: Any, long_waits: Any, shares: Any
 ) -> tuple[Any, ...]:
-    """Job features that change with time, in the schema's order; `over_dominant` tells the last.
+    """Job features that change with time, in the schema's order.
 
     Args:
         wait: seconds since submission, >= 0.
-        estimate: estimated run time, seconds.
-        size: of the job, in processors.
-        interactive: True for interactive, False for batch.
+        longest: see `longest_wait`.
         share: configured share of the job's account.
         usage: fraction of the consumed service that the job's account received.
-        largest_share: largest configured share of any account.
+        long_waits: `longest_wait` of `domain.goals`.
+        shares: see `domain.goals`.
     """
-    turnaround = wait + estimate
-    counted = np.maximum(estimate, 1.0)
-    utility = time_utility(turnaround, estimate, interactive)
-    rate = time_utility_loss_rate(turnaround, estimate, interactive, utility)
+    late = np.maximum(LATE * longest, MINUTE)
+    used = np.maximum(usage, _LEAST_PART) / np.maximum(share, _LEAST_PART)
+    doublings = np.minimum(np.maximum(np.log2(used), -MOST_DOUBLINGS), MOST_DOUBLINGS)
     return (
-        log_seconds(wait),
-        log_seconds(turnaround),
-        counted / (counted + wait),
-        utility * 1.0,
-        np.log(rate / (counted * size) + 1e-12) / (12.0 * TEN) + 0.5,
-        np.minimum(np.maximum((share - usage) / largest_share, -1.0), 1.0),
+        np.log(1.0 + wait / PATIENCE),
+        long_waits * np.log(np.maximum(wait / late, 1.0)),
+        doublings,
+        shares * doublings,
     )

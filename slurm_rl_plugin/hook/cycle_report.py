@@ -47,7 +47,6 @@ class CycleReport:
         suppressed: reason -> changes not made.
         reserve: processors the decision keeps free of batch work.
         limit: on batch jobs, that the reserve asks for.
-        protected: jobs that go first because others have overtaken them for long.
         phase_seconds: phase -> duration.
         calls: batch-system calls of this cycle: (call, seconds).
         order: decided order, as places in the snapshot's pending jobs; empty where the site's own
@@ -74,7 +73,6 @@ class CycleReport:
     suppressed: Mapping[str, int] = field(default_factory=dict)
     reserve: int = 0
     limit: LimitReport = field(default_factory=LimitReport)
-    protected: int = 0
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     calls: tuple[tuple[str, float], ...] = ()
     order: Sequence[int] = ()

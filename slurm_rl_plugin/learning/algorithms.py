@@ -11,7 +11,6 @@ from typing import Any
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.columns import KNOWN_SCHEMAS
-from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.fitted_q import settings as fitted_q_settings
@@ -40,7 +39,7 @@ class Algorithm:
     Attributes:
         train: from training loads, validation loads and settings to a policy, see `search_policy`;
             takes `checkpoint`, `load_key` and `progress`, and what `takes` names.
-        takes: of `prediction`, `start` and `place`.
+        takes: of `start` and `place`.
         default: its settings where nothing is asked for.
         presets: settings under a name: `paper` as the paper printed them, `slowdown` for bounded
             slowdown on parallel machines.
@@ -63,7 +62,7 @@ class Algorithm:
 ALGORITHMS: Mapping[str, Algorithm] = {
     "policy-search": Algorithm(
         train=search_policy,
-        takes=("prediction", "start", "place"),
+        takes=("start", "place"),
         default=PolicySearchSettings(),
         presets={"slowdown": SLOWDOWN},
         steps=("generations", "generation"),
@@ -76,7 +75,6 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     ),
     "fitted-q": Algorithm(
         train=train_fitted_q,
-        takes=("prediction",),
         default=FittedQSettings(regressor="feed-forward"),
         presets={
             "paper": FittedQSettings(regressor="feed-forward", reward="literal"),
@@ -86,7 +84,6 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     ),
     "echo-state": Algorithm(
         train=train_fitted_q,
-        takes=("prediction",),
         default=FittedQSettings(regressor="echo-state"),
         presets={"paper": FittedQSettings(regressor="echo-state", reward="literal")},
         steps=("iterations", "iteration"),
@@ -175,15 +172,14 @@ def train_policy(
     checkpoint: Path | None = None,
     load_key: str = "",
     progress: Progress | None = None,
-    prediction: RunTimePrediction | None = None,
     start: QNetwork | None = None,
     place: Workplace | None = None,
 ) -> TrainedPolicy:
     """Train by the algorithm that the settings belong to; see `search_policy` for the arguments.
 
-    A prediction of run times is for the `site` schema, a place where candidates are evaluated for
-    policy search alone: the others learn from one step to the next. A network to start from is for
-    policy search; for site-utility it is the one that orders the queue.
+    A place where candidates are evaluated is for policy search alone: the others learn from one
+    step to the next. A network to start from is for policy search; for site-utility it is the one
+    that orders the queue.
 
     Raises:
         ConfigurationError: as the algorithm says.
@@ -191,7 +187,7 @@ def train_policy(
     algorithm = algorithm_of(settings)
     if start is not None and "start" not in algorithm.takes:
         raise ConfigurationError("only policy-search starts from a model: leave out --from.")
-    more: dict[str, Any] = {"prediction": prediction, "start": start, "place": place}
+    more: dict[str, Any] = {"start": start, "place": place}
     return algorithm.train(
         training,
         validation,

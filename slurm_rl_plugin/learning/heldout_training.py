@@ -30,7 +30,6 @@ from slurm_rl_plugin.learning.load_windows import (
     training_part,
 )
 from slurm_rl_plugin.learning.policy_search.rule_networks import RULE_WEIGHTS
-from slurm_rl_plugin.learning.prediction_fit import fit_prediction
 from slurm_rl_plugin.learning.training_load import TrainingLoad, TrainingLoads, mean_objective
 from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.policies.network import QNetwork
@@ -55,7 +54,6 @@ def searched_jobs(prepared: PreparedLog) -> int:
 
 def heldout_loads(
     logs: Sequence[PreparedLog],
-    seed: int,
     *,
     classifier: JobClassifier | None = None,
     training: HeldoutProtocol = TRAINING,
@@ -65,22 +63,19 @@ def heldout_loads(
 
     Args:
         logs: whole logs; what lies behind their first 60 % is not looked at.
-        seed: draws the jobs that the prediction is fitted to.
         classifier: job-class rules; by default as `class_known_at_submission`.
         training: windows that train.
         validation: windows that choose.
 
     Returns:
-        The loads, the logs one after the other, and a prediction of run times fitted to the jobs
-        before the first validation load.
+        The loads, the logs one after the other.
 
     Raises:
         ConfigurationError: a log too short for one window of either kind.
     """
     known = [class_known_at_submission(training_part(each), classifier) for each in logs]
     borders = [searched_jobs(each) for each in logs]
-    prediction = fit_prediction(known, borders, np.random.default_rng(seed))
-    found = TrainingLoads([], [], prediction)
+    found = TrainingLoads([], [])
     for prepared, border in zip(known, borders, strict=True):
         later = windows_of(border, len(prepared.log), validation)
         found.training.extend(_loads(prepared, windows_of(0, border, training), training))

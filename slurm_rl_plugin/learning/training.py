@@ -43,7 +43,7 @@ from slurm_rl_plugin.learning.training_load import (
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.learning.trainings import Training, train_all
 from slurm_rl_plugin.learning.workplace import Workplace
-from slurm_rl_plugin.policies.network import QNetwork, without_resources
+from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.utility.reward import RewardWeights
 
@@ -91,10 +91,6 @@ def train_model(
     shipped = shipped_rule(comparisons.values())
     if shipped is not None:
         trained = _standing_in(shipped, trained, loads[0].validation, plan.settings.weights)
-    network = replace(trained.network, protection=plan.protection)
-    if isinstance(network, QNetwork):  # no head node computes what weighs nothing
-        network = without_resources(network)
-    trained = replace(trained, network=network)
     manifest = _manifest(plan, trained, loads[0].validation)
     manifest["seeds"] = by_seed
     if plan.heldout:
@@ -178,7 +174,7 @@ def _standing_in(
 
 def _loads_of(plan: TrainingPlan) -> TrainingLoads:
     if plan.heldout:
-        return heldout_loads(plan.logs, plan.settings.seed, classifier=plan.classifier)
+        return heldout_loads(plan.logs, classifier=plan.classifier)
     return _loads(plan)
 
 
@@ -223,7 +219,7 @@ def _names(sources: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _loads(plan: TrainingPlan) -> TrainingLoads:
     rng = np.random.default_rng(plan.settings.seed)
-    parts = TrainingLoads([], [], None)
+    parts = TrainingLoads([], [])
     for prepared in plan.logs:
         settings = SimulationSettings(
             capacity=prepared.capacity,
@@ -272,7 +268,6 @@ def _manifest(
         "estimates": list(plan.estimates),
         "backfilling": plan.backfilling,
         **({} if plan.class_limit is None else {"class_limit": plan.class_limit.entry()}),
-        **({} if plan.protection is None else {"protection": asdict(plan.protection)}),
         "schema": {"name": schema.name, "version": schema.version, "digest": schema.digest},
         "simulated_jobs": trained.simulated_jobs,
         "curve": [list(point) for point in trained.curve],

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
-from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.learning.load_windows import log_window
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
@@ -128,11 +127,10 @@ def _mean_batch_wait(prepared: PreparedLog, wait: FloatArray, counted: slice) ->
 
 
 class TrainingLoads(NamedTuple):
-    """What a training sees: loads that train, loads that choose, a prediction of run times."""
+    """What a training sees: loads that train, and loads that choose."""
 
     training: list[TrainingLoad]
     validation: list[TrainingLoad]
-    prediction: RunTimePrediction | None
 
 
 def drawn_loads(

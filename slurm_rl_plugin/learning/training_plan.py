@@ -10,7 +10,6 @@ from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.algorithms import ALGORITHMS, Settings, steps_of
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 
@@ -33,8 +32,6 @@ class TrainingPlan:
         classifier: job-class rules of held-out training; None for the default ones.
         start: a network to start the search from.
         class_limit: how the simulated batch system keeps a reserve; None keeps processors free.
-        protection: of jobs that the model's order would let wait; None for none. The search does
-            not meet it: what it may cost a job is bounded by it, whatever the order.
         leave_one_out: also train without each of the logs, and say what that is worth on it.
     """
 
@@ -51,7 +48,6 @@ class TrainingPlan:
     classifier: JobClassifier | None = None
     start: QNetwork | None = None
     class_limit: ClassLimit | None = None
-    protection: Protection | None = None
     leave_one_out: bool = False
 
     def __post_init__(self) -> None:

@@ -89,7 +89,6 @@ def _trained(
         checkpoint=training.checkpoint,
         load_key=training.load_key,
         progress=progress,
-        prediction=chosen.prediction,
         start=training.start,
         place=place,
     )
@@ -117,4 +116,4 @@ def _compile(shared: tuple[Sequence[TrainingLoads], Training]) -> None:
     short = [short_load(chosen.training[0])]
     with contextlib.suppress(ConfigurationError):  # too few jobs to learn from: they are no matter
         one = replace(settings, **one_step)
-        train_policy(short, short, one, prediction=chosen.prediction, start=training.start)
+        train_policy(short, short, one, start=training.start)

@@ -111,11 +111,6 @@ class QueueCollector:
             "Processors that the last decision keeps free of batch work.",
             report.reserve,
         )
-        yield GaugeMetricFamily(
-            "slurm_rl_protected_jobs",
-            "Jobs that go first because others have overtaken them for long.",
-            report.protected,
-        )
         yield from limit_families(report)
         yield from _experiment_families(report.experiment)
         yield from self.seen
@@ -292,7 +287,6 @@ class CycleMetrics:
             report,
             limit=limit_as_before(before.limit) if untold else report.limit,
             reserve=before.reserve,
-            protected=before.protected,
             fallback_reason=report.fallback_reason or before.fallback_reason,
         )
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.features.schema import FeatureSchema
-from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.units import BoolArray, FloatArray
 
 
@@ -36,7 +35,6 @@ class EchoStateNetwork:
         job_linear: shape [Fx].
         output_bias: a number.
         leak: in (0, 1].
-        protection: of jobs that were overtaken; None for none.
     """
 
     schema: FeatureSchema
@@ -53,7 +51,6 @@ class EchoStateNetwork:
     job_linear: FloatArray
     output_bias: float = 0.0
     leak: float = 1.0
-    protection: Protection | None = None
 
     @property
     def memory_size(self) -> int:

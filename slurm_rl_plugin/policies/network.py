@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.schema import FeatureSchema
-from slurm_rl_plugin.features.site import (
-    RESOURCE_FEATURES,
-    SCARCE_SHARE,
-    SITE,
-    SITE_OF_PROCESSORS,
-)
-from slurm_rl_plugin.policies.protection import Protection
+from slurm_rl_plugin.features.site import SITE, USUAL
 from slurm_rl_plugin.units import FloatArray
 
 #: Hidden activations; the place in this tuple is the code the compiled loop uses.
 ACTIVATIONS = ("relu", "sigmoid")
-#: Job features of a machine's resources.
-_OF_RESOURCES = (*RESOURCE_FEATURES, SCARCE_SHARE)
 #: Queue mean, queue scale, job mean, job scale.
 Scaler = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
 
@@ -47,9 +38,6 @@ class QNetwork:
         reserve_weights: of the processors to hold, by scaled queue feature, shape [Fq]; None for a
             network without that output.
         reserve_bias: processors to hold where all scaled queue features are 0.
-        prediction: of run times, which the schema's history features are made of; None for a
-            network to which they are all 0.
-        protection: of jobs that were overtaken; None for none.
     """
 
     schema: FeatureSchema
@@ -66,8 +54,12 @@ class QNetwork:
     activation: str = "relu"
     reserve_weights: FloatArray | None = None
     reserve_bias: float = 0.0
-    prediction: RunTimePrediction | None = None
-    protection: Protection | None = None
+
+    @property
+    def looks_at_past(self) -> bool:
+        """Whether past runs change its scores: it has to know each job's user then."""
+        first = len(self.schema.jobs) - len(self.schema.history_jobs)
+        return bool(self.job_weights[first:].any() or self.linear[first:].any())
 
     @property
     def hidden(self) -> int:
@@ -80,11 +72,6 @@ class QNetwork:
         told = hashlib.sha256(self.schema.digest.encode())
         for each in fields(self)[1:]:
             value = getattr(self, each.name)
-            if each.name == "protection" and value is None:
-                continue  # a network of before there was any is told by the same digits
-            if isinstance(value, RunTimePrediction):
-                told.update(b"" if value.spread is None else value.spread.tobytes())
-                value = value.weights
             told.update(f"{each.name} {np.shape(value)} ".encode())
             told.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
         return told.hexdigest()[:16]
@@ -112,80 +99,15 @@ class QNetwork:
 
 
 def fixed_scaler(schema: FeatureSchema) -> Scaler:
-    """(x - .5) / .5 for every input: features are made to lie near [0, 1] on any site (ADR 8).
+    """(x - middle) / half width for every input, so that it lies near [-1, 1] (ADR 8).
 
     Fixed numbers instead of a sample's moments: what one site's log shows must not shift what a
-    feature means on another. Of a job's resources it is x / .5: nothing of what is not there.
+    feature means on another. Features lie near [0, 1] but for those of jobs of `site` (`USUAL`).
     """
-    queue, jobs = len(schema.queue), len(schema.jobs)
-    mean = np.where(np.isin(schema.jobs, _OF_RESOURCES), 0.0, 0.5)
-    return np.full(queue, 0.5), np.full(queue, 0.5), mean, np.full(jobs, 0.5)
-
-
-def with_resources(network: QNetwork) -> QNetwork:
-    """The network of the `site` schema that scores as one of processors alone; others as they are.
-
-    What the schema says of resources weighs nothing in it.
-    """
-    return _of_schema(network, SITE) if network.schema == SITE_OF_PROCESSORS else network
-
-
-def without_resources(network: QNetwork) -> QNetwork:
-    """The network of processors alone that scores as this one; itself where resources weigh."""
-    if network.schema != SITE:
-        return network
-    queue = ~np.isin(SITE.queue, SITE_OF_PROCESSORS.queue)
-    jobs = ~np.isin(SITE.jobs, SITE_OF_PROCESSORS.jobs)
-    weighs = network.queue_weights[queue].any() or network.linear[jobs].any()
-    if weighs or network.job_weights[jobs].any():
-        return network
-    if network.reserve_weights is not None and network.reserve_weights[queue].any():
-        return network
-    return _of_schema(network, SITE_OF_PROCESSORS)
-
-
-def on_processors_alone(network: QNetwork) -> QNetwork:
-    """The network that scores as this one where the jobs tell of processors alone.
-
-    That is one of processors alone, unless its queue features or its scaler tell of resources.
-    """
-    if network.schema != SITE or network.job_mean[np.isin(SITE.jobs, _OF_RESOURCES)].any():
-        return network
-    silent = replace(network, job_weights=network.job_weights.copy(), linear=network.linear.copy())
-    silent.job_weights[np.isin(SITE.jobs, _OF_RESOURCES)] = 0.0
-    silent.linear[np.isin(SITE.jobs, _OF_RESOURCES)] = 0.0
-    return without_resources(silent)
-
-
-def _of_schema(network: QNetwork, schema: FeatureSchema) -> QNetwork:
-    """The same weights for the features of a schema; 0 for those that it had none for."""
-    fixed = fixed_scaler(schema)
-
-    def of(names: tuple[str, ...], values: FloatArray, wanted: tuple[str, ...]) -> FloatArray:
-        told = dict(zip(names, values, strict=True))
-        return np.array([told.get(name, np.zeros(values.shape[1:])) for name in wanted])
-
-    def queue(values: FloatArray) -> FloatArray:
-        return of(network.schema.queue, values, schema.queue)
-
-    def jobs(values: FloatArray) -> FloatArray:
-        return of(network.schema.jobs, values, schema.jobs)
-
-    seen_queue = np.isin(schema.queue, network.schema.queue)
-    seen_jobs = np.isin(schema.jobs, network.schema.jobs)
-    reserve = network.reserve_weights
-    return replace(
-        network,
-        schema=schema,
-        queue_mean=np.where(seen_queue, queue(network.queue_mean), fixed[0]),
-        queue_scale=np.where(seen_queue, queue(network.queue_scale), fixed[1]),
-        job_mean=np.where(seen_jobs, jobs(network.job_mean), fixed[2]),
-        job_scale=np.where(seen_jobs, jobs(network.job_scale), fixed[3]),
-        queue_weights=queue(network.queue_weights),
-        job_weights=jobs(network.job_weights),
-        linear=jobs(network.linear),
-        reserve_weights=None if reserve is None else queue(reserve),
-    )
+    queue, jobs = len(schema.queue), schema.jobs
+    usual = USUAL if schema == SITE else {}
+    table = np.array([usual.get(name, (0.5, 0.5)) for name in jobs]).reshape(-1, 2)
+    return np.full(queue, 0.5), np.full(queue, 0.5), table[:, 0].copy(), table[:, 1].copy()
 
 
 def parameter_count(schema: FeatureSchema, hidden: int) -> int:
@@ -201,7 +123,6 @@ def network_from_parameters(
     scaler: Scaler,
     activation: str = "relu",
     hold: bool = False,
-    prediction: RunTimePrediction | None = None,
 ) -> QNetwork:
     """The network whose free numbers are `parameters`, shape [parameter_count].
 
@@ -213,7 +134,6 @@ def network_from_parameters(
         scaler: queue mean, queue scale, job mean, job scale.
         activation: one of ACTIVATIONS.
         hold: whether the network says how many processors to keep free of batch work.
-        prediction: of run times, for the history features.
     """
     queue, jobs = len(schema.queue), len(schema.jobs)
     sizes = [queue * hidden, jobs * hidden, hidden, hidden, jobs]
@@ -232,5 +152,4 @@ def network_from_parameters(
         activation=activation,
         reserve_weights=parts[5][:queue] if hold else None,
         reserve_bias=float(parts[5][queue]) if hold else 0.0,
-        prediction=prediction,
     )

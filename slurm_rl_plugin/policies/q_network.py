@@ -16,84 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot
+from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable, PolicyError, ScoreInvalid
 from slurm_rl_plugin.features.columns import feature_columns
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.features.history.columns import KnownPast, known_past
-from slurm_rl_plugin.features.history.foretold_runs import ForetoldRuns, foretell
+from slurm_rl_plugin.features.history.foretold_runs import ForetoldRuns, foretold_now
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY, recent_arrivals
-from slurm_rl_plugin.features.history.run_prediction import (
-    KNOWN_FACTS,
-    RunTimePrediction,
-    prediction_in,
-)
-from slurm_rl_plugin.features.history.run_spread import PARTS
 from slurm_rl_plugin.features.model_schema import known_schema
 from slurm_rl_plugin.features.schema import FeatureSchema
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.features.site import SITE, longest_wait
+from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.whole_file import LONGEST_FILE, read_whole
 
-
-def no_facts() -> dict[str, Any]:
-    """What such a graph is given where only scores are asked for."""
-    return {
-        "facts": np.empty((KNOWN_FACTS, 0), dtype=np.float32),
-        "asked": np.zeros(len(PARTS), dtype=np.float32),
-    }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphQuantiles:
-    """Asks a model's graph for quantiles; it is given no queue then.
-
-    Attributes:
-        session: of onnxruntime.
-        schema: what the graph takes beside.
-    """
-
-    session: Any
-    schema: FeatureSchema
-
-    def __call__(self, told: KnownPast, asked: FloatArray) -> FloatArray:
-        """Seconds below which parts of such runs end, shape [groups, len(PARTS)].
-
-        Raises:
-            PolicyError: onnxruntime fails, or tells no numbers.
-        """
-        inputs = {
-            "queue": np.zeros(len(self.schema.queue), dtype=np.float32),
-            "jobs": np.empty((0, len(self.schema.jobs)), dtype=np.float32),
-            "facts": told.facts.astype(np.float32),
-            "asked": asked.astype(np.float32),
-        }
-        try:
-            (found,) = self.session.run(["run_times"], inputs)
-        except Exception as error:  # noqa: BLE001 - onnxruntime raises types of its own
-            raise PolicyError(f"the model's run times failed ({error}): retrain it.") from None
-        if not np.isfinite(found).all():
-            raise PolicyError("the model tells run times that are no numbers: retrain it.")
-        return np.asarray(found.T, dtype=np.float64)
-
-    def of_pending(self, told: KnownPast | None, foretold: ForetoldRuns) -> FloatArray:
-        """Quantiles of the pending jobs, seconds, shape [n, len(PARTS)].
-
-        A request that past runs do not speak for is taken at its word.
-
-        Args:
-            told: what is known of them; None where nobody waits.
-            foretold: says which shares are asked for.
-
-        Raises:
-            PolicyError: see `__call__`.
-        """
-        if told is None:
-            return np.empty((0, len(PARTS)))
-        found = foretell(told, foretold.asked, self)
-        return np.where(np.isnan(found), told.time_limit[told.group][:, None], found)
-
-
+#: Numbers of a memory before the graph's own: `recent_arrivals`, and the longest wait.
+_BEFORE_GRAPH = ARRIVAL_MEMORY + 1
 #: The last starts that step a graph's memory at a decision: a reservoir has forgotten those before.
 _MOST_STEPS = 100
 
@@ -129,10 +68,13 @@ class ModelCard:
 class _Remembered:
     """The parts of a memory; `arrived` is None at the first decision.
 
+    `longest` is the longest wait known lately, seconds, at the time of `arrived`.
+
     `queue` are the queue features of the last decision where the graph itself remembers.
     """
 
     arrived: FloatArray | None
+    longest: float
     graph: NDArray[np.float32]
     queue: NDArray[np.float32]
     past: PastRuns
@@ -145,6 +87,7 @@ class _Ready:
 
     inputs: dict[str, Any]
     arrived: FloatArray
+    longest: float
     graph: NDArray[np.float32]
     past: PastRuns
     foretold: ForetoldRuns
@@ -155,10 +98,10 @@ class _Ready:
 class QNetworkPolicy:
     """Scores a queue with an ONNX Q-network; thread-safe, what it remembers is handed to it.
 
-    Its memory is that of `recent_arrivals`, behind it the graph's own where it has one (2011,
-    section 3.2: the state of the reservoir, and the queue features of the last decision), behind
-    that `ForetoldRuns` where the graph tells
-    quantiles of run times and `PastRuns` where the model predicts them; these vary in length.
+    Its memory is that of `recent_arrivals` and the longest wait known lately, behind it the graph's
+    own where it has one (2011, section 3.2: the state of the reservoir, and the queue features of
+    the last decision), behind that, on the `site` schema, `ForetoldRuns` and `PastRuns`, which vary
+    in length.
 
     Attributes:
         name: of the file.
@@ -168,8 +111,7 @@ class QNetworkPolicy:
         session: of onnxruntime.
         memory_size: numbers that the graph itself remembers.
         holds: whether the graph says how many processors to keep free of batch work.
-        prediction: of run times; None for a model that looks at no past runs and remembers none.
-        quantiles: of run times; None for a graph that tells none.
+        goals: what the site wants.
     """
 
     name: str
@@ -179,8 +121,12 @@ class QNetworkPolicy:
     session: Any
     memory_size: int = 0
     holds: bool = False
-    prediction: RunTimePrediction | None = None
-    quantiles: GraphQuantiles | None = None
+    goals: Goals = AS_TRAINED
+
+    @property
+    def knows_past(self) -> bool:
+        """Whether past runs tell its graph anything."""
+        return self.schema == SITE
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
         """Score every pending job by the ONNX graph, which may also tell a reserve and a memory.
@@ -191,8 +137,8 @@ class QNetworkPolicy:
         ready = self._ready(snapshot, memory)
         answers = self._run(ready.inputs, len(snapshot.pending))
         run_times = None
-        if self.quantiles is not None:
-            run_times = partial(self.quantiles.of_pending, ready.told, ready.foretold)
+        if self.knows_past:
+            run_times = partial(foretold_now, ready.told, ready.foretold)
         return Decision(
             scores=_as_scores(answers),
             reserve=self._processors(answers, snapshot.capacity),
@@ -225,20 +171,20 @@ class QNetworkPolicy:
     def _ready(self, snapshot: QueueSnapshot, memory: Memory | None) -> _Ready:
         before = self._remembered(memory)
         arrived = recent_arrivals(snapshot, before.arrived)
-        past = before.past if self.prediction is None else before.past.after(snapshot)
-        foretold = before.foretold
-        if self.quantiles is not None:
-            foretold = foretold.after(snapshot, past, self.quantiles)
+        past, foretold, longest = before.past, before.foretold, 0.0
+        if self.knows_past:
+            past = past.after(snapshot)
+            foretold = foretold.after(snapshot, past)
+            longest = _longest_wait(before, snapshot)
         told = self._known(snapshot, past)
-        inputs = self._features(snapshot, arrived[1:], told)
+        inputs = self._features(snapshot, arrived[1:], told, longest)
         graph = before.graph
         if self.memory_size:
             graph = inputs["memory_in"] = self._stepped(snapshot, before, past)
-        if self.quantiles is not None:
-            inputs |= no_facts()
         return _Ready(
             inputs=inputs,
             arrived=arrived,
+            longest=longest,
             graph=graph,
             past=past,
             foretold=foretold,
@@ -261,7 +207,7 @@ class QNetworkPolicy:
         accrued = np.maximum(started.start[order] - jobs.eligible, 0.0)
         chosen = replace(snapshot, pending=replace(PendingJobs.untouched(jobs), accrued=accrued))
         told = self._known(chosen, past)
-        for row in self._features(chosen, before.arrived[1:], told)["jobs"]:
+        for row in self._features(chosen, before.arrived[1:], told, before.longest)["jobs"]:
             inputs = {"queue": before.queue, "jobs": row[None], "memory_in": graph}
             graph = self._run(inputs, 1, ["memory_out"])["memory_out"]
         return graph
@@ -269,27 +215,25 @@ class QNetworkPolicy:
     def _known(self, snapshot: QueueSnapshot, past: PastRuns) -> KnownPast | None:
         """What past runs tell of the pending jobs; None where nobody asks, or waits."""
         jobs = snapshot.pending.jobs
-        if self.prediction is None or len(jobs) == 0:
+        if not self.knows_past or len(jobs) == 0:
             return None
-        asked = RequestedLimit().estimate(jobs.time_limit, jobs.interactive)
-        return known_past(snapshot, jobs, asked, past, snapshot.each_waits_as)
+        return known_past(snapshot, jobs, past, snapshot.each_waits_as)
 
     def _remembered(self, memory: Memory | None) -> _Remembered:
         """The parts of a memory; nothing is remembered of one of another model."""
-        behind_graph = ARRIVAL_MEMORY + self.memory_size
+        behind_graph = _BEFORE_GRAPH + self.memory_size
         whole = behind_graph + (len(self.schema.queue) if self.memory_size else 0)
         past: PastRuns | None = PastRuns()
         foretold = ForetoldRuns()
-        if memory is not None and self.prediction is not None:
-            behind: Memory | None = memory[whole:]
-            if self.quantiles is not None:
-                foretold, behind = ForetoldRuns.from_memory(memory[whole:])
+        if memory is not None and self.knows_past:
+            foretold, behind = ForetoldRuns.from_memory(memory[whole:])
             past = None if behind is None else PastRuns.from_memory(behind)
             memory = memory[:whole]
         if memory is None or past is None or len(memory) != whole:
             nothing = np.zeros(self.memory_size, dtype=np.float32)
             return _Remembered(
                 arrived=None,
+                longest=0.0,
                 graph=nothing,
                 queue=nothing[:0],
                 past=PastRuns(),
@@ -297,30 +241,40 @@ class QNetworkPolicy:
             )
         return _Remembered(
             arrived=memory[:ARRIVAL_MEMORY],
-            graph=memory[ARRIVAL_MEMORY:behind_graph].astype(np.float32),
+            longest=float(memory[ARRIVAL_MEMORY]),
+            graph=memory[_BEFORE_GRAPH:behind_graph].astype(np.float32),
             queue=memory[behind_graph:].astype(np.float32),
             past=past,
             foretold=foretold,
         )
 
     def _memory(self, ready: _Ready) -> Memory:
-        parts = [ready.arrived]
+        parts = [ready.arrived, np.array([ready.longest])]
         if self.memory_size:
             parts += [np.asarray(each, np.float64) for each in (ready.graph, ready.inputs["queue"])]
-        if self.quantiles is not None:
-            parts.append(ready.foretold.to_memory())
-        if self.prediction is not None:
-            parts.append(ready.past.to_memory())
+        if self.knows_past:
+            parts += [ready.foretold.to_memory(), ready.past.to_memory()]
         return np.concatenate(parts)
 
     def _features(
-        self, snapshot: QueueSnapshot, arrived: FloatArray, told: KnownPast | None
+        self,
+        snapshot: QueueSnapshot,
+        arrived: FloatArray,
+        told: KnownPast | None,
+        longest: float,
     ) -> dict[str, Any]:
         waiting, running = snapshot.pending.jobs, snapshot.running.jobs
         estimate = self.estimates.estimate(waiting.time_limit, waiting.interactive)
         running_estimate = self.estimates.estimate(running.time_limit, running.interactive)
         queue, jobs = feature_columns(
-            self.schema, snapshot, estimate, running_estimate, arrived, told, self.prediction
+            self.schema,
+            snapshot,
+            estimate,
+            running_estimate,
+            arrived,
+            told,
+            self.goals.resolved(snapshot.shares),
+            longest,
         )
         return {"queue": queue, "jobs": jobs}
 
@@ -346,8 +300,25 @@ class QNetworkPolicy:
         return int(min(max(math.floor(wanted + 0.5), 0), capacity))
 
 
+def _longest_wait(before: _Remembered, snapshot: QueueSnapshot) -> float:
+    """The longest wait known lately, seconds, of jobs that wait for the machine.
+
+    Where the clock was ahead and is set back, it is less by as much as waits were counted too long.
+    """
+    last = snapshot.now if before.arrived is None else float(before.arrived[0])
+    known = max(before.longest - max(last - snapshot.now, 0.0), 0.0)
+    waited = np.nan_to_num(snapshot.accrued_wait)[snapshot.waits_for_machine]
+    since = max(snapshot.now - last, 0.0)
+    return float(longest_wait(known, since, float(waited.max(initial=0.0))))
+
+
 def _as_scores(answers: Mapping[str, Any]) -> FloatArray:
     return np.asarray(answers["score"], dtype=np.float64).reshape(-1)
+
+
+def with_goals(policy: Policy, goals: Goals) -> Policy:
+    """The policy with what the site wants; a rule knows of no goals."""
+    return replace(policy, goals=goals) if isinstance(policy, QNetworkPolicy) else policy
 
 
 def load_q_network(path: Path) -> QNetworkPolicy:
@@ -382,8 +353,6 @@ def load_q_network(path: Path) -> QNetworkPolicy:
             "retrain."
         ) from None
     schema = known_schema(path, metadata)
-    prediction = prediction_in(path, metadata) if schema.name == SITE.name else None
-    tells = "facts" in inputs and prediction is not None
     card = ModelCard(path=path, sha256=hashlib.sha256(content).hexdigest(), metadata=metadata)
     return QNetworkPolicy(
         name=path.stem,
@@ -393,8 +362,6 @@ def load_q_network(path: Path) -> QNetworkPolicy:
         session=session,
         memory_size=inputs.get("memory_in", 0),
         holds=any(each.name == "reserve" for each in session.get_outputs()),
-        prediction=prediction,
-        quantiles=GraphQuantiles(session=session, schema=schema) if tells else None,
     )
 
 
@@ -440,8 +407,7 @@ def _check_inputs(path: Path, session: Any) -> dict[str, int]:
     outputs = {each.name for each in session.get_outputs()}
     remembers = "memory_in" in inputs
     if (
-        set(inputs) - {"memory_in", *no_facts()} != {"queue", "jobs"}
-        or ("facts" in inputs and "asked" in inputs) != ("run_times" in outputs)
+        set(inputs) - {"memory_in"} != {"queue", "jobs"}
         or "score" not in outputs
         or remembers != ("memory_out" in outputs)
         or (remembers and not isinstance(inputs["memory_in"], int))

@@ -7,15 +7,13 @@ A name that some of them cannot take says why.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES, STATIC_RULES
 from slurm_rl_plugin.policies.port import Policy
-from slurm_rl_plugin.policies.protected_policy import protected_policy
-from slurm_rl_plugin.policies.protection import PROTECTED, Protection, protection_named
 from slurm_rl_plugin.policies.rule_policy import RulePolicy, static_rule, waiting_rule
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 
@@ -50,8 +48,7 @@ class NamedPolicy:
         needs_log: why no live queue can be ordered by it, as the end of a sentence; "" where one
             can.
         reserve: processors that it keeps free of batch work.
-        rule: whose order it is, without what stands before it in the name.
-        protection: of jobs that others have overtaken; None where the name asks for none.
+        rule: whose order it is.
     """
 
     name: str
@@ -59,7 +56,6 @@ class NamedPolicy:
     needs_log: str = ""
     reserve: int = 0
     rule: str = ""
-    protection: Protection | None = None
 
     @property
     def is_rule(self) -> bool:
@@ -84,10 +80,9 @@ class NamedPolicy:
             rule = static_rule(STATIC_RULES[ordered])
         else:
             raise ConfigurationError(f"policy {self.name} is a model and no rule.")
-        policy = RulePolicy(
+        return RulePolicy(
             name=self.name, rule=rule, estimates=RequestedLimit(), reserve=self.reserve
         )
-        return protected_policy(policy, self.protection)
 
 
 #: Rules that order logs only, and why.
@@ -119,24 +114,12 @@ def named_policy(name: str) -> NamedPolicy | None:
     """The policy of that name; None for any other text, as a path is.
 
     Args:
-        name: as `sjf`, `reserve:4`, or `protected:sjf`.
-
-    Raises:
-        ConfigurationError: `protected:` before what it does not go with.
+        name: as `sjf` or `reserve:4`.
     """
-    protection, rule = protection_named(name)
-    number = rule.removeprefix(RESERVE_RULE)
-    named = NAMED_POLICIES.get(rule)
-    if rule.startswith(RESERVE_RULE) and number.isdecimal():
-        named = NamedPolicy(name=rule, rule=rule, kind=PolicyKind.RESERVE, reserve=int(number))
-    if protection is None or named is None:
-        return named
-    if named.kind is PolicyKind.RECORDED:
-        raise ConfigurationError(
-            f"policy {name}: {rule} takes the starts that a log recorded, so nobody can be "
-            f"protected. Give {rule}."
-        )
-    return replace(named, name=name, protection=protection)
+    number = name.removeprefix(RESERVE_RULE)
+    if name.startswith(RESERVE_RULE) and number.isdecimal():
+        return NamedPolicy(name=name, rule=name, kind=PolicyKind.RESERVE, reserve=int(number))
+    return NAMED_POLICIES.get(name)
 
 
 def known_names(*, live: bool) -> list[str]:
@@ -148,8 +131,7 @@ def known_names(*, live: bool) -> list[str]:
     known = [each for each in NAMED_POLICIES.values() if not (live and each.needs_log)]
     rules = [each.name for each in known if each.is_rule and each.name != NATIVE]
     recorded = [] if live else [NATIVE]
-    before = [f"{PROTECTED}NAME", f"{RESERVE_RULE}N"]
-    return [*sorted([*rules, *before]), *recorded, *SHIPPED_MODELS]
+    return [*sorted([*rules, f"{RESERVE_RULE}N"]), *recorded, *SHIPPED_MODELS]
 
 
 def rule_policy(name: str) -> Policy:

@@ -78,7 +78,7 @@ def published_utilities(
     gain: FloatArray = np.zeros(0)
     if snapshot.accounts:
         interactive = [each == "interactive" for each in JOB_CLASSES]
-        jobs = offered_job_features(snapshot, interactive, policy.estimates, policy.schema)
+        jobs = offered_job_features(snapshot, interactive, policy.estimates)
         gain = next(policy.scores_of(snapshot, None, [jobs]))
     if not np.isfinite(gain).all():
         raise ScoreInvalid(f"model {card.path} gives utilities that are no numbers: fit it again.")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import StartedJobs
+from slurm_rl_plugin.domain.goals import AS_TRAINED
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.columns import feature_columns
 from slurm_rl_plugin.features.history.past_runs import PastRuns
@@ -125,13 +126,13 @@ def test_onnxruntime_scores_as_the_trainers_network(name: str, tmp_path: Path) -
     workload = random_workload(4, jobs=60, parallel=False)
     now = float(workload.submit[-1])
     start = [now - 10.0] * 3 + [float("nan")] * 57
-    memory = None
+    memory, longest = None, 0.0
     for first in (3, 4, 5):  # the memory of each decision is part of the next
         snapshot = snapshot_of(workload, Moment(now, list(range(first, 60)), [0, 1, 2], start), 40)
-        before = None if memory is None else memory[ARRIVAL_MEMORY:]
+        before = None if memory is None else memory[ARRIVAL_MEMORY + 1 :]
         decision = policy.decide(snapshot, memory)
-        prediction = getattr(network, "prediction", None)
-        past = None if prediction is None else PastRuns().after(snapshot)
+        past = PastRuns().after(snapshot)
+        longest = max(longest, float(snapshot.accrued_wait.max()))
         waiting, running = snapshot.pending.jobs, snapshot.running.jobs
         estimates = policy.estimates
         queue, jobs = feature_columns(
@@ -141,14 +142,15 @@ def test_onnxruntime_scores_as_the_trainers_network(name: str, tmp_path: Path) -
             estimates.estimate(running.time_limit, running.interactive),
             recent_arrivals(snapshot, None if memory is None else memory[:ARRIVAL_MEMORY])[1:],
             past,
-            prediction,
+            AS_TRAINED.resolved(snapshot.shares),
+            longest,
         )
         if isinstance(network, EchoStateNetwork):
             size = len(network.empty_memory())  # behind it the queue's features of the decision
             state = network.empty_memory() if before is None else before[:size]
             scores, _ = network.scores(queue, jobs, state)
             np.testing.assert_allclose(
-                decision.memory[ARRIVAL_MEMORY:], [*state, *queue], atol=1e-5
+                decision.memory[ARRIVAL_MEMORY + 1 :], [*state, *queue], atol=1e-5
             )  # type: ignore[index]
         else:
             scores = network.scores(queue, jobs)

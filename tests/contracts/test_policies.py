@@ -17,7 +17,7 @@ from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES
 
 LIVE = [each.name for each in NAMED_POLICIES.values() if not each.needs_log]
-EVERY = pytest.mark.parametrize("name", [*LIVE, "reserve:4", "protected:sjf"])
+EVERY = pytest.mark.parametrize("name", [*LIVE, "reserve:4"])
 
 
 @lru_cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +15,9 @@ MEDIANS = ClassMedian(interactive_median=60.0, batch_median=3600.0)
 
 
 def write_site_utility_model(path: Path) -> Path:
-    """The model whose score is twice the share deficit, whatever else is seen; its path."""
+    """The model whose score falls with usage over share, whatever else is seen; its path."""
     parameters = np.zeros(parameter_count(SITE, 1))
-    parameters[-len(SITE.jobs) :][SITE.jobs.index("share_deficit")] = 1.0
+    parameters[-len(SITE.jobs) :][SITE.jobs.index("share_doublings")] = -1.0
     network = network_from_parameters(SITE, parameters, hidden=1, scaler=fixed_scaler(SITE))
-    export_site_utility(replace(network, output_bias=1.0), path, MEDIANS)  # the scaler's middle
+    export_site_utility(network, path, MEDIANS)
     return path

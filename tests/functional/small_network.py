@@ -1,4 +1,4 @@
-"""A network with fixed weights that predicts no run times, for tests that need some model."""
+"""A network with fixed weights, for tests that need some model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slurm_rl_plugin.policies.network import (
 
 
 def small_network(hidden: int = 3, seed: int = 1, *, sees_history: bool = False) -> QNetwork:
-    """Random weights, none for history unless asked: that takes a run-time prediction too."""
+    """Random weights, none for past runs unless asked."""
     parameters = np.random.default_rng(seed).normal(size=parameter_count(SITE, hidden))
     network = network_from_parameters(SITE, parameters, hidden=hidden, scaler=fixed_scaler(SITE))
     if not sees_history:

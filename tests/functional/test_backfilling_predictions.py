@@ -61,11 +61,14 @@ def test_every_cell_and_the_one_method_are_told_and_kept(
     for log, front in document["settings"].items():
         assert of[f"{log}: EASY, request"] == of[f"{log}: EASY, predicted, request"]
         assert of[f"{log}: EASY-SJBF, request"] == of[f"{log}: EASY++, request"]
-        assert [(row["after"], row["slack"]) for row in front] == list(SETTINGS)
+        assert [(row["slack"],) for row in front] == list(SETTINGS)
     assert [Path(each).read_bytes()[:4] for each in document["figures"]] == [b"\x89PNG"]
     assert len(list((tmp_path / "kept").iterdir())) == len(LOGS)
     assert main(words) == 0
-    assert "The one method under other settings" in capsys.readouterr().out
+    _, _, table = capsys.readouterr().out.partition("The one method under other settings")
+    head, first = table.splitlines()[1:3]
+    assert head.split()[:3] == ["LOG", "SLACK", "BSLD"]
+    assert first.split()[:2] == [next(iter(LOGS)), "0.100"]
 
 
 @pytest.mark.study
@@ -106,12 +109,12 @@ def test_a_log_without_requests_is_refused(
     assert "has no job that ran and asked for a time" in capsys.readouterr().err
 
 
-def test_a_model_that_predicts_nothing_is_refused(
+def test_a_model_that_looks_at_no_past_runs_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["reproduce", "backfilling-predictions", str(tmp_path), "--policy"]
     assert main([*words, "policy_models/responsive-reserve.onnx"]) == 2
-    assert "predicts no run times" in capsys.readouterr().err
+    assert "looks at no past runs" in capsys.readouterr().err
 
 
 def test_without_traces_it_says_what_it_needs(

@@ -284,12 +284,12 @@ def test_a_model_of_another_schema_is_refused(
 def test_a_graph_that_we_did_not_write_is_driven_by_onnxruntime(
     capsys: pytest.CaptureFixture[str], swf: Path, tmp_path: Path
 ) -> None:
-    """Scores are minus the first job feature, the estimate: shortest job first."""
-    path = tmp_path / "foreign.onnx"
+    """Scores are minus the logarithm of the time limit: shortest job first."""
+    path, place = tmp_path / "foreign.onnx", SITE.jobs.index("log_time_limit")
     graph = helper.make_graph(
         [
-            helper.make_node("Slice", ["jobs", "zero", "one", "one"], ["estimate"]),
-            helper.make_node("Neg", ["estimate"], ["negative"]),
+            helper.make_node("Slice", ["jobs", "place", "behind", "one"], ["limit"]),
+            helper.make_node("Neg", ["limit"], ["negative"]),
             helper.make_node("Squeeze", ["negative", "one"], ["alone"]),
             helper.make_node("ReduceSum", ["queue"], ["total"], keepdims=1),
             helper.make_node("Add", ["alone", "total"], ["score"]),
@@ -301,7 +301,8 @@ def test_a_graph_that_we_did_not_write_is_driven_by_onnxruntime(
         ],
         [helper.make_tensor_value_info("score", TensorProto.FLOAT, ["n"])],
         initializer=[
-            helper.make_tensor("zero", TensorProto.INT64, [1], [0]),
+            helper.make_tensor("place", TensorProto.INT64, [1], [place]),
+            helper.make_tensor("behind", TensorProto.INT64, [1], [place + 1]),
             helper.make_tensor("one", TensorProto.INT64, [1], [1]),
         ],
     )

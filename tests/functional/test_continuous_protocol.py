@@ -24,7 +24,7 @@ from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.units import DAY
 
-POLICIES = ["--policy", "sjf", "--policy", "protected:1,0.3:sjf"]
+POLICIES = ["--policy", "sjf", "--policy", "wfp3"]
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +56,12 @@ def evaluated(capsys: pytest.CaptureFixture[str], log: str, *words: str) -> dict
 def test_figures_and_ratios_of_every_policy(capsys: pytest.CaptureFixture[str], log: str) -> None:
     found = evaluated(capsys, log, *POLICIES, "--runs", "2")
     assert (found["runs"], found["counted_jobs"]) == (2, 2400)
-    assert set(found["ratio_to_fifo"]) == {"sjf", "protected:1,0.3:sjf", "fifo", "multifactor"}
+    assert set(found["ratio_to_fifo"]) == {"sjf", "wfp3", "fifo", "multifactor"}
     names = {"bounded_slowdown", "ci95", "longest_wait", "p999_wait", "wide_wait", "mean_wait"}
     assert all(set(each) == names for each in found["ratio_to_fifo"].values())
     fifo = found["ratio_to_fifo"]["fifo"]
     assert fifo == {**dict.fromkeys(names, 1.0), "ci95": fifo["ci95"]}
-    starving, safe = (found["ratio_to_fifo"][name] for name in ("sjf", "protected:1,0.3:sjf"))
+    starving, safe = (found["ratio_to_fifo"][name] for name in ("sjf", "wfp3"))
     assert starving["bounded_slowdown"] < safe["bounded_slowdown"] < 1.0
     assert safe["longest_wait"] < starving["longest_wait"]
 
@@ -89,6 +89,21 @@ def test_what_is_in_force_at_a_site_acts_on_the_policies_asked_for(
     assert slowdown[0] < 0.9 < slowdown[1]
 
 
+def test_goals_act_and_those_of_the_option_go_before_the_configured_ones(
+    capsys: pytest.CaptureFixture[str], log: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "site.toml"
+
+    def found(shares: int, *words: str) -> dict[str, Any]:
+        path.write_text(f"[hook]\ninfluence_hours = 0\n[goals]\nshares = {shares}\n")
+        words = ("--policy", "default", "--shares", "1=.9,2=.1", "--runs", "1", *words)
+        return evaluated(capsys, log, *words, "--config", str(path))
+
+    none, eight = found(0), found(8)
+    assert none != eight
+    assert found(0, "--goal", "shares=8") == eight
+
+
 def test_the_table_and_the_picture_of_the_front(
     capsys: pytest.CaptureFixture[str], log: str, tmp_path: Path
 ) -> None:
@@ -107,8 +122,6 @@ def test_the_table_and_the_picture_of_the_front(
         (("--protocol", "continuous", "--windows", "100"), "--windows belongs to --protocol"),
         (("--protocol", "continuous", "--backfill", "none"), "--backfill"),
         (("--protocol", "continuous", "--policy", "native"), "native"),
-        (("--protocol", "continuous", "--policy", "protected:native"), "nobody can be protected"),
-        (("--protocol", "continuous", "--policy", "protected:x,y:sjf"), "protected:x,y:sjf"),
         (("--protocol", "continuous", "--policy", "lifo"), "'lifo'"),
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.shares.flooded_site import FLOODS, SHARES, asked_both, write_site
+from bench.shares.flooded_site import FLOODS, SHARES, answer, asked_both, write_site
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +25,20 @@ def test_both_commands_agree_to_the_digit_and_a_small_influence_changes_little(s
     assert min(ours[name].ratio for name in others) > 0.95
 
 
-def test_our_order_alone_takes_shares_away(site: Path) -> None:
+def waits_without_shares(site: Path) -> dict[str, float]:
+    """Mean wait of each account under our order alone, for a site that wants no shares in it."""
+    (site / "no-shares.toml").write_text("[hook]\ninfluence_hours = 0\n[goals]\nshares = 0\n")
+    words = ("--cluster", ".", "--account-of", "accounts.csv", "--config", "no-shares.toml")
+    found = answer(site, "evaluate", "log.swf", *words, "--policy", "default", "--json")
+    accounts = found["policies"]["default"]["accounts"]
+    return {name: accounts[name]["mean_wait"] for name in SHARES}
+
+
+def test_our_order_alone_keeps_shares_unless_the_site_wants_none(site: Path) -> None:
     now, ours, beside = asked_both(site, 0.0)
     assert ours == beside
-    wait = {name: (now[name].mean_wait, ours[name].mean_wait) for name in ("physics", FLOODS)}
-    assert wait["physics"][1] > 3.0 * wait["physics"][0]
-    assert wait[FLOODS][1] < wait[FLOODS][0]
+    assert ours["physics"].mean_wait < 1.5 * now["physics"].mean_wait
+    assert ours["physics"].mean_wait < 0.1 * ours[FLOODS].mean_wait
+    without = waits_without_shares(site)
+    assert without["physics"] > 3.0 * now["physics"].mean_wait
+    assert without[FLOODS] < now[FLOODS].mean_wait

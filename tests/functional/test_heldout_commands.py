@@ -27,7 +27,6 @@ from slurm_rl_plugin.papers.heldout.ablation import (
 )
 from slurm_rl_plugin.papers.heldout.goals import FITTED, GOALS, TO_BEST
 from slurm_rl_plugin.papers.study.parallel_machines import LOGS
-from slurm_rl_plugin.policies.network import without_resources
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 
 pytestmark = pytest.mark.study
@@ -69,7 +68,7 @@ def test_seeds_are_trained_and_the_choice_is_recorded(
     assert f"of {best}'s on the validation part" in printed
     assert "--protocol heldout" in manifest["command"]
     assert "--seeds 2" in manifest["command"]
-    assert (import_network(model).prediction is None) == (heldout["shipped"] != "network")
+    assert import_network(model).looks_at_past == (heldout["shipped"] == "network")
     assert "--windows" not in manifest["command"]
 
 
@@ -88,7 +87,7 @@ def test_fitted_q_trains_for_slowdown_by_the_same_words(
     learned = manifest["heldout"]["shipped"] == "network"
     network = import_network(model)
     assert (network.activation == "sigmoid") == learned
-    assert (network.prediction is not None) == learned
+    assert network.looks_at_past == learned
 
 
 @pytest.mark.usefixtures("short_windows")
@@ -108,7 +107,7 @@ def test_where_no_training_wins_the_rule_is_written_if_it_is_better_and_said(
     said, is_saf = capsys.readouterr().out, ratio_to_saf > 1.0
     assert "does not beat the best rule" in said
     assert ("written all the same" in said) != is_saf
-    same = np.allclose(import_network(model).linear, without_resources(rule_network("saf")).linear)
+    same = np.allclose(import_network(model).linear, rule_network("saf").linear)
     assert same == is_saf
     card = model.with_suffix(".md").read_text()
     assert ("this model is the rule saf" in card) == is_saf

@@ -52,6 +52,9 @@ def test_the_documented_json(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert (document["log"]["backfill"], document["log"]["estimates"]) == ("easy", "requested")
     assert (heldout["windows"], heldout["independent_windows"]) == (5, 1.0)
     assert heldout["jobs_without_request"] == 6350
+    scores = heldout["run_time_scores"]
+    assert set(scores) == {"log_score", "crps", "log_error", "log_error_requested", "shares_below"}
+    assert list(scores["shares_below"]) == ["0.1", "0.25", "0.5", "0.75", "0.9"]
     slowdowns = heldout["training_bounded_slowdown"]
     best = heldout["best_heuristic"]
     assert tuple(slowdowns) == HEURISTICS
@@ -100,7 +103,8 @@ def test_the_table_says_what_was_chosen_and_what_policies_saw(
     config = tmp_path / "site.toml"
     config.write_text('[[job_class]]\nclass = "interactive"\ntime_limit_at_most = 3600\n')
     printed = run(capsys, requested, *HELDOUT, "--config", config, "--policy", "interactive-first")
-    lines = printed.splitlines()
+    assert printed.startswith("Shares: none configured")
+    lines = printed.splitlines()[1:]
     best = lines[2].split()[0]
     assert sorted(rules) == sorted(line.split()[0] for line in lines[2:4])
     assert f"best heuristic: {best}; windows of the test part: 5, independent: 1.0" in printed
@@ -108,6 +112,9 @@ def test_the_table_says_what_was_chosen_and_what_policies_saw(
     assert reported == {"interactive-first", "fifo", "multifactor", best}
     assert "class that policies see: interactive if time_limit_at_most=3600" in printed
     assert "asked for no time" not in printed
+    head = lines.index("run times as predicted when jobs come, on the test part:") + 1
+    assert lines[head].split()[:3] == ["LOG-SCORE", "CRPS", "LOG10-ERROR"]
+    assert all(float(each) > 0 for each in lines[head + 1].split())
 
 
 @pytest.mark.parametrize(

@@ -10,27 +10,22 @@ from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.adapter import Slurm
 from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system
 from slurm_rl_plugin.cli.assembly.hook import build_cycle, load_policy
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.history.run_prediction import PREDICTION_ENTRY, RunTimePrediction
-from slurm_rl_plugin.learning.export.network import export_network
-from tests.functional.small_network import small_network
 from tests.unit.configuration.given_content import configuration_of
 
 
 @pytest.mark.parametrize(
-    ("predicts", "days", "asked"), [(True, 30.0, 30.0), (True, 0, 0.0), (False, 30.0, 0.0)]
+    ("model", "days", "asked"),
+    [("default", 30.0, 30.0), ("default", 0, 0.0), ("reactive-grids", 30.0, 0.0)],
 )
-def test_days_of_history(tmp_path, predicts, days, asked):
-    path = tmp_path / "model.onnx"
-    metadata = {PREDICTION_ENTRY: RunTimePrediction.untrained().to_json()} if predicts else {}
-    export_network(small_network(), path, metadata)
+def test_days_of_history(tmp_path, model, days, asked):
     configuration = configuration_of(
         {
             "hook": {"state_file": str(tmp_path / "state.json"), "audit_file": ""},
             "batch_system": {"history_days": days},
         }
     )
-    loaded = load_policy(str(path))
-    assert loaded.learns_from_runs == predicts
+    loaded = load_policy(model)
+    assert loaded.learns_from_runs == (model == "default")
     assert build_cycle(configuration, loaded).batch_system._history_days == asked
 
 

@@ -10,9 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import numpy_helper
 
+from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING, Goals
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable, PolicyError
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
+from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_events import recent_arrivals
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.export.network import export_network, import_network
@@ -64,7 +66,9 @@ def columns_of(snapshot):
     remaining = estimate(running.time_limit, running.interactive)
     arrived = recent_arrivals(snapshot)[1:]
     queue = site_queue_features(snapshot, believed, remaining, arrived)
-    return queue, site_job_features(snapshot, believed)
+    past, goals = PastRuns().after(snapshot), Goals(shares=POINTS_A_DOUBLING)  # shares differ
+    longest = float(snapshot.accrued_wait.max(initial=0.0))
+    return queue, site_job_features(snapshot, believed, past, goals, longest)
 
 
 def assert_equal_scores(there, here):

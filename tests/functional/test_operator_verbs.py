@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, start_http_server
 
-from slurm_rl_plugin.features.history.run_prediction import PREDICTION_ENTRY, RunTimePrediction
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.experiment.files import (
@@ -143,13 +143,12 @@ def test_an_unknown_field_is_wrong_usage(words: Words) -> None:
 @pytest.mark.parametrize(
     "verb", [("queue",), ("explain", "6"), ("explain", "6", "--json"), ("status",), ("audit",)]
 )
-@pytest.mark.parametrize("predicts", [False, True])
+@pytest.mark.parametrize("sees_history", [False, True])
 def test_looking_changes_nothing(
-    words: Words, site: FakeCluster, tmp_path: Path, verb: tuple[str, ...], predicts: bool
+    words: Words, site: FakeCluster, tmp_path: Path, verb: tuple[str, ...], sees_history: bool
 ) -> None:
     model = tmp_path / "model.onnx"
-    metadata = {PREDICTION_ENTRY: RunTimePrediction.untrained().to_json()} if predicts else {}
-    export_network(small_network(sees_history=predicts), model, metadata)
+    export_network(small_network(sees_history=sees_history), model, {})
     configure(tmp_path, model=str(model))
     assert words("run", "--once")[0] == 0
     assert (tmp_path / "state.json.memory").exists()
@@ -216,7 +215,8 @@ class TestExplain:
         assert told["tasks"] == "1-4"
         assert told["class"] == "interactive"
         assert "time_limit_at_most" in told["class_rule"]
-        assert told["ranks"] == {"decided": 3, "site": 7, "now": 7, "of": 7}
+        in_account = {"in_account": 2, "of_account": 6}  # all but the first of all, biology's
+        assert told["ranks"] == {"decided": 3, "site": 7, "now": 7, "of": 7, **in_account}
         assert told["features"] is None  # a rule has none
         assert told["run_time"] == {"estimate": 300.0, "kind": "requested", "predicted": None}
         assert told["terms"]["batch"]["fairshare"] == 10000
@@ -224,24 +224,24 @@ class TestExplain:
         assert [each["job"] for each in told["neighbours"]] == [BY_HAND, EXEMPT, 6, 4, 3]
         assert told["write"]["old"] == 0 < told["write"]["new"]
 
-    def test_features_of_a_model_with_and_without_predictions(
-        self, words: Words, tmp_path: Path
-    ) -> None:
+    def test_features_of_a_model_and_what_each_adds(self, words: Words, tmp_path: Path) -> None:
         model = tmp_path / "model.onnx"
         network = small_network(sees_history=True)
-        metadata = {PREDICTION_ENTRY: RunTimePrediction.untrained().to_json()}
-        export_network(network, model, metadata)
+        export_network(network, model, {})
         configure(tmp_path, model=str(model))
         told = document(words, "explain", "6")
         features = {each["name"]: each for each in told["features"]}
         assert features["interactive"]["value"] == 1.0
         assert features["log_time_limit"]["effect"] != 0.0
-        assert told["run_time"]["predicted"]["expected"] > 0
-        assert told["run_time"]["predicted"]["template_known"] is False
+        length = math.exp(features["log_run_time"]["value"])
+        assert 60 <= length < 300  # it asks for five minutes
+        assert told["run_time"]["predicted"]["counts_as"] == pytest.approx(length)
         column = network.schema.jobs.index("log_time_limit")
         linear = network.linear[column] / network.job_scale[column]
+        points = linear * features["log_time_limit"]["value"]
         linear *= features["log_time_limit"]["value"] - network.job_mean[column]
         assert features["log_time_limit"]["linear"] == pytest.approx(linear, abs=1e-5)
+        assert features["log_time_limit"]["points"] == pytest.approx(points, abs=1e-5)
 
     def test_how_the_run_time_is_spread(self, words: Words, tmp_path: Path) -> None:
         configure(tmp_path, model="default")
@@ -250,6 +250,27 @@ class TestExplain:
         assert list(told["quantiles"].values()) == sorted(told["quantiles"].values())
         assert told["median"] == told["quantiles"]["0.5"]
         assert "of ten such runs eight last from" in words("explain", "6")[1]
+
+    def test_points_of_the_shipped_order(self, words: Words, tmp_path: Path) -> None:
+        configure(tmp_path, model="default")
+        (line,) = [x for x in words("explain", "6")[1].splitlines() if x.startswith("Points: ")]
+        # ln(1 + 1000 / 14400) for the wait; the account has used 0.75 and has a share of 0.7
+        assert line.startswith("Points: waited 00:16:")
+        assert ": +0.1; " in line
+        assert "its account's usage over its share: -1.2" in line  # 12 * log2(0.75 / 0.7)
+        assert "counts as a run of 00:0" in line
+        assert "processors" not in line  # one adds nothing
+        configure(tmp_path, model="sjf")
+        assert "Points: " not in words("explain", "6")[1]
+
+    def test_goals_of_the_site_count_at_once(self, words: Words, tmp_path: Path) -> None:
+        configure(tmp_path, model="default")
+        before = document(words, "explain", "6")["score"]
+        goals = "[goals]\nshares = 0\ninteractive = 5\n"
+        with (tmp_path / "site.toml").open("a") as file:
+            file.write(goals)
+        gained = 5 + 12 * math.log2(0.75 / 0.7)  # its class, and no points lost for shares
+        assert document(words, "explain", "6")["score"] - before == pytest.approx(gained, abs=0.01)
 
     @pytest.mark.parametrize(
         ("job", "sentence"),

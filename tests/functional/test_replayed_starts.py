@@ -12,8 +12,6 @@ from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.history.run_prediction import KNOWN_FACTS
-from slurm_rl_plugin.features.history.run_spread import BOUNDS
 from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.forecasts.replays.replayed_log import replayed_waits
 from slurm_rl_plugin.papers.replayed_starts.claims import ratio_of_medians
@@ -76,7 +74,6 @@ def test_nothing_of_later_changes_a_forecast(log: Path) -> None:
     """Jobs after the asked ones, and run times that are not over, are nobody's to know."""
     prepared = prepare_log(read_log(log)[0])
     settings = SimulationSettings(capacity=20, backfilling="easy")
-    spread = np.zeros((len(BOUNDS), KNOWN_FACTS))
     cut = 2 * len(prepared.log) // 3
     earlier = select_prepared(prepared, np.arange(cut))
     found = []
@@ -84,9 +81,8 @@ def test_nothing_of_later_changes_a_forecast(log: Path) -> None:
         workload = each.workload(RequestedLimit())
         start = simulate_order(workload, QueueOrder(scores=-workload.submit), settings).start
         asked = np.flatnonzero(start[:cut] > workload.submit[:cut])[-3:]
-        found.append(
-            replayed_waits(each, start, spread, first_come, settings, asked, draws=3, seed=1).drawn
-        )
+        told = replayed_waits(each, start, first_come, settings, asked, draws=3, seed=1)
+        found.append(told.drawn)
     np.testing.assert_array_equal(found[0], found[1])
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.default_model import write_default
 from slurm_rl_plugin.cli.assembly.hook import load_policy, model_path
+from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.learning.export.manifest import file_checksum, write_card
 from slurm_rl_plugin.learning.export.model import import_model
-from slurm_rl_plugin.learning.export.network import import_network
-from slurm_rl_plugin.policies.protected_policy import ProtectedPolicy, scorer_of
-from slurm_rl_plugin.policies.registry import SHIPPED_MODELS
+from slurm_rl_plugin.policies.registry import SHIPPED_MODEL, SHIPPED_MODELS
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
 from tests.unit.hook.queues import QueueInMemory, pending_jobs
@@ -38,7 +38,13 @@ def test_manifest_and_card_belong_to_the_file(name: str) -> None:
     assert manifest["schema"]["digest"] == import_model(path).schema.digest
 
 
-@EVERY
+def test_the_default_model_is_what_its_program_writes(tmp_path: Path) -> None:
+    write_default(tmp_path / "default.onnx")
+    for name in ("default.onnx", "default.json", "default.md"):
+        assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", [each for each in SHIPPED_MODELS if each != SHIPPED_MODEL])
 def test_a_card_warns_as_one_written_today(name: str, tmp_path: Path) -> None:
     committed = model_path(name).with_suffix(".md")
     anew = tmp_path / committed.name
@@ -53,7 +59,7 @@ def test_a_card_warns_as_one_written_today(name: str, tmp_path: Path) -> None:
 
 
 @EVERY
-def test_an_unchanged_queue_is_written_once(name: str, tmp_path: Path) -> None:
+def test_an_unchanged_queue_is_hardly_written_again(name: str, tmp_path: Path) -> None:
     """All jobs wait for another reason than processors, as of a partition that is DOWN."""
     rng = np.random.default_rng(1)
     pending = pending_jobs(list(range(60, 0, -1)))
@@ -68,7 +74,10 @@ def test_an_unchanged_queue_is_written_once(name: str, tmp_path: Path) -> None:
         writes.append(cycle.run().writes)
         queue.now += 5.0
     assert writes[0] > 10
-    assert sum(writes[1:]) == 0
+    if name in (SHIPPED_MODEL, "responsive-reserve"):  # ages move scores, and few jobs pass others
+        assert max(writes[1:]) < 12
+    else:
+        assert sum(writes[1:]) == 0
 
 
 @EVERY
@@ -83,24 +92,23 @@ def test_it_scores_a_queue_and_remembers(name: str) -> None:
     assert np.isfinite(second.scores).all()
     assert len(np.unique(second.scores)) > 5
     assert 0 <= second.reserve <= 40
-    assert isinstance(policy, ProtectedPolicy) == (name == "default")
-    policy, _ = scorer_of(policy, None)
     assert policy.holds == (name == "responsive-reserve")
     assert (policy.memory_size > 0) == (name == "non-markovian")
 
 
-def test_shares_move_no_score_of_the_default_model_as_the_documents_say() -> None:
-    policy = load_policy("default").policy
+def test_shares_move_the_scores_of_the_default_model_by_points_a_doubling() -> None:
+    """A job's score falls by the points times how many doublings its account is above its share."""
+    policy = replace(load_policy("default").policy, goals=Goals(shares=5.0))
     workload = random_workload(4, jobs=40, parallel=True)
     now = float(workload.submit[-1])
     start = [now - 10.0] * 3 + [float("nan")] * 37
     snapshot = snapshot_of(workload, Moment(now, list(range(3, 40)), [0, 1, 2], start), 40)
-    turned = replace(snapshot, shares=snapshot.shares[::-1])
-    assert not np.array_equal(snapshot.shares, turned.shares)
-    scores, others = policy.decide(snapshot).scores, policy.decide(turned).scores
-    np.testing.assert_array_equal(scores, others)
-    weights = import_network(model_path("default")).linear
-    assert (
-        f"a linear score of {np.count_nonzero(weights)} weights"
-        in (FOLDER.parent / "docs" / "faq.md").read_text()
-    )
+    even = replace(snapshot, usage=snapshot.shares.copy())
+    used = even.usage.copy()
+    used[0] *= 4.0
+    moved = policy.decide(replace(even, usage=used)).scores - policy.decide(even).scores
+    of_first = snapshot.pending.jobs.account == 0
+    assert of_first.any()
+    assert not of_first.all()
+    np.testing.assert_allclose(moved[of_first], -10.0, atol=1e-4)
+    np.testing.assert_allclose(moved[~of_first], 0.0, atol=1e-4)

@@ -75,7 +75,6 @@ RESERVE = '[reserve]\nmechanism = "qos"\nqos = "batch"\nmost_processors = 2\n'
     [
         ("default", IN_FORCE),
         ("sjf", IN_FORCE),
-        ("protected:4,0.1:sjf", ""),
         ("reserve:2", RESERVE),
         ("multifactor", "influence_hours = 1\n"),
     ],

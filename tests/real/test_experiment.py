@@ -89,10 +89,10 @@ def test_blocks_are_kept_whatever_is_killed(busy: PrivateSlurm, tmp_path: Path) 
 
 
 def reversed_model(path: Path) -> Path:
-    """The default network upside down, which protects nobody."""
+    """The default network upside down."""
     network = import_model(DEFAULT)
     assert isinstance(network, QNetwork)
-    upside_down = replace(network, output=-network.output, linear=-network.linear, protection=None)
+    upside_down = replace(network, output=-network.output, linear=-network.linear)
     export_network(upside_down, path, {})
     return path
 

@@ -107,7 +107,9 @@ def first_light(
     """The mixed load, submitted to a closed partition, with the daemon's first cycle applied."""
     close_partition(slurm)
     jobs = submit_all(slurm, mixed_load(INTERACTIVE, BATCH, SEED))
-    with running_hook(slurm, folder, model) as hook:
+    # usage of a minute tells nothing of shares, and all runs are shorter than those told apart
+    goals = "\n[goals]\nshares = 0\ninteractive = 8\n"
+    with running_hook(slurm, folder, model, more=goals) as hook:
         yield hook, jobs
 
 

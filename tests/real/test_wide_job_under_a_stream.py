@@ -1,4 +1,4 @@
-"""A wide job under a stream of short ones waits for ever by score alone, and starts protected."""
+"""A wide job under a stream of short ones: shortest first lets it wait, `wide_jobs` starts it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ pytestmark = pytest.mark.real
 
 #: Of the two nodes of a private cluster.
 PROCESSORS = 8
-#: Overtaken by a minute of the machine at least; then the short ones that run must end.
-BOUND = 150.0
+#: Several times what the machine takes to drain of jobs of the stream.
+BOUND = 120.0
+#: The stream is worth 2 ln(60 s) less; the wide job's size 3 times what the model was trained to.
+GOALS = "\n[goals]\nwide_jobs = 3\n"
 STREAM_SECONDS = 10.0
 
 
@@ -58,8 +60,8 @@ def state_of(cluster: PrivateSlurm, job: int) -> str:
 @pytest.mark.parametrize(
     ("options", "policy"),
     [
-        ("bf_job_part_count_reserve=1", "protected:1,0.01:sjf"),
-        ("bf_continue", "protected:1,0.01:sjf"),
+        ("bf_job_part_count_reserve=1", "default"),
+        ("bf_continue", "default"),
         ("bf_job_part_count_reserve=1", "sjf"),
     ],
 )
@@ -68,7 +70,7 @@ def test_a_wide_job_starts_within_the_bound(
 ) -> None:
     cluster = start_slurm(plan_with(options))
     with (
-        running_hook(cluster, tmp_path, policy, cycle=2) as hook,
+        running_hook(cluster, tmp_path, policy, cycle=2, more=GOALS),
         stream_of_short_jobs(cluster),
     ):
         cluster.wait_until(
@@ -77,14 +79,11 @@ def test_a_wide_job_starts_within_the_bound(
         wide = cluster.submit(
             user="bob", account="physics", processors=PROCESSORS, minutes=60, seconds=5, name="wide"
         )
-        begin, shown = time.monotonic(), 0.0
+        begin = time.monotonic()
         while state_of(cluster, wide) == "PENDING" and time.monotonic() < begin + BOUND:
-            shown = max(shown, hook.metric("slurm_rl_protected_jobs") or 0.0)
             time.sleep(1.0)
         waited = time.monotonic() - begin
         if policy == "sjf":
             assert state_of(cluster, wide) == "PENDING"
             return
         assert state_of(cluster, wide) != "PENDING", f"it still waits after {waited:.0f} s"
-        assert waited > 50.0  # its score alone put it behind all others
-        assert shown == 1.0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain import (
+    EndedJobs,
     JobTable,
     PendingJobs,
     QueueSnapshot,
@@ -57,23 +60,23 @@ def random_workload(
         account=rng.integers(0, accounts, jobs),
         interactive=rng.random(jobs) < 0.4,
         shares=shares,
-        past=nothing_past(each, each, time_limit),
+        past=nothing_past(each, each, time_limit, processors),
     )
 
 
 def users_workload(seed: int, jobs: int = 80, *, parallel: bool, large: bool = False) -> Workload:
-    """A `random_workload` of three users with few templates, whose runs cross every bound.
+    """A `random_workload` of three users with few templates, whose runs cross most bounds.
 
     A quarter of the jobs ask for no time: they are of one template for each width, and to a
-    prediction they ask for an hour. `large` makes all eight times as wide, lets the widest ask
+    prediction they ask for two days. `large` makes all eight times as wide, lets the widest ask
     for 1536 core-hours or a little more, and most runs last long enough for one of the users
     to pay for such a request at times.
     """
     workload = random_workload(seed, jobs, parallel=parallel)
     rng = np.random.default_rng(seed + 1000)
     processors = rng.choice([1, 4, 9], jobs) if parallel else workload.processors
-    run_time = np.where(rng.random(jobs) < 0.1, rng.choice([7200.0, 7500.0], jobs), 0.0)
-    asked = rng.choice([600.0, 9000.0], jobs)
+    run_time = np.where(rng.random(jobs) < 0.1, rng.choice([7200.0, 9000.0, 50_000.0], jobs), 0.0)
+    asked = rng.choice([600.0, 9000.0, 300_000.0], jobs)
     asked[rng.random(jobs) < 0.25] = -1.0
     user = rng.integers(0, 3, jobs)
     if large:
@@ -83,12 +86,15 @@ def users_workload(seed: int, jobs: int = 80, *, parallel: bool, large: bool = F
         processors = processors * 8
     kinds = np.column_stack([user, processors, asked])
     template = np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1)
+    past = nothing_past(
+        user, template.astype(np.int64), np.where(asked > 0, asked, np.nan), processors
+    )
     return workload._replace(
         submit=workload.submit * (2.0 if parallel else 1.0),
         run_time=np.maximum(workload.run_time, run_time),
         time_limit=np.where(asked > 0, asked, workload.estimate),
         processors=processors.astype(np.int64),
-        past=nothing_past(user, template.astype(np.int64), np.where(asked > 0, asked, np.nan)),
+        past=past,
     )
 
 
@@ -109,7 +115,6 @@ def jobs_of(workload: Workload) -> list[Job]:
         workload.processors,
         workload.account,
         workload.interactive,
-        workload.time_limit,
     )
     return [Job(*values) for values in zip(*(each.tolist() for each in columns), strict=True)]
 
@@ -153,6 +158,25 @@ def snapshot_of(
     )
 
 
+def told_snapshot(
+    workload: Workload, moment: Moment, capacity: int, since: float, half_life: float = np.inf
+) -> QueueSnapshot:
+    """`snapshot_of` with the users of the jobs, and with those that ended after a time."""
+    snapshot = snapshot_of(workload, moment, capacity, half_life)
+    jobs, start = replace(table_of(workload), user=workload.past.user), np.array(moment.start)
+    ends = start + workload.run_time
+    ended = np.flatnonzero((ends > since) & (ends <= moment.now))
+    running = np.array(moment.running, dtype=np.int64)
+    waiting = jobs.select(np.array(moment.pending, dtype=np.int64))
+    return replace(
+        snapshot,
+        pending=PendingJobs.untouched(waiting),
+        running=RunningJobs(jobs=jobs.select(running), start=start[running]),
+        ended=EndedJobs(jobs=jobs.select(ended), start=start[ended], end=ends[ended]),
+        users=tuple(f"u{index}" for index in range(len(workload.past.users))),
+    )
+
+
 def decayed_usage(
     workload: Workload, start: list[float], now: float, half_life: float
 ) -> np.ndarray:
@@ -173,6 +197,15 @@ def arrived_by(workload: Workload, now: float) -> np.ndarray:
     """Interactive submissions so far, each faded by its age, for each of FADING_TIMES."""
     age = now - workload.submit[workload.interactive & (workload.submit <= now)]
     return np.array([np.exp(-age / fading).sum() for fading in FADING_TIMES])
+
+
+def longest_by(workload: Workload, moment: Moment) -> float:
+    """The longest wait so far, of which half is forgotten in 30 days, seconds."""
+    longest = 0.0
+    for submit, begin in zip(workload.submit.tolist(), moment.start, strict=True):
+        until = begin if begin <= moment.now else moment.now  # NaN before its start
+        longest = max(longest, (until - submit) * 0.5 ** ((moment.now - until) / (30 * 86400.0)))
+    return longest
 
 
 def log_of(

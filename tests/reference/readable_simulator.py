@@ -20,7 +20,6 @@ class Job(NamedTuple):
     processors: int
     account: int
     interactive: bool
-    requested: float = 0.0
 
 
 class Limit(NamedTuple):
@@ -38,15 +37,6 @@ class Limit(NamedTuple):
     idle_after: float
     narrow_first: bool = False
     most: float = math.inf
-
-
-class Protect(NamedTuple):
-    """At most `jobs` go first: the oldest of those that were overtaken by `after` of the longest
-    wait, of which half is forgotten in 30 days, and by a quarter of the time that they asked for;
-    by a minute at least, by three days at most."""
-
-    jobs: int
-    after: float
 
 
 class Plan(NamedTuple):
@@ -134,42 +124,6 @@ class _Planned:
             return planned
         slack = min(max(self.rule.slack * self.longest, 60), 86400)
         return limit <= shadow or (planned and limit <= self.promise.get(head, now) + slack)
-
-
-class _Protected:
-    """Who is protected now."""
-
-    def __init__(self, rule: Protect | None) -> None:
-        self.rule, self.longest, self.at = rule, 0.0, -math.inf
-        self.now: list[int] = []
-        self.ever: set[int] = set()
-
-    def decide(self, jobs, at, capacity):
-        if self.rule is None:
-            return
-        oldest = at.now - min(jobs[j].submit for j in at.pending)
-        faded = self.longest * 0.5 ** ((at.now - self.at) / (30 * 86400))
-        self.longest, self.at = max(faded, oldest), at.now
-        limit = min(max(self.rule.after * self.longest, 60), 3 * 86400)
-        late = [
-            j
-            for j in at.pending
-            if j in self.ever
-            or self._overtaken(jobs, at, j) / capacity > max(limit, self._own(jobs[j]))
-        ]
-        self.now = late[: self.rule.jobs]
-        self.ever.update(self.now)
-
-    def _own(self, job):
-        return min(0.25 * job.requested, 0.25 * self.longest, 3 * 86400)
-
-    def _overtaken(self, jobs, at, j):
-        """Processor-seconds that jobs submitted later used while this one waited."""
-        used = 0.0
-        for job, begin in zip(jobs, at.start, strict=True):
-            if job.submit > jobs[j].submit and begin == begin:
-                used += job.processors * (min(begin + job.run_time, at.now) - begin)
-        return used
 
 
 class _Reserve:
@@ -296,15 +250,13 @@ def simulate(
     reserve: int | Holder = 0,
     cycle: float = 0.0,
     limit: Limit | None = None,
-    protect: Protect | None = None,
     plan: Plan | None = None,
     singly: bool = False,
 ) -> list[float]:
     """When each job starts; with a plan events are decided on singly."""
     if singly:
         return _simulate_singly(jobs, capacity, scorer, plan)
-    protected, planned = _Protected(protect), _Planned(None)
-    start = [math.nan] * len(jobs)
+    planned, start = _Planned(None), [math.nan] * len(jobs)
     now = -math.inf
     kept = _Reserve(reserve, limit)
     while any(math.isnan(each) for each in start):
@@ -313,7 +265,7 @@ def simulate(
         events += [kept.again] if math.isfinite(kept.again) else []
         kept.again = math.inf
         now = min(events) if cycle == 0 else math.ceil(min(events) / cycle) * cycle
-        _decide(jobs, capacity, scorer, start, now, easy, kept, protected, planned)
+        _decide(jobs, capacity, scorer, start, now, easy, kept, planned)
     return start
 
 
@@ -338,16 +290,12 @@ def _simulate_singly(jobs, capacity, scorer, plan):
         gone.update(j for j in ending if planned.expected_to_end(jobs, j))
         waiting = [j for j in range(arrived) if math.isnan(start[j])]
         running = [j for j in running if j not in gone]
-        kept, protected = _Reserve(0, None), _Protected(None)
-        _decide(
-            jobs, capacity, scorer, start, now, True, kept, protected, planned, waiting, running
-        )
+        kept = _Reserve(0, None)
+        _decide(jobs, capacity, scorer, start, now, True, kept, planned, waiting, running)
     return start
 
 
-def _decide(
-    jobs, capacity, scorer, start, now, easy, kept, protected, planned, waiting=None, running=None
-):
+def _decide(jobs, capacity, scorer, start, now, easy, kept, planned, waiting=None, running=None):
     if waiting is None:
         waiting = [j for j in range(len(jobs)) if jobs[j].submit <= now and math.isnan(start[j])]
         running = [j for j in range(len(jobs)) if start[j] <= now < start[j] + jobs[j].run_time]
@@ -359,13 +307,8 @@ def _decide(
     at = Moment(now, waiting, running, start)
     scores = scorer(jobs, at)
     kept.decide(jobs, at, capacity)
-    if any(jobs[j].processors <= free for j in waiting):
-        protected.decide(jobs, at, capacity)
     planned.decide(jobs, at)
-    score_of = {
-        j: (1, 0) if j in protected.now else (0, score)
-        for j, score in zip(waiting, scores, strict=True)
-    }
+    score_of = dict(zip(waiting, scores, strict=True))
     head = None
     batch_until = math.inf  # batch jobs must end before the first kept-back one is to fit
     # best score first; equal scores by submission (sorted is stable, also when reversed)

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.features.history.run_history import HISTORY
-from slurm_rl_plugin.features.history.run_prediction import (
-    KNOWN_FACTS,
-    PREDICTED,
-    RunTimePrediction,
-)
+from slurm_rl_plugin.features.columns import feature_columns
+from slurm_rl_plugin.features.history.past_runs import PastRuns
+from slurm_rl_plugin.features.site import SITE, longest_wait
 from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import (
+    IDLE,
+    NOW,
     PENDING,
     RUNNING,
     advance,
+    decision_time,
     empty_cluster,
 )
-from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
+from slurm_rl_plugin.simulator.kernel.dispatch import (
+    BACKFILLING,
+    EASY,
+    anything_fits,
+    dispatch_by_score,
+    dispatch_in_order,
+)
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
@@ -33,11 +40,21 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
 )
 from slurm_rl_plugin.simulator.scoring.compiled_network import compile_network
 from slurm_rl_plugin.simulator.scoring.network import score_pending
-from tests.reference.loads import jobs_of, requests_of, users_workload
-from tests.reference.readable_past_runs import LARGE, Row, Rows, history_columns, rows_at
+from tests.reference.loads import arrived_by, jobs_of, requests_of, told_snapshot, users_workload
+from tests.reference.readable_past_runs import (
+    LARGE,
+    SITE_KEEPS,
+    TEMPLATE_KEEPS,
+    USER_KEEPS,
+    Row,
+    Rows,
+    history_columns,
+    rows_at,
+)
 from tests.reference.readable_simulator import Moment, Scorer, simulate
 from tests.reference.test_network_against_readable_simulator import (
     CAPACITY,
+    GOALS,
     JOBS,
     SEEN,
     features_at,
@@ -45,11 +62,7 @@ from tests.reference.test_network_against_readable_simulator import (
     random_network,
 )
 
-
-def random_prediction(seed: int) -> RunTimePrediction:
-    """Weights that make probabilities from near 0 to near 1."""
-    rng = np.random.default_rng(seed)
-    return RunTimePrediction(weights=rng.normal(0, 1.5, (PREDICTED, KNOWN_FACTS)))
+EITHER_GOALS = pytest.mark.parametrize("goals", [AS_TRAINED, GOALS], ids=["as trained", "goals"])
 
 
 def predicting_network(seed: int, activation: str = "relu") -> QNetwork:
@@ -58,7 +71,7 @@ def predicting_network(seed: int, activation: str = "relu") -> QNetwork:
     network = random_network(seed, activation)
     network.job_weights[SEEN:] = rng.normal(0, 4, network.job_weights[SEEN:].shape)
     network.linear[SEEN:] = rng.normal(0, 4, JOBS - SEEN)
-    return replace(network, prediction=random_prediction(seed))
+    return network
 
 
 def capacity_of(workload: Workload) -> int:
@@ -67,55 +80,60 @@ def capacity_of(workload: Workload) -> int:
 
 
 def features_with_past(
-    workload: Workload, moment: Moment, network: QNetwork, known: Rows | None = None
+    workload: Workload, moment: Moment, known: Rows | None = None, goals: Goals = AS_TRAINED
 ) -> tuple[np.ndarray, np.ndarray]:
     """The features of a moment, all that is known of past runs told anew."""
-    queue, seen = features_at(workload, moment, np.inf, capacity_of(workload))
-    assert network.prediction is not None
-    weights = network.prediction.weights.tolist()
-    run_time = workload.run_time.tolist()
-    past = history_columns(requests_of(workload), run_time, moment, weights, known)
-    return queue, np.column_stack([seen[:, :SEEN], np.array(past).reshape(-1, JOBS - SEEN)])
+    queue, seen = features_at(workload, moment, np.inf, goals, capacity_of(workload))
+    past = history_columns(requests_of(workload), workload.run_time.tolist(), moment, known)
+    told = np.array(past).reshape(-1, JOBS - SEEN)
+    told[:, 0] *= goals.short_jobs
+    return queue, np.column_stack([seen[:, :SEEN], told])
 
 
-def readable_scores(workload: Workload, network: QNetwork, known: Rows | None = None) -> Scorer:
+def distinct_scores(network: QNetwork, queue: np.ndarray, jobs: np.ndarray) -> list[float]:
     """Jobs with equal features get one score, as in `head_node`."""
+    distinct, place = np.unique(jobs, axis=0, return_inverse=True)
+    return network.scores(queue, distinct)[place.reshape(-1)].tolist()
+
+
+def readable_scores(
+    workload: Workload, network: QNetwork, known: Rows | None = None, goals: Goals = AS_TRAINED
+) -> Scorer:
+    """Scores by the features of `features_with_past`."""
 
     def scores(_jobs: object, moment: Moment) -> list[float]:
-        queue, jobs = features_with_past(workload, moment, network, known)
-        distinct, place = np.unique(jobs, axis=0, return_inverse=True)
-        return network.scores(queue, distinct)[place.reshape(-1)].tolist()
+        return distinct_scores(network, *features_with_past(workload, moment, known, goals))
 
     return scores
 
 
 def random_rows(workload: Workload, seed: int) -> Rows:
-    """Rows of the site, of user 1 and of half of his templates, as another window left them."""
+    """Rows of kinds of requests, of user 1 and of half of his templates, as others left them."""
     rng = np.random.default_rng(seed)
 
-    def row() -> Row:
-        shares = rng.uniform(0, 1, (3, 2)).tolist()
-        lengths = rng.uniform(1, 9000, 2).tolist()
-        return Row(
-            tuple(map(tuple, shares)), tuple(rng.uniform(1, 4, 2)), *lengths, rng.uniform(0.001, 1)
-        )
+    def row(keeps: float) -> Row:
+        came = rng.uniform(0, 30, 16)
+        before = list(zip((rng.uniform(0, 1, 16) * came).tolist(), came.tolist(), strict=True))
+        return Row(keeps, before=before)
 
-    paid = replace(row(), spent=LARGE)
-
-    his = np.unique(workload.past.template[workload.past.user == 1])
-    return Rows(row(), {1: paid}, {int(each): row() for each in his[::2]})
+    paid = replace(row(USER_KEEPS), spent=LARGE, last=50.0, previous=7000.0, inverse=0.01)
+    mine = np.unique(workload.past.template[workload.past.user == 1])
+    kinds = sorted({request.kind for request in requests_of(workload)})
+    return Rows(
+        {each: row(SITE_KEEPS) for each in kinds[::2]},
+        {1: paid},
+        {int(each): row(TEMPLATE_KEEPS) for each in mine[::2]},
+    )
 
 
 def with_rows(workload: Workload, rows: Rows) -> Workload:
     """The workload with these rows known before its first job."""
     past = workload.past.copy()
-    past.site[:] = rows.site.numbers()
-    for table, known, here in (
-        (past.users, past.user_known, rows.users),
-        (past.templates, past.template_known, rows.templates),
-    ):
+    for long, wide in rows.site:
+        past.site[14 * long + wide] = rows.site[long, wide].numbers()
+    for table, here in ((past.users, rows.users), (past.templates, rows.templates)):
         for number, each in here.items():
-            table[number], known[number] = each.numbers(), True
+            table[number] = each.numbers()
     return workload._replace(past=past)
 
 
@@ -128,18 +146,19 @@ def test_kernel_orders_by_past_runs_as_the_readable_simulator(
 ) -> None:
     workload = users_workload(seed, parallel=parallel)
     known = random_rows(workload, seed) if seed % 2 else None
+    goals = GOALS if seed < 3 else AS_TRAINED
     if known is not None:
         workload = with_rows(workload, known)
     network = predicting_network(seed, ACTIVATIONS[seed % 2])
     expected = simulate(
         jobs_of(workload),
         CAPACITY,
-        readable_scores(workload, network, known),
+        readable_scores(workload, network, known, goals),
         easy=backfilling == "easy",
         cycle=cycle,
     )
     how = SimulationSettings(
-        capacity=CAPACITY, backfilling=backfilling, cycle=cycle, half_life=np.inf
+        capacity=CAPACITY, backfilling=backfilling, cycle=cycle, half_life=np.inf, goals=goals
     )
     assert simulate_network(workload, network, how).start.tolist() == expected
     whole = [CAPACITY, CAPACITY]  # the second partition has no jobs
@@ -149,6 +168,97 @@ def test_kernel_orders_by_past_runs_as_the_readable_simulator(
     assert parted.start.tolist() == expected
     forgetful = random_network(seed)
     assert simulate_network(workload, forgetful, how).start.tolist() != expected
+
+
+@dataclass
+class HeadNode:
+    """Scores by what a head node remembers from one decision to the next."""
+
+    workload: Workload
+    network: QNetwork
+    settings: SimulationSettings
+    past: PastRuns = field(default_factory=PastRuns)
+    longest: float = 0.0
+    looked: float = -np.inf
+    found: dict[tuple[float, int], float] = field(default_factory=dict)
+
+    def __call__(self, _jobs: object, moment: Moment) -> list[float]:
+        workload, settings = self.workload, self.settings
+        snapshot = told_snapshot(
+            workload, moment, settings.capacity, self.looked, settings.half_life
+        )
+        self.past = self.past.after(snapshot)
+        waited = float(snapshot.accrued_wait.max())
+        self.longest = longest_wait(self.longest, moment.now - self.looked, waited)
+        self.looked = moment.now
+        estimate, goals = workload.estimate, settings.goals
+        arrived = arrived_by(workload, moment.now)
+        columns = (estimate[moment.pending], estimate[moment.running], arrived)
+        queue, jobs = feature_columns(SITE, snapshot, *columns, self.past, goals, self.longest)
+        scores = distinct_scores(self.network, queue, jobs)
+        keys = ((moment.now, job) for job in moment.pending)
+        self.found.update(zip(keys, scores, strict=True))
+        return scores
+
+
+def scores_while_simulating(
+    workload: Workload, network: QNetwork, settings: SimulationSettings
+) -> dict[tuple[float, int], float]:
+    """(instant, job) -> its score, as the compiled scorer gave it there."""
+    cluster = empty_cluster(workload, settings.capacity, settings.half_life)
+    scorer, found = compile_network(network, workload, settings.goals), {}
+    no_rank, way = np.empty(0, dtype=np.int64), BACKFILLING[settings.backfilling]
+    scores = np.empty(len(workload.submit) + 1)
+    jobs = np.empty(len(workload.submit) + 1, dtype=np.int64)
+    while not np.isinf(event := next_event(workload, cluster)):
+        advance(workload, cluster, decision_time(event, settings.cycle), no_rank)
+        if cluster.counts[IDLE] == 0 or not anything_fits(workload, cluster):
+            continue
+        score_pending(workload, cluster, scorer, scores, jobs)
+        now = float(cluster.clock[NOW])
+        for place in range(cluster.counts[PENDING]):
+            found[now, int(jobs[place])] = float(scores[place])
+        dispatch_by_score(workload, cluster, scores, jobs, way, 0)
+    return found
+
+
+@EITHER_GOALS
+@pytest.mark.parametrize("cycle", [0.0, 45.0])
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_kernel_and_head_node_score_and_start_alike_at_every_decision(
+    seed: int, large: bool, cycle: float, goals: Goals
+) -> None:
+    """Waits, the longest one, decayed usage, past runs and jobs alike weigh in every score."""
+    workload = users_workload(seed, 100, parallel=True, large=large)
+    network = predicting_network(seed, ACTIVATIONS[seed % 2])
+    how = SimulationSettings(
+        capacity=capacity_of(workload),
+        backfilling="easy",
+        cycle=cycle,
+        half_life=3000.0,
+        goals=goals,
+    )
+    there = HeadNode(workload, network, how)
+    expected = simulate(jobs_of(workload), how.capacity, there, easy=True, cycle=cycle)
+    assert simulate_network(workload, network, how).start.tolist() == expected
+    found = scores_while_simulating(workload, network, how)
+    assert len(found) > 500
+    scores = np.array(list(found.values()))
+    assert np.ptp(scores) > 10.0
+    np.testing.assert_allclose(scores, [there.found[key] for key in found], rtol=0, atol=2e-4)
+
+
+@pytest.mark.parametrize("short_jobs", [0.0, 3.0])
+def test_how_much_short_jobs_count_changes_the_order(short_jobs: float) -> None:
+    changed = 0
+    for seed in (1, 2, 3):
+        workload, network = users_workload(seed, parallel=True), predicting_network(seed)
+        how = SimulationSettings(capacity=CAPACITY)
+        wanted = replace(how, goals=Goals(short_jobs=short_jobs))
+        trained = simulate_network(workload, network, how).start.tolist()
+        changed += simulate_network(workload, network, wanted).start.tolist() != trained
+    assert changed > 0
 
 
 def kinds_met(workload: Workload, moment: Moment, known: Rows | None = None) -> set[str]:
@@ -201,10 +311,8 @@ def test_every_history_feature_is_that_of_the_readable_simulator(seed: int, larg
     workload = users_workload(seed, jobs=150, parallel=True, large=large)
     rows = random_rows(workload, seed)
     workload = with_rows(workload, rows)
-    networks = [
-        replace(probe(job_feature=index), prediction=random_prediction(seed))
-        for index in range(SEEN, JOBS)
-    ]
+    before = workload.past.copy()
+    networks = [probe(job_feature=index) for index in range(SEEN, JOBS)]
     # one of each goes along with the simulation, as in a run; others are told all at once
     going = [compile_network(network, workload) for network in networks]
     cluster = empty_cluster(workload, capacity_of(workload))
@@ -219,7 +327,7 @@ def test_every_history_feature_is_that_of_the_readable_simulator(seed: int, larg
             pending = sorted(cluster.pending[:count].tolist())
             running = sorted(cluster.end_job[: cluster.counts[RUNNING]].tolist())
             moment = Moment(event, pending, running, cluster.start.tolist())
-            _, expected = features_with_past(workload, moment, networks[0], rows)
+            _, expected = features_with_past(workload, moment, rows)
             met |= kinds_met(workload, moment, rows)
             seen.append(expected[:, SEEN:])
             for index, network in enumerate(networks):
@@ -232,41 +340,14 @@ def test_every_history_feature_is_that_of_the_readable_simulator(seed: int, larg
     assert sum(map(len, seen)) > 500
     assert met == (KINDS if large else {"small, paid"})
     # a feature that never changes would be compared in vain
-    assert (np.ptp(np.concatenate(seen), axis=0) > 0.01).all()
-    assert workload.past.user_known.tolist() == [False, True, False]  # the run kept its own rows
+    assert (np.ptp(np.concatenate(seen), axis=0) > 0.1).all()
+    for mine, known in zip(workload.past, before, strict=True):  # the run kept its own rows
+        np.testing.assert_array_equal(mine, known)
 
 
-def test_jobs_of_new_users_that_start_together_tell_in_the_order_of_their_number() -> None:
-    """Whoever is met second begins with what the first one told the site."""
-    workload = users_workload(8, jobs=4, parallel=False)._replace(
-        submit=np.array([0.0, 0.0, 100.0, 100.0]),
-        run_time=np.array([70.0, 70.0, 9.0, 9.0]),
-        time_limit=np.full(4, 600.0),
-        estimate=np.full(4, 600.0),
-        interactive=np.array([False, True, False, False]),
-    )
-    past = workload.past._replace(
-        user=np.array([0, 1, 0, 1]),
-        template=np.array([0, 1, 0, 1]),
-        asked=np.full(2, 600.0),
-        templates=np.zeros((2, HISTORY)),
-        template_known=np.zeros(2, dtype=np.bool_),
-    )
-    workload = workload._replace(past=past)
-    network = replace(probe(job_feature=SEEN), prediction=random_prediction(1))
-    cluster = empty_cluster(workload, 2)
-    advance(workload, cluster, 0.0, np.empty(0, dtype=np.int64))
-    dispatch_in_order(workload, cluster, np.array([1, 0]), 2, EASY, 0)  # the later one starts first
-    advance(workload, cluster, 100.0, np.empty(0, dtype=np.int64))
-    scores, jobs = np.empty(4), np.empty(4, dtype=np.int64)
-    score_pending(workload, cluster, compile_network(network, workload), scores, jobs)
-    moment = Moment(100.0, [2, 3], [], [0.0, 0.0, np.nan, np.nan])
-    _, expected = features_with_past(workload, moment, network)
-    np.testing.assert_allclose(scores[:2], expected[:, SEEN], rtol=0, atol=1e-12)
-
-
-def test_users_must_be_told_apart_for_a_network_that_looks_at_past_runs() -> None:
-    workload = users_workload(1, parallel=False)
-    network = predicting_network(1)
+@pytest.mark.parametrize("feature", range(SEEN, JOBS), ids=SITE.history_jobs)
+def test_users_must_be_told_apart_for_a_network_that_looks_at_past_runs(feature: int) -> None:
+    workload = users_workload(1, parallel=False)._replace(past=NO_PAST)
     with pytest.raises(SimulationError, match="needs to know users"):
-        compile_network(network, workload._replace(past=NO_PAST))
+        compile_network(probe(job_feature=feature), workload)
+    compile_network(probe(job_feature=SEEN - 1), workload)

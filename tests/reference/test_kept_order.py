@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.simulator.kernel.cluster import PENDING
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.kept_order import (
@@ -18,6 +17,7 @@ from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun, resume
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import FloatArray
 from tests.reference.loads import random_workload
+from tests.reference.test_network_against_readable_simulator import network_of_waits
 
 CAPACITY, JOBS = 16, 400
 SETTINGS = SimulationSettings(capacity=CAPACITY, backfilling="easy", half_life=86400.0)
@@ -41,15 +41,13 @@ def starts(workload: Workload, order: QueueOrder, kept: float) -> FloatArray:
     return run.cluster.start
 
 
-@pytest.mark.parametrize("name", ["sjf", "multifactor", "protected"])
+@pytest.mark.parametrize("name", ["sjf", "multifactor", "network"])
 def test_starts_are_nearly_those_of_an_order_made_at_each_decision(name: str) -> None:
     workload = load()
     order = {
         "sjf": QueueOrder(scores=-workload.estimate),
         "multifactor": QueueOrder(rule="multifactor"),
-        "protected": QueueOrder(
-            scores=-workload.estimate, protection=Protection(jobs=2, after=0.05)
-        ),
+        "network": QueueOrder(network=network_of_waits()),
     }[name]
     exact, kept = starts(workload, order, 0.0), starts(workload, order, 0.02)
     apart = np.abs(np.log10(np.maximum(kept, 60.0) / np.maximum(exact, 60.0)))

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
-from slurm_rl_plugin.features.site import RESOURCE_FEATURES, SCARCE_SHARE, SITE
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.policies.network import (
     ACTIVATIONS,
     QNetwork,
@@ -32,9 +33,9 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_network,
     simulate_scores,
 )
-from slurm_rl_plugin.simulator.scoring.compiled_network import compile_network
+from slurm_rl_plugin.simulator.scoring.compiled_network import CompiledNetwork, compile_network
 from slurm_rl_plugin.simulator.scoring.network import score_pending
-from tests.reference.loads import arrived_by, jobs_of, random_workload, snapshot_of
+from tests.reference.loads import arrived_by, jobs_of, longest_by, random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment, Scorer, simulate
 
 CAPACITY = 12
@@ -42,12 +43,14 @@ HIDDEN = 5
 QUEUE, JOBS = len(SITE.queue), len(SITE.jobs)
 #: Job features that need no past runs.
 SEEN = JOBS - len(SITE.history_jobs)
+#: A site that wants something of everything.
+GOALS = Goals(shares=1.5, short_jobs=0.4, wide_jobs=2.0, longest_wait=3.0, interactive=1.75)
 
 
 def random_network(seed: int, activation: str = "relu") -> QNetwork:
     """Large weights, a scaler that is not 0 and 1, and a bias: every part shows in the score.
 
-    It predicts no run times; test_history_against_readable_simulator has networks that do.
+    It looks at no past runs; test_history_against_readable_simulator has networks that do.
     """
     rng = np.random.default_rng(seed)
     scaler = (
@@ -68,28 +71,43 @@ def random_network(seed: int, activation: str = "relu") -> QNetwork:
     return replace(network, output_bias=0.75)
 
 
+def network_of_waits() -> QNetwork:
+    """A network that looks at jobs alone, above all at how long they wait; at no past runs."""
+    network = random_network(3)
+    network.output[:] = 0.0
+    network.linear[SITE.jobs.index("overdue")] = 20.0
+    return network
+
+
 def features_at(
-    workload: Workload, moment: Moment, half_life: float, capacity: int = CAPACITY
+    workload: Workload,
+    moment: Moment,
+    half_life: float,
+    goals: Goals = AS_TRAINED,
+    capacity: int = CAPACITY,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What the head node computes from a snapshot of this moment."""
+    """What the head node computes from a snapshot of this moment; nothing of past runs."""
     snapshot = snapshot_of(workload, moment, capacity, half_life)
     estimate = workload.estimate[moment.pending]
     running_estimate = workload.estimate[moment.running]
     arrived = arrived_by(workload, moment.now)
     queue = site_queue_features(snapshot, estimate, running_estimate, arrived)
-    jobs = site_job_features(snapshot, estimate)
+    longest = longest_by(workload, moment)
+    jobs = site_job_features(snapshot, estimate, goals=goals, longest=longest)
     jobs[:, SEEN:] = 0.0
     return queue, jobs
 
 
-def head_node(workload: Workload, network: QNetwork, half_life: float) -> Scorer:
+def head_node(
+    workload: Workload, network: QNetwork, half_life: float, goals: Goals = AS_TRAINED
+) -> Scorer:
     """Scores by the head node's features; jobs with equal features get one score.
 
     Without that, a matrix product may round equal rows differently and break their tie.
     """
 
     def scores(_jobs: object, moment: Moment) -> list[float]:
-        queue, jobs = features_at(workload, moment, half_life)
+        queue, jobs = features_at(workload, moment, half_life, goals)
         distinct, place = np.unique(jobs, axis=0, return_inverse=True)
         return network.scores(queue, distinct)[place.reshape(-1)].tolist()
 
@@ -107,23 +125,41 @@ def test_kernel_orders_as_the_head_node_would_at_every_decision(
     workload = random_workload(11, jobs=100, parallel=parallel)
     network = random_network(3, activation)
     half_life = 2000.0 if cycle else np.inf
+    goals = GOALS if reserve else AS_TRAINED
     how = SimulationSettings(
         capacity=CAPACITY,
         backfilling=backfilling,
         reserve=reserve,
         cycle=cycle,
         half_life=half_life,
+        goals=goals,
     )
     expected = simulate(
         jobs_of(workload),
         CAPACITY,
-        head_node(workload, network, half_life),
+        head_node(workload, network, half_life, goals),
         easy=backfilling == "easy",
         reserve=reserve,
         cycle=cycle,
     )
     assert simulate_network(workload, network, how).start.tolist() == expected
     assert simulate_scores(workload, -workload.submit, how).start.tolist() != expected
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [{"shares": 1.5}, {"wide_jobs": 0.0}, {"longest_wait": 0.0}, {"interactive": 9.0}],
+    ids=str,
+)
+def test_each_goal_changes_the_order(goal: dict[str, float]) -> None:
+    network, changed = random_network(3), 0
+    for seed in (11, 12, 13):
+        workload = random_workload(seed, jobs=100, parallel=True)
+        how = SimulationSettings(capacity=CAPACITY)
+        trained = simulate_network(workload, network, how).start
+        wanted = simulate_network(workload, network, replace(how, goals=Goals(**goal))).start
+        changed += wanted.tolist() != trained.tolist()
+    assert changed > 0
 
 
 @pytest.mark.parametrize("parallel", [False, True], ids=["sequential", "parallel"])
@@ -144,7 +180,7 @@ def test_kernel_holds_as_many_processors_as_the_head_node_would(
     order = head_node(workload, network, np.inf)
     easy = backfilling == "easy"
     expected = simulate(jobs_of(workload), CAPACITY, order, easy=easy, reserve=held)
-    how = SimulationSettings(capacity=CAPACITY, backfilling=backfilling)
+    how = SimulationSettings(capacity=CAPACITY, backfilling=backfilling, half_life=np.inf)
     assert simulate_network(workload, network, how).start.tolist() == expected
     greedy = replace(network, reserve_weights=None, reserve_bias=0.0)
     assert simulate_network(workload, greedy, how).start.tolist() != expected
@@ -173,59 +209,56 @@ def probe(queue_feature: int | None = None, job_feature: int | None = None) -> Q
     return network
 
 
-def kernel_scores(workload: Workload, cluster: Cluster, network: QNetwork) -> np.ndarray:
+def kernel_scores(workload: Workload, cluster: Cluster, network: CompiledNetwork) -> np.ndarray:
     count = int(cluster.counts[PENDING])
     scores, jobs = np.empty(count), np.empty(count, dtype=np.int64)
-    score_pending(workload, cluster, compile_network(network, workload), scores, jobs)
+    score_pending(workload, cluster, network, scores, jobs)
     by_job = np.argsort(jobs)
     return scores[by_job]
 
 
+@pytest.mark.parametrize("goals", [AS_TRAINED, GOALS], ids=["as trained", "goals"])
 @pytest.mark.parametrize("half_life", [np.inf, 1000.0])
-def test_every_feature_is_equal_in_kernel_and_on_the_head_node(half_life: float) -> None:
+def test_every_feature_is_equal_in_kernel_and_on_the_head_node(
+    half_life: float, goals: Goals
+) -> None:
     workload = random_workload(5, jobs=80, parallel=True)
     cluster = empty_cluster(workload, CAPACITY, half_life)
+    # each goes along with the simulation: it has to know the longest wait before
+    of_queue, of_jobs = (
+        {name: compile_network(probe(**{feature: index}), workload, goals) for index, name in names}
+        for feature, names in (
+            ("queue_feature", enumerate(SITE.queue)),
+            ("job_feature", enumerate(SITE.jobs[:SEEN])),
+        )
+    )
     no_rank = np.empty(0, dtype=np.int64)
     compared, seen_queue, seen_jobs = 0, [], []
-    event_number = 0
     while np.isfinite(event := next_event(workload, cluster)):
         advance(workload, cluster, event, no_rank)
-        order = cluster.pending[: cluster.counts[PENDING]]
-        dispatch_in_order(workload, cluster, order, len(order), EASY, 0)
-        event_number += 1
-        if event_number % 8 or cluster.counts[PENDING] == 0:
-            continue
         now = float(cluster.clock[NOW])
         pending = sorted(cluster.pending[: cluster.counts[PENDING]].tolist())
         running = sorted(cluster.end_job[: cluster.counts[RUNNING]].tolist())
-        moment = Moment(now, pending, running, cluster.start.tolist())
-        queue, jobs = features_at(workload, moment, half_life)
-        for index, name in enumerate(SITE.queue):
-            there = kernel_scores(workload, cluster, probe(queue_feature=index))
-            np.testing.assert_allclose(there, queue[index], rtol=0, atol=1e-6, err_msg=name)
-        for index, name in enumerate(SITE.jobs[:SEEN]):
-            there = kernel_scores(workload, cluster, probe(job_feature=index))
-            np.testing.assert_allclose(there, jobs[:, index], rtol=0, atol=1e-6, err_msg=name)
-        compared += len(pending)
-        seen_queue.append(queue)
-        seen_jobs.append(jobs)
+        if pending:
+            moment = Moment(now, pending, running, cluster.start.tolist())
+            queue, jobs = features_at(workload, moment, half_life, goals)
+            for index, (name, network) in enumerate(of_queue.items()):
+                there = kernel_scores(workload, cluster, network)
+                np.testing.assert_allclose(there, queue[index], rtol=0, atol=1e-6, err_msg=name)
+            for index, (name, network) in enumerate(of_jobs.items()):
+                there = kernel_scores(workload, cluster, network)
+                np.testing.assert_allclose(there, jobs[:, index], rtol=2e-7, atol=0, err_msg=name)
+            compared += len(pending)
+            seen_queue.append(queue)
+            seen_jobs.append(jobs)
+        order = cluster.pending[: cluster.counts[PENDING]]
+        dispatch_in_order(workload, cluster, order, len(order), EASY, 0)
     assert compared > 100
     # a feature that never changes would be compared in vain
     assert (np.ptp(np.array(seen_queue), axis=0) > 1e-3).all()
-    varied = np.ptp(np.concatenate(seen_jobs)[:, :SEEN], axis=0) > 1e-3
-    other_resources = np.isin(
-        SITE.jobs[:SEEN], (*RESOURCE_FEATURES, SCARCE_SHARE)
-    )  # test_weighed_jobs has some
-    assert (varied != other_resources).all()
-
-
-@pytest.mark.parametrize("index", range(SEEN, JOBS), ids=SITE.history_jobs)
-@pytest.mark.parametrize("part", ["linear", "job_weights"])
-def test_a_network_that_predicts_nothing_may_not_look_at_past_runs(part: str, index: int) -> None:
-    network = probe()
-    getattr(network, part)[index] = 0.5
-    with pytest.raises(SimulationError, match="needs a run-time prediction"):
-        compile_network(network, random_workload(1, jobs=5, parallel=False))
+    varied = np.ptp(np.concatenate(seen_jobs)[:, :SEEN], axis=0) > 0.1
+    of_goals = np.isin(SITE.jobs[:SEEN], ("interactive_points", "share_points"))
+    assert (varied == ~(of_goals & (goals == AS_TRAINED))).all()
 
 
 def test_a_network_of_another_schema_is_not_simulated() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow, met_by, queue_on_nodes
-from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.simulator.schedules.kept_order import run_until_started
 from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING, NodeRun
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
@@ -17,8 +16,9 @@ from slurm_rl_plugin.simulator.workloads.site_points import site_priority
 from slurm_rl_plugin.units import IntArray
 from tests.reference.node_loads import random_load
 from tests.reference.nodes_both_ways import How, fixed_scores, prepared_load
+from tests.reference.test_network_against_readable_simulator import network_of_waits
 
-ORDERS = ("fifo", "fixed", "site", "multifactor", "protected")
+ORDERS = ("fifo", "fixed", "site", "multifactor", "network")
 
 
 class Site:
@@ -28,13 +28,12 @@ class Site:
         load, how = random_load(seed), How(backfilling, name, kill_at_limit=seed % 2 == 0)
         prepared, self.workload = prepared_load(load, how)
         scores = -self.workload.submit
-        protection = Protection(jobs=2, after=0.05)
         self.order = {
             "fifo": QueueOrder(scores=scores),
             "fixed": QueueOrder(scores=fixed_scores(len(scores))),
             "site": QueueOrder(site=site_priority(prepared, load.machine)),
             "multifactor": QueueOrder(rule="multifactor"),
-            "protected": QueueOrder(scores=-self.workload.estimate, protection=protection),
+            "network": QueueOrder(network=network_of_waits()),
         }[name]
         self.machine = node_machine(prepared.log, load.machine)
         self.settings = SimulationSettings(
@@ -49,7 +48,7 @@ class Site:
     def resumed(self, met: QueueNow, jobs: IntArray, present: IntArray) -> NodeRun:
         """From a queue on, with those of `jobs` that come later."""
         run = self.run_of(jobs)
-        met_by(run, met, present)
+        met_by(run, met)
         runs = np.searchsorted(present, met.running)
         resume_on_nodes(run, met.now, runs, met.start, met.held, met.looks)
         return run

@@ -7,7 +7,6 @@ import pytest
 
 from slurm_rl_plugin.domain.share_tree import Association, ShareTree
 from slurm_rl_plugin.forecasts.replays.queue_now import met_by, queue_of
-from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.kept_order import run_until_started
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until
@@ -16,19 +15,18 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, s
 from slurm_rl_plugin.simulator.scoring.fair_share import fair_share
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
 from tests.reference.loads import random_workload
+from tests.reference.test_network_against_readable_simulator import network_of_waits
 
 CAPACITY = 12
 
 
 def orders(workload: Workload) -> dict[str, QueueOrder]:
-    """A static order, one that sees usage, and ones that protect whom was overtaken."""
+    """A static order, ones that see usage, and one that sees how long jobs have waited."""
     return {
         "fifo": QueueOrder(scores=-workload.submit),
         "multifactor": QueueOrder(rule="multifactor"),
         "fair tree": QueueOrder(site=_of_users(workload)),
-        "protected": QueueOrder(
-            scores=-workload.estimate, protection=Protection(jobs=2, after=0.05)
-        ),
+        "network": QueueOrder(network=network_of_waits()),
     }
 
 
@@ -58,7 +56,7 @@ def load(seed: int) -> Workload:
 
 
 @pytest.mark.parametrize("backfilling", ["none", "easy"])
-@pytest.mark.parametrize("name", ["fifo", "multifactor", "fair tree", "protected"])
+@pytest.mark.parametrize("name", ["fifo", "multifactor", "fair tree", "network"])
 @pytest.mark.parametrize("seed", range(4))
 def test_told_the_truth_a_replay_gives_the_truth(seed: int, name: str, backfilling: str) -> None:
     workload = load(seed)
@@ -75,7 +73,7 @@ def test_told_the_truth_a_replay_gives_the_truth(seed: int, name: str, backfilli
         present = np.sort(np.concatenate([met.running, met.pending]))
         rows = np.concatenate([present, np.arange(job + 1, 80)])
         run = ProcessorRun.of(workload.select(rows), order.of_jobs(rows), settings)
-        met_by(run, met, present)
+        met_by(run, met)
         run.resume(now, np.searchsorted(present, met.running), met.start)
         run_until_started(run, np.flatnonzero(~np.isin(rows, met.running)), np.inf, 0.0)
         np.testing.assert_array_equal(run.cluster.start, whole[rows])

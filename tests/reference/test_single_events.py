@@ -24,7 +24,7 @@ from slurm_rl_plugin.papers.backfilling_predictions_2015.single_events import (
     starts_under,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.kernel.workload_history import nothing_past
+from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, nothing_past
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import FloatArray
@@ -48,7 +48,8 @@ def workload_of_users(seed: int) -> tuple[Workload, FloatArray]:
     run_time = np.ceil(workload.run_time / 60) * 60
     submit = np.floor(workload.submit / 60) * 60
     user = np.random.default_rng(seed).integers(0, 3, len(submit))
-    past = nothing_past(user, user, np.full(len(user), np.nan))
+    each = np.arange(len(user))
+    past = nothing_past(user, each, np.full(len(user), np.nan), workload.processors)
     limit = np.maximum(limit, run_time)
     changed = {"submit": submit, "run_time": run_time, "estimate": limit, "time_limit": limit}
     return workload._replace(**changed, past=past), estimates
@@ -157,6 +158,6 @@ def test_the_last_two_runs_are_those_that_had_ended_before_the_job_came(correcti
 
 def test_a_plan_by_last_runs_needs_users() -> None:
     workload, _ = workload_of_users(4)
-    nobody = workload._replace(past=nothing_past(*[np.empty(0, dtype=np.int64)] * 2, np.empty(0)))
+    nobody = workload._replace(past=NO_PAST)
     with pytest.raises(SimulationError, match="needs to know users"):
         by_last_runs(nobody, DOUBLED)

@@ -9,31 +9,16 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import Decision, JobTable, Memory, PendingJobs, QueueSnapshot
+from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.run_events import FADING_TIMES
-from slurm_rl_plugin.features.history.run_prediction import (
-    KNOWN_FACTS,
-    PREDICTED,
-    PREDICTION_ENTRY,
-    RunTimePrediction,
-)
-from slurm_rl_plugin.features.scarcity import scarcity_of
-from slurm_rl_plugin.features.site import (
-    RESOURCE_FEATURES,
-    SCARCE_SHARE,
-    SCARCITY_FEATURES,
-    SITE,
-    SITE_OF_PROCESSORS,
-)
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.export.network import export_network
-from slurm_rl_plugin.policies.network import QNetwork, with_resources, without_resources
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
 from slurm_rl_plugin.policies.port import Policy
-from slurm_rl_plugin.policies.protected_policy import protected_policy
-from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.registry import (
     NAMED_POLICIES,
@@ -60,7 +45,7 @@ from slurm_rl_plugin.simulator.scoring.network import score_pending
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from tests.functional.small_network import small_network
 from tests.reference.loads import log_of, users_workload
-from tests.reference.test_network_against_readable_simulator import probe
+from tests.reference.test_network_against_readable_simulator import GOALS, probe
 
 TYPED = "gres/gpu:a100"
 MACHINE = Machine(
@@ -73,8 +58,6 @@ MACHINE = Machine(
         MachinePartition(name="p", kinds=(0, 1), is_default=True, default_memory_per_cpu=100.0),
     ),
 )
-#: Job features of resources.
-OF_RESOURCES = (*RESOURCE_FEATURES, SCARCE_SHARE)
 USERS = ("ann", "bob", "carol")
 SETTINGS = SimulationSettings(capacity=24, backfilling="easy")
 LIVE_RULES = [
@@ -82,9 +65,6 @@ LIVE_RULES = [
     for name, each in NAMED_POLICIES.items()
     if each.kind in (PolicyKind.STATIC, PolicyKind.WAITING) and not each.needs_log
 ]
-PREDICTION = RunTimePrediction(
-    weights=np.random.default_rng(1).normal(0, 0.7, (PREDICTED, KNOWN_FACTS))
-)
 
 
 def load(seed: int, machine: Machine | None = MACHINE, jobs: int = 150) -> PreparedLog:
@@ -137,24 +117,22 @@ def by_rule(prepared: PreparedLog, name: str) -> list[float]:
     """The compiled loop on processors; sizes are those of the machine of nodes."""
     named, workload = named_policy(name), prepared.workload(RequestedLimit())
     assert named is not None
-    order = QueueOrder(rule=named.rule, protection=named.protection)
+    order = QueueOrder(rule=named.rule)
     if named.kind is PolicyKind.STATIC:
         scores = STATIC_RULES[named.rule](prepared.jobs(), workload.estimate)
-        order = QueueOrder(scores=scores.astype(np.float64), protection=named.protection)
+        order = QueueOrder(scores=scores.astype(np.float64))
     found: list[float] = simulate_order(workload, order, SETTINGS).start.tolist()
     return found
 
 
-@pytest.mark.parametrize("name", [*LIVE_RULES, "protected:2,0.05:sjf", "protected:2,0.05:wfp3"])
+@pytest.mark.parametrize("name", LIVE_RULES)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_rule_on_a_head_node_sees_the_sizes_of_the_compiled_loop(name: str, seed: int) -> None:
     prepared = load(seed)
     assert driven(prepared, OnHeadNode(rule_policy(name))) == by_rule(prepared, name)
 
 
-@pytest.mark.parametrize(
-    "name", ["saf", "wfp3", "unicep", "utility-greedy", "protected:2,0.05:sjf"]
-)
+@pytest.mark.parametrize("name", ["saf", "wfp3", "unicep", "utility-greedy"])
 def test_other_resources_change_the_order(name: str) -> None:
     policy, changed = rule_policy(name), 0
     for seed in (1, 2, 3, 4, 5):
@@ -165,21 +143,20 @@ def test_other_resources_change_the_order(name: str) -> None:
     assert changed > 0
 
 
-def predicting(seed: int) -> QNetwork:
-    network = small_network(hidden=4, seed=seed, sees_history=True)
-    return replace(network, prediction=PREDICTION, protection=Protection(jobs=2, after=0.05))
-
-
+@pytest.mark.parametrize("goals", [AS_TRAINED, GOALS], ids=["as trained", "goals"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_model_on_a_head_node_sees_the_sizes_of_the_compiled_network(seed: int, tmp_path) -> None:
-    prepared, network = load(seed), predicting(seed)
+def test_a_model_on_a_head_node_sees_the_sizes_of_the_compiled_network(
+    seed: int, goals: Goals, tmp_path
+) -> None:
+    prepared, network = load(seed), small_network(hidden=4, seed=seed, sees_history=True)
     path = tmp_path / "model.onnx"
-    export_network(network, path, {PREDICTION_ENTRY: PREDICTION.to_json()})
-    policy = OnHeadNode(protected_policy(load_q_network(path), network.protection))
-    compiled = simulate_network(prepared.workload(RequestedLimit()), network, SETTINGS).start
+    export_network(network, path, {})
+    policy = OnHeadNode(replace(load_q_network(path), goals=goals))
+    settings = replace(SETTINGS, goals=goals.resolved(prepared.shares))
+    compiled = simulate_network(prepared.workload(RequestedLimit()), network, settings).start
     assert driven(prepared, policy) == compiled.tolist()
     plain = load(seed, machine=None)
-    unweighed = simulate_network(plain.workload(RequestedLimit()), network, SETTINGS).start
+    unweighed = simulate_network(plain.workload(RequestedLimit()), network, settings).start
     assert unweighed.tolist() != compiled.tolist()
 
 
@@ -211,13 +188,10 @@ def looks(prepared: PreparedLog, workload: Workload) -> Iterator[tuple[Cluster, 
             yield cluster, snapshot_of(prepared, jobs, cluster, pending)
 
 
-@pytest.mark.parametrize("machine", [MACHINE, None], ids=["resources", "processors alone"])
-def test_what_the_schema_says_of_resources_is_equal_in_the_loop_and_on_a_head_node(
-    machine: Machine | None,
-) -> None:
-    prepared = load(3, machine=machine, jobs=300)
+def test_what_the_schema_says_of_sizes_is_equal_in_the_loop_and_on_a_head_node() -> None:
+    prepared = load(3, jobs=300)
     workload, nothing = prepared.workload(RequestedLimit()), np.zeros(len(FADING_TIMES))
-    queue, jobs, scarce = [], [], set()
+    queue, jobs, larger = [], [], 0
     for _, snapshot in looks(prepared, workload):
         waiting, running = snapshot.pending.jobs, snapshot.running.jobs
         estimate = RequestedLimit().estimate(waiting.time_limit, waiting.interactive)
@@ -225,82 +199,19 @@ def test_what_the_schema_says_of_resources_is_equal_in_the_loop_and_on_a_head_no
         jobs.append(site_job_features(snapshot, estimate))
         told = site_queue_features(snapshot, estimate, ends, nothing)
         queue.append(np.tile(told, (len(waiting), 1)))
-        scarce.add(scarcity_of(snapshot).resource)
+        larger += int((waiting.size > waiting.processors).sum())
     there = {False: np.concatenate(jobs), True: np.concatenate(queue)}
     assert len(there[True]) > 500
-    assert (len(scarce) > 1) == (machine is not None)  # the scarce one changes
-    for of_queue, names, new in (
-        (True, SITE.queue, SCARCITY_FEATURES),
-        (False, SITE.jobs, (*RESOURCE_FEATURES, SCARCE_SHARE)),
+    assert larger > 100
+    for of_queue, names, of_sizes in (
+        (True, SITE.queue, ("log_pending_demand", "log_pending_work_hours")),
+        (False, SITE.jobs, ("log_size",)),
     ):
-        for name in new:
+        for name in of_sizes:
             column = there[of_queue][:, names.index(name)]
             seen = seen_by_network(prepared, names.index(name), of_queue=of_queue)
             np.testing.assert_allclose(seen, column, rtol=0, atol=1e-6, err_msg=name)
-            silent = machine is None and name in OF_RESOURCES
-            assert (np.ptp(column) > 0.05) != silent, name
-
-
-def without_weights_of_resources(network: QNetwork) -> QNetwork:
-    queue, jobs = np.isin(SITE.queue, SCARCITY_FEATURES), np.isin(SITE.jobs, list(OF_RESOURCES))
-    network.queue_weights[queue] = 0.0
-    network.job_weights[jobs] = 0.0
-    network.linear[jobs] = 0.0
-    return network
-
-
-@pytest.mark.parametrize("machine", [MACHINE, None], ids=["resources", "processors alone"])
-@pytest.mark.parametrize("seed", [1, 2])
-def test_without_weights_of_resources_a_network_scores_as_one_of_processors_to_the_bit(
-    seed: int, machine: Machine | None, tmp_path
-) -> None:
-    prepared = load(seed, machine=machine)
-    new = without_weights_of_resources(predicting(seed))
-    old = without_resources(new)
-    assert (new.schema, old.schema) == (SITE, SITE_OF_PROCESSORS)
-    workload = prepared.workload(RequestedLimit())
-    starts = [simulate_network(workload, each, SETTINGS).start.tolist() for each in (new, old)]
-    assert starts[0] == starts[1]
-    policies = []
-    for each in (new, old):
-        path = tmp_path / f"{each.schema.version}.onnx"
-        export_network(each, path, {})
-        policies.append(load_q_network(path))
-    for _, snapshot in looks(prepared, workload):
-        scores = [policy.decide(snapshot).scores for policy in policies]
-        np.testing.assert_allclose(scores[0], scores[1], rtol=0, atol=2e-5)  # float32
-    again = with_resources(old)
-    assert again.schema == SITE
-    assert without_resources(again).digest == old.digest
-    weighing = with_resources(old)
-    weighing.linear[SITE.jobs.index("accelerated")] = 0.1
-    assert without_resources(weighing) is weighing
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_what_was_learned_of_resources_changes_no_order_on_processors_alone(seed: int) -> None:
-    plain = without_resources(without_weights_of_resources(predicting(seed)))
-    learned = with_resources(plain)
-    learned.linear[np.isin(SITE.jobs, OF_RESOURCES)] = [3.0, -2.0, 1.5, 4.0, -3.0]
-    for machine in (None, MACHINE):
-        workload = load(seed, machine=machine).workload(RequestedLimit())
-        starts = [
-            simulate_network(workload, each, SETTINGS).start.tolist() for each in (plain, learned)
-        ]
-        assert (starts[0] == starts[1]) == (machine is None)
-
-
-@pytest.mark.parametrize("name", OF_RESOURCES)
-def test_each_input_of_resources_can_change_the_order(name: str) -> None:
-    changed = 0
-    for seed in (1, 2, 3):
-        workload = load(seed).workload(RequestedLimit())
-        network = with_resources(without_resources(without_weights_of_resources(predicting(seed))))
-        plain = simulate_network(workload, network, SETTINGS).start
-        network.linear[SITE.jobs.index(name)] = 3.0
-        moved = simulate_network(workload, network, SETTINGS).start
-        changed += moved.tolist() != plain.tolist()
-    assert changed > 0
+            assert np.ptp(column) > 0.05, name
 
 
 def test_default_memory_of_the_partition_weighs_too() -> None:

@@ -39,7 +39,7 @@ def _strict_ordering(config: SchedConfig) -> Check:
         return Check(PASS, "strict_ordering", "processors are kept for the first waiting job")
     what = (
         f"strict_ordering is not true at all times in {config.path}: nothing is kept free for the "
-        "first job, so a wide one may wait for ever, protected or not; set `strict_ordering: true "
-        "ALL` there and send pbs_sched a HUP"
+        "first job, so a wide one may wait for ever; set `strict_ordering: true ALL` "
+        "there and send pbs_sched a HUP"
     )
     return Check(WARN, "strict_ordering", what)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from slurm_rl_plugin.cli.assembly.hook import load_policy, model_path
 from slurm_rl_plugin.errors import ModelUnreadable
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
-from slurm_rl_plugin.policies.protection import protection_named
 from slurm_rl_plugin.policies.registry import named_policy, unknown_policy
 
 
@@ -22,8 +19,7 @@ def candidate_of(model: str, *, name: str | None = None) -> Candidate:
         ConfigurationError: neither a name that is known nor a path.
         PolicyError: the model cannot be used.
     """
-    protection, inner = protection_named(model)
-    named, path = named_policy(model), model_path(inner)
+    named, path = named_policy(model), model_path(model)
     if named is not None and named.is_rule:
         return Candidate(name=model)
     if named is None and path.suffix != ".onnx" and not path.is_file():
@@ -32,8 +28,6 @@ def candidate_of(model: str, *, name: str | None = None) -> Candidate:
         from slurm_rl_plugin.learning.export.model import import_model  # noqa: PLC0415 - extra
 
         network = import_model(path)
-        if protection is not None:
-            network = replace(network, protection=protection)
         return Candidate(name=name or model, network=network)
     except (ModuleNotFoundError, ModelUnreadable):
         # a graph that we did not write: onnxruntime may still run it, decision by decision

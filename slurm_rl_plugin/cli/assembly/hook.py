@@ -20,9 +20,7 @@ from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.rails.reserve import ReserveRail
 from slurm_rl_plugin.policies.port import Policy
-from slurm_rl_plugin.policies.protected_policy import protected_policy, protecting_among
-from slurm_rl_plugin.policies.protection import protection_in, protection_named
-from slurm_rl_plugin.policies.q_network import ModelCard, load_q_network
+from slurm_rl_plugin.policies.q_network import ModelCard, load_q_network, with_goals
 from slurm_rl_plugin.policies.registry import SHIPPED_MODELS, named_policy, unknown_policy
 from slurm_rl_plugin.policies.unavailable import UnavailablePolicy
 from slurm_rl_plugin.whole_file import plain_file
@@ -66,7 +64,7 @@ def check_model_file(model: str) -> None:
         ConfigurationError: the file is missing or may not be read by this user, or the name is of
             a policy that orders logs only, or of none.
     """
-    named, path = named_policy(model), model_path(protection_named(model)[1])
+    named, path = named_policy(model), model_path(model)
     if named is not None and named.is_rule:
         named.live()
         return
@@ -92,13 +90,10 @@ def load_policy(model: str) -> LoadedPolicy:
     named = named_policy(model)
     if named is not None and named.is_rule:
         return LoadedPolicy(policy=named.live(), labels={"name": model})
-    protection, inner = protection_named(model)
-    if inner not in SHIPPED_MODELS:
-        try_out(model_path(inner))
-    network = load_q_network(model_path(inner))
+    if model not in SHIPPED_MODELS:
+        try_out(model_path(model))
+    network = load_q_network(model_path(model))
     card = network.card
-    if protection is None:
-        protection = protection_in(card.path, card.metadata)
     labels = {
         "name": network.name,
         "sha256": card.sha256,
@@ -107,11 +102,11 @@ def load_policy(model: str) -> LoadedPolicy:
         "algorithm": card.metadata.get("algorithm", ""),
     }
     return LoadedPolicy(
-        policy=protected_policy(network, protection),
+        policy=network,
         sha256=card.sha256,
         labels=labels,
         card=card,
-        learns_from_runs=network.prediction is not None,
+        learns_from_runs=network.knows_past,
     )
 
 
@@ -140,7 +135,7 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
         batch_system=build_batch_system(
             configuration, calls, learns_from_runs=loaded.learns_from_runs
         ),
-        policy=protecting_among(loaded.policy, untouched.orderable),
+        policy=with_goals(loaded.policy, configuration.goals),
         model_sha256=loaded.sha256,
         settings=configuration.cycle_settings,
         guard_rails=default_guard_rails(configuration.starvation_bound, reserve),

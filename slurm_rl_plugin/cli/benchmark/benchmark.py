@@ -23,7 +23,6 @@ from slurm_rl_plugin.domain import Memory, QueueSnapshot
 from slurm_rl_plugin.hook.order.order_changes import order_changes
 from slurm_rl_plugin.hook.rails.guard_rails import total_priority
 from slurm_rl_plugin.policies.port import Policy
-from slurm_rl_plugin.policies.protected_policy import scorer_of
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
 
@@ -171,12 +170,11 @@ def _floor(
     watch: _Stopwatch,
 ) -> dict[str, float]:
     """Median seconds of what no decision can do without: running the graph alone, and sorting."""
-    scorer, own = scorer_of(policy, memory)
     floor = {}
-    scores = scorer.decide(snapshot, own).scores
-    if isinstance(scorer, QNetworkPolicy):
-        jobs = scorer.job_features(snapshot, own)
-        runs = scorer.scores_of(snapshot, own, repeat(jobs))
+    scores = policy.decide(snapshot, memory).scores
+    if isinstance(policy, QNetworkPolicy):
+        jobs = policy.job_features(snapshot, memory)
+        runs = policy.scores_of(snapshot, memory, repeat(jobs))
         floor["inference"] = float(np.median(watch.seconds(lambda: next(runs), repeats)))
     sort = watch.seconds(lambda: np.argsort(-scores, kind="stable"), repeats)
     return {**floor, "argsort": float(np.median(sort))}

@@ -22,11 +22,15 @@ from slurm_rl_plugin.batch_systems.port import (
 )
 from slurm_rl_plugin.cli.look.queue_look import QueueLook
 from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING
 from slurm_rl_plugin.errors import BatchSystemError
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle.in_charge import NOBODY_IN_CHARGE, Charge
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
 from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 
 #: Below this part of what the site's own priorities differ by, bounded influence changes little.
 _LITTLE = 0.1
@@ -43,7 +47,7 @@ def site(
     else:
         yield Check(PASS, "lever", facts.traits.cost or facts.lever)
     yield _influence(float(configuration.sections.hook.influence_hours), facts)
-    yield _shares(float(configuration.sections.hook.influence_hours), facts)
+    yield _shares(configuration, facts, cycle.policy)
     yield _controller(Charge(configuration.sections.hook.beside_controllers), facts)
     if load.struggles is not None:
         yield Check(WARN, "load", f"{load.struggles}: cycles do nothing meanwhile")
@@ -105,8 +109,15 @@ def _influence(hours: float, facts: SchedulerFacts) -> Check:
     return Check(PASS, "influence", f"{hours:g} h of age: {points:.0f} points")
 
 
-def _shares(hours: float, facts: SchedulerFacts) -> Check:
-    """Whether accounts' shares still count next to our order."""
+def _shares(configuration: Configuration, facts: SchedulerFacts, policy: Policy) -> Check:
+    """Whether accounts' shares still count next to our order, or in it."""
+    hours = float(configuration.sections.hook.influence_hours)
+    points = configuration.goals.shares
+    in_order = isinstance(policy, QNetworkPolicy) and policy.schema == SITE and points != 0.0
+    if in_order and (facts.traits.no_influence is not None or not hours):
+        worth = f"{POINTS_A_DOUBLING if points is None else points:g} points a doubling of usage"
+        where = " where shares differ" if points is None else ""
+        return Check(PASS, "fair share", f"shares count in our order: {worth} over share{where}")
     if facts.traits.no_influence is not None:
         what = "our order comes first: shares decide only between jobs of one score, if they do"
         return Check(WARN, "fair share", what)

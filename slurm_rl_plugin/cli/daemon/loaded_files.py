@@ -13,7 +13,7 @@ from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRL
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.daemon.daemon import Reloaded
 from slurm_rl_plugin.metrics.collector import CycleMetrics
-from slurm_rl_plugin.policies.protected_policy import protecting_among
+from slurm_rl_plugin.policies.q_network import with_goals
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class LoadedFiles:
                 return False
         days = float(self._in_force.sections.batch_system.history_days)
         cycle.change_policy(
-            protecting_among(loaded.policy, cycle.untouched.orderable),
+            with_goals(loaded.policy, self._in_force.goals),
             loaded.sha256,
             candidate=candidate,
             past_days=days if loaded.learns_from_runs else 0.0,

@@ -6,7 +6,6 @@ import argparse
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,6 @@ from slurm_rl_plugin.learning.training import train_model
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.pages import serve_metrics
-from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -64,8 +62,6 @@ _GENERATIONS = 25
 _CLUSTER_QUICK_LIMIT = 60.0
 #: Seconds between cycles of the hook on the simulated cluster.
 _CYCLE = 60.0
-#: Jobs of this load wait for half an hour at most: a smaller part of that protects too many.
-_PROTECTION = Protection(after=0.4)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,7 +110,7 @@ def main(options: argparse.Namespace) -> int:
     schedules.update(schedules_of_hook)
     of_cluster = _evaluate(cluster_log, model, RequestedLimit())
     document = _report(folder, held_out, schedules, of_cluster, cluster_log)
-    document["figures"].append(_draw_front(folder, cluster_log, model, of_cluster))
+    document["figures"].append(_draw_front(folder, of_cluster))
     document["metrics_port"] = port
     if options.json:
         print_json(document)
@@ -168,7 +164,6 @@ def _train(load: PreparedLog, model: Path, options: argparse.Namespace) -> None:
         algorithm="policy-search",
         settings=PolicySearchSettings(hidden=4, generations=options.generations, seed=options.seed),
         command=f"slurm-rl demo --seed {options.seed}",
-        protection=_PROTECTION,
     )
     with progress_bar("   training", options.generations, "objective") as progress:
         train_model(plan, model, progress=progress)
@@ -187,23 +182,11 @@ def _evaluate(
     }
 
 
-def _draw_front(
-    folder: Path,
-    prepared: PreparedLog,
-    model: Path,
-    schedules: Mapping[str, ScheduledJobs],
-) -> str:
-    """The model with and without its protection, beside the rules: front.png."""
-    settings = SimulationSettings(capacity=prepared.capacity)
-    workload = prepared.workload(RequestedLimit())
-    network = import_model(model)
-    protected = {"model": network, "model, protects nobody": replace(network, protection=None)}
-    points = {name: _gain_and_price(schedules[name]) for name in ("fifo", "sjf")}
-    for name, each in protected.items():
-        start = starts_under(Candidate(name=name, network=each), prepared, workload, settings)
-        points[name] = _gain_and_price(schedule_of(prepared, start, settings))
+def _draw_front(folder: Path, schedules: Mapping[str, ScheduledJobs]) -> str:
+    """The model beside the rules: front.png."""
+    points = {name: _gain_and_price(each) for name, each in schedules.items()}
     path = folder / "front.png"
-    draw_front(path, points, ("mean bounded slowdown", "longest wait, seconds"), list(protected))
+    draw_front(path, points, ("mean bounded slowdown", "longest wait, seconds"), ["model"])
     return str(path)
 
 

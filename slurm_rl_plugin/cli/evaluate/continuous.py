@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.cli.evaluate.entries import backfilling
+from slurm_rl_plugin.cli.evaluate.goal_option import goals_of
 from slurm_rl_plugin.cli.evaluate.rule_table import print_rules
 from slurm_rl_plugin.cli.evaluate.study.in_force import settings_in_force
 from slurm_rl_plugin.cli.evaluate.study.text import print_figures
@@ -119,7 +120,8 @@ def _settings(options: argparse.Namespace, capacity: int) -> SimulationSettings:
     settings = SimulationSettings(capacity=capacity, cycle=options.cycle)
     if options.config is not None:
         settings = settings_in_force(site_in_file(options.config), capacity, options.cycle)
-    return replace(settings, backfilling=backfilling(options))
+    goals = goals_of(options, settings.goals)
+    return replace(settings, backfilling=backfilling(options), goals=goals)
 
 
 def _draw(folder: Path, ratios: dict[str, dict[str, Any]]) -> str:

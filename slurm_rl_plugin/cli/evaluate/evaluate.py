@@ -17,6 +17,7 @@ from slurm_rl_plugin.cli.evaluate.entries import (
     log_entry,
     policy_entry,
 )
+from slurm_rl_plugin.cli.evaluate.goal_option import goals_of
 from slurm_rl_plugin.cli.evaluate.heldout import heldout_entry, print_heldout
 from slurm_rl_plugin.cli.evaluate.options import add_arguments
 from slurm_rl_plugin.cli.evaluate.protocols import CONTINUOUS, HELDOUT, check_protocol_options
@@ -75,6 +76,7 @@ def _evaluate_side_by_side(
         cycle=options.cycle,
         reserve=options.reserve,
         class_limit=options.reserve_as,
+        goals=goals_of(options),
     )
     counted = _counted(options, log)
     _make_folders(options)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from slurm_rl_plugin.cli.evaluate.rule_table import print_rules
 from slurm_rl_plugin.cli.logs.named_log import configured_classifier
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.cli.tables import print_table
-from slurm_rl_plugin.features.history.run_history import SHORT_RUN_TIMES
 from slurm_rl_plugin.learning.evaluation.heldout import (
     HeldoutProtocol,
     WindowFigures,
@@ -27,9 +25,8 @@ from slurm_rl_plugin.learning.evaluation.paired_windows import (
     overlapping_windows,
     ratio_over_windows,
 )
+from slurm_rl_plugin.learning.evaluation.run_time_scores import run_time_scores
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission, training_jobs
-from slurm_rl_plugin.learning.prediction_fit import prediction_quality
-from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import HOUR
 
@@ -73,19 +70,9 @@ def heldout_entry(
         "ratio_to_best_heuristic": _ratios(figures, best, block, options.seed),
         "ratio_to_multifactor": _ratios(figures, "multifactor", block, options.seed),
         "policies": {name: _pooled(each) for name, each in figures.items()},
-        "run_time_predictions": _predictions(candidates, known),
+        "run_time_scores": run_time_scores(known, training_jobs(known), len(known.log)),
         "class_rule": known.class_rule,
         "jobs_without_request": _jobs_without_request(prepared),
-    }
-
-
-def _predictions(candidates: Sequence[Candidate], known: PreparedLog) -> dict[str, dict[str, Any]]:
-    """How well each network that predicts run times does so on the test part, by itself."""
-    border, jobs = training_jobs(known), len(known.log)
-    return {
-        each.name: asdict(prediction_quality(each.network.prediction, known, border, jobs))
-        for each in candidates
-        if isinstance(each.network, QNetwork) and each.network.prediction is not None
     }
 
 
@@ -155,19 +142,15 @@ def print_heldout(heldout: dict[str, Any]) -> None:
         row += [entry["mean_max_wait"] / HOUR, entry["fairness"]]
         rows.append(row)
     print_table([*header, "SHORT<=120S%", "MAXWAIT-H", "F"], rows)
-    if heldout["run_time_predictions"]:
-        _print_predictions(heldout["run_time_predictions"])
+    _print_run_time_scores(heldout["run_time_scores"])
     print(f"\nclass that policies see: {heldout['class_rule']}")
     if unknown := heldout["jobs_without_request"]:
         print(f"jobs that asked for no time, whose run time stands for the request: {unknown}")
 
 
-def _print_predictions(predictions: dict[str, dict[str, Any]]) -> None:
-    """One row a model: area under the curve of each bound, mean error of log10 of the run time."""
-    bounds = [f"AUC<{bound:g}S" for bound in SHORT_RUN_TIMES]
-    print("\nrun times as predicted at each start of the test part (.5 is chance):")
-    rows = [
-        [name, *each["auc"], each["log_error"], each["log_error_requested"]]
-        for name, each in predictions.items()
-    ]
-    print_table(["MODEL", *bounds, "LOG10-ERROR", "OF THE REQUEST"], rows)
+def _print_run_time_scores(scores: Mapping[str, Any]) -> None:
+    """Errors of what past runs tell as jobs come, beside the request."""
+    print("\nrun times as predicted when jobs come, on the test part:")
+    names = ("log_score", "crps", "log_error", "log_error_requested")
+    header = ["LOG-SCORE", "CRPS", "LOG10-ERROR", "OF THE REQUEST"]
+    print_table(header, [[scores[name] for name in names]])

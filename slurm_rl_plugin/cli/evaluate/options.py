@@ -10,6 +10,7 @@ from slurm_rl_plugin.cli.argument_types.numbers import (
     seconds_up_to,
     whole_number,
 )
+from slurm_rl_plugin.cli.evaluate.goal_option import add_goal_option
 from slurm_rl_plugin.cli.evaluate.protocols import add_protocol_options
 from slurm_rl_plugin.cli.evaluate.reserve_option import add_reserve_option
 from slurm_rl_plugin.cli.logs.arguments import add_log_options
@@ -79,6 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="kept free of batch jobs (default: 0)",
     )
     add_reserve_option(parser)
+    add_goal_option(parser)
     parser.add_argument("--timing", action="store_true", help="also measure jobs per second")
     parser.add_argument("--users", action="store_true", help="also a summary of each user")
     parser.add_argument(

@@ -80,6 +80,7 @@ def check_protocol_options(options: argparse.Namespace) -> None:
             f"--backfill {AS_SLURM} is simulated on nodes: give --cluster too, or another "
             "--backfill."
         )
+    _check_goals(options)
     if options.protocol is None:
         if options.config is not None:
             on_nodes = {} if options.cluster is None else _ON_NODES
@@ -98,6 +99,16 @@ def check_protocol_options(options: argparse.Namespace) -> None:
             f"policy native does not go with --protocol {options.protocol}: its starts were made "
             "among other jobs than those that are simulated. Leave out native."
         )
+
+
+def _check_goals(options: argparse.Namespace) -> None:
+    if options.goal and options.protocol == HELDOUT:
+        raise ConfigurationError(
+            "--goal does not go with --protocol heldout, whose windows begin on an empty machine: "
+            "give --protocol continuous."
+        )
+    if options.goal and options.protocol is None and options.config is not None:
+        raise ConfigurationError("--goal does not go with --config, whose [goals] count.")
 
 
 def _refuse(options: argparse.Namespace, fixed: Mapping[str, tuple[Any, ...]], by: str) -> None:

@@ -6,14 +6,13 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_rl_plugin.cli.assembly.batch_system import written_influence
 from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.queue_file import QueueOnFile
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
@@ -26,11 +25,10 @@ from slurm_rl_plugin.forecasts.live.site_orders import (
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource
 from slurm_rl_plugin.learning.export.model import import_model
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.protection import protection_named
-from slurm_rl_plugin.policies.registry import SHIPPED_MODEL, named_policy
+from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.serving.clients import NAMELESS, RequestRate, SharedToken
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
-from slurm_rl_plugin.units import DAY, FloatArray
+from slurm_rl_plugin.units import DAY
 from slurm_rl_plugin.whole_file import version_of
 
 logger = logging.getLogger(__name__)
@@ -107,11 +105,11 @@ def build_source(configuration: Configuration, kind: str) -> ReplaySource:
     """
     return ReplaySource(
         order=own_order,
-        spread=_spread(configuration),
         backfilling="easy",
         on_nodes=AS_SLURM if kind == SLURM else "easy",
         half_life=_HALF_LIFE,
         influence=written_influence(configuration),
+        goals=configuration.goals,
     )
 
 
@@ -132,7 +130,7 @@ def model_version(configuration: Configuration) -> object:
     named = named_policy(model)
     if named is not None and named.is_rule:
         return ()
-    return version_of(model_path(protection_named(model)[1])) or ()
+    return version_of(model_path(model)) or ()
 
 
 def order_of(model: str) -> SiteOrder:
@@ -147,27 +145,11 @@ def order_of(model: str) -> SiteOrder:
     named = named_policy(model)
     if named is not None and named.is_rule:
         return rule_order(named.rule)
-    protection, inner = protection_named(model)
-    network = import_model(model_path(inner))
+    network = import_model(model_path(model))
     if not isinstance(network, QNetwork):
         logger.warning("order=unknown model=%s: it has a memory of its own; fifo is taken", model)
         return rule_order("fifo")
-    return learned_order(network if protection is None else replace(network, protection=protection))
-
-
-def _spread(configuration: Configuration) -> FloatArray:
-    """Weights of the predicted quantiles of run times: of the site's model, else the default's."""
-    for name in (configuration.sections.policy.model, SHIPPED_MODEL):
-        named = named_policy(name)
-        if named is not None and named.is_rule:
-            continue
-        network = import_model(model_path(protection_named(name)[1]))
-        prediction = network.prediction if isinstance(network, QNetwork) else None
-        if prediction is not None and prediction.spread is not None:
-            return prediction.spread
-    raise ConfigurationError(
-        f"the shipped model {SHIPPED_MODEL!r} tells of no run times: install it again."
-    )
+    return learned_order(network)
 
 
 def token_of(configuration: Configuration) -> Callable[[str], bool]:

@@ -29,7 +29,6 @@ from slurm_rl_plugin.hook.audit.reader import AuditFilter, tail_of
 from slurm_rl_plugin.hook.cycle.explanation import Explanation
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.protected_policy import scorer_of
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 
 #: Bytes at the end of the audit log that are searched, and lines shown.
@@ -164,17 +163,22 @@ def _record(configuration: Configuration, record: JobRecord) -> dict[str, Any]:
 
 
 def _add_linear_part(look: QueueLook, document: dict[str, Any]) -> None:
-    """Add weight * (value - mean) / scale of each feature, where the graph is one of ours."""
+    """Add weight * (value - mean) / scale of each feature, where the graph is one of ours.
+
+    And the points of its value: weight * value / scale.
+    """
     weights = _linear_weights(look)
     for feature in document["features"]:
         weight, mean, scale = weights.get(feature["name"], (math.nan, 0.0, 1.0))
         linear = weight * (feature["value"] - mean) / scale
         feature["linear"] = None if math.isnan(linear) else linear
+        points = weight * feature["value"] / scale
+        feature["points"] = None if math.isnan(points) else points
 
 
 def _linear_weights(look: QueueLook) -> dict[str, tuple[float, float, float]]:
     """Feature -> weight, mean and scale; {} where they cannot be read: onnx is not needed here."""
-    policy, _ = scorer_of(look.cycle.policy, None)
+    policy = look.cycle.policy
     if not isinstance(policy, QNetworkPolicy):
         return {}
     try:

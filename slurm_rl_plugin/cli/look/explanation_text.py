@@ -32,6 +32,7 @@ def print_explanation(document: Mapping[str, Any]) -> None:
         *_start(document.get("start")),
         *_run_time(document["run_time"]),
         _account(document["account"]),
+        *_points(document),
         *_limit(document),
         *_priority(document),
         *_experiment(document["experiment"]),
@@ -102,15 +103,14 @@ def _place(document: Mapping[str, Any]) -> list[str]:
     lines = []
     if document["fallback"]:
         lines.append(f"The policy is not used: {document['fallback']}")
-    if document["protected"]:
-        lines.append("Others have overtaken it for long: it goes first, whatever its score.")
     if document["untouched"]:
         lines.append(f"Never touched by us: {UNTOUCHED[document['untouched']]}.")
     if ranks["decided"] is None:
         return [*lines, "It has no rank: it cannot start now."]
     lines.append(
         f"Rank: {ranks['decided']} of {ranks['of']} in the decided order; {ranks['site']} by the "
-        f"site's own priority; {ranks['now']} by the priorities of now."
+        f"site's own priority; {ranks['now']} by the priorities of now; "
+        f"{ranks['in_account']} of {ranks['of_account']} in its account."
     )
     if document["score"] is not None and not document["fallback"]:
         model = f", model {document['model'][:12]}" if document["model"] else ""
@@ -141,18 +141,40 @@ def _run_time(run_time: Mapping[str, Any]) -> list[str]:
     if predicted["quantiles"]:
         low, high = (slurm_duration(predicted["quantiles"][part]) for part in ("0.1", "0.9"))
         spread = f", of ten such runs eight last from {low} to {high}"
-    known = "runs alike are known" if predicted["template_known"] else "no run alike is known"
-    return [
-        f"{line}; predicted {slurm_duration(predicted['median'])} (median), "
-        f"{slurm_duration(predicted['expected'])} (mean){spread}, below 60 s with "
-        f"{predicted['below_60_s']:.0%}, below 15 min with {predicted['below_900_s']:.0%}; {known}."
-    ]
+    counts = predicted["counts_as"]
+    order = "" if counts is None else f"; in the order it counts as {slurm_duration(counts)}"
+    if predicted["median"] is None:
+        return [f"{line}{order}."]
+    return [f"{line}; predicted {slurm_duration(predicted['median'])} (median){spread}{order}."]
 
 
 def _account(account: Mapping[str, Any]) -> str:
     line = f"Account {account['name']}: share {account['share']:.3f}, usage {account['usage']:.3f}"
     unweighed = account["weighs_share"] is False
     return f"{line}; share and usage have no weight in this model." if unweighed else f"{line}."
+
+
+def _points(document: Mapping[str, Any]) -> list[str]:
+    """What counts in a linear score, and by how many points; no line for another policy."""
+    told = {
+        each["name"]: each["points"]
+        for each in document["features"] or []
+        if each.get("points") is not None
+    }
+    run = (document["run_time"]["predicted"] or {}).get("counts_as")
+    words = {
+        "log_age": f"waited {slurm_duration(document['accrued'])}",
+        "overdue": "waits long for this site",
+        "log_run_time": "its run" if run is None else f"counts as a run of {slurm_duration(run)}",
+        "log_size": f"{document['processors']} processors",
+        "share_points": "its account's usage over its share",
+        "interactive_points": "interactive",
+        "log_alike_none_running": "jobs alike wait and none runs",
+    }
+    if not set(words) <= set(told):
+        return []
+    parts = [f"{text}: {told[name]:+.1f}" for name, text in words.items() if told[name]]
+    return [f"Points: {'; '.join(parts)}."] if parts else []
 
 
 def _limit(document: Mapping[str, Any]) -> list[str]:

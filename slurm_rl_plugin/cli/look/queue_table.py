@@ -34,7 +34,6 @@ FIELDS: dict[str, Callable[[Any], Any] | None] = {
     "wait": slurm_duration,
     "accrued": slurm_duration,
     "passedover": None,
-    "protected": None,
     "timelimit": slurm_duration,
     "submit": slurm_time,
     "eligible": slurm_time,
@@ -64,7 +63,6 @@ def queue_rows(considered: ConsideredJobs) -> list[Row]:
     snapshot = considered.plan.snapshot
     pending = snapshot.pending
     jobs, after = pending.jobs, considered.plan.priority_after
-    protected = set(considered.plan.decision.protected.tolist())
     asked = resource_amounts(jobs.requests)
     rows = []
     for place in considered.in_order:
@@ -83,7 +81,6 @@ def queue_rows(considered: ConsideredJobs) -> list[Row]:
                 "wait": float(considered.wait[place]),
                 "accrued": float(considered.accrued[place]),
                 "passedover": bool(considered.passed_over[place]),
-                "protected": place in protected,
                 "score": None if untouched else score,
                 "native": native,
                 "factor": factor,

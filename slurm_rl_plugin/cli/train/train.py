@@ -40,7 +40,6 @@ from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
 from slurm_rl_plugin.learning.training import train_model
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.protection import PROTECTED, Protection, protection_named
 from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
@@ -133,14 +132,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=[HELDOUT],
         help="heldout: leave the last 40 %% of each LOG untouched; where no training beats the "
         "best rule, the model is that rule",
-    )
-    parser.add_argument(
-        "--protect",
-        type=_protection,
-        metavar="JOBS,AFTER",
-        help="jobs that the model's order lets go first once they were overtaken by AFTER of the "
-        f"longest wait, so that none starves; 0,0 for none (default: {Protection().words}, for "
-        "--protocol heldout alone)",
     )
     add_place_options(parser)
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the learning curve as PNG")
@@ -324,26 +315,7 @@ def _plan(
         start=start,
         class_limit=options.reserve_as,
         leave_one_out=options.leave_one_out,
-        protection=_asked_protection(options),
     )
-
-
-def _asked_protection(options: argparse.Namespace) -> Protection | None:
-    """As given; by default for models that the held-out protocol makes, which sites are to run."""
-    if options.protect is None:
-        return Protection() if options.protocol == HELDOUT else None
-    asked: Protection = options.protect
-    return asked if asked.jobs else None
-
-
-def _protection(text: str) -> Protection:
-    try:
-        found, rest = protection_named(f"{PROTECTED}{text}:NAME")
-    except ConfigurationError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if found is None or rest != "NAME":
-        raise argparse.ArgumentTypeError(f"{text!r} is not JOBS,AFTER, as {Protection().words}")
-    return found
 
 
 def _command(options: argparse.Namespace, logs: list[NamedLog], estimates: list[str]) -> str:
@@ -363,8 +335,6 @@ def _command(options: argparse.Namespace, logs: list[NamedLog], estimates: list[
         if getattr(options, name) is not None:
             words.append(f"--{name} {getattr(options, name)}")
     words += reserve_words(options.reserve_as)
-    if options.protect is not None:
-        words.append(f"--protect {options.protect.words}")
     words += ["--hold"] * options.hold + [f"--set {each}" for each in options.set]
     if options.config is not None:
         words.append(f"--config {options.config.name}")

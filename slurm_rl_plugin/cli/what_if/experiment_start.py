@@ -16,7 +16,6 @@ from slurm_rl_plugin.cli.what_if.experiment_text import experiment_document
 from slurm_rl_plugin.domain.switchback import Declaration, check_hours, drawn_blocks
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.experiment.files import RUNNING, ExperimentStanding
-from slurm_rl_plugin.policies.protection import protection_named
 from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.units import DAY, HOUR
 from slurm_rl_plugin.what_if.switchback.trial import blocks_before, foretold_cost
@@ -94,10 +93,9 @@ def _print_declared(declared: Declaration, foretold: float | None) -> None:
 
 def _as_configured(model: str) -> str:
     """A model as [policy] model would name it: its name, or its path from the root."""
-    inner = protection_named(model)[1]
     if not model or named_policy(model) is not None:
         return model
-    return model.removesuffix(inner) + str(Path(inner).resolve())
+    return str(Path(model).resolve())
 
 
 def _refuse(site: DeclaredExperiment) -> None:

@@ -37,7 +37,7 @@ from slurm_rl_plugin.utility.intervals import BETTER
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.what_if.replay import ReplayedPair
 from slurm_rl_plugin.what_if.tuning.choices import (
-    PROTECTING,
+    BY_RULE,
     TUNED,
     Choice,
     best_rule,
@@ -237,7 +237,7 @@ def _lines(
     """
     better = [
         name
-        for name in (TUNED, PROTECTING)
+        for name in (TUNED, BY_RULE)
         if name in gains
         and gains[name].verdict == BETTER
         and choices[name].objective > choices[AS_IT_IS].objective

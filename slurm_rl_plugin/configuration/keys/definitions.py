@@ -8,6 +8,8 @@ DEFAULT_PATH = Path("/etc/slurm-rl/slurm-rl.toml")
 
 #: What is to be said of a whole section, in Markdown.
 SECTION_NOTES = {
+    "goals": "They act without training, on models whose score is linear as the shipped one's is: "
+    "[order](order.md) tells what a step of each does.",
     "reward": "The weights act by training: `slurm-rl train --config` maximises them and records "
     "them in the model. `slurm-rl check` fails, and the daemon logs a warning, where the model was "
     "trained for others. The first three sum to 1; the defaults are those of the default model "

@@ -1,4 +1,4 @@
-"""Keys of what the site wants and shows: [reward], [guard_rails] and [metrics]."""
+"""Keys of what the site wants and shows: [goals], [reward], [guard_rails] and [metrics]."""
 
 from __future__ import annotations
 
@@ -6,6 +6,48 @@ from dataclasses import dataclass
 
 from slurm_rl_plugin.configuration.keys import tls
 from slurm_rl_plugin.configuration.keys.key import key
+from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoalsSection:
+    """What counts in the order, and how much; in force at the next cycle after a reload."""
+
+    shares: float = key(
+        default=POINTS_A_DOUBLING,
+        least=0,
+        most=100,
+        meaning="points that a job loses for each doubling of what its account has used over its "
+        "share, and gains for each halving; 0 for none",
+        note="Where all accounts have equal shares, as batch systems give them by default, nothing "
+        "counts unless this key is given.",
+    )
+    short_jobs: float = key(
+        default=1.0,
+        least=0,
+        most=10,
+        meaning="how much the predicted run time counts; 1 as the model was trained, 0 not at all",
+    )
+    wide_jobs: float = key(
+        default=1.0,
+        least=0,
+        most=10,
+        meaning="how much the size of a job counts, which lifts wide ones; 1 as the model was "
+        "trained",
+    )
+    longest_wait: float = key(
+        default=1.0,
+        least=0,
+        most=10,
+        meaning="how much a wait counts beyond half of the longest wait that the site has known "
+        "lately; 1 as the model was trained",
+    )
+    interactive: float = key(
+        default=0.0,
+        least=0,
+        most=100,
+        meaning="points that a job of the interactive class gains; 1 is worth 2.7 times the wait",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +85,9 @@ class GuardRailsSection:
     starvation_hours: float = key(
         default=336.0,
         least=0,
-        meaning="a job that has accrued more waiting goes first; 0 for no bound",
-        note="The longest waiting first of all; not while a job waits by its own doing. The last "
-        "resort: models protect jobs long before (docs/protection.md). Before a rule that "
-        "protects none give 72, or `protected:` in [policy] model.",
+        meaning="a job that has accrued more waiting goes first of its account; 0 for no bound",
+        note="The longest waiting first; not while a job waits by its own doing. No account gets "
+        "another one's place by it.",
     )
     exempt_accounts: list[str] = key(default=[], meaning="accounts that are never touched")
     exempt_partitions: list[str] = key(default=[], meaning="partitions that are never touched")

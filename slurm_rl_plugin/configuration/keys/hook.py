@@ -118,8 +118,7 @@ class PolicySection:
         least=1,
         meaning="path of a .onnx model, or the name of a rule such as sjf or a shipped model",
         note=f"Rules: {', '.join(f'`{name}`' for name in _RULES)}, and `reserve:N`: interactive "
-        "jobs first, N processors kept free of batch jobs. `protected:NAME` puts jobs first that "
-        "others have overtaken for long. Shipped models: "
+        "jobs first, N processors kept free of batch jobs. Shipped models: "
         f"{', '.join(f'`{name}`' for name in SHIPPED_MODELS)}.",
     )
     fallback: str = key(

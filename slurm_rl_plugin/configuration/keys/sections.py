@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 
 from slurm_rl_plugin.configuration.keys.forecast import ForecastSection
 from slurm_rl_plugin.configuration.keys.goals import (
+    GoalsSection,
     GuardRailsSection,
     MetricsSection,
     RewardSection,
@@ -29,6 +30,7 @@ class Sections:
     hook: HookSection = field(default_factory=HookSection)
     batch_system: BatchSystemSection = field(default_factory=BatchSystemSection)
     policy: PolicySection = field(default_factory=PolicySection)
+    goals: GoalsSection = field(default_factory=GoalsSection)
     reward: RewardSection = field(default_factory=RewardSection)
     guard_rails: GuardRailsSection = field(default_factory=GuardRailsSection)
     reserve: ReserveSection = field(default_factory=ReserveSection)

@@ -6,22 +6,17 @@ until it ends. Runs of a time when nobody watched teach nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
 from slurm_rl_plugin.domain import Memory, QueueSnapshot
-from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.columns import KnownPast, known_past
 from slurm_rl_plugin.features.history.past_runs import PastRuns
-from slurm_rl_plugin.features.history.run_spread import PARTS, learn_shares, nominal_shares
+from slurm_rl_plugin.features.history.run_prediction import PARTS, learn_shares, nominal_shares
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
-#: Seconds of each quantile of groups of jobs, shape [groups, len(PARTS)], from what is known of
-#: them and the shares that are asked for, shape [len(PARTS)].
-Quantiles = Callable[[KnownPast, FloatArray], FloatArray]
 #: Numbers of a line: job number, the quantiles. Numbers before the lines: layout, how many lines,
 #: the shares that are asked for.
 _LINE, _HEAD = 1 + len(PARTS), 2 + len(PARTS)
@@ -34,8 +29,8 @@ class ForetoldRuns:
 
     Attributes:
         asked: shares that are asked for, so that PARTS of the runs end below; shape [len(PARTS)].
-        lines: number and quantiles in seconds of each running job, NaN for one that past runs do
-            not speak for, sorted by number; shape [m, 1 + len(PARTS)].
+        lines: number and quantiles in seconds of each running job, sorted by number; shape
+            [m, 1 + len(PARTS)].
     """
 
     asked: FloatArray = field(default_factory=nominal_shares)
@@ -55,13 +50,12 @@ class ForetoldRuns:
         """All of it as one vector: a head of fixed length, then the lines."""
         return np.concatenate([[_LAYOUT, len(self.lines)], self.asked, self.lines.ravel()])
 
-    def after(self, snapshot: QueueSnapshot, past: PastRuns, quantiles: Quantiles) -> Self:
+    def after(self, snapshot: QueueSnapshot, past: PastRuns) -> Self:
         """What is known after a snapshot: ends teach, and who has started is foretold.
 
         Args:
             snapshot: the queue.
             past: what runs have told up to it.
-            quantiles: of the model.
         """
         learned = replace(self, asked=self._learned(snapshot))
         running = snapshot.running.as_requested
@@ -72,9 +66,8 @@ class ForetoldRuns:
         lines[~new] = self.lines[met[~new]]
         if new.any():
             started = running.select(order[new])
-            asked = RequestedLimit().estimate(started.time_limit, started.interactive)
-            told = known_past(snapshot, started, asked, past)
-            lines[new, 1:] = foretell(told, learned.asked, quantiles)
+            told = known_past(snapshot, started, past)
+            lines[new, 1:] = told.quantiles(learned.asked)
         return replace(learned, lines=lines)
 
     def _learned(self, snapshot: QueueSnapshot) -> FloatArray:
@@ -89,23 +82,19 @@ class ForetoldRuns:
         return asked
 
 
-def foretell(told: KnownPast, asked: FloatArray, quantiles: Quantiles) -> FloatArray:
-    """Quantiles of the run times of jobs, seconds, shape [n, len(PARTS)].
-
-    NaN for a request that past runs do not speak for (`run_history.speaks_for`).
-
-    Args:
-        told: what is known of the jobs.
-        asked: shares that are asked for, shape [len(PARTS)].
-        quantiles: of the model.
-    """
-    found = np.where(told.speaks[:, None], quantiles(told, asked), np.nan)
-    return np.asarray(found[told.group], dtype=np.float64)
-
-
 def _places(known: FloatArray, wanted: FloatArray) -> tuple[IntArray, BoolArray]:
     """Where each wanted number lies in sorted ones, and which are not among them."""
     if len(known) == 0:
         return np.zeros(len(wanted), dtype=np.int64), np.ones(len(wanted), dtype=np.bool_)
     place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return place, known[place] != wanted
+
+
+def foretold_now(told: KnownPast | None, foretold: ForetoldRuns) -> FloatArray:
+    """Quantiles of the pending jobs, seconds, shape [n, len(PARTS)].
+
+    Args:
+        told: what is known of them; None where nobody waits.
+        foretold: says which shares are asked for.
+    """
+    return np.empty((0, len(PARTS))) if told is None else told.quantiles(foretold.asked)

@@ -1,8 +1,7 @@
-"""What the head node remembers of past runs: one row for the site, each user, each template.
+"""What the head node remembers of past runs: rows for requests alike, each user, each template.
 
 The rules are those of `history.run_history`; the simulator keeps the same rows. Events count by
-time, then kind, then job. Each one tells the site, the user and the template, in that order; who
-is met for the first time begins with the row of the level above, as it is before that event.
+time, then kind, then job.
 """
 
 from __future__ import annotations
@@ -16,16 +15,19 @@ import numpy as np
 from slurm_rl_plugin.domain import Memory, QueueSnapshot
 from slurm_rl_plugin.features.history.run_events import ENDED, RunEvents
 from slurm_rl_plugin.features.history.run_history import (
-    FAST,
+    BOUNDS,
     HISTORY,
     LONG_RUN,
-    SITE_FAST,
-    SITE_SLOW,
-    SLOW,
-    UNKNOWN,
+    REQUEST_CLASSES,
+    SITE_KEEPS,
+    TEMPLATE_KEEPS,
+    USER_KEEPS,
     fold_ended,
+    fold_last,
     fold_outlived,
     fold_spent,
+    place_of,
+    weight_at_site,
 )
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -110,9 +112,9 @@ TEMPLATES_AT_MOST = 8_000
 #: twice. What is further ahead is of a clock that was wrong: nothing would count until it has come.
 LONGEST_AHEAD = 3600.0
 #: Version of the order of numbers in a memory.
-_LAYOUT = 2.0
-#: Numbers before the tables: layout, time, the site's row, users, templates.
-_HEAD = 2 + HISTORY + 2
+_LAYOUT = 3.0
+#: Numbers before the tables: layout, time, how many rows each of them has.
+_HEAD = 2 + 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,13 +123,13 @@ class PastRuns:
 
     Attributes:
         time: up to which events have counted, seconds since the epoch; -inf before the first.
-        site: row of history of all jobs, shape [HISTORY].
+        site: a row for each class of requests (`run_history.request_class`).
         users: a row for each user.
         templates: a row for each template.
     """
 
     time: float = -np.inf
-    site: FloatArray = field(default_factory=lambda: np.array(UNKNOWN))
+    site: HistoryTable = field(default_factory=HistoryTable.empty)
     users: HistoryTable = field(default_factory=HistoryTable.empty)
     templates: HistoryTable = field(default_factory=HistoryTable.empty)
 
@@ -136,24 +138,20 @@ class PastRuns:
         """What `to_memory` gave, as a view of it; None for numbers of another form."""
         if len(memory) < _HEAD or memory[0] != _LAYOUT:
             return None
-        users, templates = memory[_HEAD - 2 : _HEAD]
         behind = memory[_HEAD:]
-        whole = users >= 0 and templates >= 0 and users % 1 == 0 and templates % 1 == 0
-        if not whole or (users + templates) * LINE != len(behind):
+        rows = memory[2:_HEAD]
+        if (rows < 0).any() or (rows % 1 != 0).any() or rows.sum() * LINE != len(behind):
             return None
-        lines = behind.reshape(-1, LINE)
-        return cls(
-            time=float(memory[1]),
-            site=memory[2 : 2 + HISTORY],
-            users=HistoryTable(lines[: int(users)]),
-            templates=HistoryTable(lines[int(users) :]),
-        )
+        ends = np.cumsum(rows[:-1]).astype(np.int64)
+        tables = np.split(behind.reshape(-1, LINE), ends)
+        site, users, templates = (HistoryTable(each) for each in tables)
+        return cls(time=float(memory[1]), site=site, users=users, templates=templates)
 
     def to_memory(self) -> Memory:
-        """All of it as one vector: a head of fixed length, then the lines of both tables."""
-        sizes = [len(self.users), len(self.templates)]
-        tables = (self.users.lines.ravel(), self.templates.lines.ravel())
-        return np.concatenate([[_LAYOUT, self.time], self.site, sizes, *tables])
+        """All of it as one vector: a head of fixed length, then the lines of the tables."""
+        tables = (self.site, self.users, self.templates)
+        lines = [table.lines.ravel() for table in tables]
+        return np.concatenate([[_LAYOUT, self.time], [len(each) for each in tables], *lines])
 
     def after(self, snapshot: QueueSnapshot) -> Self:
         """What is known after a snapshot; each event counts once, whatever the pace of snapshots.
@@ -166,46 +164,51 @@ class PastRuns:
         now = snapshot.now if ahead else max(self.time, snapshot.now)
         if len(events) == 0:
             return replace(self, time=now)
-        site = self.site.tolist()
+        site = self.site.rows_of(np.unique(events.alike))
         users = self.users.rows_of(np.unique(events.user))
         templates = self.templates.rows_of(np.unique(events.template))
         _fold(events, site, users, templates)
-        times = events.time.tolist()
-        user_heard = dict(zip(events.user.tolist(), times, strict=True))  # the last one stays
-        template_heard = dict(zip(events.template.tolist(), times, strict=True))
         return replace(
             self,
             time=now,
-            site=np.array(site),
-            users=self.users.with_rows(users, user_heard, USERS_AT_MOST),
-            templates=self.templates.with_rows(templates, template_heard, TEMPLATES_AT_MOST),
+            site=self.site.with_rows(site, _heard(events.alike, events), REQUEST_CLASSES),
+            users=self.users.with_rows(users, _heard(events.user, events), USERS_AT_MOST),
+            templates=self.templates.with_rows(
+                templates, _heard(events.template, events), TEMPLATES_AT_MOST
+            ),
         )
+
+
+def _heard(keys: FloatArray, events: RunEvents) -> dict[float, float]:
+    """Key -> time of the last event that tells of it."""
+    return dict(zip(keys.tolist(), events.time.tolist(), strict=True))  # the last one stays
 
 
 def _fold(
     events: RunEvents,
-    site: list[float],
+    site: dict[float, list[float]],
     users: dict[float, list[float]],
     templates: dict[float, list[float]],
 ) -> None:
     """Let every event tell; plain numbers in lists, which Python changes faster than arrays."""
-    columns = (events.kind, events.run_time, events.processors, events.user, events.template)
-    told = zip(*(column.tolist() for column in columns), strict=True)
-    for kind, run_time, processors, user_key, template_key in told:
-        user = users.get(user_key)
-        if user is None:
-            users[user_key] = user = site.copy()
-        template = templates.get(template_key)
-        if template is None:
-            templates[template_key] = template = user.copy()
+    levels = ((site, SITE_KEEPS), (users, USER_KEEPS), (templates, TEMPLATE_KEEPS))
+    columns = (events.kind, events.run_time, events.processors, events.time_limit)
+    keys = (events.alike, events.user, events.template)
+    told = zip(*(column.tolist() for column in columns + keys), strict=True)
+    for kind, run_time, processors, time_limit, *key in told:
+        rows = [
+            table.setdefault(each, [0.0] * HISTORY)
+            for each, (table, _) in zip(key, levels, strict=True)
+        ]
+        place = place_of(run_time, time_limit) if kind == ENDED else kind
+        weights = (weight_at_site(rows[1], place), 1.0, 1.0)
+        for row, (_, keeps), weight in zip(rows, levels, weights, strict=True):
+            if kind == ENDED:
+                fold_ended(row, place, keeps, weight)
+            else:
+                fold_outlived(row, place, keeps, weight)
         if kind == ENDED:
-            fold_ended(site, run_time, SITE_FAST, SITE_SLOW)
-            fold_ended(user, run_time, FAST, SLOW)
-            fold_ended(template, run_time, FAST, SLOW)
-            fold_spent(user, run_time, processors)
-        else:
-            fold_outlived(site, kind, SITE_FAST, SITE_SLOW)
-            fold_outlived(user, kind, FAST, SLOW)
-            fold_outlived(template, kind, FAST, SLOW)
-            if kind == ENDED - 1:
-                fold_spent(user, LONG_RUN, processors)
+            fold_spent(rows[1], run_time, processors)
+            fold_last(rows[1], run_time)
+        elif BOUNDS[kind] == LONG_RUN:
+            fold_spent(rows[1], LONG_RUN, processors)

@@ -1,6 +1,6 @@
 """What runs have told between two looks at the queue: who has outlived a bound, who has ended.
 
-A running job tells that it has outlived one of SHORT_RUN_TIMES when that comes true; its end
+A running job tells that it has outlived one of BOUNDS when that comes true; its end
 tells the run time. No list of what was told is kept: times alone decide. An event belongs to the
 one look at the queue whose interval holds its time; an end belongs to the look that reports it.
 """
@@ -16,11 +16,11 @@ import numpy as np
 from slurm_rl_plugin.domain import EndedJobs, JobTable, QueueSnapshot, RunningJobs
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.features.history.job_keys import job_keys
-from slurm_rl_plugin.features.history.run_history import SHORT_RUN_TIMES
+from slurm_rl_plugin.features.history.run_history import BOUNDS, asked_time, request_class
 from slurm_rl_plugin.units import HOUR, MINUTE, BoolArray, FloatArray, IntArray
 
-#: Kind of the event of an end; the kinds before are places in SHORT_RUN_TIMES.
-ENDED = len(SHORT_RUN_TIMES)
+#: Kind of the event of an end; the kinds before are places in BOUNDS.
+ENDED = len(BOUNDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +29,12 @@ class RunEvents:
 
     Attributes:
         time: seconds since the epoch.
-        kind: place in SHORT_RUN_TIMES of what was outlived, or ENDED.
+        kind: place in BOUNDS of what was outlived, or ENDED.
         job_id: who tells.
         run_time: seconds; of ends only, else 0.
         processors: of the job.
+        time_limit: requested seconds, `run_history.NO_LIMIT` where none.
+        alike: class of the request, a whole number (`run_history.request_class`).
         user, template: keys of `history.job_keys`.
     """
 
@@ -41,6 +43,8 @@ class RunEvents:
     job_id: IntArray
     run_time: FloatArray
     processors: IntArray
+    time_limit: FloatArray
+    alike: FloatArray
     user: FloatArray
     template: FloatArray
 
@@ -68,15 +72,18 @@ class RunEvents:
         columns = [np.concatenate(column) for column in zip(*keyed, strict=True)]
         time, kind, job_id = columns[:3]
         order = np.lexsort((job_id, kind, time))
-        names = ("time", "kind", "job_id", "run_time", "processors", "user", "template")
-        return cls(**{name: column[order] for name, column in zip(names, columns, strict=True)})
+        names = ("time", "kind", "job_id", "run_time", "processors")
+        more = ("time_limit", "alike", "user", "template")
+        return cls(
+            **{name: column[order] for name, column in zip(names + more, columns, strict=True)}
+        )
 
 
 _Part = tuple[JobTable, FloatArray, int, FloatArray]
 
 
 def _of_running(running: RunningJobs, last: float, now: float) -> Iterator[_Part]:
-    for kind, bound in enumerate(SHORT_RUN_TIMES):
+    for kind, bound in enumerate(BOUNDS):
         time = running.start + bound
         yield from _part(running.as_requested, time, kind, (time > last) & (time <= now))
 
@@ -85,7 +92,7 @@ def _of_ended(ended: EndedJobs, last: float) -> Iterator[_Part]:
     new = np.isfinite(ended.start) & np.isfinite(ended.end)
     if ended.from_accounting:
         new &= ended.end > last
-    for kind, bound in enumerate(SHORT_RUN_TIMES):
+    for kind, bound in enumerate(BOUNDS):
         time = ended.start + bound
         told = new & (time > last) & (time <= ended.end)
         yield from _part(ended.jobs, time, kind, told)
@@ -111,7 +118,10 @@ def _keyed(
     users: tuple[str, ...], jobs: JobTable, time: FloatArray, kind: int, run_time: FloatArray
 ) -> tuple[FloatArray | IntArray, ...]:
     kinds = np.full(len(jobs), kind, dtype=np.int64)
-    return (time, kinds, jobs.job_id, run_time, jobs.processors, *job_keys(users, jobs))
+    asked = asked_time(jobs.time_limit)
+    alike = request_class(asked, jobs.processors)
+    told = (time, kinds, jobs.job_id, run_time, jobs.processors, asked, alike)
+    return (*told, *job_keys(users, jobs))
 
 
 #: Seconds in which a count fades to 1/e.

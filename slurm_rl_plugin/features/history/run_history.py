@@ -1,75 +1,140 @@
-"""What past runs tell of a job: running means of one site, one user, one template of jobs.
+"""What past runs tell: rows of counts for requests alike of a site, for a user, for a template.
 
 A template is a user's jobs that ask for the same processors and the same time limit (Gibbons 1997).
-Each keeps a row of HISTORY numbers. Whether a run is short counts from the moment it is known: a
-job that has outlived one of SHORT_RUN_TIMES says so while it runs. Were it to count at its end
-only, of jobs started together the short ones alone would have spoken at first.
+A row counts, for each of BOUNDS, runs that ended before it of those that had outlived the bound
+before: how likely a run is to end there if it has come so far. So a running job tells what it has
+outlived while it runs, and one that is ended by its own time limit tells nothing of what it would
+have run (Kaplan and Meier 1958). Newer runs weigh more.
 
-A large request is judged by past runs only where they cost as much as it asks for, and taken at its
-word elsewhere: a place in the queue would be had for a few seconds of dummy runs otherwise
-(docs/security.md). See `speaks_for`.
+A large request is judged by its user's runs only where they cost as much as it asks for, and by
+those of all users elsewhere, each of whom has about one voice: a place in the queue would be had
+for a few seconds of dummy runs otherwise (docs/security.md). See `speaks_for`.
 
 Plain loops over one row: the simulator compiles these very lines.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-#: Run times in seconds under which runs are counted apart: dies at once, short, hours.
-SHORT_RUN_TIMES = (60.0, 900.0, 7200.0)
-#: Places in a row: for each of SHORT_RUN_TIMES the share of shorter runs, fast and slow mean; the
-#: mean of log10(1 + run time), fast and slow; last and last but one run time, seconds; the slow
-#: mean of 1 / max(run time, 10 s); of users, core-seconds of runs since the last long one.
-SHORT, LOG_RUN, LAST, PREVIOUS, INVERSE, SPENT = 0, 6, 8, 9, 10, 11
-HISTORY = 12
-#: Weight of the newest run in a fast and in a slow mean: some two runs, some twenty.
-FAST, SLOW = 0.5, 0.1
-#: The same for a whole site, where runs come in from everybody.
-SITE_FAST, SITE_SLOW = 0.02, 0.002
-#: A row of which nothing is known: about what large machines see.
-UNKNOWN = (0.1, 0.1, 0.4, 0.4, 0.7, 0.7, 3.0, 3.0, 3600.0, 3600.0, 0.01, 0.0)
+import numpy as np
+
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE
+
+#: Run times in seconds between which runs are counted apart.
+BOUNDS = (
+    *(10.0, 30.0, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE),
+    *(HOUR, 2 * HOUR, 4 * HOUR, 8 * HOUR, 12 * HOUR, 18 * HOUR, DAY, 2 * DAY),
+)
+#: Places in a row: runs that ended before each of BOUNDS of those that had come so far; then, of
+#: users, core-seconds of runs since the last long one, the last and the last but one run time in
+#: seconds, and the slow mean of 1 / max(run time, 10 s).
+ENDED_BEFORE, AT_RISK = 0, len(BOUNDS)
+SPENT, LAST, PREVIOUS, INVERSE = (2 * len(BOUNDS) + place for place in range(4))
+HISTORY = 2 * len(BOUNDS) + 4
+#: How much a run weighs when the next one has told the same: of a site, a user, a template.
+SITE_KEEPS, USER_KEEPS, TEMPLATE_KEEPS = 0.999, 0.9, 0.8
 #: Run time in seconds from which a run is a long one: what was spent before it no longer counts.
-LONG_RUN = SHORT_RUN_TIMES[-1]
+LONG_RUN = 2 * HOUR
 #: Core-seconds from which a request is large: 1536 core-hours, a day on 64 processors.
-LARGE_REQUEST = 1536 * 3600.0
+LARGE_REQUEST = 1536 * HOUR
+#: What a request without a time limit counts as asking for, seconds.
+NO_LIMIT = BOUNDS[-1]
+#: From this part of its time limit on a run counts as ended by the limit.
+AS_ASKED = 0.99
 #: Seconds under which bounded slowdown counts every run alike.
-_SHORTEST = 10.0
+SHORTEST = 10.0
+#: Weight of the newest run in the mean of inverses.
+_SLOW = 0.1
+#: Classes of requests: by time limit from a minute on and by processors, both in powers of two.
+_LIMIT_CLASSES, _WIDTH_CLASSES = 16, 14
+REQUEST_CLASSES = _LIMIT_CLASSES * _WIDTH_CLASSES
 
 
-def fold_outlived(row: Any, place: int, fast: float, slow: float) -> None:
-    """A running job has outlived SHORT_RUN_TIMES[place]; changes the row in place.
+def request_class(time_limit: Any, processors: Any) -> Any:
+    """The number of a request's class, below REQUEST_CLASSES; elementwise, a whole float.
 
     Args:
-        row: shape [HISTORY].
-        place: in SHORT_RUN_TIMES.
-        fast: weight of the newest run in the fast mean.
-        slow: the same in the slow mean.
+        time_limit: requested seconds.
+        processors: requested.
     """
-    row[SHORT + 2 * place] -= fast * row[SHORT + 2 * place]
-    row[SHORT + 2 * place + 1] -= slow * row[SHORT + 2 * place + 1]
+    long = np.floor(np.log2(np.maximum(time_limit / MINUTE, 1.0)))
+    wide = np.floor(np.log2(np.maximum(processors, 1.0)))
+    rows = np.minimum(long, _LIMIT_CLASSES - 1.0)
+    return rows * _WIDTH_CLASSES + np.minimum(wide, _WIDTH_CLASSES - 1.0)
 
 
-def fold_ended(row: Any, run_time: float, fast: float, slow: float) -> None:
-    """A job has ended; changes the row in place.
+def place_of(run_time: float, time_limit: float) -> int:
+    """What the end of a run tells: the place in BOUNDS of the first above its length.
+
+    Of a run that its limit ended, len(BOUNDS) more: it has outlived that bound as far as it could.
+    Twice len(BOUNDS) and more tells nothing that was not told before.
 
     Args:
-        row: shape [HISTORY].
         run_time: seconds.
-        fast: weight of the newest run in the fast mean.
-        slow: the same in the slow mean.
+        time_limit: requested seconds.
     """
-    for place in range(len(SHORT_RUN_TIMES)):
-        if run_time < SHORT_RUN_TIMES[place]:
-            row[SHORT + 2 * place] += fast * (1.0 - row[SHORT + 2 * place])
-            row[SHORT + 2 * place + 1] += slow * (1.0 - row[SHORT + 2 * place + 1])
-    log_run = math.log10(1.0 + run_time)
-    row[LOG_RUN] += fast * (log_run - row[LOG_RUN])
-    row[LOG_RUN + 1] += slow * (log_run - row[LOG_RUN + 1])
-    row[PREVIOUS] = row[LAST]
-    row[LAST] = run_time
-    row[INVERSE] += slow * (1.0 / max(run_time, _SHORTEST) - row[INVERSE])
+    place = 0
+    while place < len(BOUNDS) and run_time >= BOUNDS[place]:
+        place += 1
+    if place == len(BOUNDS):
+        return 2 * len(BOUNDS)
+    if run_time < AS_ASKED * time_limit:
+        return place
+    if place > 0 and BOUNDS[place - 1] >= AS_ASKED * time_limit:
+        return 2 * len(BOUNDS)
+    return place + len(BOUNDS)
+
+
+def asked_time(time_limit: Any) -> Any:
+    """Requested seconds; NO_LIMIT where none is known. Elementwise.
+
+    Args:
+        time_limit: requested seconds, NaN where none is known.
+    """
+    return np.where(np.isfinite(time_limit) & (time_limit > 0.0), time_limit, NO_LIMIT)
+
+
+def weight_at_site(user: Any, place: int) -> float:
+    """How much a run counts among requests alike: the less the more its user has told there.
+
+    So users have about one voice each: who runs a thousand dummies is heard some ten times.
+
+    Args:
+        user: row of the user before the run is folded into it, shape [HISTORY].
+        place: as `place_of` tells, or in BOUNDS.
+    """
+    told = float(user[AT_RISK + place % len(BOUNDS)])
+    return 1.0 / (1.0 + told) ** 2
+
+
+def fold_outlived(row: Any, place: int, keeps: float, weight: float) -> None:
+    """A run has outlived BOUNDS[place]; changes the row in place.
+
+    Args:
+        row: shape [HISTORY].
+        place: in BOUNDS.
+        keeps: one of SITE_KEEPS, USER_KEEPS, TEMPLATE_KEEPS.
+        weight: of the run, 1 but for rows of the site (`weight_at_site`).
+    """
+    kept = 1.0 - weight * (1.0 - keeps)
+    row[ENDED_BEFORE + place] = row[ENDED_BEFORE + place] * kept
+    row[AT_RISK + place] = row[AT_RISK + place] * kept + weight
+
+
+def fold_ended(row: Any, place: int, keeps: float, weight: float) -> None:
+    """A run has ended; changes the row in place.
+
+    Args:
+        row: shape [HISTORY].
+        place: as `place_of` tells.
+        keeps: as of `fold_outlived`.
+        weight: as of `fold_outlived`.
+    """
+    if place < 2 * len(BOUNDS):
+        bound = place % len(BOUNDS)
+        fold_outlived(row, bound, keeps, weight)
+        row[ENDED_BEFORE + bound] += weight * (place < len(BOUNDS))
 
 
 def fold_spent(row: Any, run_time: float, processors: float) -> None:
@@ -86,8 +151,16 @@ def fold_spent(row: Any, run_time: float, processors: float) -> None:
         row[SPENT] += run_time * processors
 
 
+def fold_last(row: Any, run_time: float) -> None:
+    """A user's run has ended: it is the last one now; arguments as of `fold_spent`."""
+    inverse = 1.0 / max(run_time, SHORTEST)
+    row[INVERSE] += (_SLOW if row[INVERSE] > 0.0 else 1.0) * (inverse - row[INVERSE])
+    row[PREVIOUS] = row[LAST] if row[LAST] > 0.0 else run_time
+    row[LAST] = run_time
+
+
 def speaks_for(spent: Any, time_limit: Any, processors: Any) -> Any:
-    """Whether past runs speak for a request: for a large one only where they cost as much.
+    """Whether its user's runs speak for a request: for a large one only where they cost as much.
 
     Elementwise.
 

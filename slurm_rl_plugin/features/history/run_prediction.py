@@ -1,8 +1,14 @@
-"""How long a job will run, from its request and the runs before it: a distribution, not a number.
+"""How long a job will run, as its request and the runs before it tell: a distribution.
 
-A prediction is linear in what is known: a logistic regression for each of SHORT_RUN_TIMES and a
-linear one for the logarithm of the run time. What matters for slowdown is how likely a job is to
-end at once, which no single predicted run time tells.
+Each level - requests alike at the site, the user, the template - is drawn towards the one above it
+by as many runs as PRIOR_RUNS says, bound by bound. Nothing is fitted: each run that ends or goes on
+tells (`run_history`). What an order needs of it are the mean run time, which says what a start
+costs, and the mean of 1 / max(run time, 10 s), which says what a second of waiting costs in bounded
+slowdown. Forecasts take quantiles.
+
+The share that is asked of a distribution moves with each run that ends above or below what was
+foretold of it, as in adaptive conformal inference (Gibbs and Candes 2021, equation 2): in the long
+run a tenth of the runs ends below the quantile of a tenth.
 
 Elementwise, plain numpy style: the simulator compiles these very lines for one job, the head node
 runs them on columns.
@@ -10,208 +16,126 @@ runs them on columns.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+import math
 from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.errors import ModelSchemaMismatch
-from slurm_rl_plugin.features.history.run_history import INVERSE, LOG_RUN, SHORT, SHORT_RUN_TIMES
-from slurm_rl_plugin.features.history.run_spread import BOUNDS
-from slurm_rl_plugin.features.scales import SECONDS_SPAN, TEN, log_processors, log_seconds
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.features.history.run_history import (
+    AS_ASKED,
+    AT_RISK,
+    BOUNDS,
+    ENDED_BEFORE,
+    SHORTEST,
+)
+from slurm_rl_plugin.units import DAY, MINUTE, FloatArray
 
-_SHARES = 2 * len(SHORT_RUN_TIMES)
-#: What one row of history tells.
-ROW_FACTS = _SHARES + 3
-#: What a prediction is made of: 1, the request (2), the user's row and the template's from these
-#: places on, whether a run of either is known (2).
-USER_FACTS = 3
-TEMPLATE_FACTS = USER_FACTS + ROW_FACTS
-USER_KNOWN = TEMPLATE_FACTS + ROW_FACTS
-TEMPLATE_KNOWN = USER_KNOWN + 1
-KNOWN_FACTS = TEMPLATE_KNOWN + 1
-#: What it gives: a logit for each of SHORT_RUN_TIMES, then log10(1 + run time).
-PREDICTED = len(SHORT_RUN_TIMES) + 1
-#: Entries of a model's metadata that hold the weights: of the prediction, and of how it is spread.
-PREDICTION_ENTRY, SPREAD_ENTRY = "prediction", "run_time_spread"
-#: Logit of one in a thousand: that a job which is taken at its word ends before its time.
-_HARDLY_EVER = -6.9
-#: Keeps the log odds of a share of 0 or 1 finite.
-_NEVER_CERTAIN = 0.01
+#: Part of the runs that end before the next bound where nothing is known.
+UNKNOWN_HAZARD = 0.12
+#: By how many runs of the level above a site's, a user's, a template's are drawn towards it.
+PRIOR_RUNS = (10.0, 5.0, 3.0)
+#: The parts of the runs that are to end below the quantiles.
+PARTS = (0.1, 0.25, 0.5, 0.75, 0.9)
+#: log10 of the run times between which shares rise: 1 s, the bounds, ten days.
+GRID = (0.0, *(math.log10(bound) for bound in BOUNDS), math.log10(10 * DAY))
+#: Shares of one prediction: below each number of GRID.
+SHARES = len(GRID)
+#: Mean run time times mean inverse, at most, of requests for which their users' runs do not speak:
+#: such runs count as an eighth of their mean at least, as large ones do on the logs.
+UNPAID = 64.0
+#: Predicted runs count as no shorter than a minute.
+_LOG_MINUTE = math.log(MINUTE)
+#: Mean seconds of runs that end before the first bound.
+_AT_ONCE = 6.0
+#: Alike jobs that count at most where none of them runs: a thousand copies are worth no more.
+MOST_ALIKE = 8.0
+#: How far a run moves what is asked for, and its least distance from 0 and 1.
+_RATE, _EDGE = 0.005, 0.001
+#: Keeps a step of no height from dividing by 0, and a bound from touching the next.
+_NO_RISE = 1e-9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunTimePrediction:
-    """Weights of what is known; see `fill_known_facts`.
+def fill_hazards(hazards: Any, site: Any, user: Any, template: Any, speaks: Any) -> None:
+    """Parts of the runs that end before each of BOUNDS, of those that have come so far.
 
-    Attributes:
-        weights: shape [PREDICTED, KNOWN_FACTS].
-        spread: of the log odds of a run time below each of `run_spread.BOUNDS`, shape
-            [len(BOUNDS), KNOWN_FACTS]; None where only `weights` are known.
+    Where its user's runs do not speak for a request they may say that it runs longer than requests
+    alike, not that it ends sooner: nobody gains by asking for so much that he is not believed.
+
+    Args:
+        hazards: filled, shape [len(BOUNDS)] for one job or [len(BOUNDS), n] for columns.
+        site: row of requests alike (`run_history`), shape [HISTORY] or [HISTORY, n].
+        user: the same of the user; zeros where nothing is known.
+        template: the same of the template.
+        speaks: whether its user's runs speak for the request (`run_history.speaks_for`), bool or
+            shape [n].
     """
-
-    weights: FloatArray
-    spread: FloatArray | None = None
-
-    def to_json(self) -> str:
-        """The weights as a model's metadata hold them."""
-        return json.dumps(self.weights.tolist())
-
-    def entries(self) -> dict[str, str]:
-        """All of it as a model's metadata hold it."""
-        told = {PREDICTION_ENTRY: self.to_json()}
-        if self.spread is not None:
-            told[SPREAD_ENTRY] = json.dumps(self.spread.tolist())
-        return told
-
-    @classmethod
-    def untrained(cls) -> RunTimePrediction:
-        """What the template's own runs say, its fast and slow means counting alike."""
-        weights = np.zeros((PREDICTED, KNOWN_FACTS))
-        first = TEMPLATE_FACTS
-        for place in range(len(SHORT_RUN_TIMES)):
-            weights[place, first + 2 * place : first + 2 * place + 2] = 5.0 / 2.0
-        weights[-1, first + _SHARES : first + _SHARES + 2] = 6.0 / 2.0
-        return cls(weights=weights)
-
-
-def prediction_in(path: Path, metadata: Mapping[str, str]) -> RunTimePrediction | None:
-    """The prediction that a model was trained with; None for one that looks at no past runs.
-
-    Raises:
-        ModelSchemaMismatch: it is none that this release computes.
-    """
-    text, spread = metadata.get(PREDICTION_ENTRY), metadata.get(SPREAD_ENTRY)
-    if text is None:
-        return None
-    return RunTimePrediction(
-        weights=_table(path, text, PREDICTED),
-        spread=None if spread is None else _table(path, spread, len(BOUNDS)),
-    )
-
-
-def _table(path: Path, text: str, rows: int) -> FloatArray:
-    try:
-        weights = np.array(json.loads(text), dtype=np.float64)
-    except (ValueError, TypeError, OverflowError, RecursionError):
-        weights = np.empty(0)
-    if weights.shape != (rows, KNOWN_FACTS) or not np.isfinite(weights).all():
-        raise ModelSchemaMismatch(
-            f"model {path} holds a run-time prediction that is no table of {rows} x "
-            f"{KNOWN_FACTS} numbers: retrain it."
+    for place in range(len(BOUNDS)):
+        known = UNKNOWN_HAZARD
+        known = (site[ENDED_BEFORE + place] + PRIOR_RUNS[0] * known) / (
+            site[AT_RISK + place] + PRIOR_RUNS[0]
         )
-    return weights
+        own = (user[ENDED_BEFORE + place] + PRIOR_RUNS[1] * known) / (
+            user[AT_RISK + place] + PRIOR_RUNS[1]
+        )
+        own = (template[ENDED_BEFORE + place] + PRIOR_RUNS[2] * own) / (
+            template[AT_RISK + place] + PRIOR_RUNS[2]
+        )
+        hazards[place] = own * speaks + np.minimum(own, known) * (1.0 - speaks)
 
 
-def log_odds(share: Any) -> Any:
-    """Log odds of a share in [0, 1], kept finite."""
-    return np.log((share + _NEVER_CERTAIN) / (1.0 + _NEVER_CERTAIN - share))
+def expected_run(hazards: Any, time_limit: Any) -> tuple[Any, Any]:
+    """Mean run time in seconds, and mean of 1 / max(run time, SHORTEST), of such runs.
 
-
-def fill_known_facts(
-    facts: Any,
-    time_limit: Any,
-    processors: Any,
-    user: Any,
-    template: Any,
-    user_known: Any,
-    template_known: Any,
-) -> None:
-    """What a prediction is made of, each near [-1, 1].
+    Between two bounds runs are spread evenly in the logarithm of their length; who outlives all
+    below the limit runs as long as asked.
 
     Args:
-        facts: filled; shape [KNOWN_FACTS] for one job or [KNOWN_FACTS, n] for columns.
+        hazards: as `fill_hazards` fills them.
         time_limit: requested seconds.
-        processors: requested.
-        user: the user's row of history (`history.run_history`) or who stands in for him, shape
-            [HISTORY] or [HISTORY, n].
-        template: the same for the template.
-        user_known: 1.0 where a run of the user has been seen, else 0.0.
-        template_known: the same for the template.
     """
-    facts[0] = 1.0
-    facts[1], facts[2] = request_facts(time_limit, processors)
-    fill_row_facts(facts[USER_FACTS : USER_FACTS + ROW_FACTS], user)
-    fill_row_facts(facts[TEMPLATE_FACTS : TEMPLATE_FACTS + ROW_FACTS], template)
-    facts[USER_KNOWN] = user_known
-    facts[TEMPLATE_KNOWN] = template_known
+    limit = np.maximum(time_limit, 1.0)
+    ended = hazards[0] * (AS_ASKED * limit > 0.0)
+    mean = ended * np.minimum(_AT_ONCE, limit)
+    rate = ended / SHORTEST
+    outlived = 1.0 - ended
+    for place in range(1, len(BOUNDS)):
+        low = BOUNDS[place - 1]
+        high = np.maximum(np.minimum(BOUNDS[place], limit), low * (1.0 + _NO_RISE))
+        ended = outlived * hazards[place] * (low < AS_ASKED * limit)
+        span = np.log(high / low)
+        mean = mean + ended * (high - low) / span
+        rate = rate + ended * (1.0 / low - 1.0 / high) / span
+        outlived = outlived - ended
+    return mean + outlived * limit, rate + outlived / np.maximum(limit, SHORTEST)
 
 
-def request_facts(time_limit: Any, processors: Any) -> tuple[Any, Any]:
-    """What the request tells, each near [-1, 1]: the facts from place 1 to USER_FACTS."""
-    return log_seconds(time_limit), log_processors(processors)
+def believed_rate(mean: Any, rate: Any, speaks: Any) -> Any:
+    """Mean inverse that counts, 1/s: at most UNPAID over the mean where its user does not speak.
 
-
-def fill_row_facts(facts: Any, row: Any) -> None:
-    """What one row of history tells, each near [-1, 1].
+    How many of such runs end at once is cheap to make up, by runs of a second; how long they are in
+    the mean is not. Elementwise.
 
     Args:
-        facts: filled; shape [ROW_FACTS] or [ROW_FACTS, n].
-        row: shape [HISTORY] or [HISTORY, n].
+        mean: run time, seconds, as `expected_run` tells.
+        rate: mean inverse, 1/s, of the same.
+        speaks: whether its user's runs speak for the request (`run_history.speaks_for`).
     """
-    for share in range(_SHARES):
-        facts[share] = log_odds(row[SHORT + share]) / 5.0
-    facts[_SHARES] = row[LOG_RUN] / SECONDS_SPAN
-    facts[_SHARES + 1] = row[LOG_RUN + 1] / SECONDS_SPAN
-    facts[_SHARES + 2] = np.log(row[INVERSE]) / (6.0 * TEN)
+    return np.minimum(rate, UNPAID / mean) * (1.0 - speaks) + rate * speaks
 
 
-def history_features(
-    very_short: Any, short: Any, hours: Any, log_run: Any, time_limit: Any, known: Any
-) -> tuple[Any, ...]:
+def history_features(mean: Any, rate: Any) -> tuple[Any, ...]:
     """Features of a prediction, in the order of the `site` schema.
 
-    Between two of SHORT_RUN_TIMES a run counts as what such runs are on large machines, seconds:
-    20, 350, 3200 (for its length) or 20, 300, 2500 (for the inverse of its length).
+    The length that counts is the root of the mean run time over the mean inverse, a minute at
+    least; the spread is near 0 where the run time is certain.
 
     Args:
-        very_short: predicted logit of a run time below SHORT_RUN_TIMES[0].
-        short: the same for SHORT_RUN_TIMES[1].
-        hours: the same for SHORT_RUN_TIMES[2].
-        log_run: predicted log10(1 + run time).
-        time_limit: requested seconds.
-        known: 1.0 where a run of the template has been seen, else 0.0.
+        mean: run time, seconds, as `expected_run` tells.
+        rate: mean inverse, 1/s.
     """
-    first = 1.0 / (1.0 + np.exp(-very_short))
-    second = np.maximum(first, 1.0 / (1.0 + np.exp(-short)))
-    third = np.maximum(second, 1.0 / (1.0 + np.exp(-hours)))
-    longest = SHORT_RUN_TIMES[2] + 0.5 * np.maximum(time_limit - SHORT_RUN_TIMES[2], 0.0)
-    expected = (
-        20.0 * first
-        + 350.0 * (second - first)
-        + 3200.0 * (third - second)
-        + longest * (1.0 - third)
-    )
-    rate = (
-        first / 20.0
-        + (second - first) / 300.0
-        + (third - second) / 2500.0
-        + (1.0 - third) / longest
-    )
-    return (
-        log_run / SECONDS_SPAN,
-        first,
-        second,
-        np.log(rate) / (4.0 * TEN) + 1.25,
-        log_seconds(expected),
-        known,
-    )
-
-
-def at_its_word(time_limit: Any) -> tuple[Any, ...]:
-    """What stands for a prediction of a request for which past runs do not speak.
-
-    It runs as long as it asks for; the outputs of a prediction, PREDICTED of them.
-
-    Args:
-        time_limit: requested seconds.
-    """
-    hardly = _HARDLY_EVER + 0.0 * time_limit
-    return (hardly, hardly, hardly, np.log(1.0 + time_limit) / TEN)
+    log_mean, log_rate = np.log(mean), np.log(rate)
+    length = np.maximum(0.5 * (log_mean - log_rate), _LOG_MINUTE)
+    return length, 0.5 * (log_mean + log_rate)
 
 
 def alike_features(pending_alike: Any, running_alike: Any) -> tuple[Any, ...]:
@@ -223,5 +147,56 @@ def alike_features(pending_alike: Any, running_alike: Any) -> tuple[Any, ...]:
         pending_alike: pending jobs of the job's template, itself included.
         running_alike: running jobs of the template.
     """
-    many = np.log(1.0 * pending_alike) / (3.0 * TEN)
-    return (many, many * (running_alike == 0))
+    return (np.log(np.minimum(1.0 * pending_alike, MOST_ALIKE)) * (running_alike == 0),)
+
+
+def nominal_shares() -> FloatArray:
+    """What is asked for before any run has ended: PARTS themselves, shape [len(PARTS)]."""
+    return np.array(PARTS)
+
+
+def fill_shares(shares: Any, hazards: Any) -> None:
+    """Shares of runs below each number of GRID; they never fall.
+
+    Args:
+        shares: filled; shape [SHARES] for one job or [SHARES, n].
+        hazards: as `fill_hazards` fills them.
+    """
+    shares[0] = 0.0
+    for place in range(len(BOUNDS)):
+        shares[place + 1] = shares[place] + (1.0 - shares[place]) * hazards[place]
+    shares[SHARES - 1] = 1.0
+
+
+def run_time_at(shares: Any, asked: Any) -> Any:
+    """Run time in seconds below which a share of the runs falls, 1 s to ten days; elementwise.
+
+    Args:
+        shares: as `fill_shares` fills them.
+        asked: the share.
+    """
+    length = 0.0 * shares[0]
+    for step in range(SHARES - 1):
+        rise = np.maximum(shares[step + 1] - shares[step], _NO_RISE)
+        part = np.minimum(np.maximum((asked - shares[step]) / rise, 0.0), 1.0)
+        length = length + (GRID[step + 1] - GRID[step]) * part
+    return 10.0**length
+
+
+def learn_shares(asked: Any, told: Any, run_time: float) -> None:
+    """A run has ended: what is asked for moves, so that PARTS of the runs end below.
+
+    Args:
+        asked: changed in place, shape [len(PARTS)].
+        told: quantiles of this run as it started, seconds, shape [len(PARTS)]; NaN for one that
+            was not foretold, which teaches nothing.
+        run_time: seconds.
+    """
+    if math.isnan(told[0]):
+        return
+    for place in range(len(PARTS)):
+        below = 1.0 if run_time <= told[place] else 0.0
+        moved = asked[place] + _RATE * (PARTS[place] - below)
+        asked[place] = min(max(moved, _EDGE), 1.0 - _EDGE)
+        if place > 0 and asked[place] < asked[place - 1]:
+            asked[place] = asked[place - 1]  # quantiles never cross

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.features.site import HALF_LIFE
 from slurm_rl_plugin.simulator.scoring.fair_share import FairShare
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.site_points import fair_share_of_log
@@ -54,6 +56,18 @@ def site_in_log(prepared: PreparedLog, now: float, half_life: float) -> SiteAt:
         usage=usage_until(prepared, now, half_life),
         expected=np.full(len(pending), np.nan),
     )
+
+
+def longest_wait_until(log: JobLog, now: float) -> FloatArray:
+    """The longest wait known lately, and when, seconds, shape [2] (`features.site.longest_wait`).
+
+    Args:
+        log: with recorded starts.
+        now: seconds.
+    """
+    until = np.minimum(np.where(np.isfinite(log.start), log.start, now), now)
+    waits = np.maximum(until - log.submit, 0.0) * 0.5 ** ((now - until) / HALF_LIFE)
+    return np.array([np.max(waits, initial=0.0), now])
 
 
 def usage_until(prepared: PreparedLog, now: float, half_life: float) -> FloatArray:

@@ -21,7 +21,7 @@ SiteOrder = Callable[[SiteAt], OrderOf]
 
 
 def learned_order(network: QNetwork) -> SiteOrder:
-    """The order of a network, which says itself whom it protects."""
+    """The order of a network."""
 
     def of_site(site: SiteAt) -> OrderOf:
         priority = _own_priority(site)

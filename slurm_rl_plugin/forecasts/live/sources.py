@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.forecasts.live.joined_log import numbers_in
-from slurm_rl_plugin.forecasts.live.site_at import SiteAt, fair_share_until
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt, fair_share_until, longest_wait_until
 from slurm_rl_plugin.forecasts.past_waits.features import features_of
 from slurm_rl_plugin.forecasts.past_waits.polled_log import polled_log, seen_now
 from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs, joined_seen
@@ -43,19 +44,19 @@ class ReplaySource:
 
     Attributes:
         order: of the queue of a site at an instant.
-        spread: weights of the predicted quantiles of run times.
         backfilling: of its scheduler on a pool of processors.
         on_nodes: of its scheduler where its nodes are known, and the queue is not too deep for it.
         half_life: of past usage, seconds.
         influence: hours of age that an order of the hook is worth; see SimulationSettings.
+        goals: what the site wants of a network's order.
     """
 
     order: Callable[[SiteAt], OrderOf]
-    spread: FloatArray
     backfilling: str
     on_nodes: str
     half_life: float
     influence: float = np.inf
+    goals: Goals = AS_TRAINED
 
     def waits(
         self,
@@ -95,7 +96,7 @@ class ReplaySource:
         """The site ready to be played forward, and its queue."""
         log = site.prepared.log
         workload = site.prepared.workload(RequestedLimit())
-        past = RecordedPast(site.prepared, self.spread)
+        past = RecordedPast(site.prepared, quantiles=True)
         past.run(site.now)
         machine = site.prepared.machine
         settings = SimulationSettings(
@@ -103,6 +104,7 @@ class ReplaySource:
             backfilling=self._backfilling(site),
             half_life=self.half_life,
             influence=self.influence,
+            goals=site.prepared.goals(self.goals),
         )
         replayed = ReplayedSite(
             jobs=workload._replace(past=past.past),
@@ -119,6 +121,7 @@ class ReplaySource:
             pending=site.pending,
             usage=site.usage,
             fair=fair_share_until(site.prepared, site.now, self.half_life),
+            longest=longest_wait_until(log, site.now),
         )
         return replayed, queue
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurm_rl_plugin.features.history.run_spread import PARTS
+from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.units import FloatArray
 
 #: Shares of the runs that end before each knot: none, PARTS, all.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from slurm_rl_plugin.simulator.schedules.on_nodes import NodeRun
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue
 from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
 from slurm_rl_plugin.simulator.schedules.resumed_on_nodes import HeldNodes
+from slurm_rl_plugin.simulator.scoring.compiled_network import CompiledNetwork
 from slurm_rl_plugin.simulator.scoring.fair_share import FairShare
-from slurm_rl_plugin.simulator.scoring.protection import ProtectedQueue, UnprotectedQueue
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -35,7 +35,8 @@ class QueueNow:
         usage: what each account was charged until now, decayed, shape [accounts].
         fair: the same of each association of the site's tree, as its own priority counts usage;
             None where nothing is known.
-        protection: who was overtaken until now; for all known jobs.
+        longest: the longest wait known lately, and when, seconds (`CompiledNetwork.longest`); None
+            where nothing is known.
         held: which nodes the running jobs hold; None where that is known of none.
         looks: when slurmctld looked at its queue, as `SlurmPasses.last`; None where not known.
     """
@@ -46,7 +47,7 @@ class QueueNow:
     pending: IntArray
     usage: FloatArray
     fair: FairShare | None = None
-    protection: ProtectedQueue | UnprotectedQueue = field(default_factory=UnprotectedQueue)
+    longest: FloatArray | None = None
     held: HeldNodes | None = None
     looks: FloatArray | None = None
 
@@ -76,7 +77,7 @@ def queue_of(
         pending=np.append(pending, np.arange(cluster.counts[NEXT_ARRIVAL], job + 1)),
         usage=_usage_at(cluster, submit),
         fair=queue.effects.site.counted(workload, cluster, submit),
-        protection=queue.protection.counted(workload, cluster),
+        longest=_longest_of(queue),
     )
 
 
@@ -93,18 +94,30 @@ def queue_on_nodes(run: NodeRun, job: int, submit: float) -> QueueNow:
     return replace(met, held=held, looks=looks)
 
 
-def met_by(run: ProcessorRun | NodeRun, queue: QueueNow, jobs: IntArray) -> None:
-    """Give a run that has not begun what was charged and overtaken before it.
+def met_by(run: ProcessorRun | NodeRun, queue: QueueNow) -> None:
+    """Give a run that has not begun what was charged and waited before it.
 
     Args:
         run: changed in place.
         queue: that it begins with.
-        jobs: number of each present job of the run among the known ones, shape [m].
     """
     run.cluster.account_usage[: len(queue.usage)] = queue.usage
     if queue.fair is not None:
         run.queue.effects.site.fair.resume(queue.fair)
-    run.queue.protection.resume(queue.protection, jobs)
+    network = run.queue.network
+    if isinstance(network, CompiledNetwork):
+        network.history.since[0] = queue.now
+    known = _longest_of(run.queue)
+    if queue.longest is not None and known is not None:
+        run.queue.network.longest[:] = queue.longest
+
+
+def _longest_of(queue: OrderedQueue) -> FloatArray | None:
+    """The longest wait that the network of a queue knows; None where none looks at it."""
+    network = queue.network
+    if isinstance(network, CompiledNetwork) and len(network.longest):
+        return network.longest.copy()
+    return None
 
 
 def _usage_at(cluster: Cluster, time: float) -> FloatArray:

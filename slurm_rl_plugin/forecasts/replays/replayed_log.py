@@ -45,7 +45,6 @@ class ReplayedWaits:
 def replayed_waits(
     prepared: PreparedLog,
     start: FloatArray,
-    spread: FloatArray,
     order: OrderOf,
     settings: SimulationSettings,
     jobs: IntArray,
@@ -59,7 +58,6 @@ def replayed_waits(
     Args:
         prepared: the log; on nodes where it names a machine.
         start: of all jobs in the schedule that is foretold, seconds, shape [n].
-        spread: weights of the predicted quantiles of run times.
         order: of the queue, the same that made the schedule.
         settings: the batch system.
         jobs: numbers, ascending, shape [m].
@@ -69,7 +67,7 @@ def replayed_waits(
     """
     scheduled = replace(prepared, log=replace(prepared.log, start=start))
     workload = scheduled.workload(RequestedLimit())
-    recorded = RecordedPast(scheduled, spread)
+    recorded = RecordedPast(scheduled, quantiles=True)
     machine = None if prepared.machine is None else node_machine(prepared.log, prepared.machine)
     site = ReplayedSite(
         jobs=workload._replace(past=recorded.past),

@@ -151,7 +151,7 @@ class ReplayedSite:
         settings = replace(self.settings, capacity=capacity, backfilling="none")
         order = self.order(workload, jobs)
         run = ProcessorRun.of(workload, order, settings, keeps_order=True)
-        met_by(run, queue, jobs)
+        met_by(run, queue)
         return np.asarray(jobs[run.line_up(queue.now, runs, queue.start)])
 
     def _replayed(

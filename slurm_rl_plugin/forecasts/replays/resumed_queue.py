@@ -49,7 +49,7 @@ def resumed_queue(
     else:
         nodes = machine.of_jobs(jobs)
         run = NodeRun.of(workload, nodes, order, settings, keeps_order=keeps_order)
-    met_by(run, queue, present)
+    met_by(run, queue)
     if isinstance(run, NodeRun):
         resume_on_nodes(run, queue.now, runs, queue.start, queue.held, queue.looks)
     else:

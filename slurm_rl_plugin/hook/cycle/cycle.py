@@ -325,7 +325,6 @@ class Cycle:
             fallback_reason=fallback_reason,
             reserve=decision.reserve,
             limit=plan.limit,
-            protected=len(decision.protected),
             order=() if plan.releases else plan.order,
             requests_changed=requests.parts,
             service=self._service.look(snapshot),

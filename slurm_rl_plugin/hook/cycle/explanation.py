@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -9,15 +10,12 @@ import numpy as np
 
 from slurm_rl_plugin.domain import Memory, QueueSnapshot
 from slurm_rl_plugin.errors import PolicyError
-from slurm_rl_plugin.features.history.run_spread import PARTS
-from slurm_rl_plugin.features.scales import seconds_at
+from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, orderable_by_score
 from slurm_rl_plugin.hook.rails.guard_rails import rail_name
 from slurm_rl_plugin.policies.feature_effects import feature_effects
-from slurm_rl_plugin.policies.port import Policy
-from slurm_rl_plugin.policies.protected_policy import scorer_of
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.policies.rule_policy import RulePolicy
 from slurm_rl_plugin.units import FloatArray
@@ -84,7 +82,6 @@ class Explanation:
             "accrued": float(self.considered.accrued[place]),
             "passed_over": bool(self.considered.passed_over[place]),
             "untouched": self.considered.untouched[place] or None,
-            "protected": place in self._plan.decision.protected,
             "requests": self._requests(),
         }
 
@@ -108,7 +105,16 @@ class Explanation:
             "site": int(considered.site_rank[place]) or None,
             "now": int(considered.current_rank[place]) or None,
             "of": considered.ranked,
+            **self._ranks_in_account(),
         }
+
+    def _ranks_in_account(self) -> dict[str, Any]:
+        """Its place among the ranked jobs of its account."""
+        rank, account = self.considered.rank, self._snapshot.pending.jobs.account
+        own = rank[(account == account[self.place]) & (rank > 0)]
+        mine = int(rank[self.place])
+        place = int((own <= mine).sum()) if mine else None
+        return {"in_account": place, "of_account": len(own)}
 
     def _score(self) -> float | None:
         """None for a job that we do not order: its score counts nowhere. FIFO's in a fallback."""
@@ -117,35 +123,28 @@ class Explanation:
 
     def _run_time(self) -> dict[str, Any]:
         """What the policy believes, seconds; a prediction only of a model that makes one."""
-        (policy, memory), jobs = self._scorer, self._snapshot.pending.jobs
+        policy, jobs = self.cycle.policy, self._snapshot.pending.jobs
         if not isinstance(policy, QNetworkPolicy | RulePolicy):
             return {"estimate": None, "kind": None, "predicted": None}
         one = jobs.select(np.array([self.place]))
         estimate = float(policy.estimates.estimate(one.time_limit, one.interactive)[0])
         document: dict[str, Any] = {"estimate": estimate, "kind": policy.estimates.kind}
         document["predicted"] = None
-        if isinstance(policy, QNetworkPolicy) and policy.prediction is not None:
-            document["predicted"] = self._predicted(policy, memory)
+        if isinstance(policy, QNetworkPolicy) and policy.knows_past:
+            document["predicted"] = self._predicted(policy, self._plan.memory)
         return document
 
-    @property
-    def _scorer(self) -> tuple[Policy, Memory | None]:
-        """Who scored the jobs behind the protected ones, and what he remembered."""
-        return scorer_of(self.cycle.policy, self._plan.memory)
-
     def _predicted(self, policy: QNetworkPolicy, memory: Memory | None) -> dict[str, Any]:
-        """Read back from the features, quantiles from the decision."""
+        """Read back from the features, quantiles from the decision; seconds."""
         row = policy.job_features(self._snapshot, memory)[self.place].tolist()
         told = dict(zip(policy.schema.jobs, row, strict=True))
         quantiles = self._quantiles()
-        median = seconds_at(told["log_predicted_run_time"])
+        goal = policy.goals.short_jobs
+        length = told["log_run_time"] / goal if goal else None
         return {
-            "median": quantiles.get("0.5", median),
+            "median": quantiles.get("0.5"),
             "quantiles": quantiles,
-            "expected": seconds_at(told["log_expected_run_time"]),
-            "below_60_s": told["probability_very_short"],
-            "below_900_s": told["probability_short"],
-            "template_known": bool(told["template_known"]),
+            "counts_as": None if length is None else math.exp(length),
         }
 
     def _quantiles(self) -> dict[str, float]:
@@ -161,7 +160,7 @@ class Explanation:
 
     def _features(self) -> list[dict[str, Any]] | None:
         """Effects on the score; None for a rule, for a fallback and for a job not ordered."""
-        policy, memory = self._scorer
+        policy, memory = self.cycle.policy, self._plan.memory
         used = isinstance(policy, QNetworkPolicy) and self._plan.fallback_reason is None
         if not used or self.considered.untouched[self.place]:
             return None
@@ -184,7 +183,7 @@ class Explanation:
         """Whether any score changes with the account's usage; None if the policy is not used."""
         if self._plan.fallback_reason is not None:
             return None
-        snapshot, (policy, memory) = self._snapshot, self._scorer
+        snapshot, policy, memory = self._snapshot, self.cycle.policy, self._plan.memory
         account = int(snapshot.pending.jobs.account[self.place])
         unused = np.zeros_like(snapshot.usage)
         used = unused.copy()

@@ -71,7 +71,9 @@ PASSED_OVER, LOOKED_AT = 4.0 * HOUR, 5.0 * MINUTE
 
 @dataclass(slots=True, kw_only=True)
 class StarvationBound:
-    """A job whose accrued wait is longer than `bound` seconds goes first.
+    """A job whose accrued wait is longer than `bound` seconds goes first of its account.
+
+    Within the account it takes the best place, the others move down: no other account loses one.
 
     One that waits by its own doing is passed over until it waits for the machine again: what it
     accrued is kept, so a job that reaches a limit of its own now and then does not starve. Now and
@@ -83,14 +85,20 @@ class StarvationBound:
     _since: dict[int, float] = field(default_factory=dict)
 
     def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
-        """Put overdue jobs before all others, the longest waiting first."""
+        """Put overdue jobs before the others of their account, the longest waiting first."""
         waited = snapshot.accrued_wait
         is_overdue = waited > self.bound
         is_overdue &= ~self._passed_over(snapshot, is_overdue & snapshot.pending.each_own_doing)
-        overdue = np.flatnonzero(is_overdue)
-        if len(overdue) == 0:
+        may = np.flatnonzero(UntouchedJobs().orderable(snapshot))  # others take no place
+        starved = is_overdue[may]
+        if not starved.any():
             return decision
-        return decision.putting_first(overdue[np.argsort(waited[overdue], kind="stable")[::-1]])
+        account, scores = snapshot.pending.jobs.account[may], decision.scores[may]
+        places = np.lexsort((-scores, account))
+        first = np.lexsort((np.where(starved, -waited[may], -scores), ~starved, account))
+        moved = decision.scores.copy()
+        moved[may[first]] = scores[places]
+        return replace(decision, scores=moved)
 
     def _passed_over(self, snapshot: QueueSnapshot, own: BoolArray) -> BoolArray:
         """Those of them that do not have their turn now, shape [n]."""

@@ -15,6 +15,7 @@ from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES, STATIC_RULES
 from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.policies.q_network import with_goals
 from slurm_rl_plugin.policies.registry import (
     NATIVE,
     NamedPolicy,
@@ -78,6 +79,7 @@ def starts_under(
     Raises:
         ConfigurationError: an unknown rule, or "native" on a log that records no starts.
     """
+    settings = replace(settings, goals=prepared.goals(settings.goals))
     if goes_by_predictions(candidate):
         prepared = knowing_recent_runs(prepared, workload, settings)
     if prepared.machine is not None and candidate.name != NATIVE:
@@ -87,7 +89,8 @@ def starts_under(
     if candidate.network is not None:
         return simulate_network(workload, candidate.network, settings).start
     if candidate.policy is not None:
-        return simulate_policy(prepared, workload, candidate.policy, settings).start
+        policy = with_goals(candidate.policy, settings.goals)
+        return simulate_policy(prepared, workload, policy, settings).start
     return _starts_by_rule(_rule(candidate), prepared, workload, settings)
 
 
@@ -103,9 +106,9 @@ def _starts_by_rule(
 
 def _order_by_rule(named: NamedPolicy, prepared: PreparedLog, workload: Workload) -> QueueOrder:
     if named.kind is PolicyKind.WAITING:
-        return QueueOrder(rule=named.rule, protection=named.protection)
+        return QueueOrder(rule=named.rule)
     scores = _static_scores(named, prepared, workload)
-    return QueueOrder(scores=scores, protection=named.protection)
+    return QueueOrder(scores=scores)
 
 
 def _rule(candidate: Candidate) -> NamedPolicy:
@@ -153,7 +156,7 @@ def _starts_on_nodes(
         order = QueueOrder(rule=SITES_OWN)
     elif named is not None and named.kind is PolicyKind.RESERVE:
         scores = STATIC_RULES["interactive-first"](prepared.jobs(), workload.estimate)
-        order = QueueOrder(scores=np.asarray(scores, np.float64), protection=named.protection)
+        order = QueueOrder(scores=np.asarray(scores, np.float64))
         settings = replace(settings, reserve=max(settings.reserve, named.reserve))
     else:
         order = _order_in_partitions(candidate, prepared, workload)
@@ -169,6 +172,7 @@ def starts_of_order(
 
     Seconds, shape [n].
     """
+    settings = replace(settings, goals=prepared.goals(settings.goals))
     if prepared.machine is None:
         return simulate_order(workload, order, settings).start
     nodes = node_machine(prepared.log, prepared.machine)
@@ -176,7 +180,7 @@ def starts_of_order(
 
 
 def goes_by_predictions(candidate: Candidate) -> bool:
-    """Whether a candidate is a rule by predicted run times, protected or not."""
+    """Whether a candidate is a rule by predicted run times."""
     named = named_policy(candidate.name)
     return named is not None and named.kind is PolicyKind.PREDICTED
 

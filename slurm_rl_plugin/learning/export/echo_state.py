@@ -16,7 +16,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from slurm_rl_plugin.learning.export.onnx_file import OnnxFile, write_onnx
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
-from slurm_rl_plugin.policies.protection import PROTECTION_ENTRY, protection_in
 from slurm_rl_plugin.units import FloatArray
 
 _VECTORS = ("queue_mean", "queue_scale", "job_mean", "job_scale", "bias", "queue_linear")
@@ -109,8 +108,6 @@ def export_echo_state(network: EchoStateNetwork, path: Path, metadata: Mapping[s
             `memory_size` are added.
     """
     entries = {"memory_size": str(network.memory_size), **metadata}
-    if network.protection is not None:
-        entries[PROTECTION_ENTRY] = network.protection.to_json()
     write_onnx(_graph(network), network.schema, path, entries)
 
 
@@ -133,5 +130,4 @@ def echo_state_of(file: OnnxFile) -> EchoStateNetwork:
         job_linear=file.tensor("job_linear")[:, 0],
         output_bias=float(file.tensor("output_bias")),
         leak=float(file.tensor("leak")),
-        protection=protection_in(file.path, file.metadata),
     )

@@ -43,7 +43,6 @@ def _card_lines(name: str, manifest: Mapping[str, Any]) -> list[str]:
         f"digest `{manifest['schema']['digest'][:16]}`.",
         f"* Run-time estimates in training: {', '.join(manifest['estimates'])}.",
         f"* Reward weights: {json.dumps(manifest['reward_weights'])}.",
-        *_protection(manifest.get("protection")),
         f"* sha256 of the file: `{manifest['sha256']}`.",
         "",
         "## Trained on",
@@ -95,21 +94,10 @@ _MEASURES = {
 }
 _HELDOUT_WARNING = (
     "Where no job may wait longer than under first come, first served: what the order may cost a",
-    "job is bounded by its protection (docs/protection.md), and is not nothing. Where",
+    "job is bounded by the points of a long wait, and is not nothing. Where",
     "accounting or user names are not available: it orders by what users' past runs tell. Compare",
     "it first with `slurm-rl evaluate --protocol heldout` on your own log, and train on that log.",
 )
-
-
-def _protection(protection: Mapping[str, Any] | None) -> list[str]:
-    """Whom the model protects from its own order, as a line of the card."""
-    if protection is None:
-        return []
-    return [
-        f"* Protection: {protection['jobs']} jobs at a time go first, once overtaken by "
-        f"{protection['after']:g} of the longest wait lately and by a quarter of their time limit "
-        "or of that wait."
-    ]
 
 
 def _warning(manifest: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,8 +1,7 @@
 """A Q-network as an ONNX file, and back: the only thing that crosses to the head node.
 
 The graph takes `queue` float32[Fq] and `jobs` float32[n, Fx] and gives `score` float32[n], and
-`reserve` float32[1] where the network holds processors; the scaler is part of it. Where run times
-are foretold with their spread, it also tells their quantiles (`export.run_spread`). Everything that
+`reserve` float32[1] where the network holds processors; the scaler is part of it. Everything that
 the head node must check stands in the metadata.
 """
 
@@ -17,16 +16,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from slurm_rl_plugin.errors import ModelUnreadable
-from slurm_rl_plugin.features.history.run_prediction import prediction_in
 from slurm_rl_plugin.learning.export.onnx_file import OnnxFile, read_onnx, write_onnx
-from slurm_rl_plugin.learning.export.run_spread import (
-    spread_initializers,
-    spread_inputs,
-    spread_nodes,
-    spread_output,
-)
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.protection import PROTECTION_ENTRY, protection_in
 from slurm_rl_plugin.units import FloatArray
 
 _TENSORS = (
@@ -86,11 +77,6 @@ def _graph(network: QNetwork) -> onnx.GraphProto:
         helper.make_tensor_value_info("queue", TensorProto.FLOAT, [len(schema.queue)]),
         helper.make_tensor_value_info("jobs", TensorProto.FLOAT, ["n", len(schema.jobs)]),
     ]
-    if network.prediction is not None and network.prediction.spread is not None:
-        nodes += spread_nodes()
-        inputs += spread_inputs()
-        outputs.append(spread_output())
-        initializers += spread_initializers(network.prediction.spread)
     return helper.make_graph(
         nodes,
         "q_network",
@@ -109,10 +95,6 @@ def export_network(network: QNetwork, path: Path, metadata: Mapping[str, str]) -
         metadata: algorithm, reward weights, checksums and so on; schema entries are added.
     """
     entries = {"activation": network.activation, **metadata}
-    if network.prediction is not None:
-        entries |= network.prediction.entries()
-    if network.protection is not None:
-        entries[PROTECTION_ENTRY] = network.protection.to_json()
     write_onnx(_graph(network), network.schema, path, entries)
 
 
@@ -147,6 +129,4 @@ def network_of(file: OnnxFile) -> QNetwork:
         activation=activation,
         reserve_weights=file.tensor("reserve_weights")[:, 0] if holds else None,
         reserve_bias=float(file.tensor("reserve_bias")[0]) if holds else 0.0,
-        prediction=prediction_in(file.path, file.metadata),
-        protection=protection_in(file.path, file.metadata),
     )

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.fitted_q.grid_experience import GridPatterns
@@ -46,20 +45,18 @@ class Patterns(Protocol):
         ...
 
 
-def _patterns(settings: FittedQSettings, prediction: RunTimePrediction | None) -> Patterns:
+def _patterns(settings: FittedQSettings) -> Patterns:
     schema = SCHEMAS[settings.schema]
     if settings.regressor == "echo-state":
         reservoir = EchoStateRegressor.drawn(
             schema, settings.reservoir, settings.ridge, settings.seed
         )
         return GridPatterns(settings=settings, regressor=reservoir)
-    known = (prediction or RunTimePrediction.untrained()) if schema == SITE else None
     regressor = FeedForwardRegressor(
         schema=schema,
         hidden=settings.hidden,
         passes=settings.passes,
         decay=settings.decay,
-        prediction=known,
     )
     if schema == SITE:
         return SitePatterns(settings=settings, regressor=regressor)
@@ -94,7 +91,6 @@ def train_fitted_q(
     checkpoint: Path | None = None,
     load_key: str = "",
     progress: Progress | None = None,
-    prediction: RunTimePrediction | None = None,
 ) -> TrainedPolicy:
     """Collect, set targets, fit; again and again, and keep the network that validates best.
 
@@ -106,7 +102,6 @@ def train_fitted_q(
             and loads goes on from there and ends with the same result.
         load_key: names the loads, so that a checkpoint of other loads is not taken up.
         progress: called after each iteration with its number and the best objective so far.
-        prediction: of run times, for schema "site"; untrained by default, unused by the others.
 
     Raises:
         ConfigurationError: no training or no validation load, or no queue in any of them.
@@ -114,7 +109,7 @@ def train_fitted_q(
     if not training or not validation:
         raise ConfigurationError("fitted Q needs at least one training and validation load.")
     kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
-    patterns, simulated = _patterns(settings, prediction), 0
+    patterns, simulated = _patterns(settings), 0
     collections: deque[Any] = deque(maxlen=settings.kept)
 
     def valued(parameters: Sequence[float], loads: Sequence[TrainingLoad]) -> float:

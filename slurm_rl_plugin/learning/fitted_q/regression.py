@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import (
@@ -64,14 +63,12 @@ class FeedForwardRegressor:
         hidden: units.
         passes: over the samples.
         decay: L2 penalty on the weights.
-        prediction: of run times, for the history features of the schema; None where it has none.
     """
 
     schema: FeatureSchema
     hidden: int
     passes: int
     decay: float
-    prediction: RunTimePrediction | None = None
 
     def driven(self, parameters: Sequence[float] | None) -> EchoStateNetwork:
         """The network as a reservoir without links."""
@@ -87,7 +84,6 @@ class FeedForwardRegressor:
             hidden=self.hidden,
             scaler=fixed_scaler(self.schema),
             activation="sigmoid",
-            prediction=self.prediction,
         )
         return replace(network, output_bias=float(numbers[-1]))
 

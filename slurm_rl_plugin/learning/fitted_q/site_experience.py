@@ -65,8 +65,7 @@ class SitePatterns:
 
         Side by side in threads: the compiled simulator needs no interpreter.
         """
-        prediction = self.regressor.prediction
-        network = unsearched_network(SLOWDOWN, prediction)
+        network = unsearched_network(SLOWDOWN)
         if parameters is not None:
             network = self.regressor.network(parameters)
 
@@ -75,7 +74,7 @@ class SitePatterns:
             rng = np.random.default_rng([self.settings.seed, iteration, number])
             explorer = with_noise(network, self.settings.noise, rng)
             start = simulate_network(load.workload, explorer, load.settings).start
-            return site_experience(load.workload, start, load.settings, prediction)
+            return site_experience(load.workload, start, load.settings)
 
         with ThreadPoolExecutor(max_workers=processors_here()) as pool:
             return list(pool.map(experience, range(len(loads))))

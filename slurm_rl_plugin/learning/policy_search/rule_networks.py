@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.features.site import SITE, USUAL
 from slurm_rl_plugin.policies.network import (
     QNetwork,
     fixed_scaler,
@@ -15,13 +15,11 @@ from slurm_rl_plugin.policies.network import (
     parameter_count,
 )
 
-#: Rules whose order is that of a sum of logarithms, and the weights of the scaled features that
-#: make it; a feature is log10(1 + x) over its scale, so that seconds count from one on.
+#: Rules whose order is that of a sum of logarithms, and the weights of the features that make it.
 RULE_WEIGHTS: Mapping[str, Mapping[str, float]] = {
-    "fifo": {"log_wait": 3.0},
-    "sjf": {"log_estimate": -3.0},
-    "saf": {"log_work": -4.5},
-    "expansion-factor": {"log_turnaround": 3.0, "log_estimate": -3.0},
+    "fifo": {"log_age": 1.0},
+    "sjf": {"log_time_limit": -1.0},
+    "saf": {"log_time_limit": -1.0, "log_size": -1.0},
 }
 
 
@@ -41,5 +39,5 @@ def rule_network(rule: str) -> QNetwork:
     parameters = np.zeros(parameter_count(SITE, 1))
     linear = parameters[-len(SITE.jobs) :]
     for feature, weight in RULE_WEIGHTS[rule].items():
-        linear[SITE.jobs.index(feature)] = weight
+        linear[SITE.jobs.index(feature)] = weight * USUAL[feature][1]
     return network_from_parameters(SITE, parameters, hidden=1, scaler=fixed_scaler(SITE))

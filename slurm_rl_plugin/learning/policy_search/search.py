@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import RESERVE_FEATURES, SITE
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.policy_search.settings import (
@@ -41,13 +40,11 @@ class _Search:
         settings: of the search.
         parameters: all numbers of the network that it starts with.
         places: of the searched ones among them.
-        prediction: of run times; None for a network that does not look at past runs.
     """
 
     settings: PolicySearchSettings
     parameters: FloatArray
     places: IntArray
-    prediction: RunTimePrediction | None
 
     def network(self, searched: FloatArray) -> QNetwork:
         """The network with these numbers in the searched places."""
@@ -64,7 +61,6 @@ class _Search:
             hidden=settings.hidden,
             scaler=fixed_scaler(SITE),
             hold=settings.hold,
-            prediction=self.prediction,
         )
 
     @property
@@ -73,18 +69,13 @@ class _Search:
         return self.parameters[self.places]
 
 
-def _search_of(
-    settings: PolicySearchSettings, prediction: RunTimePrediction | None, start: QNetwork | None
-) -> _Search:
-    if prediction is None and settings.history:
-        prediction = RunTimePrediction.untrained()
+def _search_of(settings: PolicySearchSettings, start: QNetwork | None) -> _Search:
     return _Search(
         settings=settings,
         parameters=initial_parameters(settings)
         if start is None
         else parameters_of(start, settings),
         places=searched_places(settings),
-        prediction=prediction if settings.history else None,
     )
 
 
@@ -142,16 +133,13 @@ def _compile(shared: _Shared) -> None:
     mean_objective(start, [short_load(training[0])], search.settings.weights)
 
 
-def unsearched_network(
-    settings: PolicySearchSettings, prediction: RunTimePrediction | None
-) -> QNetwork:
+def unsearched_network(settings: PolicySearchSettings) -> QNetwork:
     """The network that a search without `hold` starts from, as it is."""
     return network_from_parameters(
         SITE,
         initial_parameters(settings),
         hidden=settings.hidden,
         scaler=fixed_scaler(SITE),
-        prediction=prediction,
     )
 
 
@@ -160,7 +148,6 @@ def search_policy(
     validation: Sequence[TrainingLoad],
     settings: PolicySearchSettings,
     *,
-    prediction: RunTimePrediction | None = None,
     start: QNetwork | None = None,
     checkpoint: Path | None = None,
     load_key: str = "",
@@ -173,7 +160,6 @@ def search_policy(
         training: loads on which candidates are compared; each sees the same ones.
         validation: loads that choose among the search's means; never searched on.
         settings: of the search.
-        prediction: of run times, for a network that looks at past runs; untrained by default.
         start: the network that the search starts from instead of `initial_parameters`.
         checkpoint: file that keeps the progress; a search with the same settings and loads that
             was interrupted goes on from there and ends with the same result.
@@ -190,7 +176,7 @@ def search_policy(
     if not training or not validation:
         raise ConfigurationError("policy search needs at least one training and validation load.")
     kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
-    search = _search_of(settings, prediction, start)
+    search = _search_of(settings, start)
     place, shared = place or ThisMachine(), (search, training)
     evolution = CMA(
         mean=search.begin,

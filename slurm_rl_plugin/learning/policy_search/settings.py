@@ -9,15 +9,9 @@ from functools import partial
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.site import (
-    RESERVE_FEATURES,
-    RESOURCE_FEATURES,
-    SCARCE_SHARE,
-    SCARCITY_FEATURES,
-    SITE,
-)
+from slurm_rl_plugin.features.site import RESERVE_FEATURES, SITE, USUAL
 from slurm_rl_plugin.learning.setting_numbers import check_number
-from slurm_rl_plugin.policies.network import QNetwork, parameter_count, with_resources
+from slurm_rl_plugin.policies.network import QNetwork, parameter_count
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 
@@ -26,44 +20,38 @@ INITIAL_RESERVE = 2.0
 #: Processors that a step of 1 in a searched number of the reserve makes: scores are of order 1,
 #: reserves of some processors.
 RESERVE_STEP = 4.0
-#: Orders to start with -> weights of the job features that make them. The first two are the
-#: marginal optima of responsiveness (2011) and of time utility (2008); the third takes the newest
-#: first among jobs of equal estimates, which class medians make many of; under the fourth nobody
-#: waits many times longer than others of his run time, so that longest waits stay short. The fifth
-#: is weighted shortest processing time (Smith 1956) with what past runs predict: a job weighs what
-#: a second of waiting costs in slowdown, by half, since the prediction errs; jobs of which many
-#: alike wait, and the first of them above all, go earlier for what they tell. The last one is
-#: smallest area first, for a network that is not to look at predictions.
+#: Orders to start with -> points of the job features that make them. `site` is the order that is
+#: shipped: a job's age against its predicted run time, its size, what it tells of jobs alike, and
+#: points for a wait beyond half of the longest; the others are rules.
 STARTS = {
-    "min-run-wait": {"log_turnaround": -1.0},
-    "utility-greedy": {"log_loss_rate_per_work": 1.0},
-    "sjf": {"log_estimate": -1.0, "log_turnaround": -0.02},
-    "expansion-factor": {"log_turnaround": 1.0, "log_estimate": -1.1},
-    "wspt": {
-        "log_slowdown_rate": 1.0,
-        "log_expected_run_time": -3.0,
-        "log_processors": -2.0,
-        "log_pending_alike": 0.5,
-        "log_pending_alike_none_running": 0.5,
+    "site": {
+        "log_age": 1.0,
+        "overdue": 3.0,
+        "log_size": 0.8,
+        "log_run_time": -2.0,
+        "log_alike_none_running": 1.0,
     },
-    "saf": {"log_estimate": -3.0, "log_processors": -2.0},
+    "expansion-factor": {"log_age": 1.0, "log_time_limit": -1.1},
+    "sjf": {"log_time_limit": -1.0},
+    "saf": {"log_time_limit": -1.0, "log_size": -1.0},
 }
 #: What of the network is searched: all of it, or the rest stays as it starts.
 SEARCHED = ("network", "linear", "reserve")
-#: Searched where the search is linear: all but what changes with every second of waiting, which
-#: gains nothing for slowdown. The age of a job counts where the tail does, and never against it.
-_LINEAR = (*SITE.static_jobs, SCARCE_SHARE, *SITE.history_jobs)
-_AGE = "log_wait"
+#: Searched where the search is linear: not the class of jobs, which a log without limits tells by
+#: run times that nobody knew, nor shares, which goals weigh.
+_LINEAR = tuple(name for name in SITE.jobs if name not in ("interactive", "share_doublings"))
+#: What goals alone set: never searched, and worth the same points in every network.
+_BY_GOALS = {"interactive_points": 1.0, "share_points": -1.0}
+#: Waiting never counts against a job.
+_WAITING = ("log_age", "overdue")
 #: Job features that a network can be made to do without, to see what they are worth.
 FEATURE_GROUPS: Mapping[str, tuple[str, ...]] = {
-    "request": ("log_estimate", "log_time_limit", "log_work"),
-    "processors": ("log_processors", "log_work"),
+    "request": ("log_time_limit",),
+    "processors": ("log_size",),
     "class": ("interactive",),
-    "prediction": SITE.history_jobs[:-2],
-    "alike": SITE.history_jobs[-2:],
+    "prediction": SITE.history_jobs[:-1],
+    "alike": SITE.history_jobs[-1:],
 }
-#: Features of what a machine has beside processors; a search looks at them where it is told to.
-_OF_RESOURCES = {*RESOURCE_FEATURES, SCARCE_SHARE, *SCARCITY_FEATURES}
 #: Fewer candidates a generation give the search no weights to learn by.
 _FEWEST_CANDIDATES = 3
 #: Weights of networks are of order 1; where they begin to overflow, nothing is learned for long.
@@ -89,8 +77,6 @@ class PolicySearchSettings:
             it holds), or the reserve only.
         start: the order that it starts with, one of STARTS; with `hold`, interactive jobs first.
         history: whether the network looks at past runs.
-        resources: whether the network looks at the shares of each resource that jobs ask for, and
-            at what is scarce; on processors alone that tells it nothing new.
         without: names of FEATURE_GROUPS that it does not look at, separated by commas.
         batch: training loads drawn anew for each generation; 0 takes all of them in each.
 
@@ -108,9 +94,8 @@ class PolicySearchSettings:
     weights: RewardWeights = field(default_factory=RewardWeights)
     hold: bool = False
     searched: str = "network"
-    start: str = "min-run-wait"
+    start: str = "sjf"
     history: bool = False
-    resources: bool = False
     without: str = ""
     batch: int = 0
 
@@ -122,8 +107,8 @@ class PolicySearchSettings:
         self._check_numbers()
         if self.searched == "reserve" and not self.hold:
             raise ConfigurationError("searched=reserve searches the reserve: give --hold as well.")
-        if self.start == "wspt" and not self.history:
-            raise ConfigurationError("start=wspt looks at past runs: set history=true as well.")
+        if self.start == "site" and not self.history:
+            raise ConfigurationError("start=site looks at past runs: set history=true as well.")
         for group in self.groups_left_out:
             if group not in FEATURE_GROUPS:
                 raise ConfigurationError(
@@ -148,15 +133,9 @@ class PolicySearchSettings:
 
     @property
     def unseen(self) -> set[str]:
-        """Job features that the network does not look at."""
-        past = set() if self.history else set(SITE.history_jobs)
-        beside = set() if self.resources else _OF_RESOURCES.intersection(SITE.jobs)
-        return past.union(beside, *(FEATURE_GROUPS[group] for group in self.groups_left_out))
-
-    @property
-    def unseen_queue(self) -> set[str]:
-        """Queue features that the network does not look at."""
-        return set() if self.resources else _OF_RESOURCES.intersection(SITE.queue)
+        """Job features that the search leaves alone."""
+        past = set(_BY_GOALS) if self.history else {*_BY_GOALS, *SITE.history_jobs}
+        return past.union(*(FEATURE_GROUPS[group] for group in self.groups_left_out))
 
 
 def initial_parameters(settings: PolicySearchSettings) -> FloatArray:
@@ -164,9 +143,9 @@ def initial_parameters(settings: PolicySearchSettings) -> FloatArray:
     scores = parameter_count(SITE, settings.hidden)
     parameters = np.zeros(scores + settings.hold * RESERVE_NUMBERS)
     linear = parameters[scores - len(SITE.jobs) : scores]
-    for feature, weight in STARTS[settings.start].items():
-        if feature not in settings.unseen:
-            linear[SITE.jobs.index(feature)] = weight
+    for feature, weight in {**STARTS[settings.start], **_BY_GOALS}.items():
+        if feature in _BY_GOALS or feature not in settings.unseen:
+            linear[SITE.jobs.index(feature)] = weight * USUAL[feature][1]
     if settings.hold:
         linear[SITE.jobs.index("interactive")] = 2.0
         parameters[-1] = INITIAL_RESERVE / RESERVE_STEP
@@ -181,12 +160,10 @@ def searched_places(settings: PolicySearchSettings) -> IntArray:
         return reserve
     linear = scores - len(SITE.jobs) + np.arange(len(SITE.jobs))
     if settings.searched == "linear":
-        names = (*_LINEAR, _AGE) if settings.weights.tail > 0 else _LINEAR
-        seen = [SITE.jobs.index(name) for name in names if name not in settings.unseen]
+        seen = [SITE.jobs.index(name) for name in _LINEAR if name not in settings.unseen]
         return np.concatenate([linear[seen], reserve])
     unseen = [SITE.jobs.index(name) for name in sorted(settings.unseen)]
-    rows = [SITE.queue.index(name) for name in sorted(settings.unseen_queue)]
-    rows += [len(SITE.queue) + place for place in unseen]
+    rows = [len(SITE.queue) + place for place in unseen]
     hidden = np.array(rows, dtype=np.int64) * settings.hidden
     into = (hidden[:, None] + np.arange(settings.hidden)).ravel()
     places = np.setdiff1d(np.arange(scores), np.concatenate([into, linear[unseen]]))
@@ -194,11 +171,12 @@ def searched_places(settings: PolicySearchSettings) -> IntArray:
 
 
 def search_bounds(settings: PolicySearchSettings) -> FloatArray | None:
-    """The age of a job never counts against it; shape [searched, 2], None where it is free."""
+    """Waiting never counts against a job; shape [searched, 2], None where it is free."""
     if settings.searched != "linear":
         return None
-    age = parameter_count(SITE, settings.hidden) - len(SITE.jobs) + SITE.jobs.index(_AGE)
-    lowest = np.where(searched_places(settings) == age, 0.0, -np.inf)
+    first = parameter_count(SITE, settings.hidden) - len(SITE.jobs)
+    waiting = [first + SITE.jobs.index(name) for name in _WAITING]
+    lowest = np.where(np.isin(searched_places(settings), waiting), 0.0, -np.inf)
     return np.column_stack([lowest, np.full(len(lowest), np.inf)])
 
 
@@ -212,7 +190,6 @@ def parameters_of(network: QNetwork, settings: PolicySearchSettings) -> FloatArr
     Raises:
         ConfigurationError: the network has another schema, size or scaler.
     """
-    network = with_resources(network)
     fits = network.schema == SITE and network.hidden == settings.hidden and not settings.hold
     if not fits or network.activation != "relu":
         raise ConfigurationError(
@@ -231,7 +208,7 @@ SLOWDOWN = PolicySearchSettings(
     step=0.15,
     weights=RewardWeights(slowdown=10.0, tail=0.0),
     searched="linear",
-    start="wspt",
+    start="site",
     history=True,
     batch=16,
 )

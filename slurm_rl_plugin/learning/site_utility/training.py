@@ -37,9 +37,9 @@ from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.sites.routed_sites import SiteTerms
 from slurm_rl_plugin.units import FloatArray
 
-#: What a fit is compared with: the account's share less its usage, and nothing else.
+#: What a fit is compared with: what the account has used less than its share, and nothing else.
 SHARE_DEFICIT = "share deficit alone"
-_DEFICIT = SITE.jobs.index("share_deficit")
+_USED = SITE.jobs.index("share_doublings")
 #: Tells the instants of validation from those of the rounds, which count from 0.
 _VALIDATION = 1_000_000
 
@@ -99,7 +99,7 @@ def train_site_utility(
         validation_objective=max(validated),
         curve=tuple(curve),
         simulated_jobs=_simulated([*training, *validation], settings),
-        compared=((SHARE_DEFICIT, _correlated(shown.jobs[:, _DEFICIT], shown, settings)),),
+        compared=((SHARE_DEFICIT, _correlated(-shown.jobs[:, _USED], shown, settings)),),
     )
 
 

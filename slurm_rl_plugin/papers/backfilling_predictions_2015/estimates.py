@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.features import scales
-from slurm_rl_plugin.features.history.run_spread import PARTS
+from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
     CONSISTENT,
     CORRECTIONS,
@@ -17,24 +16,18 @@ from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
 )
 from slurm_rl_plugin.papers.backfilling_predictions_2015.published_cells import DOUBLED
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.protection import SOONEST
 from slurm_rl_plugin.simulator.kernel.cluster import ENDED, NEXT_ARRIVAL, NOW, PENDING, Cluster
-from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_copy
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.compiled_features import longest_wait
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.scoring.history import (
-    add_history,
-    bring_up_to_now,
-    predicted_quantile,
-)
+from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now, predicted_quantile
 from slurm_rl_plugin.simulator.scoring.history_part import NO_HISTORY, HistoryPart, history_part
-from slurm_rl_plugin.simulator.scoring.protection import longest_wait
-from slurm_rl_plugin.units import DAY, FloatArray, IntArray
+from slurm_rl_plugin.units import DAY, MINUTE, FloatArray, IntArray
 
-_seconds_at = compiled_copy(scales.seconds_at)
 #: Place of the quantile that is the estimate.
 _MEDIAN = PARTS.index(0.5)
-#: Seconds by which a candidate may push the head beyond its promise at most.
-_SLACKEST = DAY
+#: Seconds by which a candidate may push the head beyond its promise at least and at most.
+_STRICTEST, _SLACKEST = MINUTE, DAY
 #: Indices into `Estimates.site`.
 _LOOKED_AT, _LONGEST = 0, 1
 #: Indices into `LastRuns.seen`.
@@ -65,7 +58,6 @@ class Estimates(NamedTuple):
         runs: last runs of users; empty where the estimates do not come from there.
         slack: of a promise, as a part of the longest recent wait.
         site: time of the last look, and the longest recent wait, seconds.
-        nothing: hidden units of the history, of which there are none.
     """
 
     plan: Plan
@@ -73,7 +65,6 @@ class Estimates(NamedTuple):
     runs: LastRuns
     slack: float
     site: FloatArray
-    nothing: FloatArray
 
 
 def by_requests(workload: Workload) -> Estimates:
@@ -92,7 +83,6 @@ def by_requests(workload: Workload) -> Estimates:
         runs=_NO_RUNS,
         slack=0.0,
         site=np.array([-np.inf, 0.0]),
-        nothing=np.empty(0),
     )
 
 
@@ -117,27 +107,17 @@ def by_last_runs(workload: Workload, correction: str) -> Estimates:
 
 
 def by_prediction(workload: Workload, network: QNetwork, slack: float) -> Estimates:
-    """A pending-only plan by the predicted median, or without a spread by the predicted run time.
+    """A pending-only plan by the predicted median.
 
     Args:
         workload: the jobs, with their users.
-        network: predicts run times.
+        network: whose order it is.
         slack: of a promise, as a part of the longest recent wait.
     """
-    features = network.schema.history_jobs
-    linear = np.zeros(len(features))
-    linear[features.index("log_predicted_run_time")] = 1.0
-    weights = np.zeros((len(features), 0))
-    history = history_part(network.prediction, workload, weights, linear, quantiles=True)
+    features = len(network.schema.history_jobs)
+    nothing = np.zeros((features, 0))
+    history = history_part(workload, nothing, np.zeros(features), quantiles=True)
     return by_requests(workload)._replace(history=history, slack=slack)
-
-
-@compiled_borrowing
-def _estimate(workload: Workload, estimates: Estimates, job: int) -> float:
-    """Predicted of a pending job now, seconds; the score without a spread is on a log scale."""
-    if len(estimates.history.spread) > 0:
-        return predicted_quantile(workload, estimates.history, job, _MEDIAN)
-    return _seconds_at(add_history(workload, estimates.history, job, estimates.nothing))
 
 
 @compiled_borrowing
@@ -149,12 +129,13 @@ def bring_plan_up_to_now(workload: Workload, cluster: Cluster, estimates: Estima
     wait = now - workload.submit[cluster.pending[0]]
     site[_LONGEST] = longest_wait(site[_LONGEST], now - site[_LOOKED_AT], wait)
     site[_LOOKED_AT] = now
-    plan.slack[0] = min(max(estimates.slack * site[_LONGEST], SOONEST), _SLACKEST)
+    plan.slack[0] = min(max(estimates.slack * site[_LONGEST], _STRICTEST), _SLACKEST)
     if len(estimates.history.stamp) > 0:
         bring_up_to_now(workload, cluster, estimates.history)
         for place in range(cluster.counts[PENDING]):
             job = cluster.pending[place]
-            plan.seconds[job] = max(_estimate(workload, estimates, job), 1.0)
+            median = predicted_quantile(workload, estimates.history, job, _MEDIAN)
+            plan.seconds[job] = max(median, 1.0)
 
 
 @compiled_borrowing

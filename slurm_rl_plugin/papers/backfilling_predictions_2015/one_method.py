@@ -5,7 +5,6 @@ A few other settings are shown beside it, so that nobody needs to guess how far 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from slurm_rl_plugin.errors import ConfigurationError
@@ -17,35 +16,23 @@ from slurm_rl_plugin.papers.backfilling_predictions_2015.schedules import (
 )
 from slurm_rl_plugin.papers.backfilling_predictions_2015.single_events import starts_under
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 
 
 class Setting(NamedTuple):
-    """What bounds how long a job may wait: when one is protected, and the slack of a promise.
+    """The slack of a promise, a part of the longest wait that the site has known lately."""
 
-    Both are parts of the longest wait that the site has known lately.
-    """
-
-    after: float
     slack: float
 
     @property
     def name(self) -> str:
         """In words."""
-        return f"protected after {self.after:g}, slack {self.slack:g}"
+        return f"slack {self.slack:g}"
 
 
-#: The one that ships, first.
-SETTINGS = (
-    Setting(0.08, 0.1),
-    Setting(0.08, 0.05),
-    Setting(0.08, 0.2),
-    Setting(0.15, 0.1),
-    Setting(0.3, 0.1),
-    Setting(0.3, 0.2),
-)
+#: The one that is looked at first.
+SETTINGS = (Setting(0.1), Setting(0.05), Setting(0.2))
 
 
 def refuse_without_prediction(network: object) -> QNetwork:
@@ -54,9 +41,9 @@ def refuse_without_prediction(network: object) -> QNetwork:
     Raises:
         ConfigurationError: it does not, or it keeps processors free, which the study does not.
     """
-    if not isinstance(network, QNetwork) or network.prediction is None:
+    if not isinstance(network, QNetwork) or not network.looks_at_past:
         raise ConfigurationError(
-            "the model of --policy predicts no run times: give one of train --protocol heldout."
+            "the model of --policy looks at no past runs: give one of train --protocol heldout."
         )
     if network.reserve_weights is not None:
         raise ConfigurationError(
@@ -68,11 +55,9 @@ def refuse_without_prediction(network: object) -> QNetwork:
 
 def flows_under(setting: Setting, network: QNetwork, log: BenchmarkLog) -> Flows:
     """The figures of the network's order with pending jobs planned by its own prediction."""
-    jobs = (network.protection or Protection()).jobs
-    protected = replace(network, protection=Protection(jobs=jobs, after=setting.after))
     workload, capacity = log.workload, log.prepared.capacity
     queue = SimulationSettings(capacity=capacity).ordered_queue(
-        workload, QueueOrder(network=protected)
+        workload, QueueOrder(network=network)
     )
     estimates = by_prediction(workload, network, setting.slack)
     return flows_of(log, starts_under(workload, capacity, queue, estimates))

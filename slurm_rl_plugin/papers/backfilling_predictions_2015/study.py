@@ -42,7 +42,7 @@ def run(asked: Asked) -> Outcome:
     fronts = {name: _front(name, each) for name, each in found.items()}
     cells = [claim for claim in claims if claim.cell.group in LOGS]
     told = "\nThe one method under other settings, the one that ships first:"
-    header = ["LOG", "PROTECTED AFTER", "SLACK", "BSLD", "TO BEST LEARNED", "LONGEST WAIT / EASY"]
+    header = ["LOG", "SLACK", "BSLD", "TO BEST LEARNED", "LONGEST WAIT / EASY"]
     rows = [[name, *row.values()] for name, front in fronts.items() for row in front]
     return Outcome(
         claims=claims,
@@ -60,7 +60,6 @@ def _front(name: str, found: LogResults) -> list[Mapping[str, Any]]:
     best = float(LOGS[name][1].learned.slowdown)
     return [
         {
-            "after": setting.after,
             "slack": setting.slack,
             "bounded_slowdown": flows.slowdown,
             "to_best_learned": flows.slowdown / best,

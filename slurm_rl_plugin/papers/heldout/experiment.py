@@ -150,7 +150,7 @@ def study_log(name: str, plan: HeldoutPlan, store: ResultStore) -> LogStudy:
         reserves.append(part)
         validated.append(max(value for _, _, value in tuned.curve))
         if seed == 0:
-            networks[UNSEARCHED] = [training.start(others)]
+            networks[UNSEARCHED] = [training.start()]
     chosen = networks[TUNED][int(np.argmax(validated))]
     return _measured(plan.logs[name].prepared, networks, chosen, plan.size.test, reserves)
 

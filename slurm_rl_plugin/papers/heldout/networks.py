@@ -115,9 +115,9 @@ class HeldoutTraining:
         part = best_reserve(tuned, both, RESERVES, self._size.settings.weights)
         return with_reserve(tuned, part * loads.training[0].settings.capacity), part
 
-    def start(self, names: Sequence[str]) -> QNetwork:
-        """Where the search on these logs starts: nothing searched, only run times predicted."""
-        return unsearched_network(self._size.settings, self._loads(names).prediction)
+    def start(self) -> QNetwork:
+        """Where the search starts: nothing searched."""
+        return unsearched_network(self._size.settings)
 
     def _loads(self, names: Sequence[str]) -> TrainingLoads:
         """What training on these logs sees; fine-tuning and the reserve ask for the same."""
@@ -125,7 +125,6 @@ class HeldoutTraining:
         if key not in self._made:
             self._made[key] = heldout_loads(
                 [self._logs[name].prepared for name in names],
-                self._seed,
                 training=self._size.training,
                 validation=self._size.validation,
             )
@@ -146,8 +145,7 @@ class HeldoutTraining:
             sources.append(f"from {[part.tolist() for part in parts]}")
 
         def train(*loads: Any, **more: Any) -> TrainedPolicy:
-            prediction = self._loads(names).prediction
-            return train_policy(*loads, prediction=prediction, start=start, **more)
+            return train_policy(*loads, start=start, **more)
 
         def training_and_validation() -> Loads:
             loads = self._loads(names)

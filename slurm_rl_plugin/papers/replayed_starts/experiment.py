@@ -42,7 +42,6 @@ class ForetoldLog:
 
 def foretold(
     log: PreparedLog,
-    spread: FloatArray,
     order: OrderOf,
     settings: SimulationSettings,
     sampling: Sampling,
@@ -54,7 +53,6 @@ def foretold(
 
     Args:
         log: its jobs.
-        spread: weights of the predicted quantiles of run times.
         order: of the queue.
         settings: the batch system.
         sampling: how many jobs.
@@ -68,7 +66,6 @@ def foretold(
     waits = replayed_waits(
         log,
         start,
-        spread,
         order,
         settings,
         sampled.jobs,

@@ -28,7 +28,7 @@ from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
-from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
+from slurm_rl_plugin.units import DAY, HOUR, IntArray
 
 _NO_TRACES = "replayed-starts needs logs of parallel machines: give their folder as TRACES."
 #: The model whose predicted run times are drawn, and which orders the queue of "default".
@@ -95,7 +95,7 @@ def run(asked: Asked) -> Outcome:
     if asked.seeds is not None:
         raise ConfigurationError("--seeds is not for replayed-starts: give none.")
     logs = _logs_in(asked.traces_or_refuse(_NO_TRACES))
-    network, spread = _foretelling_model(asked)
+    network = _foretelling_model(asked)
     sampling = QUICK if asked.quick else Sampling()
     orders = _orders(network)
     steps = len(logs) * len(orders) * (sampling.days + sampling.warm_up) * sampling.jobs
@@ -108,9 +108,7 @@ def run(asked: Asked) -> Outcome:
                 half_life=_HALF_LIFE,
             )
             for order, of in orders.items():
-                found[log, order] = foretold(
-                    prepared, spread, of, settings, sampling, seed=_SEED, add=add
-                )
+                found[log, order] = foretold(prepared, of, settings, sampling, seed=_SEED, add=add)
     facts = {f"{log}, {order}": _facts(each) for (log, order), each in found.items()}
     return Outcome(
         claims=[one for (log, order), each in found.items() for one in claims_of(log, order, each)],
@@ -121,13 +119,12 @@ def run(asked: Asked) -> Outcome:
     )
 
 
-def _foretelling_model(asked: Asked) -> tuple[QNetwork, FloatArray]:
-    """The shipped network, and its weights of quantiles of run times."""
+def _foretelling_model(asked: Asked) -> QNetwork:
+    """The shipped network."""
     network = import_model(asked.shipped(_MODEL))
-    prediction = network.prediction if isinstance(network, QNetwork) else None
-    if not isinstance(network, QNetwork) or prediction is None or prediction.spread is None:
-        raise ConfigurationError(f"the model {_MODEL!r} foretells no run times: train another.")
-    return network, prediction.spread
+    if not isinstance(network, QNetwork):
+        raise ConfigurationError(f"the model {_MODEL!r} has a memory of its own: install it again.")
+    return network
 
 
 def _orders(network: QNetwork) -> dict[str, OrderOf]:

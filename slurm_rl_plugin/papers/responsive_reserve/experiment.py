@@ -90,7 +90,7 @@ SEARCHES: Mapping[str, tuple[PolicySearchSettings, bool]] = {
         True,
     ),
     GREEDY_EST: (
-        PolicySearchSettings(hidden=2, start="utility-greedy", generations=20, weights=_LOOSE),
+        PolicySearchSettings(hidden=2, generations=20, weights=_LOOSE),
         False,
     ),
     HOLD_EST: (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slurm_rl_plugin.features import reactive_grid, scales, site
-from slurm_rl_plugin.features.history import run_history, run_prediction, run_spread
+from slurm_rl_plugin.features.history import run_history, run_prediction
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_copy
 from slurm_rl_plugin.utility import fairness as plain_fairness
 from slurm_rl_plugin.utility import time_utility as plain_time_utility
@@ -15,19 +15,12 @@ share_deficit = compiled_copy(plain_fairness.share_deficit)
 fairness = compiled_copy(plain_fairness.fairness, share_deficit=share_deficit)
 log_seconds = compiled_copy(scales.log_seconds)
 log_work_hours = compiled_copy(scales.log_work_hours)
-log_processors = compiled_copy(scales.log_processors)
-log_share = compiled_copy(scales.log_share)
 queue_features = compiled_copy(
     site.queue_features, log_seconds=log_seconds, log_work_hours=log_work_hours
 )
 reserve_features = compiled_copy(site.reserve_features, log_seconds=log_seconds)
-scarcity_features = compiled_copy(site.scarcity_features)
-dynamic_job_features = compiled_copy(
-    site.dynamic_job_features,
-    time_utility=time_utility,
-    time_utility_loss_rate=time_utility_loss_rate,
-    log_seconds=log_seconds,
-)
+longest_wait = compiled_copy(site.longest_wait)
+dynamic_job_features = compiled_copy(site.dynamic_job_features)
 grid_features = compiled_copy(
     reactive_grid.grid_features, log_seconds=log_seconds, log_work_hours=log_work_hours
 )
@@ -35,22 +28,17 @@ grid_features_2011 = compiled_copy(
     reactive_grid.grid_features_2011, log_seconds=log_seconds, log_work_hours=log_work_hours
 )
 fold_outlived = compiled_copy(run_history.fold_outlived)
-fold_ended = compiled_copy(run_history.fold_ended)
+fold_ended = compiled_copy(run_history.fold_ended, fold_outlived=fold_outlived)
 fold_spent = compiled_copy(run_history.fold_spent)
+fold_last = compiled_copy(run_history.fold_last)
+place_of = compiled_copy(run_history.place_of)
 speaks_for = compiled_copy(run_history.speaks_for)
-fill_row_facts = compiled_copy(
-    run_prediction.fill_row_facts, log_odds=compiled_copy(run_prediction.log_odds)
-)
-fill_known_facts = compiled_copy(
-    run_prediction.fill_known_facts,
-    fill_row_facts=fill_row_facts,
-    request_facts=compiled_copy(
-        run_prediction.request_facts, log_seconds=log_seconds, log_processors=log_processors
-    ),
-)
-history_features = compiled_copy(run_prediction.history_features, log_seconds=log_seconds)
-at_its_word = compiled_copy(run_prediction.at_its_word)
+weight_at_site = compiled_copy(run_history.weight_at_site)
+fill_hazards = compiled_copy(run_prediction.fill_hazards)
+believed_rate = compiled_copy(run_prediction.believed_rate)
+expected_run = compiled_copy(run_prediction.expected_run)
+history_features = compiled_copy(run_prediction.history_features)
 alike_features = compiled_copy(run_prediction.alike_features)
-fill_shares = compiled_copy(run_spread.fill_shares)
-run_time_at = compiled_copy(run_spread.run_time_at)
-learn_shares = compiled_copy(run_spread.learn_shares)
+fill_shares = compiled_copy(run_prediction.fill_shares)
+run_time_at = compiled_copy(run_prediction.run_time_at)
+learn_shares = compiled_copy(run_prediction.learn_shares)

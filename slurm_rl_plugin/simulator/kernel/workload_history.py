@@ -6,29 +6,35 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.features.estimates import UNKNOWN_RUN_TIME
 from slurm_rl_plugin.features.history.run_history import (
-    FAST,
+    BOUNDS,
     HISTORY,
     LONG_RUN,
-    SHORT_RUN_TIMES,
-    SITE_FAST,
-    SITE_SLOW,
-    SLOW,
+    NO_LIMIT,
+    REQUEST_CLASSES,
+    SITE_KEEPS,
     SPENT,
-    UNKNOWN,
+    TEMPLATE_KEEPS,
+    USER_KEEPS,
+    asked_time,
+    request_class,
 )
-from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.compiled_features import (
+    fill_hazards,
     fold_ended,
+    fold_last,
     fold_outlived,
     fold_spent,
+    place_of,
     speaks_for,
+    weight_at_site,
 )
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
-#: Kinds of events in which a run tells something: it has outlived one of SHORT_RUN_TIMES, or ended.
-ENDED_EVENT = len(SHORT_RUN_TIMES)
+#: Kinds of events in which a run tells something: it has outlived one of BOUNDS, or ended.
+ENDED_EVENT = len(BOUNDS)
+_LONG = BOUNDS.index(LONG_RUN)
 
 
 class WorkloadHistory(NamedTuple):
@@ -37,23 +43,23 @@ class WorkloadHistory(NamedTuple):
     Attributes:
         user: number of each job's user, shape [n]; empty where nobody is told apart.
         template: number of each job's template, shape [n]; empty as `user` is.
-        asked: time limit of each template's jobs, seconds; UNKNOWN_RUN_TIME where they ask for
-            none, whatever is estimated then; shape [templates].
-        site: the site's row of history, shape [HISTORY].
-        users: a row for each user, shape [users, HISTORY].
-        user_known: whether a run of the user has been seen, shape [users].
+        asked: time limit of each template's jobs, seconds; NO_LIMIT where they ask for none,
+            whatever is estimated then; shape [templates].
+        processors: of the jobs of each template, shape [templates].
+        alike: class of each template's requests (`run_history.request_class`), shape [templates].
+        site: a row of history for each class of requests, shape [REQUEST_CLASSES, HISTORY].
+        users: a row for each user, shape [users, HISTORY]; zeros where no run has been seen.
         templates: a row for each template, shape [templates, HISTORY].
-        template_known: the same for templates, shape [templates].
     """
 
     user: IntArray
     template: IntArray
     asked: FloatArray
+    processors: FloatArray
+    alike: IntArray
     site: FloatArray
     users: FloatArray
-    user_known: BoolArray
     templates: FloatArray
-    template_known: BoolArray
 
     def of_jobs(self, index: IntArray | BoolArray) -> WorkloadHistory:
         """The same for the chosen jobs; who is not among them keeps no row."""
@@ -65,11 +71,11 @@ class WorkloadHistory(NamedTuple):
             user=user.astype(np.int64),
             template=template.astype(np.int64),
             asked=self.asked[templates],
+            processors=self.processors[templates],
+            alike=self.alike[templates],
             site=self.site.copy(),
             users=self.users[users],
-            user_known=self.user_known[users],
             templates=self.templates[templates],
-            template_known=self.template_known[templates],
         )
 
     def per_job(self) -> tuple[IntArray, ...]:
@@ -86,7 +92,9 @@ class WorkloadHistory(NamedTuple):
         return self._replace(**{name: column.copy() for name, column in self._asdict().items()})
 
 
-def nothing_past(user: IntArray, template: IntArray, time_limit: FloatArray) -> WorkloadHistory:
+def nothing_past(
+    user: IntArray, template: IntArray, time_limit: FloatArray, processors: IntArray
+) -> WorkloadHistory:
     """Jobs of whose users nothing is known.
 
     Args:
@@ -94,75 +102,69 @@ def nothing_past(user: IntArray, template: IntArray, time_limit: FloatArray) -> 
         template: the same for templates, shape [n].
         time_limit: requested seconds, the same for all jobs of a template, shape [n]; NaN where
             none.
+        processors: requested, the same for all jobs of a template, shape [n].
     """
     users = int(user.max(initial=-1)) + 1
     templates = int(template.max(initial=-1)) + 1
-    asked = np.full(templates, UNKNOWN_RUN_TIME)
-    known = np.isfinite(time_limit) & (time_limit > 0)
-    asked[template[known]] = time_limit[known]
+    asked, wide = np.full(templates, NO_LIMIT), np.ones(templates)
+    asked[template] = asked_time(time_limit)
+    wide[template] = processors
     return WorkloadHistory(
         user=user,
         template=template,
         asked=asked,
-        site=np.array(UNKNOWN),
+        processors=wide,
+        alike=request_class(asked, wide).astype(np.int64),
+        site=np.zeros((REQUEST_CLASSES if users else 0, HISTORY)),
         users=np.zeros((users, HISTORY)),
-        user_known=np.zeros(users, dtype=np.bool_),
         templates=np.zeros((templates, HISTORY)),
-        template_known=np.zeros(templates, dtype=np.bool_),
     )
 
 
+_NOBODY = np.empty(0, dtype=np.int64)
 #: Jobs whose users are not told apart.
-NO_PAST = nothing_past(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0))
+NO_PAST = nothing_past(_NOBODY, _NOBODY, np.empty(0), _NOBODY)
 
 
 @compiled_borrowing
-def fold_run(
-    past: WorkloadHistory, user: int, template: int, kind: int, run_time: float, processors: float
-) -> None:
+def fold_run(past: WorkloadHistory, user: int, template: int, kind: int, run_time: float) -> None:
     """Let one event of a run tell the site, its user and its template.
-
-    Who is met for the first time begins with what is known of the level above.
 
     Args:
         past: changed in place.
         user: number of the user.
         template: number of the template.
-        kind: place in SHORT_RUN_TIMES of what was outlived, or ENDED_EVENT.
+        kind: place in BOUNDS of what was outlived, or ENDED_EVENT.
         run_time: seconds; of ENDED_EVENT only.
-        processors: of the run.
     """
-    if not past.user_known[user]:
-        for place in range(HISTORY):
-            past.users[user, place] = past.site[place]
-        past.user_known[user] = True
-    if not past.template_known[template]:
-        for place in range(HISTORY):
-            past.templates[template, place] = past.users[user, place]
-        past.template_known[template] = True
+    alike = past.alike[template]
     if kind == ENDED_EVENT:
-        fold_ended(past.site, run_time, SITE_FAST, SITE_SLOW)
-        fold_ended(past.users[user], run_time, FAST, SLOW)
-        fold_ended(past.templates[template], run_time, FAST, SLOW)
-        fold_spent(past.users[user], run_time, processors)
+        place = place_of(run_time, past.asked[template])
+        weight = weight_at_site(past.users[user], place)
+        fold_ended(past.site[alike], place, SITE_KEEPS, weight)
+        fold_ended(past.users[user], place, USER_KEEPS, 1.0)
+        fold_ended(past.templates[template], place, TEMPLATE_KEEPS, 1.0)
+        fold_spent(past.users[user], run_time, past.processors[template])
+        fold_last(past.users[user], run_time)
     else:
-        fold_outlived(past.site, kind, SITE_FAST, SITE_SLOW)
-        fold_outlived(past.users[user], kind, FAST, SLOW)
-        fold_outlived(past.templates[template], kind, FAST, SLOW)
-        if kind == ENDED_EVENT - 1:
-            fold_spent(past.users[user], LONG_RUN, processors)
-
-
-@compiled
-def known_rows(past: WorkloadHistory, user: int, template: int) -> tuple[FloatArray, FloatArray]:
-    """The rows that speak for a job: its user's and its template's, or the level above."""
-    of_user = past.users[user] if past.user_known[user] else past.site
-    of_template = past.templates[template] if past.template_known[template] else of_user
-    return of_user, of_template
+        fold_outlived(past.site[alike], kind, SITE_KEEPS, weight_at_site(past.users[user], kind))
+        fold_outlived(past.users[user], kind, USER_KEEPS, 1.0)
+        fold_outlived(past.templates[template], kind, TEMPLATE_KEEPS, 1.0)
+        if kind == _LONG:
+            fold_spent(past.users[user], LONG_RUN, past.processors[template])
 
 
 @compiled_borrowing
-def past_speaks(past: WorkloadHistory, user: int, template: int, processors: float) -> bool:
+def past_speaks(past: WorkloadHistory, user: int, template: int) -> bool:
     """Whether past runs say how long jobs of a template will run (`run_history.speaks_for`)."""
-    spent = past.users[user, SPENT] if past.user_known[user] else 0.0
-    return speaks_for(spent, past.asked[template], processors)
+    asked, processors = past.asked[template], past.processors[template]
+    return speaks_for(past.users[user, SPENT], asked, processors)
+
+
+@compiled_borrowing
+def fill_known_hazards(
+    hazards: FloatArray, past: WorkloadHistory, user: int, template: int
+) -> None:
+    """What past runs tell of jobs of a template (`run_prediction.fill_hazards`)."""
+    site, speaks = past.site[past.alike[template]], past_speaks(past, user, template)
+    fill_hazards(hazards, site, past.users[user], past.templates[template], speaks)

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import (
@@ -34,7 +33,7 @@ from slurm_rl_plugin.simulator.scoring.compiled_network import (
     compile_network,
 )
 from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
-from slurm_rl_plugin.simulator.scoring.network import job_part, queue_part, scarce_resource
+from slurm_rl_plugin.simulator.scoring.network import count_longest, job_part, queue_part
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -69,16 +68,16 @@ class SiteExperience(NamedTuple):
     lost: FloatArray
 
 
-def feature_probe(prediction: RunTimePrediction | None) -> QNetwork:
+def feature_probe(*, past: bool) -> QNetwork:
     """A network of the `site` schema whose hidden units are the features before activation.
 
     Args:
-        prediction: of run times; None leaves the history features 0.
+        past: whether it looks at past runs; otherwise the history features are 0.
     """
     queue, jobs = len(SITE.queue), len(SITE.jobs)
     itself = np.eye(queue + jobs)
     job_weights = itself[queue:].copy()
-    if prediction is None:
+    if not past:
         job_weights[-len(SITE.history_jobs) :] = 0.0
     return QNetwork(
         schema=SITE,
@@ -91,7 +90,6 @@ def feature_probe(prediction: RunTimePrediction | None) -> QNetwork:
         bias=np.zeros(queue + jobs),
         output=np.ones(queue + jobs),  # so that the queue is looked at
         linear=np.zeros(jobs),
-        prediction=prediction,
     )
 
 
@@ -154,13 +152,12 @@ def _write_down(
     left: IntArray,
 ) -> None:
     """Write down the starts of one decision from the row `first` on; none has happened yet."""
-    usage, largest = current_usage(cluster), workload.shares.max()
+    usage = current_usage(cluster)
     now, capacity = cluster.clock[NOW], cluster.capacity[0]
     from_queue = np.zeros(len(probe.output))
     queue_part(workload, cluster, probe, usage, from_queue)
     if len(probe.history.stamp) > 0:
         bring_up_to_now(workload, cluster, probe.history)
-    scarce = scarce_resource(workload, cluster, probe)
     inner = np.empty_like(from_queue)
     seen = experience.queue.shape[1]
     kept = min(len(left), MOST_OTHERS)
@@ -171,7 +168,7 @@ def _write_down(
             job = starting[row - first]
             if column > 0:
                 job = left[(column - 1) * len(left) // kept]
-            job_part(workload, cluster, probe, job, usage, largest, scarce, from_queue, inner)
+            job_part(workload, cluster, probe, job, usage, from_queue, inner)
             experience.job[row, column] = job
             experience.features[row, column] = inner[seen:]
             spared, lost = _interchange(workload, capacity, job, left)
@@ -206,6 +203,7 @@ def _walk(
         if np.isinf(event):
             return row
         advance(workload, cluster, decision_time(event, cycle), no_rank)
+        count_longest(workload, cluster, probe)
         count = cluster.counts[PENDING]
         starting = _starting_first(cluster, start, jobs)
         if starting == 0:
@@ -225,24 +223,24 @@ def site_experience(
     workload: Workload,
     start: FloatArray,
     settings: SimulationSettings,
-    prediction: RunTimePrediction | None,
 ) -> SiteExperience:
     """The starts of a simulation with the features that a scorer saw when it chose.
+
+    History features are 0 where users are not told apart.
 
     Args:
         workload: the jobs in submit order.
         start: of each job, as a simulation with these settings gave it, seconds, shape [n].
         settings: the batch system.
-        prediction: of run times; None leaves the history features 0.
 
     Raises:
-        SimulationError: a job wider than the machine, or a prediction for nameless users.
+        SimulationError: a job wider than the machine.
     """
     experience = _empty_experience(len(start))
     starts = _walk(
         workload,
         settings.empty_cluster(workload),
-        compile_network(feature_probe(prediction), workload),
+        compile_network(feature_probe(past=workload.knows_users), workload, settings.goals),
         start,
         settings.cycle,
         experience,

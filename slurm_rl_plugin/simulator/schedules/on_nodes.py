@@ -103,7 +103,7 @@ class NodeRun:
         queue = replace(settings, backfilling="none").ordered_queue(workload, order)
         rank, tier = np.empty(0, dtype=np.int64), machine.queues.tier
         keeps_order = keeps_order and rule is None  # the limit is set where scores are made
-        is_fixed = order.protects is None and not settings.has_hook and rule is None
+        is_fixed = not settings.has_hook and rule is None
         if order.scores is not None and is_fixed:
             rank, keeps_order = _rank_in_tiers(order.scores, tier), False
         elif keeps_order:

@@ -9,7 +9,6 @@ import numpy as np
 
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN, WAITING_RULES, reads_users
 from slurm_rl_plugin.simulator.kernel.chosen_by_type import chosen_by_type
 from slurm_rl_plugin.simulator.kernel.class_limit import (
@@ -42,11 +41,6 @@ from slurm_rl_plugin.simulator.scoring.hook_effects import (
     writes_now,
 )
 from slurm_rl_plugin.simulator.scoring.network import score_pending
-from slurm_rl_plugin.simulator.scoring.protection import (
-    ProtectedQueue,
-    UnprotectedQueue,
-    protect,
-)
 from slurm_rl_plugin.simulator.scoring.rules import score_pending_by_rule
 from slurm_rl_plugin.simulator.scoring.site_priority import (
     SitePriority,
@@ -62,18 +56,16 @@ class QueueOrder:
 
     Attributes:
         scores: of a static order, shape [n].
-        network: scores the queue at each decision; it says itself whom it protects.
+        network: scores the queue at each decision.
         rule: one of WAITING_RULES, the same; SITES_OWN is `site`.
         site: the priority that the site's own settings give, to which a bounded order adds; None
             for Slurm's documented example.
-        protection: of jobs under scores or a rule; None for none.
     """
 
     scores: FloatArray | None = None
     network: QNetwork | EchoStateNetwork | None = None
     rule: str | None = None
     site: SitePriority | None = None
-    protection: Protection | None = None
 
     @property
     def is_sites_own(self) -> bool:
@@ -87,20 +79,12 @@ class QueueOrder:
         return example_priority() if self.site is None else self.site
 
     @property
-    def protects(self) -> Protection | None:
-        """Whom the order protects, whichever way it scores."""
-        return self.protection if self.network is None else self.network.protection
-
-    @property
     def reads_users(self) -> str | None:
         """What of the order needs to know each job's user; None where nothing does."""
         if self.rule is not None and reads_users(WAITING_RULES[self.rule]):
             return f"the rule {self.rule}"
-        if isinstance(self.network, QNetwork) and self.network.prediction is not None:
+        if isinstance(self.network, QNetwork) and self.network.looks_at_past:
             return "a network that looks at past runs"
-        protects = self.protects
-        if protects is not None and protects.of_one_user < protects.jobs:
-            return "protection, which is shared among users,"
         return None
 
     def of_jobs(self, jobs: IntArray) -> QueueOrder:
@@ -121,7 +105,6 @@ class OrderedQueue(NamedTuple):
         cycle: seconds between decisions; 0 decides at every event.
         reserve: processors kept free of batch work.
         effects: of the hook.
-        protection: of jobs that were overtaken; for either type the loop is compiled.
         scores: space for a score of every job.
         jobs: space for their numbers.
     """
@@ -132,7 +115,6 @@ class OrderedQueue(NamedTuple):
     cycle: float
     reserve: int
     effects: HookEffects
-    protection: ProtectedQueue | UnprotectedQueue
     scores: FloatArray
     jobs: IntArray
 
@@ -144,7 +126,6 @@ class OrderedQueue(NamedTuple):
         return self._replace(
             network=self.network.copy(),
             effects=self.effects.copy(),
-            protection=self.protection.copy(),
         )
 
 
@@ -175,15 +156,6 @@ def _score_by_network(workload: Workload, cluster: Cluster, queue: OrderedQueue)
     return score_pending(workload, cluster, queue.network, queue.scores, queue.jobs)
 
 
-def _protect(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
-    protect(workload, cluster, queue.protection, queue.scores, queue.jobs)
-
-
-@chosen_by_type("queue.protection", {ProtectedQueue: _protect})
-def _put_protected_first(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> None:
-    """Raise the scores of the protected jobs, where the queue protects any."""
-
-
 @compiled_inline
 def score_queue(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> int:
     """Fill `queue.scores` and `queue.jobs` as they stand now; the processors to keep free."""
@@ -192,7 +164,6 @@ def score_queue(workload: Workload, cluster: Cluster, queue: OrderedQueue) -> in
         score_pending_by_rule(workload, cluster, queue.rule, scores, jobs)
     else:
         reserve = max(reserve, _score_by_network(workload, cluster, queue))
-    _put_protected_first(workload, cluster, queue)
     reserve = reserve_in_force(workload, cluster, reserve)
     # each call but those that borrow counts every array that it is given
     if rail_orders(cluster):

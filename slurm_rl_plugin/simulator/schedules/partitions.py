@@ -112,7 +112,7 @@ def _partitions(
                 job=job,
                 workload=mine,
                 cluster=theirs.empty_cluster(mine, beside),
-                rank=rank_of(np.empty(0) if scores is None or order.protects else scores),
+                rank=rank_of(np.empty(0) if scores is None else scores),
                 queue=theirs.ordered_queue(mine, mine_order),
             )
         )

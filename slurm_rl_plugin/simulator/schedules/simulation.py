@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
@@ -50,7 +51,6 @@ from slurm_rl_plugin.simulator.scoring.compiled_network import (
 )
 from slurm_rl_plugin.simulator.scoring.fixed_scores import FixedScores
 from slurm_rl_plugin.simulator.scoring.hook_effects import hook_effects
-from slurm_rl_plugin.simulator.scoring.protection import protected_queue
 from slurm_rl_plugin.simulator.scoring.rules import rule_code
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
@@ -70,8 +70,9 @@ class SimulationSettings:
             a job; inf if the order alone counts.
         refresh: seconds between two cycles of the hook that writes the scores; 0 where every
             decision sees scores of its own instant.
-        starvation: seconds of waiting after which a job goes first; inf for never.
+        starvation: seconds of waiting after which a job goes first of its account; inf for never.
         class_limit: how a live batch system keeps the reserve; None keeps processors free.
+        goals: what the site wants of a network's order.
     """
 
     capacity: int
@@ -83,6 +84,7 @@ class SimulationSettings:
     refresh: float = 0.0
     starvation: float = math.inf
     class_limit: ClassLimit | None = None
+    goals: Goals = AS_TRAINED
 
     @property
     def has_hook(self) -> bool:
@@ -116,7 +118,7 @@ class SimulationSettings:
         places = len(workload.submit) if places is None else places
         site = order.site_or_example.before(workload)
         return OrderedQueue(
-            network=site if order.is_sites_own else _compile(order, workload),
+            network=site if order.is_sites_own else _compile(order, workload, self.goals),
             rule=rule_code(None if order.is_sites_own else order.rule),
             backfilling=BACKFILLING[self.backfilling],
             cycle=self.cycle,
@@ -128,7 +130,6 @@ class SimulationSettings:
                 self.refresh,
                 self.starvation,
             ),
-            protection=protected_queue(order.protects, places, workload.asked.shape[1]),
             scores=np.empty(places + 1),
             jobs=np.empty(places + 1, dtype=np.int64),
         )
@@ -153,7 +154,7 @@ class SimulationSettings:
 
 
 def _compile(
-    order: QueueOrder, workload: Workload
+    order: QueueOrder, workload: Workload, goals: Goals
 ) -> CompiledNetwork | CompiledEchoState | FixedScores:
     network = order.network
     if order.scores is not None:
@@ -161,7 +162,7 @@ def _compile(
     if isinstance(network, EchoStateNetwork):
         return compile_echo_state(network, workload)
     if network is not None:
-        return compile_network(network, workload)
+        return compile_network(network, workload, goals)
     return no_network()
 
 
@@ -299,7 +300,7 @@ def simulate_network(
 
 def is_static(order: QueueOrder, settings: SimulationSettings) -> bool:
     """Whether nothing changes the order while jobs wait, so that each has its rank once for all."""
-    return order.scores is not None and order.protects is None and not settings.has_hook
+    return order.scores is not None and not settings.has_hook
 
 
 def simulate_order(

@@ -1,4 +1,4 @@
-"""Scores that never change, taken at each decision: for static orders that protect jobs."""
+"""Scores that never change, taken at each decision: for static orders that our hook writes."""
 
 from __future__ import annotations
 

@@ -8,21 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurm_rl_plugin.features.history.run_history import SHORT_RUN_TIMES
-from slurm_rl_plugin.features.history.run_prediction import (
-    ROW_FACTS,
-    TEMPLATE_FACTS,
-    TEMPLATE_KNOWN,
-    USER_FACTS,
-    USER_KNOWN,
-)
-from slurm_rl_plugin.features.history.run_spread import PARTS
+from slurm_rl_plugin.features.history.run_history import BOUNDS
+from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.simulator.kernel.cluster import ENDED, NOW, PENDING, STARTED, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.kernel.compiled_features import (
     alike_features,
-    at_its_word,
-    fill_row_facts,
+    believed_rate,
+    expected_run,
     fill_shares,
     history_features,
     learn_shares,
@@ -31,13 +24,14 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import (
     ENDED_EVENT,
+    fill_known_hazards,
     fold_run,
     past_speaks,
 )
 from slurm_rl_plugin.simulator.scoring.history_part import HistoryPart
 from slurm_rl_plugin.units import FloatArray
 
-_THRESHOLDS = np.array(SHORT_RUN_TIMES)
+_THRESHOLDS = np.array(BOUNDS)
 
 
 @compiled_borrowing
@@ -47,7 +41,8 @@ def _next_outlived(workload: Workload, cluster: Cluster, history: HistoryPart, k
         job = cluster.started[history.seen[kind]]
         if workload.run_time[job] >= _THRESHOLDS[kind]:
             time = cluster.start[job] + _THRESHOLDS[kind]
-            return time if time <= cluster.clock[NOW] else np.inf
+            if time >= history.since[0]:
+                return time if time <= cluster.clock[NOW] else np.inf
         history.seen[kind] += 1
     return np.inf
 
@@ -70,15 +65,12 @@ def _fold_next(workload: Workload, cluster: Cluster, history: HistoryPart) -> bo
     job = list_of[history.seen[kind]]
     user = workload.past.user[job]
     template = workload.past.template[job]
-    processors = history.processors[template]
     if kind == ENDED_EVENT and len(history.told) > 0:
         learn_shares(history.asked_shares, history.told[job], workload.run_time[job])
-    fold_run(history.past, user, template, kind, workload.run_time[job], processors)
+    fold_run(history.past, user, template, kind, workload.run_time[job])
     history.seen[kind] += 1
-    history.user_changed[user] = True
-    history.template_changed[template] = True
     history.version[user] += 1
-    history.version[-1] += 1
+    history.site_version[history.past.alike[template]] += 1
     return True
 
 
@@ -86,9 +78,8 @@ def _fold_next(workload: Workload, cluster: Cluster, history: HistoryPart) -> bo
 def _foretell(workload: Workload, history: HistoryPart, job: int) -> None:
     """Remember what is foretold of a job that has started and still runs (`ForetoldRuns`)."""
     _bring_part_up(workload, history, job)
-    if history.speaks[workload.past.template[job]]:
-        for part in range(len(PARTS)):
-            history.told[job, part] = predicted_quantile(workload, history, job, part)
+    for part in range(len(PARTS)):
+        history.told[job, part] = predicted_quantile(workload, history, job, part)
 
 
 @compiled_borrowing
@@ -114,75 +105,13 @@ def bring_up_to_now(workload: Workload, cluster: Cluster, history: HistoryPart) 
 
 
 @compiled_borrowing
-def _bring_facts_up(history: HistoryPart, user: int, template: int) -> None:
-    """Rows change more seldom than predictions are made: what they tell is kept until then."""
-    past = history.past
-    if not past.user_known[user]:
-        fill_row_facts(history.user_facts[user], past.site)
-    elif history.user_changed[user]:
-        fill_row_facts(history.user_facts[user], past.users[user])
-        history.user_changed[user] = False
-    if not past.template_known[template]:
-        for fact in range(ROW_FACTS):
-            history.template_facts[template, fact] = history.user_facts[user, fact]
-    elif history.template_changed[template]:
-        fill_row_facts(history.template_facts[template], past.templates[template])
-        history.template_changed[template] = False
-
-
-@compiled_borrowing
-def _predicted(workload: Workload, history: HistoryPart, job: int, output: int) -> float:
-    """One output of the prediction: the terms of `fill_known_facts` times their weights."""
-    user, template = workload.past.user[job], workload.past.template[job]
-    asked = history.asked[template, output]
-    return _weighed(history, user, template, history.prediction[output], asked)
-
-
-@compiled_borrowing
-def _fill_spread(history: HistoryPart, user: int, template: int) -> None:
-    for bound in range(len(history.log_odds)):
-        asked = history.asked_spread[template, bound]
-        weights = history.spread[bound]
-        history.log_odds[bound] = _weighed(history, user, template, weights, asked)
-    fill_shares(history.shares[template], history.log_odds)
-
-
-@compiled_borrowing
-def _weighed(
-    history: HistoryPart, user: int, template: int, weights: FloatArray, asked: float
-) -> float:
-    total = weights[0] + asked
-    of_user, of_template = history.user_facts[user], history.template_facts[template]
-    for fact in range(ROW_FACTS):
-        total += weights[USER_FACTS + fact] * of_user[fact]
-        total += weights[TEMPLATE_FACTS + fact] * of_template[fact]
-    total += weights[USER_KNOWN] * history.past.user_known[user]
-    return total + weights[TEMPLATE_KNOWN] * history.past.template_known[template]
-
-
-@compiled_borrowing
 def _predict(workload: Workload, history: HistoryPart, job: int) -> None:
     """Compute the part of a job's template anew."""
-    user, template = workload.past.user[job], workload.past.template[job]
-    _bring_facts_up(history, user, template)
-    speaks = past_speaks(history.past, user, template, history.processors[template])
-    history.speaks[template] = speaks
-    very_short, short, hours, log_run = at_its_word(history.past.asked[template])
-    if speaks:
-        very_short = _predicted(workload, history, job, 0)
-        short = _predicted(workload, history, job, 1)
-        hours = _predicted(workload, history, job, 2)
-        log_run = _predicted(workload, history, job, 3)
-    if len(history.spread) > 0:
-        _fill_spread(history, user, template)
-    features = history_features(
-        very_short,
-        short,
-        hours,
-        log_run,
-        history.past.asked[template],
-        1.0 * (speaks and history.past.template_known[template]),
-    )
+    past, user, template = history.past, workload.past.user[job], workload.past.template[job]
+    history.speaks[template] = past_speaks(past, user, template)
+    fill_known_hazards(history.hazards[template], past, user, template)
+    mean, rate = expected_run(history.hazards[template], past.asked[template])
+    features = history_features(mean, believed_rate(mean, rate, history.speaks[template]))
     part = history.part[template]
     hidden = len(part) - 1
     for unit in range(len(part)):
@@ -195,31 +124,30 @@ def _predict(workload: Workload, history: HistoryPart, job: int) -> None:
 
 @compiled_borrowing
 def _bring_part_up(workload: Workload, history: HistoryPart, job: int) -> None:
-    """Compute what is kept of a job's template anew where a run of its user has told something."""
+    """Compute what is kept of a job's template anew where a run has told something of it."""
     user, template = workload.past.user[job], workload.past.template[job]
-    stamp = history.version[user]
-    if not history.past.user_known[user]:
-        stamp = -1 - history.version[-1]
-    if history.stamp[template] != stamp:
+    of_user, of_site = history.version[user], history.site_version[history.past.alike[template]]
+    stamp = history.stamp[template]
+    if stamp[0] != of_user or stamp[1] != of_site:
         _predict(workload, history, job)
-        history.stamp[template] = stamp
+        stamp[0], stamp[1] = of_user, of_site
 
 
 @compiled_borrowing
 def predicted_quantile(workload: Workload, history: HistoryPart, job: int, part: int) -> float:
-    """Seconds below which one of `run_spread.PARTS` of such runs end; the request at most.
+    """Seconds below which one of PARTS of such runs end; the limit at most.
 
     Args:
         workload: the jobs.
-        history: made with a spread, and brought up to now.
+        history: made for quantiles, and brought up to now.
         job: its number.
-        part: place in PARTS.
+        part: place in `run_prediction.PARTS`.
     """
     _bring_part_up(workload, history, job)
     template = workload.past.template[job]
-    if not history.speaks[template]:
-        return history.past.asked[template]
-    return run_time_at(history.shares[template], history.asked_shares[part])
+    fill_shares(history.shares, history.hazards[template])
+    told = run_time_at(history.shares, history.asked_shares[part])
+    return min(told, history.past.asked[template])
 
 
 @compiled_inline

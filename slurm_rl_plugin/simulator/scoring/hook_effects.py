@@ -27,7 +27,8 @@ class HookEffects(NamedTuple):
             alone counts.
         refresh: seconds between two cycles of the hook, shape [1]; 0 where every decision sees
             scores of its own instant.
-        starvation: seconds of waiting after which a job goes first, shape [1]; inf for never.
+        starvation: seconds of waiting after which a job goes first of its account, shape [1]; inf
+            for never.
         written_at: when scores were written last, shape [1].
         written: what was written for each job, NaN for a job that came later, shape [n]: its score,
             or its points under a bounded influence.
@@ -157,6 +158,29 @@ def changes_scores(effects: HookEffects) -> bool:
 
 
 @compiled
+def _put_starved_first(
+    workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
+) -> None:
+    """Starved jobs take the best places that their account's jobs have; the others move down."""
+    count, now = cluster.counts[PENDING], cluster.clock[NOW]
+    account, wait = np.empty(count, dtype=np.int64), np.empty(count)
+    for place in range(count):
+        account[place] = workload.account[jobs[place]]
+        wait[place] = now - workload.submit[jobs[place]]
+    starved = wait > effects.starvation[0]
+    if not starved.any():
+        return
+    given = scores[:count].copy()
+    by_score = np.argsort(-given, kind="mergesort")
+    places = by_score[np.argsort(account[by_score], kind="mergesort")]
+    wanted = np.argsort(np.where(starved, -wait, -given), kind="mergesort")
+    wanted = wanted[np.argsort(~starved[wanted], kind="mergesort")]
+    wanted = wanted[np.argsort(account[wanted], kind="mergesort")]
+    for rank in range(count):
+        scores[wanted[rank]] = given[places[rank]]
+
+
+@compiled
 def as_written(
     workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
 ) -> None:
@@ -170,9 +194,7 @@ def as_written(
         jobs: pending job numbers.
     """
     if not np.isinf(effects.starvation[0]):
-        for place in range(cluster.counts[PENDING]):
-            if cluster.clock[NOW] - workload.submit[jobs[place]] > effects.starvation[0]:
-                scores[place] = np.inf  # ties go to the job submitted first
+        _put_starved_first(workload, cluster, effects, scores, jobs)
     if not np.isinf(effects.influence[0]):
         _bound_influence(workload, cluster, effects, scores, jobs)
     elif effects.refresh[0] > 0.0:

@@ -6,9 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.features.site import (
-    SITE_OF_PROCESSORS,
-)
 from slurm_rl_plugin.simulator.kernel.cluster import (
     NOW,
     PENDING,
@@ -22,10 +19,10 @@ from slurm_rl_plugin.simulator.kernel.compilation import (
 from slurm_rl_plugin.simulator.kernel.compiled_features import (
     dynamic_job_features,
     log_seconds,
-    log_share,
+    longest_wait,
 )
-from slurm_rl_plugin.simulator.kernel.workload import Workload, resources_of, share_of, size_of
-from slurm_rl_plugin.simulator.scoring.compiled_network import OF_TIME, CompiledNetwork
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.scoring.compiled_network import CompiledNetwork
 from slurm_rl_plugin.simulator.scoring.history import (
     add_history,
     bring_up_to_now,
@@ -36,17 +33,12 @@ from slurm_rl_plugin.simulator.scoring.reactive_grid import (
     grid_state,
 )
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
-from slurm_rl_plugin.simulator.scoring.site_queue import (
-    queue_features_now,
-    scarce_now,
-    scarcity_now,
-)
+from slurm_rl_plugin.simulator.scoring.site_queue import queue_features_now
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-#: In place of the scarce resource.
-NOT_LOOKED_AT = -1
-#: Queue features of a network that looks at no resources.
-_OF_PROCESSORS = len(SITE_OF_PROCESSORS.queue)
+#: Places in `CompiledNetwork.goals` and `.longest`.
+_LONG_WAITS, _SHARES = 0, 1
+_LONGEST, _SINCE = 0, 1
 
 
 @compiled
@@ -88,9 +80,6 @@ def queue_part(
     if network.grid[0] == NO_GRID:
         features = queue_features_now(workload, cluster, usage, network.arrived)
         wanted = _take_queue(features, 0, network, wanted, hidden)
-        if len(network.reserve_weights) > _OF_PROCESSORS:
-            scarcity = scarcity_now(workload, cluster)
-            wanted = _take_queue(scarcity, _OF_PROCESSORS, network, wanted, hidden)
     else:
         state = grid_state(workload, cluster, network.places, network.grid[0])
         wanted = _take_queue(state, 0, network, wanted, hidden)
@@ -106,35 +95,21 @@ def activate(value: float, activation: int) -> float:
 
 
 @compiled_borrowing
-def looks_at_scarcity(network: CompiledNetwork) -> bool:
-    """Whether a job's share of the scarce resource changes its score: it comes last, or alone."""
-    return network.grid[0] == NO_GRID and len(network.dynamic_linear) % OF_TIME == 1
+def looks_at_time(network: CompiledNetwork) -> bool:
+    """Whether a score changes with the time that a job has waited."""
+    return len(network.dynamic_linear) > 0
 
 
 @compiled_borrowing
-def looks_at_time(network: CompiledNetwork) -> bool:
-    """Whether a score changes with the time that a job has waited."""
-    return len(network.dynamic_linear) > looks_at_scarcity(network)
-
-
-@compiled
-def scarce_resource(workload: Workload, cluster: Cluster, network: CompiledNetwork) -> int:
-    """The resource that is scarce now; NOT_LOOKED_AT where the network does not look at it."""
-    if not looks_at_scarcity(network):
-        return NOT_LOOKED_AT
-    return scarce_now(workload, cluster)[0]
-
-
-@compiled_inline
-def _scarce_part(
-    workload: Workload, network: CompiledNetwork, job: int, scarce: int, inner: FloatArray
-) -> float:
-    """Add a job's share of the scarce resource to `inner`; its part of the linear term."""
-    last = len(network.dynamic_linear) - 1
-    share = log_share(share_of(workload, job, scarce, resources_of(workload)))
-    for unit in range(len(inner)):
-        inner[unit] += share * network.dynamic_weights[last, unit]
-    return share * network.dynamic_linear[last]
+def count_longest(workload: Workload, cluster: Cluster, network: CompiledNetwork) -> None:
+    """Bring the longest wait known lately up to now (`features.site.longest_wait`)."""
+    now, oldest = cluster.clock[NOW], 0.0
+    for place in range(cluster.counts[PENDING]):
+        oldest = max(oldest, now - workload.submit[cluster.pending[place]])
+    longest = network.longest
+    since = now - longest[_SINCE] if longest[_SINCE] > -np.inf else 0.0
+    longest[_LONGEST] = longest_wait(longest[_LONGEST], since, oldest)
+    longest[_SINCE] = now
 
 
 @compiled_inline
@@ -144,7 +119,6 @@ def _waiting_part(
     job: int,
     now: float,
     usage: FloatArray,
-    largest: float,
     inner: FloatArray,
 ) -> float:
     """Add the features that change while a job waits to `inner`; their part of the linear term."""
@@ -157,12 +131,11 @@ def _waiting_part(
     account = workload.account[job]
     features = dynamic_job_features(
         wait,
-        workload.estimate[job],
-        size_of(workload, job),
-        workload.interactive[job],
+        network.longest[_LONGEST],
         workload.shares[account],
         usage[account],
-        largest,
+        network.goals[_LONG_WAITS],
+        network.goals[_SHARES],
     )
     linear = 0.0
     for index in range(len(features)):
@@ -180,8 +153,6 @@ def job_part(
     network: CompiledNetwork,
     job: int,
     usage: FloatArray,
-    largest: float,
-    scarce: int,
     from_queue: FloatArray,
     inner: FloatArray,
 ) -> float:
@@ -193,11 +164,9 @@ def job_part(
     Args:
         workload: the jobs.
         cluster: read only.
-        network: the scorer; its past runs are brought up to now.
+        network: the scorer; its past runs and waits are brought up to now.
         job: its number.
         usage: fraction of the consumed service of each account, shape [accounts].
-        largest: largest share of any account.
-        scarce: as `scarce_resource` tells.
         from_queue: what `queue_part` made of zeros, shape [hidden].
         inner: shape [hidden].
     """
@@ -209,9 +178,7 @@ def job_part(
     if len(network.history.stamp) > 0:
         score += add_history(workload, network.history, job, inner)
     if looks_at_time(network):
-        score += _waiting_part(workload, network, job, now, usage, largest, inner)
-    if scarce != NOT_LOOKED_AT:
-        score += _scarce_part(workload, network, job, scarce, inner)
+        score += _waiting_part(workload, network, job, now, usage, inner)
     return score
 
 
@@ -243,18 +210,10 @@ def score_pending(
     inner = np.empty_like(from_queue)
     if len(network.history.stamp) > 0:
         bring_up_to_now(workload, cluster, network.history)
-    scarce = scarce_resource(workload, cluster, network)
-    _fill_scores(workload, cluster, network, usage, scarce, from_queue, inner, scores, jobs)
+    if looks_at_time(network):
+        count_longest(workload, cluster, network)
+    _fill_scores(workload, cluster, network, usage, from_queue, inner, scores, jobs)
     return reserve
-
-
-@compiled_borrowing
-def _largest_share(workload: Workload) -> float:
-    """The largest share of any account."""
-    largest = workload.shares[0]
-    for account in range(1, len(workload.shares)):
-        largest = max(largest, workload.shares[account])
-    return largest
 
 
 @compiled_borrowing
@@ -263,7 +222,6 @@ def _fill_scores(
     cluster: Cluster,
     network: CompiledNetwork,
     usage: FloatArray,
-    scarce: int,
     from_queue: FloatArray,
     inner: FloatArray,
     scores: FloatArray,
@@ -272,7 +230,6 @@ def _fill_scores(
     """Fill `scores` with the network's output for each waiting job, `jobs` with its number."""
     activation = network.activation[0]
     now = cluster.clock[NOW]
-    largest = _largest_share(workload)
     waiting_tells = looks_at_time(network)
     past_tells = len(network.history.stamp) > 0
     for place in range(cluster.counts[PENDING]):
@@ -284,9 +241,7 @@ def _fill_scores(
         if past_tells:
             score += add_history(workload, network.history, job, inner)
         if waiting_tells:
-            score += _waiting_part(workload, network, job, now, usage, largest, inner)
-        if scarce != NOT_LOOKED_AT:
-            score += _scarce_part(workload, network, job, scarce, inner)
+            score += _waiting_part(workload, network, job, now, usage, inner)
         for unit in range(len(inner)):
             score += network.output[unit] * activate(inner[unit], activation)
         scores[place] = score

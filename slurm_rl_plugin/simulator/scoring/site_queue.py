@@ -14,7 +14,6 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     NOW,
     PENDING,
     PENDING_INTERACTIVE,
-    PENDING_PROCESSORS,
     PENDING_WORK,
     RUNNING,
     RUNNING_INTERACTIVE,
@@ -25,14 +24,8 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
     fairness,
     queue_features,
     reserve_features,
-    scarcity_features,
 )
-from slurm_rl_plugin.simulator.kernel.workload import (
-    Workload,
-    resources_of,
-    share_of,
-    size_of,
-)
+from slurm_rl_plugin.simulator.kernel.workload import Workload, size_of
 from slurm_rl_plugin.units import FloatArray
 
 
@@ -98,29 +91,10 @@ def _pending_size(workload: Workload, cluster: Cluster) -> float:
 
 
 @compiled
-def scarce_now(workload: Workload, cluster: Cluster) -> tuple[int, float, float]:
-    """The scarce resource, its free part, and what waiting jobs ask of it, as `scarcity_of`."""
-    counts, capacity = cluster.counts, cluster.capacity[0]
-    resources = resources_of(workload)
-    if resources == 0:
-        return 0, counts[IDLE] / capacity, counts[PENDING_PROCESSORS] / capacity
-    demand, held = np.zeros(resources), np.zeros(resources)
-    for resource in range(resources):
-        for place in range(counts[PENDING]):
-            job = cluster.pending[place]
-            demand[resource] += share_of(workload, job, resource, resources)
-        for place in range(counts[RUNNING]):
-            job = cluster.expected_job[place]
-            held[resource] += share_of(workload, job, resource, resources)
-    scarce = int(np.argmax(demand + held))
-    return scarce, max(1.0 - held[scarce], 0.0), demand[scarce]
-
-
-@compiled
 def queue_features_now(
     workload: Workload, cluster: Cluster, usage: FloatArray, arrived: FloatArray
 ) -> Any:
-    """The queue features of the `site` schema now but for `scarcity_now`, a tuple in its order.
+    """The queue features of the `site` schema now, a tuple in its order.
 
     Args:
         workload: the jobs.
@@ -150,10 +124,3 @@ def queue_features_now(
         arrived[1:-1],
     )
     return relative + absolute
-
-
-@compiled
-def scarcity_now(workload: Workload, cluster: Cluster) -> Any:
-    """The last queue features of the schema, of the scarce resource."""
-    _, free, demand = scarce_now(workload, cluster)
-    return scarcity_features(free, demand)

@@ -10,6 +10,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import OWN_BEGINNING, JobLog
 from slurm_rl_plugin.domain import JobTable
 from slurm_rl_plugin.domain.billing import Billing
+from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING, Goals
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.machine import Machine
@@ -105,6 +106,14 @@ class PreparedLog:
         """Requested seconds; the run time where a job asked for none (definitions); shape [n]."""
         limit = self.log.time_limit
         return np.where(np.isfinite(limit) & (limit > 0), limit, self.log.run_time)
+
+    def goals(self, wanted: Goals) -> Goals:
+        """What the site wants, where its shares are its own: derived ones promise nothing."""
+        if self.shares_from == PAST_WORK:
+            return replace(wanted, shares=0.0)
+        if self.shares_from == GIVEN and wanted.shares is None:
+            return replace(wanted, shares=POINTS_A_DOUBLING)
+        return wanted.resolved(self.shares)
 
     def jobs(self) -> JobTable:
         """The columns that ordering rules look at; on a machine of nodes, with what jobs weigh."""
@@ -253,7 +262,7 @@ def told_apart(log: JobLog) -> WorkloadHistory:
     for column in (log.processors, limit):
         values, place = np.unique(column, return_inverse=True)
         template = np.unique(template * len(values) + place, return_inverse=True)[1]
-    return nothing_past(user, template.astype(np.int64), log.time_limit)
+    return nothing_past(user, template.astype(np.int64), log.time_limit, log.processors)
 
 
 def _jobs_that_fit(

@@ -8,12 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.features.history.run_history import INVERSE, LAST, PREVIOUS, SHORT_RUN_TIMES
-from slurm_rl_plugin.features.history.run_prediction import KNOWN_FACTS
-from slurm_rl_plugin.features.history.run_spread import BOUNDS, PARTS, SHARES, nominal_shares
+from slurm_rl_plugin.features.history.run_history import BOUNDS, INVERSE, LAST, PREVIOUS
+from slurm_rl_plugin.features.history.run_prediction import PARTS, SHARES, nominal_shares
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import (
-    fill_known_facts,
     fill_shares,
     learn_shares,
     run_time_at,
@@ -21,9 +19,8 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
 from slurm_rl_plugin.simulator.kernel.workload_history import (
     ENDED_EVENT,
     WorkloadHistory,
+    fill_known_hazards,
     fold_run,
-    known_rows,
-    past_speaks,
 )
 from slurm_rl_plugin.simulator.workloads.log_workload import (
     PreparedLog,
@@ -41,8 +38,8 @@ def _events(prepared: PreparedLog) -> tuple[FloatArray, IntArray, IntArray]:
     log = prepared.log
     start = np.where(np.isfinite(log.start), log.start, log.submit)
     jobs = np.arange(len(log))
-    outlived = [jobs[log.run_time >= bound] for bound in SHORT_RUN_TIMES]
-    times = [start[chosen] + SHORT_RUN_TIMES[kind] for kind, chosen in enumerate(outlived)]
+    outlived = [jobs[log.run_time >= bound] for bound in BOUNDS]
+    times = [start[chosen] + BOUNDS[kind] for kind, chosen in enumerate(outlived)]
     parts = [*outlived, jobs, jobs, jobs]
     time = np.concatenate([*times, start + log.run_time, log.submit, start])
     kind = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
@@ -51,168 +48,122 @@ def _events(prepared: PreparedLog) -> tuple[FloatArray, IntArray, IntArray]:
     return time[order], kind[order], job[order]
 
 
-class Spread(NamedTuple):
-    """Quantiles that are told as jobs start, and what they learn from ends.
+class Asked(NamedTuple):
+    """What is asked of the past while a log is gone through; arrays without rows ask for nothing.
 
     Attributes:
-        weights: of the log odds, shape [len(BOUNDS), KNOWN_FACTS].
-        asked: shares that are asked for, shape [len(PARTS)].
+        last_runs: at submission, of the user's ended runs: mean of the last two, seconds, and the
+            mean of their inverses, shape [n, 2].
+        hazards: at submission (`run_prediction.fill_hazards`), shape [n, len(BOUNDS)].
+        quantiles: at the start, seconds, shape [n, len(PARTS)].
+        parts: shares that are asked for, shape [len(PARTS)].
         shares: space, shape [SHARES].
-        quantiles: seconds, filled, shape [n, len(PARTS)]; of no row where nothing is asked for.
-        told: the same, NaN where past runs do not speak for the request.
-        processors: of each job, shape [n].
     """
 
-    weights: FloatArray
-    asked: FloatArray
-    shares: FloatArray
+    last_runs: FloatArray
+    hazards: FloatArray
     quantiles: FloatArray
-    told: FloatArray
-    processors: FloatArray
+    parts: FloatArray
+    shares: FloatArray
 
 
-def _spread(weights: FloatArray | None, processors: IntArray) -> Spread:
-    rows = 0 if weights is None else len(processors)
-    return Spread(
-        weights=np.zeros((len(BOUNDS), KNOWN_FACTS)) if weights is None else weights,
-        asked=nominal_shares(),
+def _asked(jobs: int, *, quantiles: bool) -> Asked:
+    rows = jobs if quantiles else 0
+    return Asked(
+        last_runs=np.empty((0, 2)),
+        hazards=np.empty((0, len(BOUNDS))),
+        quantiles=np.full((rows, len(PARTS)), np.nan),
+        parts=nominal_shares(),
         shares=np.zeros(SHARES),
-        quantiles=np.zeros((rows, len(PARTS))),
-        told=np.full((rows, len(PARTS)), np.nan),
-        processors=processors.astype(np.float64),
-    )
-
-
-@compiled
-def _fill_facts(
-    facts: FloatArray, past: WorkloadHistory, user: int, template: int, processors: float
-) -> None:
-    of_user, of_template = known_rows(past, user, template)
-    fill_known_facts(
-        facts,
-        past.asked[template],
-        processors,
-        of_user,
-        of_template,
-        1.0 * past.user_known[user],
-        1.0 * past.template_known[template],
     )
 
 
 @compiled
 def _tell(
-    past: WorkloadHistory, spread: Spread, facts: FloatArray, user: int, template: int, job: int
+    past: WorkloadHistory, asked: Asked, job: int, quantiles: FloatArray, hazards: FloatArray
 ) -> None:
-    fill_shares(spread.shares, spread.weights @ facts)
-    speaks = past_speaks(past, user, template, spread.processors[job])
-    for part in range(len(spread.asked)):
-        told = run_time_at(spread.shares, spread.asked[part])
-        spread.quantiles[job, part] = told if speaks else past.asked[template]
-        spread.told[job, part] = told if speaks else np.nan
+    """Fill quantiles of a job's run time."""
+    fill_known_hazards(hazards, past, past.user[job], past.template[job])
+    fill_shares(asked.shares, hazards)
+    for part in range(len(asked.parts)):
+        told = run_time_at(asked.shares, asked.parts[part])
+        quantiles[part] = min(told, past.asked[past.template[job]])
 
 
 @compiled
 def _replay(
-    past: WorkloadHistory,
-    kind: IntArray,
-    job: IntArray,
-    run_time: FloatArray,
-    processors: IntArray,
-    at_submission: FloatArray,
-    at_start: FloatArray,
-    spread: Spread,
+    past: WorkloadHistory, kind: IntArray, job: IntArray, run_time: FloatArray, asked: Asked
 ) -> None:
     """Go through events; fill what is asked for where the arrays have rows."""
-    ended = 2 * past.user_known.astype(np.int64)  # runs of each user; of rows known before, two
+    hazards = np.zeros(len(BOUNDS))
     for event in range(len(kind)):
         number = job[event]
         user, template = past.user[number], past.template[number]
         if kind[event] <= ENDED_EVENT:
-            wide = float(processors[number])
-            if kind[event] == ENDED_EVENT and len(spread.quantiles):
-                learn_shares(spread.asked, spread.told[number], run_time[number])
-            fold_run(past, user, template, kind[event], run_time[number], wide)
-            ended[user] += kind[event] == ENDED_EVENT
+            if kind[event] == ENDED_EVENT and len(asked.quantiles):
+                learn_shares(asked.parts, asked.quantiles[number], run_time[number])
+            fold_run(past, user, template, kind[event], run_time[number])
         elif kind[event] == _SUBMITTED:
-            if len(at_submission) and ended[user]:
-                row = past.users[user]
-                before = row[PREVIOUS] if ended[user] > 1 else row[LAST]
-                at_submission[number, 0] = 0.5 * (row[LAST] + before)
-                at_submission[number, 1] = row[INVERSE]
-        elif len(at_start):
-            _fill_facts(at_start[number], past, user, template, float(processors[number]))
-            if len(spread.quantiles):
-                _tell(past, spread, at_start[number], user, template, number)
+            row = past.users[user]
+            if len(asked.last_runs) and row[INVERSE] > 0.0:
+                asked.last_runs[number, 0] = 0.5 * (row[LAST] + row[PREVIOUS])
+                asked.last_runs[number, 1] = row[INVERSE]
+            if len(asked.hazards):
+                fill_known_hazards(asked.hazards[number], past, user, template)
+        elif len(asked.quantiles):
+            _tell(past, asked, number, asked.quantiles[number], hazards)
 
 
 @compiled
-def _tell_now(
-    past: WorkloadHistory, spread: Spread, facts: FloatArray, jobs: IntArray, found: FloatArray
-) -> None:
+def _tell_now(past: WorkloadHistory, asked: Asked, jobs: IntArray, found: FloatArray) -> None:
+    hazards = np.zeros(len(BOUNDS))
     for place in range(len(jobs)):
-        job = jobs[place]
-        user, template = past.user[job], past.template[job]
-        _fill_facts(facts, past, user, template, spread.processors[job])
-        fill_shares(spread.shares, spread.weights @ facts)
-        speaks = past_speaks(past, user, template, spread.processors[job])
-        for part in range(len(spread.asked)):
-            told = run_time_at(spread.shares, spread.asked[part])
-            found[place, part] = told if speaks else past.asked[template]
+        _tell(past, asked, jobs[place], found[place], hazards)
 
 
 class RecordedPast:
     """A log gone through up to some time, and no further until asked."""
 
-    def __init__(self, prepared: PreparedLog, spread: FloatArray | None = None) -> None:
+    def __init__(self, prepared: PreparedLog, *, quantiles: bool = False) -> None:
         """Before its first job.
 
         Args:
             prepared: the log.
-            spread: weights of predicted quantiles, shape [len(BOUNDS), KNOWN_FACTS]; of each run
-                they are told as it starts, and learn from its end.
+            quantiles: whether run times are foretold as jobs start, and learn from ends.
         """
         self.past = prepared.past.copy()
         self._prepared = prepared
         self._time, self._kind, self._job = _events(prepared)
         self._done = 0
-        self._told = _spread(spread, prepared.log.processors)
-        self._facts = np.zeros((len(self._told.quantiles), KNOWN_FACTS))
+        self._asked = _asked(len(prepared.log), quantiles=quantiles)
 
     @property
     def told_at_start(self) -> FloatArray:
         """Quantiles of the runs that have started, seconds, shape [n, len(PARTS)]."""
-        return self._told.quantiles
+        return self._asked.quantiles
 
     def run(
         self,
         until: float,
-        at_submission: FloatArray | None = None,
-        at_start: FloatArray | None = None,
+        last_runs: FloatArray | None = None,
+        hazards: FloatArray | None = None,
     ) -> None:
-        """Go through what happened before a time, seconds; fill what is asked for."""
+        """Go through what happened before a time, seconds; fill what is asked for (`Asked`)."""
         last = int(np.searchsorted(self._time, until))
         events = slice(self._done, last)
-        nothing = np.empty((0, 0))
-        log = self._prepared.log
-        _replay(
-            self.past,
-            self._kind[events],
-            self._job[events],
-            log.run_time,
-            log.processors,
-            nothing if at_submission is None else at_submission,
-            self._facts if at_start is None else at_start,
-            self._told,
-        )
+        asked = self._asked
+        if last_runs is not None:
+            asked = asked._replace(last_runs=last_runs)
+        if hazards is not None:
+            asked = asked._replace(hazards=hazards)
+        run_time = self._prepared.log.run_time
+        _replay(self.past, self._kind[events], self._job[events], run_time, asked)
         self._done = max(last, self._done)
 
     def quantiles_now(self, jobs: IntArray) -> FloatArray:
-        """Run times before which PARTS of jobs like these end, seconds, shape [m, len(PARTS)].
-
-        Those of a request that past runs do not speak for are its limit.
-        """
+        """Run times before which PARTS of jobs like these end, seconds, shape [m, len(PARTS)]."""
         found = np.empty((len(jobs), len(PARTS)))
-        _tell_now(self.past, self._told, np.zeros(KNOWN_FACTS), jobs, found)
+        _tell_now(self.past, self._asked, jobs, found)
         return found
 
 
@@ -237,28 +188,22 @@ def windows_with_past(
     return [windows[first] for first in firsts]
 
 
-def known_at_start(prepared: PreparedLog) -> FloatArray:
-    """What a prediction of each job is made of when the log says that it started.
+def hazards_at_submission(prepared: PreparedLog) -> FloatArray:
+    """What was known of each run time when the job came, shape [n, len(BOUNDS)].
 
-    Returns:
-        float64[n, KNOWN_FACTS], as `fill_known_facts`.
+    As `run_prediction.fill_hazards`; runs count from when the log says that they began and ended.
     """
-    facts = np.zeros((len(prepared.log), KNOWN_FACTS))
-    RecordedPast(prepared).run(np.inf, at_start=facts)
-    return facts
+    hazards = np.zeros((len(prepared.log), len(BOUNDS)))
+    RecordedPast(prepared).run(np.inf, hazards=hazards)
+    return hazards
 
 
-def quantiles_at_start(prepared: PreparedLog, spread: FloatArray) -> FloatArray:
-    """What a prediction told of each run time when the log says that the job started.
+def quantiles_at_start(prepared: PreparedLog) -> FloatArray:
+    """Seconds below which PARTS of such runs end, as known when the log says that jobs started.
 
-    Args:
-        prepared: the log.
-        spread: weights of the prediction, shape [len(BOUNDS), KNOWN_FACTS].
-
-    Returns:
-        Seconds below which `run_spread.PARTS` of such runs end, shape [n, len(PARTS)].
+    Shape [n, len(PARTS)].
     """
-    past = RecordedPast(prepared, spread)
+    past = RecordedPast(prepared, quantiles=True)
     past.run(np.inf)
     return past.told_at_start
 
@@ -270,7 +215,7 @@ def recent_runs(prepared: PreparedLog) -> RecentRuns:
     request; of one run its own, and the request where no run of the user has ended.
     """
     told = np.full((len(prepared.log), 2), np.nan)
-    RecordedPast(prepared).run(np.inf, at_submission=told)
+    RecordedPast(prepared).run(np.inf, last_runs=told)
     requested = np.maximum(prepared.requested, 1.0)
     known = np.isfinite(told[:, 0])
     predicted = np.where(known, np.clip(told[:, 0], 1.0, requested), requested)

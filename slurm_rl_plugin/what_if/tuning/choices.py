@@ -1,4 +1,4 @@
-"""What is chosen on the past of a log: tuned settings, a protecting rule by our hook, a reserve."""
+"""What is chosen on the past of a log: tuned settings, a rule by our hook, a reserve."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 from slurm_rl_plugin.learning.evaluation.heldout import NODE_HEURISTICS
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.workplace import Workplace
-from slurm_rl_plugin.policies.protection import PROTECTED
 from slurm_rl_plugin.what_if.tuning.search import (
     WORTH,
     TunedCluster,
@@ -24,9 +23,9 @@ from slurm_rl_plugin.what_if.tuning.space import words_of
 from slurm_rl_plugin.what_if.variant import AS_IT_IS, HOOK, RESERVE
 
 #: What the choices are called.
-TUNED, PROTECTING, WITH_RESERVE = "tuned", "protecting rule", "tuned with a reserve"
-#: Simple rules under which those go first whom others have overtaken for long.
-_PROTECTING = tuple(f"{PROTECTED}{rule}" for rule in NODE_HEURISTICS if rule != "fifo")
+TUNED, BY_RULE, WITH_RESERVE = "tuned", "rule", "tuned with a reserve"
+#: Simple rules that our hook can order by.
+_RULES = tuple(rule for rule in NODE_HEURISTICS if rule != "fifo")
 #: Parts of the cluster's CPUs that are tried as a reserve.
 _RESERVES = (0.02, 0.05, 0.1)
 
@@ -66,9 +65,9 @@ def choices_of(
     words = words_of(tuned.changes)
     if words:
         found[TUNED] = Choice(words=words, objective=tuned.after)
-    rule = _best(_PROTECTING, bounded_objective, short, place)
+    rule = _best(_RULES, bounded_objective, short, place)
     worth = bounded_objective(checks, Candidate(name=rule))
-    found[PROTECTING] = Choice(words=f"{HOOK} {rule}", objective=worth, rule=rule)
+    found[BY_RULE] = Choice(words=f"{HOOK} {rule}", objective=worth, rule=rule)
     if reserve := _reserve(tuned, short, processors):
         both = "; ".join(filter(None, (words, f"{RESERVE} cpu={reserve}")))
         worth = objective_of(checks, dict(tuned.changes), reserve)

@@ -147,7 +147,7 @@ def test_runs_are_learnt_from_again_once_the_clock_is_right(jump: float) -> None
         past = found
     told = after_run(past, NOW - 20.0, NOW + 1800.0)
     assert told.time == NOW + 1800.0
-    assert not np.array_equal(told.site, past.site)
+    assert (len(past.site), len(told.site)) == (0, 1)
 
 
 def test_a_leap_second_makes_no_event_count_twice() -> None:

@@ -59,7 +59,6 @@ def test_what_evaluate_does_not_take(
         (("demo", "--generations", "-1"), "--generations: '-1' is no whole number"),
         (("demo", "--seed", "-1"), "--seed: '-1' is no whole number of at least 0"),
         (("train", NO_LOG, "-o", "m.onnx", "--seed", "-1"), "--seed: '-1' is no whole number"),
-        (("train", NO_LOG, "-o", "m.onnx", "--protect", "-1,2"), "neither may be negative"),
         (("reproduce", "switchback", "--seeds", HUGE), "--seeds: '999"),
         (("reproduce", "switchback", "/nonexist"), "/nonexist does not exist: give the folder"),
         (("reproduce", "switchback", "/"), "switchback takes no traces"),

@@ -13,8 +13,10 @@ from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.cli.assembly.hook import load_policy
 from slurm_rl_plugin.cli.daemon.loaded_files import LoadedFiles
 from slurm_rl_plugin.configuration import read_configuration
+from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING, Goals
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import cycle_over
 
@@ -74,6 +76,14 @@ def test_a_candidate_decides_and_then_the_configured_model_again(scene: Scene) -
     assert (scene.cycle.policy.name, scene.cycle.model_sha256) == ("sjf", "")
     assert scene.served() == {"sjf"}
     assert scene.queue.told == [30.0]  # a rule learns from no runs
+
+
+def test_a_candidate_decides_by_the_goals_of_the_site(scene: Scene) -> None:
+    """The site gives shares of its own: they count though [goals] says nothing."""
+    assert scene.files.bring_in(scene.cycle, str(MODEL), SHA256)
+    policy = scene.cycle.policy
+    assert isinstance(policy, QNetworkPolicy)
+    assert policy.goals == Goals(shares=POINTS_A_DOUBLING)
 
 
 def test_another_file_than_the_declared_one_decides_nothing(

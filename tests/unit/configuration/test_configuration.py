@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.configuration import KEYS, read_configuration
+from slurm_rl_plugin.domain.goals import AS_TRAINED, POINTS_A_DOUBLING, Goals
 from slurm_rl_plugin.errors import ConfigurationError
 from tests.unit.configuration.given_content import configuration_of
 
@@ -57,6 +58,18 @@ def test_every_default_passes_its_own_check() -> None:
         ("[[job_class]]\nclass = 'batch'\nname = 3", "is no regular expression"),
         ("[shares]\nfrom = 'lsf'", 'from = "slurm" (or "pbs") or one share an account'),
         ("[reward]\nfairness = 0.9", "reward weights"),
+        ("[goals]\nshares = -1", "[goals] shares is -1, give at least 0 and at most 100."),
+        ("[goals]\nshares = 101", "[goals] shares is 101, give at least 0 and at most 100."),
+        ("[goals]\nshares = 'many'", "[goals] shares is 'many', give a number."),
+        ("[goals]\nshort_jobs = 11", "[goals] short_jobs is 11, give at least 0 and at most 10."),
+        ("[goals]\nwide_jobs = -0.1", "[goals] wide_jobs is -0.1, give at least 0 and at most 10."),
+        ("[goals]\nlongest_wait = nan", "[goals] longest_wait is nan, give at least 0"),
+        ("[goals]\ninteractive = inf", "[goals] interactive is inf, give a finite number."),
+        (
+            "[goals]\ninteractive = 200",
+            "[goals] interactive is 200, give at least 0 and at most 100",
+        ),
+        ("[goals]\nwide_job = 1", "[goals] wide_job is unknown, did you mean wide_jobs?"),
         (
             "[reserve]\nmechanism = 'qos'\nqos = 'batch'\nmost_processors = 4\n"
             "narrow_first = true\nlift_hours = 0",
@@ -102,3 +115,33 @@ def test_given_values_replace_defaults_and_keep_the_others() -> None:
     assert configuration.shares == {"physics": 0.7, "biology": 0.3}
     assert str(configuration.classifier.rules[0]) == "interactive if time_limit_at_most=60"
     assert configuration.starvation_bound == float("inf")
+
+
+def test_goals_are_those_of_the_keys() -> None:
+    given = {"shares": 6, "short_jobs": 2, "wide_jobs": 0, "longest_wait": 0.5, "interactive": 3}
+    assert configuration_of({"goals": given}).goals == Goals(
+        shares=6.0, short_jobs=2.0, wide_jobs=0.0, longest_wait=0.5, interactive=3.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "shares"),
+    [
+        ({}, None),
+        ({"goals": {"interactive": 1}}, None),
+        ({"shares": {"from": "slurm"}}, None),
+        ({"goals": {"shares": 12}}, 12.0),
+        ({"goals": {"shares": 0}}, 0.0),
+        ({"shares": {"physics": 0.5, "biology": 0.5}}, POINTS_A_DOUBLING),
+        ({"shares": {"physics": 1.0}, "goals": {"shares": 3}}, 3.0),
+    ],
+    ids=str,
+)
+def test_shares_are_a_goal_where_the_site_says_something_of_them(
+    content: dict[str, dict[str, object]], shares: float | None
+) -> None:
+    assert configuration_of(content).goals.shares == shares
+
+
+def test_what_no_key_says_is_as_the_model_was_trained() -> None:
+    assert read_configuration(None).goals == AS_TRAINED

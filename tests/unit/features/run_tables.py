@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,20 +16,12 @@ from slurm_rl_plugin.domain import (
     StartedJobs,
 )
 from slurm_rl_plugin.domain.jobs import empty_job_table
-from slurm_rl_plugin.features.history.run_history import (
-    FAST,
-    SHORT_RUN_TIMES,
-    SITE_FAST,
-    SITE_SLOW,
-    SLOW,
-    UNKNOWN,
-    fold_ended,
-    fold_outlived,
-)
+from slurm_rl_plugin.features.history.run_history import BOUNDS
 
 USERS = ("ann", "bob", "carol", "dan")
 NOTHING = empty_job_table()
-TWO_HOURS = SHORT_RUN_TIMES.index(7200.0)
+HOUR, DAY = 3600.0, 86_400.0
+ENDED = len(BOUNDS)
 
 
 @dataclass(frozen=True)
@@ -42,6 +34,11 @@ class Run:
     time_limit: float
     start: float
     end: float = math.inf
+
+    @property
+    def asked(self) -> float:
+        """Requested seconds; two days where the job asks for no time."""
+        return 2 * DAY if math.isnan(self.time_limit) else self.time_limit
 
 
 def table_of(runs: list[Run]) -> JobTable:
@@ -91,45 +88,118 @@ def snapshot_of(
     )
 
 
+def class_of(run: Run) -> int:
+    """The class of a request, by whole numbers: 16 lengths from a minute on, 14 widths."""
+    long = max(int(run.asked // 60), 1).bit_length() - 1
+    wide = max(run.processors, 1).bit_length() - 1
+    return 14 * min(long, 15) + min(wide, 13)
+
+
+@dataclass
+class Row:
+    """What runs have told of a class of requests, a user or a template."""
+
+    keeps: float
+    ended: list[float] = field(default_factory=lambda: [0.0] * len(BOUNDS))
+    at_risk: list[float] = field(default_factory=lambda: [0.0] * len(BOUNDS))
+    spent: float = 0.0
+    last: float = 0.0
+    previous: float = 0.0
+    inverse: float = 0.0
+
+    def tell(self, bound: int, *, ended: bool, weight: float) -> None:
+        """A run came as far as the bound before, and then ended before this one or did not.
+
+        A run that counts half takes half as much from the older runs.
+        """
+        lost = weight * (1.0 - self.keeps)
+        self.ended[bound] += weight * ended - lost * self.ended[bound]
+        self.at_risk[bound] += weight - lost * self.at_risk[bound]
+
+    def pay(self, length: float, processors: int) -> None:
+        """A user's run has ended or has become a long one."""
+        self.spent = 0.0 if length >= 2 * HOUR else self.spent + length * processors
+
+    def remember(self, length: float) -> None:
+        """A user's run has ended."""
+        inverse = 1.0 / max(length, 10.0)
+        self.inverse = self.inverse + 0.1 * (inverse - self.inverse) if self.inverse else inverse
+        self.last, self.previous = length, self.last or length
+
+    def numbers(self) -> list[float]:
+        """The row as the package keeps it."""
+        return [*self.ended, *self.at_risk, self.spent, self.last, self.previous, self.inverse]
+
+
+def end_of(run: Run) -> tuple[int | None, bool]:
+    """The place of the bound of which an end tells, and whether the run ended before it.
+
+    The length of a run that its limit ended is not known. None where the run has told all before.
+    """
+    length = run.end - run.start
+    above = [place for place, bound in enumerate(BOUNDS) if bound > length]
+    if above and length < 0.99 * run.asked:
+        return above[0], True
+    last_within = [place for place, bound in enumerate(BOUNDS) if bound < 0.99 * run.asked]
+    if above and above[0] <= max(last_within, default=-1) + 1:
+        return above[0], False
+    return None, False
+
+
 @dataclass
 class ReadableHistory:
     """All events of some runs up to a time, sorted once and told one after the other."""
 
-    site: list[float]
-    users: dict[str, list[float]]
-    templates: dict[tuple[str, int, float], list[float]]
+    site: dict[int, Row] = field(default_factory=dict)
+    users: dict[str, Row] = field(default_factory=dict)
+    templates: dict[tuple[str, int, float], Row] = field(default_factory=dict)
 
     @classmethod
     def of(cls, runs: list[Run], until: float) -> ReadableHistory:
-        history = cls(list(UNKNOWN), {}, {})
+        history = cls()
         events = []
         for run in runs:
-            for kind, bound in enumerate(SHORT_RUN_TIMES):
+            for kind, bound in enumerate(BOUNDS):
                 if run.start + bound <= min(run.end, until):
                     events.append((run.start + bound, kind, run.job_id, run))
             if run.end <= until:
-                events.append((run.end, len(SHORT_RUN_TIMES), run.job_id, run))
+                events.append((run.end, ENDED, run.job_id, run))
         for _, kind, _, run in sorted(events, key=lambda event: event[:3]):
             history.tell(run, kind)
         return history
 
     def tell(self, run: Run, kind: int) -> None:
-        name = USERS[run.user]
-        limit = -1.0 if math.isnan(run.time_limit) else run.time_limit
-        user = self.users.setdefault(name, list(self.site))
-        template = self.templates.setdefault((name, run.processors, limit), list(user))
-        weights = ((SITE_FAST, SITE_SLOW), (FAST, SLOW), (FAST, SLOW))
-        for row, pace in zip((self.site, user, template), weights, strict=True):
-            if kind == len(SHORT_RUN_TIMES):
-                fold_ended(row, run.end - run.start, *pace)
-            else:
-                fold_outlived(row, kind, *pace)
-        if kind == len(SHORT_RUN_TIMES) and run.end - run.start < 7200.0:
-            user[-1] += (run.end - run.start) * run.processors
-        elif kind >= TWO_HOURS:
-            user[-1] = 0.0  # what was spent before a long run no longer counts
+        user = self.users.setdefault(USERS[run.user], Row(0.9))
+        site = self.site.setdefault(class_of(run), Row(0.999))
+        template = self.templates.setdefault(template_of(run), Row(0.8))
+        bound, ended = end_of(run) if kind == ENDED else (kind, False)
+        if bound is not None:
+            voice = 1.0 / (1.0 + user.at_risk[bound]) ** 2  # less, the more the user has told
+            site.tell(bound, ended=ended, weight=voice)
+            user.tell(bound, ended=ended, weight=1.0)
+            template.tell(bound, ended=ended, weight=1.0)
+        if kind == ENDED:
+            user.pay(run.end - run.start, run.processors)
+            user.remember(run.end - run.start)
+        elif BOUNDS[kind] == 2 * HOUR:
+            user.pay(2 * HOUR, run.processors)
 
-    def speaks_for(self, run: Run, limit: float) -> bool:
-        """Whether what is known counts for a pending job: a large one must have been paid for."""
-        spent = self.users.get(USERS[run.user], [0.0])[-1]
-        return run.processors * limit < 1536 * 3600 or spent >= run.processors * limit
+    def speaks_for(self, run: Run) -> bool:
+        """Whether the user's runs count for a pending job: a large one must have been paid for."""
+        user = self.users.get(USERS[run.user], Row(0.9))
+        return run.processors * run.asked < 1536 * HOUR or user.spent >= run.processors * run.asked
+
+    def rows_for(self, run: Run) -> list[Row]:
+        """Rows of a pending job's class, user and template, empty where nothing is known."""
+        nothing = Row(1.0)
+        return [
+            self.site.get(class_of(run), nothing),
+            self.users.get(USERS[run.user], nothing),
+            self.templates.get(template_of(run), nothing),
+        ]
+
+
+def template_of(run: Run) -> tuple[str, int, float]:
+    """A user's jobs of the same processors and limit; -1 where they ask for no time."""
+    limit = -1.0 if math.isnan(run.time_limit) else run.time_limit
+    return (USERS[run.user], run.processors, limit)

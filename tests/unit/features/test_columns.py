@@ -7,14 +7,22 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import PendingJobs
+from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.domain.resources import ResourceRequests, ResourcesNow
-from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
+from slurm_rl_plugin.features.columns import (
+    feature_columns,
+    site_job_features,
+    site_queue_features,
+)
+from slurm_rl_plugin.features.history.run_history import BOUNDS
+from slurm_rl_plugin.features.history.run_prediction import expected_run, history_features
 from slurm_rl_plugin.features.site import (
-    RESOURCE_FEATURES,
-    SCARCE_SHARE,
     SITE,
-    SITE_OF_PROCESSORS,
+    USUAL,
+    dynamic_job_features,
+    longest_wait,
+    static_job_features,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from tests.reference.loads import snapshot_of
@@ -33,9 +41,9 @@ LOAD = Workload(
 )
 AT_200 = Moment(200.0, [1, 2], [0], [100.0, math.nan, math.nan])
 SNAPSHOT = snapshot_of(LOAD, AT_200, 8)
-
-
+ESTIMATE = np.array([540.0, 99.0])
 ARRIVED = np.array([9.0, 99.0, 999.0])
+HOUR, DAY = 3600.0, 86_400.0
 
 
 def queue_of(snapshot, estimate, running):
@@ -64,113 +72,194 @@ def test_queue_features_by_hand():
             "log_arrived_in_10_min": 1 / 3,
             "log_arrived_in_1_h": 2 / 3,
             "log_arrived_in_6_h": 1.0,
-            "scarce_free": 0.5,
-            "log_scarce_demand": math.log10(1 + 10 / 8) / 3,
         },
         rel=1e-6,  # float32
     )
 
 
+def named(row):
+    return dict(zip(SITE.jobs, row.tolist(), strict=True))
+
+
+def unknown_run(time_limit):
+    """Features of a run of which nothing is known: 0.12 of the runs end before each bound."""
+    names = ("log_run_time", "log_run_time_spread", "log_alike_none_running")
+    means = expected_run(np.full(len(BOUNDS), 0.12), time_limit)
+    return dict(zip(names, (*history_features(*means), 0.0), strict=True))
+
+
 def test_job_features_by_hand():
-    features = site_job_features(SNAPSHOT, np.array([540.0, 99.0]))
+    features = site_job_features(SNAPSHOT, ESTIMATE)
     assert features.dtype == np.float32
-    first, second = (dict(zip(SITE.jobs, row.tolist(), strict=True)) for row in features)
+    first, second = (named(row) for row in features)
     assert first == pytest.approx(
         {
-            "log_estimate": math.log10(541) / 6,
-            "log_time_limit": math.log10(1000) / 6,
-            "log_processors": math.log10(2) / 4,
-            "log_work": math.log10(1081) / 9,
+            "log_size": math.log(2),
+            "log_time_limit": math.log(999),
             "interactive": 1.0,
-            **dict.fromkeys(RESOURCE_FEATURES, 0.0),  # processors alone
-            "log_wait": math.log10(91) / 6,
-            "log_turnaround": math.log10(631) / 6,
-            "responsiveness_now": 540 / 630,
-            "time_utility_now": math.exp(-0.5 * 30 / 60),
-            "log_loss_rate_per_work": math.log10(math.exp(-0.25) * 0.5 / 60 / 1080) / 12 + 0.5,
-            "share_deficit": (0.75 - 1.0) / 0.75,
-            SCARCE_SHARE: 0.0,
-            **dict.fromkeys(SITE.history_jobs, 0.0),  # no model here predicts run times
+            "interactive_points": 0.0,  # no goal says otherwise
+            "log_age": math.log(1 + 90 / 14_400),
+            "overdue": math.log(90 / 60),
+            "share_doublings": math.log2(1 / 0.75),  # account 0 has used all
+            "share_points": 0.0,  # no goal says otherwise
+            **unknown_run(999.0),
         },
         rel=1e-6,
     )
-    assert second["log_time_limit"] == pytest.approx(2 / 6, rel=1e-6)
-    assert second["time_utility_now"] == 1.0
-    assert second["share_deficit"] == pytest.approx(0.25 / 0.75, rel=1e-6)
-    assert second["log_loss_rate_per_work"] == pytest.approx(
-        math.log10(0.3 / 159 / (99 * 8)) / 12 + 0.5, rel=1e-6
+    assert second == pytest.approx(
+        {
+            "log_size": math.log(8),
+            "log_time_limit": math.log(99),  # asks for no time: the estimate
+            "interactive": 0.0,
+            "interactive_points": 0.0,
+            "log_age": math.log(1 + 50 / 14_400),
+            "overdue": 0.0,
+            "share_doublings": -4.0,  # account 1 has used nothing
+            "share_points": 0.0,
+            **unknown_run(2 * DAY),  # to a prediction it asks for two days
+        },
+        rel=1e-6,
     )
 
 
-#: The same machine with memory and four GPUs of two types; the running job has two of one type.
-NAMES = ("cpus", "memory", "gpus", "gres/gpu:a", "gres/gpu:b")
-MACHINE = ResourcesNow(
-    names=NAMES,
-    capacity=np.array([8.0, 1000.0, 4.0, 2.0, 2.0]),
-    free=np.array([4.0, 900.0, 2.0, 0.0, 1.5]),
+def test_goals_of_a_site_by_hand():
+    goals = Goals(shares=8.0, short_jobs=0.5, wide_jobs=2.0, longest_wait=3.0, interactive=4.0)
+    first, second = (named(row) for row in site_job_features(SNAPSHOT, ESTIMATE, goals=goals))
+    assert first["log_size"] == pytest.approx(2 * math.log(2))
+    assert first["interactive_points"] == 4.0
+    assert first["interactive"] == 1.0
+    assert second["interactive_points"] == 0.0
+    assert first["overdue"] == pytest.approx(3 * math.log(90 / 60))
+    assert first["share_points"] == pytest.approx(8 * math.log2(1 / 0.75))
+    assert second["share_points"] == 8 * -4.0
+    assert second["share_doublings"] == -4.0
+    assert first["log_run_time"] == pytest.approx(0.5 * unknown_run(999.0)["log_run_time"])
+    assert first["log_run_time_spread"] == pytest.approx(unknown_run(999.0)["log_run_time_spread"])
+
+
+@pytest.mark.parametrize(
+    ("goal", "feature"),
+    [
+        ("shares", "share_points"),
+        ("short_jobs", "log_run_time"),
+        ("wide_jobs", "log_size"),
+        ("longest_wait", "overdue"),
+        ("interactive", "interactive_points"),
+    ],
 )
+def test_a_goal_scales_its_feature_and_no_other(goal, feature):
+    all_count = Goals(shares=1.0, interactive=1.0)
+    before = site_job_features(SNAPSHOT, ESTIMATE, goals=all_count)
+    after = site_job_features(SNAPSHOT, ESTIMATE, goals=replace(all_count, **{goal: 3.0}))
+    scale = np.where(np.array(SITE.jobs) == feature, 3.0, 1.0)
+    np.testing.assert_allclose(after, before * scale, rtol=1e-6)
+    assert before[:, SITE.jobs.index(feature)].any()
+    none = site_job_features(SNAPSHOT, ESTIMATE, goals=replace(all_count, **{goal: 0.0}))
+    assert not none[:, SITE.jobs.index(feature)].any()
 
 
-def asking(jobs, *totals):
-    """The jobs with what they ask for of NAMES."""
-    nodes = np.zeros(len(jobs), dtype=np.int64)
-    return replace(
-        jobs, requests=ResourceRequests.of_totals(np.array(totals), names=NAMES, nodes=nodes)
-    )
+def test_every_column_comes_by_way_of_the_schema():
+    goals, arguments = Goals(shares=2.0), (SNAPSHOT, ESTIMATE, np.array([1000.0]), ARRIVED)
+    queue, jobs = feature_columns(SITE, *arguments, None, goals, 120.0)
+    np.testing.assert_array_equal(queue, site_queue_features(*arguments))
+    expected = site_job_features(SNAPSHOT, ESTIMATE, None, goals, 120.0)
+    np.testing.assert_array_equal(jobs, expected)
+    plain = feature_columns(SITE, *arguments)[1]
+    np.testing.assert_array_equal(plain, site_job_features(SNAPSHOT, ESTIMATE, None, AS_TRAINED))
+    assert (plain != jobs).any()
 
 
-def on_nodes(*, second_memory=100.0):
-    return replace(
-        SNAPSHOT,
-        pending=PendingJobs.untouched(
-            asking(SNAPSHOT.pending.jobs, [2.0, 250.0, 1, 0, 1], [8.0, second_memory, 0, 0, 0])
-        ),
-        running=replace(
-            SNAPSHOT.running, jobs=asking(SNAPSHOT.running.jobs, [4.0, 100.0, 2, 2, 0])
-        ),
-        resources=MACHINE,
-    )
+def dynamic(wait=0.0, longest=0.0, share=0.5, usage=0.5, long_waits=1.0, shares=1.0):
+    """The features that change while a job waits, by name."""
+    values = dynamic_job_features(wait, longest, share, usage, long_waits, shares)
+    return dict(zip(SITE.dynamic_jobs, values, strict=True))
 
 
-def test_shares_of_each_resource_and_what_is_scarce_by_hand():
-    queue = queue_of(on_nodes(), [540.0, 99.0], [1000.0])
-    # CPUs: 4 of 8 run and 10 are waited for; no other resource is asked for as much
-    assert queue["scarce_free"] == pytest.approx(0.5)
-    assert queue["log_scarce_demand"] == pytest.approx(math.log10(1 + 10 / 8) / 3, rel=1e-6)
-    features = site_job_features(on_nodes(), np.array([540.0, 99.0]))
-    first, second = (dict(zip(SITE.jobs, row.tolist(), strict=True)) for row in features)
-    assert first["log_memory_share"] == pytest.approx(math.log10(1 + 2500) / 4, rel=1e-6)
-    # half of the GPUs of its type, a quarter of all
-    assert first["log_gres_share"] == pytest.approx(math.log10(1 + 5000) / 4, rel=1e-6)
-    assert first["accelerated"] == 1.0
-    below = math.log10(1 + 2500) / 4 - math.log10(1 + 5000) / 4  # a quarter of the CPUs
-    assert first["log_cpu_over_dominant"] == pytest.approx(below, rel=1e-5)
-    assert first[SCARCE_SHARE] == first["log_cpu_over_dominant"]
-    assert second["log_memory_share"] == pytest.approx(math.log10(1 + 1000) / 4, rel=1e-6)
-    assert second["log_gres_share"] == second["accelerated"] == 0.0
-    assert second["log_cpu_over_dominant"] == second[SCARCE_SHARE] == 0.0
+@pytest.mark.parametrize(
+    ("wait", "longest", "expected"),
+    [
+        (5 * HOUR, 10 * HOUR, 0.0),  # half of the longest: not yet
+        (4 * HOUR, 10 * HOUR, 0.0),
+        (5.1 * HOUR, 10 * HOUR, math.log(1.02)),
+        (10 * HOUR, 10 * HOUR, math.log(2)),
+        (20 * HOUR, 10 * HOUR, math.log(4)),
+        (60.0, 0.0, 0.0),  # where nobody has waited: from a minute on
+        (61.0, 100.0, math.log(61 / 60)),
+        (61.0, 121.0, math.log(61 / 60.5)),
+        (0.0, 0.0, 0.0),
+    ],
+)
+def test_a_job_is_overdue_beyond_half_of_the_longest_wait(wait, longest, expected):
+    assert dynamic(wait, longest)["overdue"] == pytest.approx(expected, abs=1e-12)
 
 
-def test_another_resource_can_be_the_scarce_one():
-    short = on_nodes(second_memory=2000.0)
-    queue = queue_of(short, [540.0, 99.0], [1000.0])
-    assert queue["scarce_free"] == pytest.approx(0.9)
-    assert queue["log_scarce_demand"] == pytest.approx(math.log10(1 + 2.25) / 3, rel=1e-6)
-    features = site_job_features(short, np.array([540.0, 99.0]))
-    told = features[:, SITE.jobs.index(SCARCE_SHARE)]
-    gpus = math.log10(1 + 2500) / 4 - math.log10(1 + 5000) / 4
-    assert told.tolist() == pytest.approx([gpus, 0.0], rel=1e-5)
+def test_ages_are_told_apart_beyond_four_hours():
+    for hours in (0.0, 1.0, 4.0, 400.0):
+        assert dynamic(hours * HOUR)["log_age"] == pytest.approx(math.log(1 + hours / 4))
 
 
-def test_a_model_of_processors_alone_is_told_nothing_of_resources():
-    old, new = SITE_OF_PROCESSORS, SITE
-    estimate, running = np.array([540.0, 99.0]), np.array([1000.0])
-    queue = site_queue_features(on_nodes(), estimate, running, ARRIVED)
-    jobs = site_job_features(on_nodes(), estimate)
-    told = site_queue_features(on_nodes(), estimate, running, ARRIVED, old)
-    assert told.tolist() == [queue[new.queue.index(name)] for name in old.queue]
-    told_jobs = site_job_features(on_nodes(), estimate, schema=old)
-    assert (told_jobs == jobs[:, [new.jobs.index(name) for name in old.jobs]]).all()
+@pytest.mark.parametrize(
+    ("share", "usage", "expected"),
+    [
+        (0.25, 0.25, 0.0),
+        (0.25, 0.5, 1.0),
+        (0.25, 0.125, -1.0),
+        (0.05, 0.8, 4.0),
+        (0.04, 0.8, 4.0),  # 20 times: told as 16
+        (0.8, 0.04, -4.0),
+        (0.25, 0.0, -4.0),
+        (0.0, 0.25, 4.0),
+        (0.0, 0.0, 0.0),  # no share and nothing used
+    ],
+)
+def test_doublings_of_usage_over_share_are_told_up_to_four(share, usage, expected):
+    told = dynamic(share=share, usage=usage, shares=8.0)
+    assert told["share_doublings"] == pytest.approx(expected)
+    assert told["share_points"] == pytest.approx(8 * expected)
+
+
+def test_features_of_columns_are_those_of_single_jobs():
+    rng = np.random.default_rng(1)
+    wait, share, usage = rng.uniform(0, 9e4, 30), rng.random(30), rng.random(30)
+    together = dynamic_job_features(wait, 3e4, share, usage, 2.0, 8.0)
+    for job in range(30):
+        alone = dynamic_job_features(wait[job], 3e4, share[job], usage[job], 2.0, 8.0)
+        assert [column[job] for column in together] == pytest.approx(alone, rel=1e-13)
+
+
+def test_a_limit_of_less_than_a_second_counts_as_one_and_no_processors_as_one():
+    jobs = SNAPSHOT.pending.jobs
+    table = replace(jobs, processors=np.array([0, 1]))
+    size, limit, *_ = static_job_features(table, np.array([0.5, 0.0]), 1.0, 0.0)
+    assert size.tolist() == limit.tolist() == [0.0, 0.0]
+
+
+def test_the_longest_wait_counts_half_after_thirty_days():
+    assert longest_wait(8 * HOUR, 30 * DAY, 60.0) == 4 * HOUR
+    assert longest_wait(8 * HOUR, 60 * DAY, 60.0) == 2 * HOUR
+    assert longest_wait(8 * HOUR, 15 * DAY, 0.0) == pytest.approx(8 * HOUR / math.sqrt(2))
+    assert longest_wait(8 * HOUR, 0.0, 9 * HOUR) == 9 * HOUR
+    assert longest_wait(8 * HOUR, 30 * DAY, 5 * HOUR) == 5 * HOUR
+    assert longest_wait(0.0, math.inf, 0.0) == 0.0
+
+
+def test_the_longest_wait_of_the_site_makes_jobs_overdue():
+    overdue = SITE.jobs.index("overdue")
+    told = site_job_features(SNAPSHOT, ESTIMATE, longest=150.0)[:, overdue]
+    assert told.tolist() == pytest.approx([math.log(90 / 75), 0.0])
+    assert not site_job_features(SNAPSHOT, ESTIMATE, longest=180.0)[:, overdue].any()
+
+
+def test_the_size_of_a_job_is_that_of_its_dominant_share():
+    names = ("cpus", "memory")
+    machine = np.array([8.0, 1000.0])
+    total = np.array([[2.0, 500.0], [8.0, 100.0]])  # half of the memory weighs as 4 of 8 CPUs
+    requests = ResourceRequests.of_totals(total, names=names, nodes=np.zeros(2, dtype=np.int64))
+    pending = PendingJobs.untouched(replace(SNAPSHOT.pending.jobs, requests=requests))
+    resources = ResourcesNow(names=names, capacity=machine, free=machine)
+    snapshot = replace(SNAPSHOT, pending=pending, resources=resources)
+    sizes = site_job_features(snapshot, ESTIMATE)[:, SITE.jobs.index("log_size")]
+    assert sizes.tolist() == pytest.approx([math.log(4), math.log(8)])
 
 
 def test_an_outlived_estimate_releases_now_and_not_in_the_past():
@@ -197,13 +286,18 @@ def test_a_cluster_without_usable_processors_has_finite_features():
 
 def test_a_job_from_the_future_has_not_waited():
     early = replace(SNAPSHOT, now=120.0)
-    waits = site_job_features(early, np.array([540.0, 99.0]))[:, SITE.jobs.index("log_wait")]
-    assert waits[0] > 0
-    assert waits[1] == 0
+    ages = site_job_features(early, ESTIMATE)[:, SITE.jobs.index("log_age")]
+    assert ages[0] > 0
+    assert ages[1] == 0
 
 
-def test_features_stay_small_for_the_largest_jobs_a_site_may_hold():
-    huge = replace(SNAPSHOT, now=200.0 + 100 * 86400.0)
-    features = site_job_features(huge, np.array([30 * 86400.0, 1e-3]))
+def test_features_lie_near_their_usual_places_for_the_largest_jobs_a_site_may_hold():
+    jobs = SNAPSHOT.pending.jobs
+    table = replace(jobs, processors=np.array([2**20, 1]), time_limit=np.array([30 * DAY, 1.0]))
+    huge = replace(SNAPSHOT, now=200.0 + 100 * DAY, pending=PendingJobs.untouched(table))
+    features = site_job_features(
+        huge, np.array([30 * DAY, 1e-3]), goals=Goals(shares=1.0), longest=100 * DAY
+    )
     assert np.isfinite(features).all()
-    assert np.abs(features).max() < 2
+    middle, half = np.array([USUAL[name] for name in SITE.jobs]).T
+    assert np.abs((features - middle) / half).max() < 10

@@ -1,4 +1,4 @@
-"""History columns of a whole queue are those of each job looked at alone, and zero unless asked."""
+"""History columns of a whole queue are those of each job looked at alone."""
 
 import math
 from dataclasses import replace
@@ -7,27 +7,24 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
-from slurm_rl_plugin.features.history.columns import history_columns
+from slurm_rl_plugin.features.history.columns import history_columns, known_past
 from slurm_rl_plugin.features.history.past_runs import PastRuns
-from slurm_rl_plugin.features.history.run_history import LARGE_REQUEST, UNKNOWN
+from slurm_rl_plugin.features.history.run_history import BOUNDS, LARGE_REQUEST
 from slurm_rl_plugin.features.history.run_prediction import (
-    KNOWN_FACTS,
-    PREDICTED,
-    RunTimePrediction,
-    alike_features,
-    fill_known_facts,
+    PARTS,
+    SHARES,
+    expected_run,
+    fill_hazards,
+    fill_shares,
     history_features,
+    nominal_shares,
+    run_time_at,
 )
 from slurm_rl_plugin.features.site import SITE
 from tests.unit.features.run_tables import USERS, ReadableHistory, Run, snapshot_of
 
 NAN = math.nan
 FIRST = len(SITE.static_jobs) + len(SITE.dynamic_jobs)
-
-
-def random_prediction(seed=1):
-    rng = np.random.default_rng(seed)
-    return RunTimePrediction(weights=rng.normal(0, 0.7, (PREDICTED, KNOWN_FACTS)))
 
 
 def some_runs(rng, count, first=0, widest=3):
@@ -43,36 +40,28 @@ def some_runs(rng, count, first=0, widest=3):
     ]
 
 
-def of_one_job(run, limit, history, pending, running, prediction):
-    """The features of one job, by the plain functions on plain numbers."""
+def hazards_of(run, history):
+    """What is known of one job, from plain rows."""
+    hazards = np.zeros(len(BOUNDS))
+    rows = (np.array(row.numbers()) for row in history.rows_for(run))
+    fill_hazards(hazards, *rows, history.speaks_for(run))
+    return hazards
+
+
+def of_one_job(run, history, pending, running):
+    """The features of one job, from plain rows."""
 
     def alike(runs):
         same = (run.user, run.processors, str(run.time_limit))
         return sum((each.user, each.processors, str(each.time_limit)) == same for each in runs)
 
-    name = USERS[run.user]
-    asked = -1.0 if math.isnan(run.time_limit) else run.time_limit
-    user, template = history.users.get(name), history.templates.get((name, run.processors, asked))
-    of_user = history.site if user is None else user
-    facts = np.zeros(KNOWN_FACTS)
-    speaks = history.speaks_for(run, limit)
-    known = float(template is not None)
-    of_template = of_user if template is None else template
-    fill_known_facts(
-        facts,
-        limit,
-        run.processors,
-        of_user,
-        of_template,
-        float(user is not None),
-        known,
-    )
-    predicted = prediction.weights @ facts
-    if not speaks:
-        predicted, known = [-6.9, -6.9, -6.9, math.log10(1.0 + limit)], 0.0
-    features = history_features(*predicted, limit, known)
-    told = alike_features(alike(pending), alike(running)) if speaks else (0.0, 0.0)
-    return [*features, *told]
+    means = expected_run(hazards_of(run, history), run.asked)
+    if not history.speaks_for(run):
+        rate = min(means[1], 64 / means[0])
+        length = math.log(max(math.sqrt(means[0] / rate), 60.0))
+        return [length, math.log(math.sqrt(means[0] * rate)), 0.0]
+    waiting = 0.0 if alike(running) else math.log(min(alike(pending), 8))
+    return [*history_features(*means), waiting]
 
 
 #: Ended runs in each queue, the longest of them and the widest job. In the last ones requests of
@@ -98,60 +87,70 @@ def test_the_whole_queue_at_once_is_each_job_alone(seed):
     snapshot = snapshot_of(20_000.0, running=running, ended=ended, pending=pending)
     past = PastRuns().after(snapshot)
     history = ReadableHistory.of([*ended, *running], 20_000.0)
-    prediction = random_prediction(seed)
-    features = site_job_features(snapshot, estimate, past, prediction)[:, FIRST:]
-    # whatever is estimated: to a prediction a job without a limit asks for the same as others
-    limits = [3600.0 if math.isnan(run.time_limit) else run.time_limit for run in pending]
+    # whatever is estimated: to a prediction every job without a limit asks for the same
+    features = site_job_features(snapshot, estimate, past)[:, FIRST:]
     large = [
-        history.speaks_for(run, limit)
-        for run, limit in zip(pending, limits, strict=True)
-        if run.processors * limit >= LARGE_REQUEST
+        history.speaks_for(run) for run in pending if run.processors * run.asked >= LARGE_REQUEST
     ]
     assert set(large) == ({False, True} if seed >= 5 else set())
-    expected = [
-        of_one_job(run, limit, history, pending, running, prediction)
-        for run, limit in zip(pending, limits, strict=True)
-    ]
+    expected = [of_one_job(run, history, pending, running) for run in pending]
     np.testing.assert_allclose(features, expected, rtol=1e-6, atol=1e-6)
 
+    asked = np.array([run.asked for run in pending])
+    shares = np.empty((SHARES, len(pending)))
+    fill_shares(shares, np.stack([hazards_of(run, history) for run in pending], axis=1))
+    told = known_past(snapshot, snapshot.pending.jobs, past).quantiles(nominal_shares())
+    for part, share in enumerate(PARTS):
+        np.testing.assert_allclose(
+            told[:, part], np.minimum(run_time_at(shares, share), asked), rtol=1e-9
+        )
 
-def test_nothing_is_known_of_the_first_job():
+
+def test_of_the_first_job_the_same_part_ends_before_each_bound():
     snapshot = snapshot_of(0.0, pending=[Run(1, 0, 2, 600.0, 0.0)])
-    prediction = RunTimePrediction.untrained()
-    row = history_columns(snapshot, np.array([600.0]), PastRuns(), prediction)[0]
-    named = dict(zip(SITE.history_jobs, row.tolist(), strict=True))
-    assert named["template_known"] == 0.0
-    assert named["log_predicted_run_time"] == pytest.approx(UNKNOWN[6] / 6)
-    # the means of the untrained prediction are those of the row, but for never being certain
-    assert named["probability_very_short"] == pytest.approx(0.11 / 1.02, rel=1e-6)
-    assert named["probability_short"] == pytest.approx(0.41 / 1.02, rel=1e-6)
-    assert named["log_pending_alike"] == named["log_pending_alike_none_running"] == 0.0
+    row = history_columns(snapshot, PastRuns())[0]
+    nobody = expected_run(np.full(len(BOUNDS), 0.12), 600.0)
+    assert row.tolist() == pytest.approx([*history_features(*nobody), 0.0], rel=1e-6)
 
 
-def test_jobs_alike_are_counted_by_template():
-    same, other = Run(1, 0, 2, 600.0, 0.0), Run(2, 0, 2, 601.0, 0.0)
-    snapshot = snapshot_of(5.0, pending=[same, other, same, same], running=[other])
-    limit = snapshot.pending.jobs.time_limit
-    told = history_columns(snapshot, limit, PastRuns(), random_prediction())
-    alike = told[:, SITE.history_jobs.index("log_pending_alike") :]
-    three = math.log10(3) / 3
-    np.testing.assert_allclose(
-        alike, [[three, three], [0.0, 0.0], [three, three], [three, three]], rtol=1e-6
+def test_a_job_without_a_time_limit_is_predicted_as_if_it_asked_for_two_days():
+    waiting = [Run(1, 0, 2, NAN, 0.0), Run(2, 0, 2, 172_800.0, 0.0), Run(3, 0, 2, 86_400.0, 0.0)]
+    without, two_days, one_day = history_columns(snapshot_of(0.0, pending=waiting), PastRuns())
+    assert without.tolist() == two_days.tolist() != one_day.tolist()
+
+
+def alike_of(snapshot):
+    """The feature of jobs alike of each pending job."""
+    told = history_columns(snapshot, PastRuns())
+    return told[:, SITE.history_jobs.index("log_alike_none_running")].tolist()
+
+
+def test_jobs_alike_are_counted_by_template_where_none_of_them_runs():
+    same, other, wide = (
+        Run(1, 0, 2, 600.0, 0.0),
+        Run(2, 0, 2, 601.0, 0.0),
+        Run(3, 0, 3, 600.0, 0.0),
     )
+    waiting = [same, other, same, wide, same, other]
+    three, two = math.log(3), math.log(2)
+    nobody = snapshot_of(5.0, pending=waiting)
+    assert alike_of(nobody) == pytest.approx([three, two, three, 0.0, three, two])
+    runs = snapshot_of(5.0, pending=waiting, running=[other])
+    assert alike_of(runs) == pytest.approx([three, 0.0, three, 0.0, three, 0.0])
+
+
+def test_a_thousand_copies_count_as_eight():
+    queue = snapshot_of(5.0, pending=[Run(n, 0, 2, 600.0, 0.0) for n in range(1000)])
+    assert alike_of(queue) == pytest.approx([math.log(8)] * 1000)
 
 
 def test_an_array_is_as_many_jobs_as_its_waiting_tasks():
     one = Run(1, 0, 2, 600.0, 0.0)
-    array, tasks = (snapshot_of(5.0, pending=[one] * rows) for rows in (1, 1000))
-    array = replace(array, pending=replace(array.pending, tasks=np.array([1000])))
-    held = replace(tasks, pending=replace(tasks.pending, held=np.arange(1000) > 0))
-    prediction = random_prediction()
-    first = [
-        site_job_features(each, np.full(len(each.pending), 600.0), PastRuns(), prediction)[0]
-        for each in (array, tasks, held)
-    ]
-    np.testing.assert_array_equal(first[0], first[1])
-    assert first[2][-2:].tolist() == [0.0, 0.0]  # alone of its template: none else could start
+    array, tasks = (snapshot_of(5.0, pending=[one] * rows) for rows in (1, 5))
+    array = replace(array, pending=replace(array.pending, tasks=np.array([5])))
+    held = replace(tasks, pending=replace(tasks.pending, held=np.arange(5) > 0))
+    assert alike_of(array) == alike_of(tasks)[:1] == pytest.approx([math.log(5)])
+    assert alike_of(held)[0] == 0.0  # alone of its template: none else could start
     queues = [
         site_queue_features(each, np.full(len(each.pending), 600.0), np.empty(0), np.zeros(3))
         for each in (array, tasks, held, snapshot_of(5.0, pending=[one]))
@@ -160,22 +159,35 @@ def test_an_array_is_as_many_jobs_as_its_waiting_tasks():
     np.testing.assert_allclose(queues[2], queues[3], rtol=1e-6)
 
 
-def test_without_a_prediction_history_is_zero():
-    snapshot = snapshot_of(5.0, pending=[Run(1, 0, 2, 600.0, 0.0)] * 3)
-    features = site_job_features(snapshot, np.full(3, 600.0))
-    assert not features[:, FIRST:].any()
-    assert features[:, :FIRST].any()
+def test_without_a_past_all_jobs_are_as_the_first():
+    snapshot = snapshot_of(5.0, pending=[Run(1, 0, 2, 600.0, 0.0), Run(2, 1, 4, 7200.0, 0.0)])
+    features = site_job_features(snapshot, np.array([600.0, 7200.0]))
+    nobody = history_columns(snapshot, PastRuns())
+    np.testing.assert_array_equal(features[:, FIRST:], nobody)
 
 
 def test_an_empty_queue_has_no_rows():
-    told = history_columns(snapshot_of(5.0), np.empty(0), PastRuns(), random_prediction())
+    told = history_columns(snapshot_of(5.0), PastRuns())
     assert told.shape == (0, len(SITE.history_jobs))
 
 
-def test_history_stays_small_whatever_runs_have_told():
+def test_short_runs_shorten_and_long_runs_lengthen_what_is_predicted():
+    waiting = [Run(9, 0, 1, 7200.0, 0.0)]
+
+    def length_after(run_time):
+        ended = [Run(n, 0, 1, 7200.0, 0.0, run_time) for n in range(20)]
+        snapshot = snapshot_of(1e5, ended=ended, pending=waiting)
+        return history_columns(snapshot, PastRuns().after(snapshot))[0, 0]
+
+    nobody = history_columns(snapshot_of(0.0, pending=waiting), PastRuns())
+    assert length_after(20.0) < nobody[0, 0] - 1.0
+    assert length_after(7000.0) > nobody[0, 0] + 1.0
+
+
+def test_history_stays_finite_whatever_runs_have_told():
     ended = [Run(n, 0, 1, 600.0, 0.0, end) for n, end in enumerate([0.0, 1e-3, 1.0, 1e7, 1e9])]
     snapshot = snapshot_of(2e9, ended=ended * 40, pending=[Run(9, 0, 1, 600.0, 0.0)])
-    past = PastRuns().after(snapshot)
-    told = history_columns(snapshot, np.array([600.0]), past, RunTimePrediction.untrained())
+    told = history_columns(snapshot, PastRuns().after(snapshot))
     assert np.isfinite(told).all()
-    assert np.abs(told).max() < 3
+    assert math.log(60) <= told[0, 0] <= math.log(600)
+    assert abs(told[0, 1]) < math.log(10)

@@ -1,25 +1,23 @@
 """Past runs speak for a large request only where they have cost as much; by hand."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.history.columns import history_columns
 from slurm_rl_plugin.features.history.job_keys import user_key
-from slurm_rl_plugin.features.history.past_runs import PastRuns
+from slurm_rl_plugin.features.history.past_runs import HistoryTable, PastRuns
 from slurm_rl_plugin.features.history.run_history import (
+    BOUNDS,
     HISTORY,
     LARGE_REQUEST,
     SPENT,
     fold_spent,
     speaks_for,
 )
-from slurm_rl_plugin.features.history.run_prediction import (
-    KNOWN_FACTS,
-    PREDICTED,
-    RunTimePrediction,
-)
+from slurm_rl_plugin.features.history.run_prediction import expected_run
 from slurm_rl_plugin.features.site import SITE
 from tests.unit.features.run_tables import USERS, Run, snapshot_of
 
@@ -27,9 +25,8 @@ ANN, BOB = 0, 1
 DAY = 86_400.0
 #: A day on 64 processors: 5,529,600 core-seconds.
 LARGE = Run(1000, ANN, 64, DAY, 0.0)
-PREDICTION = RunTimePrediction(
-    weights=np.random.default_rng(1).normal(0, 0.7, (PREDICTED, KNOWN_FACTS))
-)
+#: Of another class: a minute on one processor.
+SMALL = Run(1001, ANN, 1, 60.0, 0.0)
 
 
 def spent_by(past, user):
@@ -37,10 +34,15 @@ def spent_by(past, user):
     return float(past.users.rows[place[0], SPENT])
 
 
-def told_of(pending, past, running=()):
+def told_of(pending, past):
     """The history columns of some pending jobs."""
-    snapshot = snapshot_of(past.time, pending=list(pending), running=list(running))
-    return history_columns(snapshot, snapshot.pending.jobs.time_limit, past, PREDICTION)
+    return history_columns(snapshot_of(past.time, pending=pending), past)
+
+
+def by_class(past):
+    """What is known if no run has told of a user or a template."""
+    nothing = HistoryTable.empty()
+    return replace(past, users=nothing, templates=nothing)
 
 
 def after(*ended, now=1e6):
@@ -100,8 +102,8 @@ def test_nobody_inherits_what_another_has_spent():
     first = Run(2, BOB, 8, DAY, start=7001.0, end=7003.0)
     past = after(paid, first)
     assert (spent_by(past, ANN), spent_by(past, BOB)) == (7e6, 16.0)
-    assert past.site[SPENT] == 0.0
-    for user in (BOB, 2):  # one who has run and one of whom the site's row would speak
+    assert not past.site.rows[:, SPENT].any()
+    for user in (BOB, 2):  # one who has run and one who has not
         large = Run(9, user, 64, DAY, 0.0)
         np.testing.assert_array_equal(told_of([large], past), told_of([large], PastRuns(time=1e6)))
 
@@ -110,27 +112,51 @@ def test_a_template_is_spoken_for_by_what_its_user_spent_on_any():
     other = Run(1, ANN, 800, 6912.0, start=0.0, end=6912.0)  # 5,529,600 core-seconds
     past = after(other)
     assert spent_by(past, ANN) == LARGE_REQUEST
-    assert (told_of([LARGE], past) != told_of([LARGE], PastRuns(time=1e6))).any()
+    assert (told_of([LARGE], past) != told_of([LARGE], by_class(past))).any()
     less = after(Run(1, ANN, 800, 6912.0, start=0.0, end=6911.0))
-    np.testing.assert_array_equal(told_of([LARGE], less), told_of([LARGE], PastRuns(time=1e6)))
+    assert told_of([LARGE], less)[0, 1] == pytest.approx(math.log(8))  # of the class
 
 
-def test_a_large_request_without_a_paid_past_is_taken_at_its_word():
-    dummies = [Run(n, ANN, 64, DAY, 10.0 * n, 10.0 * n + 5) for n in range(50)]
+def test_a_large_request_without_a_paid_past_is_judged_by_its_class_alone():
+    """By runs of others that asked for as much; of its own user's other runs it learns nothing."""
+    others = [Run(n, BOB, 64, DAY, 10.0 * n, 10.0 * n + 900.0) for n in range(50)]
+    dummies = [Run(100 + n, ANN, 1, 60.0, 10.0 * n, 10.0 * n + 5) for n in range(50)]
+    expected = told_of([LARGE], after(*others))
+    np.testing.assert_array_equal(told_of([LARGE], after(*others, *dummies)), expected)
     nobody = told_of([LARGE], PastRuns(time=1e6))
-    poisoned = told_of([LARGE] * 20, after(*dummies), running=dummies[:3])
-    np.testing.assert_array_equal(poisoned, np.repeat(nobody, 20, axis=0))
-    named = dict(zip(SITE.history_jobs, nobody[0].tolist(), strict=True))
-    assert named["template_known"] == named["log_pending_alike"] == 0.0
-    assert named["log_pending_alike_none_running"] == 0.0
-    assert named["log_predicted_run_time"] == pytest.approx(math.log10(1.0 + DAY) / 6.0)
+    length = SITE.history_jobs.index("log_run_time")
+    assert expected[0, length] != nobody[0, length]
+    # the dummies do tell of a small request of the same user
+    assert (told_of([SMALL], after(*dummies)) != told_of([SMALL], by_class(after(*dummies)))).any()
 
 
-@pytest.mark.parametrize("limit", [DAY - 1.0, math.nan])
-def test_a_smaller_request_goes_on_learning(limit):
-    small = Run(1000, ANN, 64, limit, 0.0)
-    dummies = [Run(n, ANN, 64, limit, 10.0 * n, 10.0 * n + 5) for n in range(10)]
-    snapshot = snapshot_of(1e6, pending=[small])
-    asked = np.array([3600.0 if math.isnan(limit) else limit])
-    before = history_columns(snapshot, asked, PastRuns(time=1e6), PREDICTION)
-    assert (history_columns(snapshot, asked, after(*dummies), PREDICTION) != before).any()
+def test_a_large_request_without_a_paid_past_counts_as_an_eighth_of_the_mean_of_its_class():
+    mean, _ = expected_run(np.full(len(BOUNDS), 0.12), DAY)  # of a class without runs
+    unpaid = told_of([LARGE], PastRuns(time=1e6))
+    assert unpaid[0, :2].tolist() == pytest.approx([math.log(mean / 8), math.log(8)])
+    # a smaller request of the same class counts as its distribution says
+    smaller = told_of([replace(LARGE, time_limit=DAY - 1.0)], PastRuns(time=1e6))
+    assert smaller[0, 1] == pytest.approx(
+        math.log(math.sqrt(math.prod(expected_run(np.full(len(BOUNDS), 0.12), DAY - 1.0))))
+    )
+
+
+def test_a_large_request_without_a_paid_past_has_no_others_alike():
+    copies = told_of([LARGE] * 20, PastRuns(time=1e6))
+    np.testing.assert_array_equal(copies, np.repeat(told_of([LARGE], PastRuns(time=1e6)), 20, 0))
+    alike = SITE.history_jobs.index("log_alike_none_running")
+    assert not copies[:, alike].any()
+    paid = after(Run(1, ANN, 800, 6912.0, start=0.0, end=6912.0))
+    assert told_of([LARGE] * 5, paid)[:, alike].tolist() == pytest.approx([math.log(5)] * 5)
+
+
+@pytest.mark.parametrize(
+    ("processors", "limit", "learns"),
+    [(64, DAY - 1.0, True), (64, DAY, False), (31, math.nan, True), (32, math.nan, False)],
+)
+def test_only_a_smaller_request_goes_on_learning(processors, limit, learns):
+    """A request without a time limit asks for two days: on 32 processors it is a large one."""
+    request = Run(1000, ANN, processors, limit, 0.0)
+    dummies = [Run(n, ANN, processors, limit, 10.0 * n, 10.0 * n + 5) for n in range(10)]
+    past = after(*dummies)
+    assert (told_of([request], past) != told_of([request], by_class(past))).any() == learns

@@ -9,87 +9,142 @@ import pytest
 from slurm_rl_plugin.features.history import past_runs
 from slurm_rl_plugin.features.history.job_keys import job_keys, template_keys, user_key, user_keys
 from slurm_rl_plugin.features.history.past_runs import LINE, PastRuns
-from slurm_rl_plugin.features.history.run_history import HISTORY, UNKNOWN
-from tests.unit.features.run_tables import USERS, ReadableHistory, Run, snapshot_of, table_of
+from slurm_rl_plugin.features.history.run_history import (
+    AT_RISK,
+    BOUNDS,
+    ENDED_BEFORE,
+    INVERSE,
+    LAST,
+    PREVIOUS,
+    SPENT,
+    request_class,
+)
+from tests.unit.features.run_tables import (
+    USERS,
+    ReadableHistory,
+    Run,
+    snapshot_of,
+    table_of,
+)
 
 NAN = math.nan
 SITE, USER, TEMPLATE = range(3)
 
 
 def rows_of(past, run):
-    """The rows of the site, the run's user and its template; None where there is none."""
+    """The rows of the run's class, user and template; None where there is none."""
     user, template = job_keys(USERS, table_of([run]))
-    rows = [past.site]
-    for table, key in ((past.users, user), (past.templates, template)):
+    alike = np.array([request_class(run.asked, run.processors)])
+    rows = []
+    for table, key in ((past.site, alike), (past.users, user), (past.templates, template)):
         place = int(table.places(key)[0])
         rows.append(None if place < 0 else table.rows[place])
     return rows
 
 
+def ended_in(row):
+    """Bound -> runs that ended before it."""
+    counts = row[ENDED_BEFORE:AT_RISK].tolist()
+    return {bound: count for bound, count in zip(BOUNDS, counts, strict=True) if count}
+
+
+def came_to(row):
+    """Bound -> runs that came as far as the one before it."""
+    counts = row[AT_RISK:SPENT].tolist()
+    return {bound: count for bound, count in zip(BOUNDS, counts, strict=True) if count}
+
+
 def test_one_short_run_by_hand():
     run = Run(1, 0, 4, 600.0, start=1000.0, end=1030.0)
     past = PastRuns().after(snapshot_of(1100.0, ended=[run]))
-    site, user, template = rows_of(past, run)
     assert past.time == 1100.0
-    log_run, inverse = math.log10(31.0), 1 / 30
-    # shares of runs below 60 s, 900 s and 7200 s, then log10(1 + run time): fast and slow each
-    fast = [0.1 + 0.5 * 0.9, 0.4 + 0.5 * 0.6, 0.7 + 0.5 * 0.3, 3.0 + 0.5 * (log_run - 3.0)]
-    slow = [0.1 + 0.1 * 0.9, 0.4 + 0.1 * 0.6, 0.7 + 0.1 * 0.3, 3.0 + 0.1 * (log_run - 3.0)]
-    both = [value for pair in zip(fast, slow, strict=True) for value in pair]
-    expected = [*both, 30.0, 3600.0, 0.01 + 0.1 * (inverse - 0.01), 30.0 * 4]
-    np.testing.assert_allclose(user, expected, rtol=1e-12)
-    np.testing.assert_array_equal(user[:-1], template[:-1])
-    assert template[-1] == site[-1] == 0.0
-    assert site[0] == pytest.approx(0.1 + 0.02 * 0.9)
-    assert site[1] == pytest.approx(0.1 + 0.002 * 0.9)
+    for row in rows_of(past, run):
+        assert ended_in(row) == {60.0: 1.0}  # no shorter than 30 s, shorter than 60
+        assert came_to(row) == {10.0: 1.0, 30.0: 1.0, 60.0: 1.0}
+    site, user, template = rows_of(past, run)
+    assert user[[SPENT, LAST, PREVIOUS, INVERSE]].tolist() == [30.0 * 4, 30.0, 30.0, 1 / 30]
+    assert not site[SPENT:].any()
+    assert not template[SPENT:].any()
 
 
 def test_a_long_run_tells_while_it_runs_and_at_its_end():
     run = Run(1, 0, 4, 9000.0, start=0.0, end=8000.0)
-    past = PastRuns().after(snapshot_of(59.0, running=[run]))
-    assert rows_of(past, run)[USER] is None
-    past = past.after(snapshot_of(60.0, running=[run]))
-    assert rows_of(past, run)[USER][:4].tolist() == pytest.approx([0.05, 0.09, 0.4, 0.4])
+    past = PastRuns().after(snapshot_of(9.0, running=[run]))
+    assert rows_of(past, run) == [None, None, None]
+    past = past.after(snapshot_of(10.0, running=[run]))
+    assert came_to(rows_of(past, run)[USER]) == {10.0: 1.0}
     past = past.after(snapshot_of(2000.0, running=[run]))
-    assert rows_of(past, run)[USER][:6].tolist() == pytest.approx([0.05, 0.09, 0.2, 0.36, 0.7, 0.7])
+    assert came_to(rows_of(past, run)[USER]) == dict.fromkeys(BOUNDS[:8], 1.0)  # to 1800 s
     past = past.after(snapshot_of(8100.0, ended=[run]))
     row = rows_of(past, run)[USER]
-    assert row[:6].tolist() == pytest.approx([0.05, 0.09, 0.2, 0.36, 0.35, 0.63])
-    assert row[8:10].tolist() == [8000.0, 3600.0]
+    assert came_to(row) == dict.fromkeys(BOUNDS[:11], 1.0)  # to 14,400 s
+    assert ended_in(row) == {14_400.0: 1.0}
+    assert row[LAST] == 8000.0
 
 
-def test_who_is_new_begins_with_the_row_of_the_level_above():
-    first = Run(1, 0, 4, 600.0, start=0.0, end=30.0)
-    second = Run(2, 0, 8, 600.0, start=40.0, end=50.0)  # the same user, another template
-    third = Run(3, 1, 8, 600.0, start=60.0, end=65.0)  # another user
-    past = PastRuns().after(snapshot_of(100.0, ended=[first]))
-    user_before, site_before = rows_of(past, first)[USER], past.site
-    past = past.after(snapshot_of(101.0, ended=[second]))
-    assert rows_of(past, second)[TEMPLATE][0] == pytest.approx((user_before[0] + 1) / 2)
-    assert past.site[0] > site_before[0]
-    before_third = past.site
-    past = past.after(snapshot_of(102.0, ended=[third]))
-    assert rows_of(past, third)[USER][0] == pytest.approx((before_third[0] + 1) / 2)
-    user, template = rows_of(past, third)[1:]
-    np.testing.assert_array_equal(user[:-1], template[:-1])
-    assert (user[-1], template[-1]) == (5.0 * 8, 0.0)  # nothing of what the first user has spent
+def test_a_run_that_its_limit_ended_tells_how_far_it_came_and_no_length():
+    run = Run(1, 0, 4, 8000.0, start=0.0, end=8000.0)
+    past = PastRuns().after(snapshot_of(8100.0, ended=[run]))
+    for row in rows_of(past, run):
+        assert came_to(row) == dict.fromkeys(BOUNDS[:11], 1.0)
+        assert ended_in(row) == {}
+
+
+def test_a_run_weighs_less_with_the_next_and_least_in_a_template():
+    runs = [Run(n, 0, 4, 600.0, 10.0 * n, 10.0 * n + 5) for n in range(3)]
+    past = PastRuns().after(snapshot_of(100.0, ended=runs))
+    site, user, template = (ended_in(row)[10.0] for row in rows_of(past, runs[0]))
+    second, third = 1 / 2**2, 1 / 2.9**2  # the user's row had told 1 run, then 1.9
+    assert site == pytest.approx((1 - 0.001 * second + second) * (1 - 0.001 * third) + third)
+    assert user == pytest.approx(1 + 0.9 + 0.81)
+    assert template == pytest.approx(1 + 0.8 + 0.64)
+
+
+def test_a_thousand_runs_of_one_user_count_as_some_ten_of_their_class():
+    dummies = [Run(n, 0, 4, 600.0, 10.0 * n, 10.0 * n + 5) for n in range(1000)]
+    other = Run(5000, 1, 4, 600.0, 20_000.0, 20_005.0)
+    alone = PastRuns().after(snapshot_of(15_000.0, ended=dummies))
+    told = came_to(rows_of(alone, other)[SITE])[10.0]
+    assert 8.0 < told < 11.0  # the user's row holds ten runs, so the last ones count 1 / 11**2
+    both = alone.after(snapshot_of(30_000.0, ended=[other]))
+    assert came_to(rows_of(both, other)[SITE])[10.0] == pytest.approx(0.999 * told + 1)
+
+
+def test_a_run_counts_for_its_own_class_user_and_template_only():
+    first = Run(1, 0, 4, 600.0, start=0.0, end=5.0)
+    same_user = Run(2, 0, 8, 600.0, start=10.0, end=15.0)
+    same_class = Run(3, 1, 5, 660.0, start=20.0, end=25.0)
+    past = PastRuns().after(snapshot_of(100.0, ended=[first, same_user, same_class]))
+    of_first, of_second, of_third = (
+        [ended_in(row)[10.0] for row in rows_of(past, run)]
+        for run in (first, same_user, same_class)
+    )
+    assert of_first == pytest.approx([1.999, 1.9, 1.0])
+    assert of_second == pytest.approx([1 / 4, 1.9, 1.0])  # its user has told one run before
+    assert of_third == pytest.approx([1.999, 1.0, 1.0])
+    assert (len(past.site), len(past.users), len(past.templates)) == (2, 2, 3)
 
 
 def random_runs(rng, count, whole=True):
+    """Runs of few templates; every other one is ended by its limit where it has one."""
     start = rng.uniform(0, 40_000, count)
     length = 10 ** rng.uniform(0.0, 4.3, count)
     if whole:  # many events at the same time
         start, length = np.floor(start / 60) * 60, np.ceil(length / 60) * 60
+    limit = rng.choice([600.0, 1000.0, 3600.0, NAN], count)
+    length = np.where(np.arange(count) % 2, np.fmin(length, limit), length)
     return [
         Run(
             int(number),
             int(rng.integers(len(USERS))),
             int(rng.integers(1, 3)),
-            float(rng.choice([600.0, 3600.0, NAN])),
+            float(asked),
             float(begin),
             float(begin + run_time),
         )
-        for number, begin, run_time in zip(rng.permutation(count), start, length, strict=True)
+        for number, asked, begin, run_time in zip(
+            rng.permutation(count), limit, start, length, strict=True
+        )
     ]
 
 
@@ -104,17 +159,22 @@ def snapshots_of(runs, times):
 
 
 def assert_same(past, readable):
-    np.testing.assert_allclose(past.site, readable.site, rtol=1e-12)
+    def same(table, key, row):
+        place = table.places(np.atleast_1d(key).astype(np.float64))[0]
+        assert place >= 0
+        np.testing.assert_allclose(table.rows[place], row.numbers(), rtol=1e-12)
+
+    assert len(past.site) == len(readable.site)
     assert len(past.users) == len(readable.users)
     assert len(past.templates) == len(readable.templates)
+    for alike, row in readable.site.items():
+        same(past.site, alike, row)
     for name, row in readable.users.items():
-        place = past.users.places(np.array([user_key(name)]))
-        np.testing.assert_allclose(past.users.rows[place[0]], row, rtol=1e-12)
+        same(past.users, user_key(name), row)
     for (name, processors, limit), row in readable.templates.items():
         user = np.array([user_key(name)])
         key = template_keys(user, np.array([processors]), np.array([limit]))
-        place = past.templates.places(key)
-        np.testing.assert_allclose(past.templates.rows[place[0]], row, rtol=1e-12)
+        same(past.templates, key, row)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -191,6 +251,14 @@ def test_tables_are_bounded_and_forget_who_was_heard_of_longest_ago(monkeypatch)
     assert [rows_of(past, run)[USER] is not None for run in last[16:]] == [False] + [True] * 3
 
 
+def test_there_are_no_more_rows_of_requests_than_classes():
+    asked = [(60.0 * 2**long, 2**wide) for long in range(20) for wide in range(20)]
+    runs = [Run(n, 0, wide, limit, 0.0, 5.0) for n, (limit, wide) in enumerate(asked)]
+    past = PastRuns().after(snapshot_of(10.0, ended=runs))
+    assert len(past.site) == 16 * 14
+    assert past.site.places(np.arange(16.0 * 14)).tolist() == list(range(16 * 14))
+
+
 def test_memory_keeps_every_bit():
     rng = np.random.default_rng(5)
     past = PastRuns()
@@ -200,17 +268,19 @@ def test_memory_keeps_every_bit():
     assert np.isfinite(memory).all()
     back = PastRuns.from_memory(memory)
     assert back.to_memory().tobytes() == memory.tobytes()
-    assert back.users.lines.tobytes() == past.users.lines.tobytes()
+    for name in ("site", "users", "templates"):
+        lines = getattr(past, name).lines
+        assert len(lines) > 1
+        assert getattr(back, name).lines.tobytes() == lines.tobytes()
+        assert (np.diff(lines[:, 0]) > 0).all()
+    assert back.time == past.time == 3e4
 
 
 def test_a_memory_of_an_older_release_is_none():
-    """Version 1 knew not what runs had cost: a row had a number less, and all begins anew."""
-    rows = [np.array([4.0, 50.0, *UNKNOWN[:-1]]), np.array([7.0, 50.0, *UNKNOWN[:-1]])]
-    old = np.concatenate([[1.0, 50.0], UNKNOWN[:-1], [1.0, 1.0], *rows])
-    assert PastRuns.from_memory(old) is None
+    """Version 2 kept one row for the whole site, and means in place of counts."""
     memory = PastRuns(time=1.0).to_memory()
-    assert memory[0] == 2.0
-    memory[0] = 1.0  # even where the lengths would fit
+    assert memory[0] == 3.0
+    memory[0] = 2.0  # even where the lengths would fit
     assert PastRuns.from_memory(memory) is None
 
 
@@ -218,15 +288,17 @@ def test_another_memory_is_none():
     memory = PastRuns(time=1.0).to_memory()
     assert PastRuns.from_memory(memory) is not None
     wrong = [memory[:-1], np.concatenate([memory, [0.0]]), np.empty(0), np.ones(4)]
-    for place, value in ((0, 3.0), (-1, 1.0), (-2, -1.0), (-2, 0.5), (-1, np.nan)):
+    for place, value in ((0, 4.0), (-1, 1.0), (-2, -1.0), (-2, 0.5), (-1, np.nan)):
         changed = memory.copy()
         changed[place] = value
         wrong.append(changed)
+    less = np.concatenate([memory, np.zeros(LINE)])
+    less[2:5] = 2.0, -1.0, 0.0  # one row in all
     half = np.concatenate([memory, np.zeros(LINE)])
-    half[[-LINE - 2, -LINE - 1]] = 0.5
+    half[2:5] = 0.5, 0.5, 0.0
     odd = np.concatenate([memory, np.zeros(1)])
-    odd[-2] = 1 / LINE
-    assert all(PastRuns.from_memory(each) is None for each in [*wrong, half, odd])
+    odd[2] = 1 / LINE
+    assert all(PastRuns.from_memory(each) is None for each in [*wrong, less, half, odd])
 
 
 @pytest.mark.parametrize(("start", "end"), [(NAN, 50.0), (10.0, NAN), (NAN, NAN)])
@@ -239,9 +311,10 @@ def test_a_run_without_times_tells_nothing(start, end):
 
 def test_nothing_is_known_at_first():
     past = PastRuns()
-    assert past.site.tolist() == list(UNKNOWN)
-    assert past.users.places(np.array([1.0, 2.0])).tolist() == [-1, -1]
-    assert len(past.after(snapshot_of(5.0)).to_memory()) == 2 + HISTORY + 2
+    for table in (past.site, past.users, past.templates):
+        assert table.places(np.array([1.0, 2.0])).tolist() == [-1, -1]
+    # a layout, a time and the lengths of three tables
+    assert past.after(snapshot_of(5.0)).to_memory().tolist() == [3.0, 5.0, 0.0, 0.0, 0.0]
 
 
 def test_keys_are_whole_numbers_that_stay_the_same():

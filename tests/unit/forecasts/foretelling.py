@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import time
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
 from slurm_rl_plugin.forecasts.live.site_orders import rule_order
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource
-from slurm_rl_plugin.learning.export.model import import_model
-from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import DAY, FloatArray
 from tests.unit.forecasts.live_site import LiveSite
-
-
-@cache
-def spread() -> FloatArray:
-    """Weights of the shipped model's quantiles of run times."""
-    network = import_model(model_path("default"))
-    assert isinstance(network, QNetwork)
-    assert network.prediction is not None
-    assert network.prediction.spread is not None
-    return network.prediction.spread
 
 
 def replay_source() -> ReplaySource:
     """Plays a first come, first served queue forward."""
     return ReplaySource(
         order=rule_order("fifo"),
-        spread=spread(),
         backfilling="easy",
         on_nodes="slurm",
         half_life=7.0 * DAY,

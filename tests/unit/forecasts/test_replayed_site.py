@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from slurm_rl_plugin.features.history.run_spread import PARTS
+from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.forecasts.replays.replayed_site import ReplayedSite
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -24,6 +24,7 @@ QUEUE = QueueNow(
     usage=np.zeros(1),
 )
 BOTH = np.array([1, 2])
+PROCESSORS = np.ones(3, dtype=np.int64)
 
 
 def jobs() -> Workload:
@@ -34,11 +35,11 @@ def jobs() -> Workload:
         run_time=np.full(3, np.nan),  # not looked at
         estimate=limit,
         time_limit=limit,
-        processors=np.ones(3, dtype=np.int64),
+        processors=PROCESSORS,
         account=nobody,
         interactive=np.zeros(3, dtype=np.bool_),
         shares=np.ones(1),
-        past=nothing_past(nobody, np.array([0, 1, 1]), limit),
+        past=nothing_past(nobody, np.array([0, 1, 1]), limit, PROCESSORS),
     )
 
 
@@ -85,7 +86,7 @@ def test_jobs_of_a_template_drawn_together_spread_more() -> None:
     """Who waits for two jobs of one template waits for two long runs or for two short ones."""
     just_started = replace(QUEUE, start=np.array([1000.0 - 1e-3]))
     nobody, limit = np.zeros(3, dtype=np.int64), np.full(3, 3600.0)
-    alike = jobs()._replace(past=nothing_past(nobody, np.array([0, 0, 1]), limit))
+    alike = jobs()._replace(past=nothing_past(nobody, np.array([0, 0, 1]), limit, PROCESSORS))
     spread = []
     for together in (0.0, 1.0):
         one = site(np.array([30.0, 100.0, 400.0, 1000.0, 2000.0]), together)

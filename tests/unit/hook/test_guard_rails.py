@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain import Decision
+from slurm_rl_plugin.domain import Decision, QueueSnapshot
 from slurm_rl_plugin.errors import ScoreInvalid
 from slurm_rl_plugin.hook.rails.guard_rails import (
     CompleteRanking,
@@ -54,6 +54,35 @@ def test_the_starvation_bound_keeps_the_order_of_the_others() -> None:
     decision = Decision(scores=np.array([7.0, 2.0, 2.0]))
     scores = StarvationBound(bound=985.0).check(decision, SNAPSHOT).scores
     assert scores[0] > scores[1] == scores[2]
+
+
+def of_accounts(*account: int) -> QueueSnapshot:
+    """Jobs of these accounts that have waited 990 s, 980 s, 970 s and so on."""
+    pending = pending_jobs([1] * len(account))
+    jobs = replace(pending.jobs, account=np.array(account))
+    return snapshot_of(replace(pending, jobs=jobs))
+
+
+def test_a_starving_job_takes_the_best_place_of_its_account_and_of_no_other() -> None:
+    snapshot = of_accounts(0, 1, 0, 1, 0)
+    decision = Decision(scores=np.array([10.0, 50.0, 30.0, 40.0, 20.0]))
+    scores = StarvationBound(bound=985.0).check(decision, snapshot).scores
+    # job 0 alone has waited longer: account 0 has the places of 30, 20 and 10
+    assert scores.tolist() == [30.0, 50.0, 20.0, 40.0, 10.0]
+
+
+def test_starving_jobs_of_two_accounts_go_first_in_their_own() -> None:
+    snapshot = of_accounts(0, 1, 1, 0, 1, 0)
+    decision = Decision(scores=np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]))
+    scores = StarvationBound(bound=965.0).check(decision, snapshot).scores
+    # jobs 0 to 2 have waited longer; account 0 has the places of 6, 4 and 1, account 1 of 5, 3, 2
+    assert scores.tolist() == [6.0, 5.0, 3.0, 1.0, 2.0, 4.0]
+
+
+def test_an_account_without_a_starving_job_keeps_equal_scores() -> None:
+    decision = Decision(scores=np.array([1.0, 7.0, 7.0, 7.0]))
+    scores = StarvationBound(bound=985.0).check(decision, of_accounts(0, 1, 1, 1)).scores
+    assert scores.tolist() == [1.0, 7.0, 7.0, 7.0]
 
 
 def test_nobody_is_moved_within_the_starvation_bound() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.fitted_q.iteration import train_fitted_q
 from slurm_rl_plugin.learning.fitted_q.regression import FeedForwardRegressor
@@ -33,9 +32,7 @@ def load(seed):
 TRAINING, VALIDATION = [load(1), load(2), load(3)], [load(4)]
 
 
-REGRESSOR = FeedForwardRegressor(
-    schema=SITE, hidden=3, passes=2, decay=1e-4, prediction=RunTimePrediction.untrained()
-)
+REGRESSOR = FeedForwardRegressor(schema=SITE, hidden=3, passes=2, decay=1e-4)
 
 
 def patterns(**changes):

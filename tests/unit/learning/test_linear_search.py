@@ -6,8 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
-from slurm_rl_plugin.features.site import SCARCE_SHARE, SITE, SITE_OF_PROCESSORS
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.policy_search import search as policy_search
 from slurm_rl_plugin.learning.policy_search.search import search_policy, unsearched_network
 from slurm_rl_plugin.learning.policy_search.settings import (
@@ -23,8 +22,8 @@ from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.utility.reward import RewardWeights
 
-#: What does not change while a job waits, on a machine of processors alone.
-STATIC = SITE_OF_PROCESSORS.static_jobs
+#: What a request and its wait tell, without what goals alone set and without the class of a job.
+REQUEST = {"log_size", "log_time_limit", "log_age", "overdue"}
 FLAT = RewardWeights(tail=0.0, slowdown=10.0)
 LINEAR = PolicySearchSettings(
     hidden=1,
@@ -32,7 +31,7 @@ LINEAR = PolicySearchSettings(
     population=5,
     validate_every=1,
     searched="linear",
-    start="wspt",
+    start="site",
     history=True,
     weights=FLAT,
     batch=2,
@@ -76,15 +75,14 @@ def hill(monkeypatch):
 @pytest.mark.parametrize(
     ("more", "searched"),
     [
-        ({}, {*STATIC, *SITE.history_jobs}),
-        ({"weights": RewardWeights()}, {*STATIC, *SITE.history_jobs, "log_wait"}),
-        ({"history": False, "start": "sjf"}, set(STATIC)),
-        ({"resources": True}, {*SITE.static_jobs, SCARCE_SHARE, *SITE.history_jobs}),
+        ({}, {*REQUEST, *SITE.history_jobs}),
+        ({"weights": RewardWeights()}, {*REQUEST, *SITE.history_jobs}),
+        ({"history": False, "start": "sjf"}, REQUEST),
     ],
-    ids=["history", "tail", "no history", "resources"],
+    ids=["history", "tail", "no history"],
 )
 @pytest.mark.parametrize("hold", [False, True])
-def test_a_linear_search_changes_static_and_history_weights_only(more, searched, hold, hill):
+def test_a_linear_search_leaves_what_goals_set_and_the_class_of_a_job(more, searched, hold, hill):
     settings = replace(LINEAR, hold=hold, generations=9, **more)
     places = searched_places(settings)
     scores = parameter_count(SITE, 1)
@@ -104,17 +102,13 @@ def test_a_linear_search_changes_static_and_history_weights_only(more, searched,
     assert not network.queue_weights.any()
 
 
-def test_the_prediction_is_the_templates_own_runs_where_none_is_given():
-    untrained = RunTimePrediction.untrained().weights
-    assert found().network.prediction.weights.tolist() == untrained.tolist()
-
-
-def test_the_age_of_a_job_never_counts_against_it():
-    settings = replace(LINEAR, weights=RewardWeights(tail=0.5), step=3.0, generations=2)
+@pytest.mark.parametrize("feature", ["log_age", "overdue"])
+def test_waiting_never_counts_against_a_job(feature):
+    settings = replace(LINEAR, step=3.0, generations=2)
     seen = []
 
     def watched(network, loads, weights, threads=1):
-        seen.append(network.linear[SITE.jobs.index("log_wait")])
+        seen.append(network.linear[SITE.jobs.index(feature)])
         return -seen[-1]  # the less the better: pushes against the bound
 
     with pytest.MonkeyPatch.context() as patch:
@@ -172,18 +166,12 @@ def test_an_interrupted_search_in_batches_goes_on_to_the_same_network(tmp_path):
     assert resumed.simulated_jobs == found().simulated_jobs == 3 * 5 * 2 * 150
 
 
-def test_a_search_begins_where_it_is_told_and_keeps_its_prediction():
+def test_a_search_begins_where_it_is_told():
     settings = replace(LINEAR, generations=1, validate_every=9)
-    start = unsearched_network(settings, None)
-    start.linear[SITE.jobs.index("responsiveness_now")] = 0.25
-    weights = np.random.default_rng(1).normal(size=RunTimePrediction.untrained().weights.shape)
-    found = search(settings, start=start, prediction=RunTimePrediction(weights=weights)).network
-    assert found.linear[SITE.jobs.index("responsiveness_now")] == 0.25
-    np.testing.assert_array_equal(found.prediction.weights, weights)
-    forgetful = replace(settings, history=False, start="sjf")
-    assert (
-        search(forgetful, prediction=RunTimePrediction(weights=weights)).network.prediction is None
-    )
+    start = unsearched_network(settings)
+    start.linear[SITE.jobs.index("share_doublings")] = 0.25
+    found = search(settings, start=start).network
+    assert found.linear[SITE.jobs.index("share_doublings")] == 0.25
 
 
 @pytest.mark.parametrize("searched", ["network", "linear"])
@@ -193,9 +181,17 @@ def test_without_history_no_weight_of_past_runs_is_searched(searched, hill):
     assert network.job_weights.any() == (searched == "network")
     assert not network.job_weights[-len(SITE.history_jobs) :].any()
     assert not network.linear[-len(SITE.history_jobs) :].any()
-    assert network.prediction is None
-    whole = replace(settings, searched="network", history=True, resources=True)
-    assert searched_places(whole).tolist() == list(range(parameter_count(SITE, 2)))
+    assert not network.looks_at_past
+
+
+def test_a_search_of_the_whole_network_leaves_alone_what_goals_weigh():
+    whole = replace(LINEAR, searched="network", hidden=2)
+    numbers = parameter_count(SITE, 2)
+    goals = [SITE.jobs.index(name) for name in ("interactive_points", "share_points")]
+    hidden = [2 * (len(SITE.queue) + place) + unit for place in goals for unit in range(2)]
+    linear = [numbers - len(SITE.jobs) + place for place in goals]
+    left_alone = sorted(set(range(numbers)) - set(searched_places(whole).tolist()))
+    assert left_alone == hidden + linear
 
 
 def test_the_start_by_past_runs_serves_short_jobs_better_than_the_request_alone():

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.site import (
-    RESOURCE_FEATURES,
-    SCARCE_SHARE,
-    SCARCITY_FEATURES,
-    SITE,
-)
+from slurm_rl_plugin.features.site import SITE, USUAL
 from slurm_rl_plugin.learning.algorithms import settings_of
 from slurm_rl_plugin.learning.policy_search.settings import (
     FEATURE_GROUPS,
@@ -26,16 +21,16 @@ from slurm_rl_plugin.policies.network import (
     fixed_scaler,
     network_from_parameters,
     parameter_count,
-    without_resources,
 )
 
 
-def test_the_age_alone_is_bounded_and_in_a_linear_search_alone():
-    linear = PolicySearchSettings(searched="linear", start="wspt", history=True, hold=True)
-    age = parameter_count(SITE, 6) - len(SITE.jobs) + SITE.jobs.index("log_wait")
+def test_what_waiting_counts_is_bounded_and_in_a_linear_search_alone():
+    linear = PolicySearchSettings(searched="linear", start="site", history=True, hold=True)
+    first = parameter_count(SITE, 6) - len(SITE.jobs)
+    waiting = [first + SITE.jobs.index(name) for name in ("log_age", "overdue")]
     places = searched_places(linear).tolist()
-    assert age in places
-    expected = [[0.0 if each == age else -np.inf, np.inf] for each in places]
+    assert set(waiting) <= set(places)
+    expected = [[0.0 if each in waiting else -np.inf, np.inf] for each in places]
     assert search_bounds(linear).tolist() == expected
     for searched in ("network", "reserve"):
         assert search_bounds(PolicySearchSettings(searched=searched, hold=True)) is None
@@ -43,7 +38,7 @@ def test_the_age_alone_is_bounded_and_in_a_linear_search_alone():
 
 @pytest.mark.parametrize("searched", SEARCHED)
 def test_every_searched_place_is_one_of_the_parameters_and_none_comes_twice(searched):
-    settings = PolicySearchSettings(searched=searched, hold=True, history=True, resources=True)
+    settings = PolicySearchSettings(searched=searched, hold=True, history=True)
     places = searched_places(settings)
     assert len(np.unique(places)) == len(places)
     assert places.min() >= 0
@@ -56,17 +51,19 @@ def test_a_start_weighs_features_of_the_schema_and_begins_within_the_bounds(star
     parameters = initial_parameters(settings)
     linear = parameters[-len(SITE.jobs) :]
     weighed = {name: weight for name, weight in zip(SITE.jobs, linear, strict=True) if weight}
-    assert weighed == STARTS[start]
+    points = {name: weight / USUAL[name][1] for name, weight in weighed.items()}
+    by_goals = {"interactive_points": 1.0, "share_points": -1.0}
+    assert points == pytest.approx({**STARTS[start], **by_goals})
     assert not parameters[: -len(SITE.jobs)].any()
     assert (parameters[searched_places(settings)] >= search_bounds(settings)[:, 0]).all()
 
 
 def test_the_start_by_past_runs_needs_them():
     with pytest.raises(ConfigurationError, match="set history=true as well"):
-        PolicySearchSettings(start="wspt")
+        PolicySearchSettings(start="site")
     with pytest.raises(ConfigurationError, match="set history=true as well"):
-        settings_of("policy-search", {"start": "wspt", "searched": "linear"})
-    text = {"start": "wspt", "searched": "linear", "history": "true", "batch": "2", "hidden": "1"}
+        settings_of("policy-search", {"start": "site", "searched": "linear"})
+    text = {"start": "site", "searched": "linear", "history": "true", "batch": "2", "hidden": "1"}
     assert settings_of("policy-search", text).history
 
 
@@ -117,7 +114,7 @@ def test_what_is_searched_is_one_of_three():
 @pytest.mark.parametrize("group", sorted(FEATURE_GROUPS))
 def test_features_left_out_weigh_nothing_and_are_not_searched(group, searched):
     settings = PolicySearchSettings(
-        searched=searched, start="wspt", history=True, resources=True, without=group, hidden=2
+        searched=searched, start="site", history=True, without=group, hidden=2
     )
     parameters = initial_parameters(settings)
     parameters[searched_places(settings)] = np.random.default_rng(1).normal(size=1)
@@ -131,22 +128,9 @@ def test_features_left_out_weigh_nothing_and_are_not_searched(group, searched):
             assert seen
 
 
-@pytest.mark.parametrize("resources", [False, True])
-@pytest.mark.parametrize("searched", ["network", "linear"])
-def test_what_the_schema_says_of_resources_is_searched_where_asked(searched, resources):
-    settings = PolicySearchSettings(searched=searched, hidden=1, resources=resources)
-    parameters = initial_parameters(settings)
-    parameters[searched_places(settings)] = 1.0
-    found = network_from_parameters(SITE, parameters, hidden=1, scaler=fixed_scaler(SITE))
-    assert (without_resources(found) is found) == resources
-    seen = found.linear[[SITE.jobs.index(name) for name in (*RESOURCE_FEATURES, SCARCE_SHARE)]]
-    assert seen.tolist() == [float(resources)] * 5
-    queue = found.queue_weights[[SITE.queue.index(name) for name in SCARCITY_FEATURES]]
-    assert queue.ravel().tolist() == [float(resources and searched == "network")] * 2
-
-
 def test_several_groups_can_be_left_out_and_an_unknown_one_is_refused():
-    both = PolicySearchSettings(history=True, resources=True, without="request,alike")
-    assert both.unseen == {*FEATURE_GROUPS["request"], *FEATURE_GROUPS["alike"]}
+    both = PolicySearchSettings(history=True, without="request,alike")
+    left_out = {*FEATURE_GROUPS["request"], *FEATURE_GROUPS["alike"]}
+    assert both.unseen == {*left_out, "interactive_points", "share_points"}
     with pytest.raises(ConfigurationError, match="without is 'age': give some of request"):
         settings_of("policy-search", {"without": "request,age"})

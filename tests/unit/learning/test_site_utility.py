@@ -26,15 +26,16 @@ from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite, SiteTerms
 from tests.reference.loads import random_workload
 
 MEDIANS = ClassMedian(interactive_median=60.0, batch_median=600.0)
-DEFICIT = SITE.jobs.index("share_deficit")
+USED = SITE.jobs.index("share_doublings")
+INTERACTIVE = SITE.jobs.index("interactive")
 
 
-def history(seed: int, jobs: int = 120) -> SiteHistory:
+def history(seed: int, jobs: int = 120, shares: tuple[float, float] = (0.5, 0.5)) -> SiteHistory:
     workload = random_workload(seed, jobs, 4, parallel=False, exact=True, accounts=2)
     terms = SiteTerms(
         name="north",
         accounts=("a", "b"),
-        shares=np.array([0.5, 0.5]),
+        shares=np.array(shares),
         order=QueueOrder(rule="utility-greedy"),
         settings=SimulationSettings(capacity=4),
     )
@@ -47,7 +48,7 @@ def test_every_kind_of_job_is_tried_in_every_state() -> None:
     assert tried.queue.shape == (36, len(SITE.queue))
     assert tried.jobs.shape == (36, len(SITE.jobs))
     assert tried.gain.shape == (36, 2)
-    assert tried.jobs[:, 4].reshape(9, 4).tolist() == [[1, 1, 0, 0]] * 9
+    assert tried.jobs[:, INTERACTIVE].reshape(9, 4).tolist() == [[1, 1, 0, 0]] * 9
     # own utility and fairness are at most 1; anything more comes from other jobs
     assert np.isfinite(tried.gain).all()
     again = try_jobs(history(1), MEDIANS, settings)
@@ -66,11 +67,11 @@ def test_the_fit_finds_what_load_and_shares_are_worth() -> None:
     rng = np.random.default_rng(5)
     queue = rng.random((4000, len(SITE.queue)))
     jobs = rng.random((4000, len(SITE.jobs)))
-    gain = np.column_stack([queue[:, 0], jobs[:, DEFICIT]]) + rng.normal(0, 0.3, (4000, 2))
+    gain = np.column_stack([queue[:, 0], jobs[:, USED]]) + rng.normal(0, 0.3, (4000, 2))
     gain[:5] = 1e6  # odd futures, which must not decide
     network = fit_site_utility([TriedJobs(queue, jobs, gain)], SiteUtilitySettings())
     fresh_queue, fresh_jobs = rng.random((200, len(SITE.queue))), rng.random((200, len(SITE.jobs)))
-    wanted = (fresh_queue[:, 0] + fresh_jobs[:, DEFICIT]) / 2
+    wanted = (fresh_queue[:, 0] + fresh_jobs[:, USED]) / 2
     found = [
         float(network.scores(each, job[None])[0])
         for each, job in zip(fresh_queue, fresh_jobs, strict=True)
@@ -79,25 +80,36 @@ def test_the_fit_finds_what_load_and_shares_are_worth() -> None:
     assert np.mean(found) == pytest.approx(wanted.mean(), abs=0.1)
 
 
-def test_a_fit_tells_good_moments_of_another_history_from_bad_ones(tmp_path: Path) -> None:
-    settings = SiteUtilitySettings(states=100, horizon=1800.0, passes=40)
-    tried = [try_jobs(history(seed, 200), MEDIANS, settings) for seed in range(4)]
+def test_jobs_of_the_account_that_is_short_of_its_share_are_published_as_worth_more(
+    tmp_path: Path,
+) -> None:
+    """Both accounts submit alike; in the fresh history the first has four times the share."""
+    settings = SiteUtilitySettings(states=40, horizon=1800.0, passes=20)
+    shares = [(0.2, 0.8), (0.8, 0.2), (0.2, 0.8), (0.8, 0.2)]
+    tried = [
+        try_jobs(history(seed, shares=each), MEDIANS, settings) for seed, each in enumerate(shares)
+    ]
     path = tmp_path / "north.onnx"
     export_site_utility(fit_site_utility(tried, settings), path, MEDIANS)
     policy = load_q_network(path)
     assert policy.estimates == MEDIANS
-    fresh = history(9, 200)
+    fresh = history(50, shares=(0.8, 0.2))
     shown = RoutedSite(fresh.terms, fresh.offered)
+    added = [np.flatnonzero(fresh.offered.account == each)[:3].tolist() for each in (0, 1)]
     published, worth = [], []
-    for job in range(200):
+    for job in range(120):
         shown.run_until(float(fresh.offered.submit[job]))
         if job % 4 == 0:
             utilities = published_utilities(policy, shown.snapshot(), site="north").utilities
-            published.append(np.mean(list(utilities["interactive"].values())))
-            quick = np.flatnonzero(fresh.offered.interactive)[:3].tolist()
-            ahead = np.arange(job, 200)
-            gains = added_job_gains(shown, quick, ahead, fresh.offered.submit[ahead], 1800.0)
-            worth.append(np.clip(gains, -3, 3).mean())
+            published.append(
+                [np.mean([kind[name] for kind in utilities.values()]) for name in "ab"]
+            )
+            ahead = np.arange(job, 120)
+            submit = fresh.offered.submit[ahead]
+            gains = added_job_gains(shown, added[0] + added[1], ahead, submit, 1800.0)
+            worth.append(np.clip(gains, -3, 3).reshape(2, -1).mean(axis=1))
         shown.take(job)
-    order = np.argsort(published)
-    assert np.array(worth)[order[25:]].mean() > np.array(worth)[order[:25]].mean() + 0.1
+    short, other = np.mean(worth, axis=0)
+    assert short > other + 0.1
+    first, second = np.transpose(published)
+    assert (first > second).mean() > 0.8

@@ -8,7 +8,7 @@ import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.site import SITE_OF_PROCESSORS
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.evaluation.paired import (
     Candidate,
     estimates_of,
@@ -44,7 +44,7 @@ def test_training_writes_model_manifest_and_card_that_agree(tmp_path):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["site.json", "site.md", "site.onnx"]
     assert json.loads((tmp_path / "site.json").read_text()) == json.loads(json.dumps(manifest))
     assert manifest["sha256"] == file_checksum(path)
-    assert manifest["schema"]["digest"] == SITE_OF_PROCESSORS.digest
+    assert manifest["schema"]["digest"] == SITE.digest
     assert manifest["sha256"] in (tmp_path / "site.md").read_text()
     assert manifest["validation"][-1]["objective"] == trained.validation_objective
     assert "the validation part (160 jobs) are too small" in manifest["too_small"]

@@ -38,7 +38,6 @@ NAMES = {
     "slurm_rl_adjustments_suppressed_total",
     "slurm_rl_fallback_active",
     "slurm_rl_reserve_processors",
-    "slurm_rl_protected_jobs",
     "slurm_rl_model_info",
     "slurm_rl_batch_system_call_duration_seconds_bucket",
     "slurm_rl_build_info",
@@ -222,8 +221,8 @@ def test_a_failed_cycle_keeps_what_the_last_decision_told(
     registry: CollectorRegistry, metrics: CycleMetrics
 ) -> None:
     value = registry.get_sample_value
-    told = ("slurm_rl_fallback_active", "slurm_rl_protected_jobs", "slurm_rl_reserve_processors")
-    metrics.publish(report(mode="fallback", fallback_reason="broken", reserve=5, protected=7))
+    told = ("slurm_rl_fallback_active", "slurm_rl_reserve_processors")
+    metrics.publish(report(mode="fallback", fallback_reason="broken", reserve=5))
     before = [value(name) for name in told]
     metrics.publish(report(snapshot=None, failure="batch_system", time=0.0))
     assert [value(name) for name in told] == before

@@ -1,4 +1,4 @@
-"""What a model's metadata hold in place of numbers: the model is refused, or goes without them."""
+"""What a model's metadata hold in place of numbers: the model goes without them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.errors import ModelSchemaMismatch
-from slurm_rl_plugin.features.history.run_prediction import PREDICTION_ENTRY, prediction_in
-from slurm_rl_plugin.policies.protection import PROTECTION_ENTRY, protection_in
 from slurm_rl_plugin.policies.q_network import ModelCard
 
 PATH = Path("model.onnx")
@@ -29,14 +26,3 @@ def test_weights_are_read() -> None:
     card = ModelCard(path=PATH, sha256="", metadata={"reward_weights": told})
     assert card.reward_weights == {"wait": 1.0, "fairness": 0.5}
     assert ModelCard(path=PATH, sha256="").reward_weights == {}
-
-
-@pytest.mark.parametrize("text", [DEEP, f"[[{HUGE}]]"])
-def test_a_table_of_anything_is_refused(text: str) -> None:
-    with pytest.raises(ModelSchemaMismatch, match="no table of"):
-        prediction_in(PATH, {PREDICTION_ENTRY: text})
-
-
-def test_a_protection_of_anything_is_refused() -> None:
-    with pytest.raises(ModelSchemaMismatch, match="protects jobs as this release does not"):
-        protection_in(PATH, {PROTECTION_ENTRY: DEEP})

@@ -1,12 +1,13 @@
-"""Networks are told apart by every number that they hold."""
+"""Networks are told apart by every number that they hold, and know whether they need a past."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from slurm_rl_plugin.features.history.run_prediction import RunTimePrediction
+from slurm_rl_plugin.features.site import SITE
 from tests.functional.small_network import small_network
 
 
@@ -31,9 +32,8 @@ def test_what_is_no_array_counts_too() -> None:
     network = small_network()
     assert replace(network, output_bias=network.output_bias + 1.0).digest != network.digest
     assert replace(network, activation="sigmoid").digest != network.digest
-    first, second = RunTimePrediction.untrained(), RunTimePrediction.untrained()
-    second.weights[0, 0] += 1.0
-    assert replace(network, prediction=first).digest != replace(network, prediction=second).digest
+    holds = replace(network, reserve_weights=np.zeros_like(network.queue_mean))
+    assert len({network.digest, holds.digest, replace(holds, reserve_bias=1.0).digest}) == 3
 
 
 def test_values_that_change_places_are_seen() -> None:
@@ -41,3 +41,14 @@ def test_values_that_change_places_are_seen() -> None:
     first = replace(network, queue_mean=network.queue_mean + 1.0)
     second = replace(network, queue_scale=network.queue_scale + 1.0)
     assert first.digest != second.digest
+
+
+def test_a_network_looks_at_the_past_where_a_weight_of_history_counts() -> None:
+    network = small_network()
+    assert not network.looks_at_past
+    for name in ("linear", "job_weights"):
+        weights = getattr(network, name).copy()
+        weights[-1] = 1e-9
+        assert replace(network, **{name: weights}).looks_at_past
+        weights[-1], weights[-len(SITE.history_jobs) - 1] = 0.0, 1.0  # the last one of no history
+        assert not replace(network, **{name: weights}).looks_at_past

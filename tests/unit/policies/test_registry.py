@@ -27,7 +27,16 @@ def test_names_are_those_of_their_kinds() -> None:
     assert named_policy("wfp3").kind is PolicyKind.WAITING
     assert named_policy("reserve:12").reserve == 12
     assert named_policy("reserve:12").live().reserve == 12
-    for text in ("lifo", "reserve:", "reserve:-1", "reserve:x", "default.onnx", "./default", ""):
+    for text in (
+        "lifo",
+        "reserve:",
+        "reserve:-1",
+        "reserve:x",
+        "default.onnx",
+        "./default",
+        "protected:sjf",
+        "",
+    ):
         assert named_policy(text) is None
 
 
@@ -42,10 +51,8 @@ def test_what_orders_logs_only_says_why() -> None:
 
 
 def test_known_names_are_what_may_be_given() -> None:
-    assert set(known_names(live=False)) == {*NAMED_POLICIES, "protected:NAME", "reserve:N"}
-    assert set(known_names(live=True)) == {*NAMED_POLICIES, "protected:NAME", "reserve:N"} - set(
-        ONLY_LOGS
-    )
+    assert set(known_names(live=False)) == {*NAMED_POLICIES, "reserve:N"}
+    assert set(known_names(live=True)) == {*NAMED_POLICIES, "reserve:N"} - set(ONLY_LOGS)
     assert known_names(live=True)[-len(SHIPPED_MODELS) :] == list(SHIPPED_MODELS)
 
 

@@ -49,13 +49,11 @@ def test_utilities_are_the_networks_scores_for_jobs_that_come_now(tmp_path: Path
     for job_class, estimate in (("interactive", 60.0), ("batch", 3600.0)):
         for account in (0, 1):
             jobs = np.zeros((1, len(SITE.jobs)))
-            jobs[0, :4] = np.log10(1 + estimate) / np.array([6.0, 6.0, np.inf, 9.0])
-            jobs[0, 4] = job_class == "interactive"
-            jobs[0, 10:13] = np.log10(1 + estimate) / 6, 1.0, 1.0
-            quick = job_class == "interactive"
-            rate = 0.5 / 60 if quick else 0.3 / (estimate + 60.0)
-            jobs[0, 13] = np.log10(rate / estimate + 1e-12) / 12 + 0.5
-            jobs[0, 14] = (snapshot.shares - snapshot.usage)[account] / 0.7
+            # one processor; it asks for no time: the estimate; it has not waited
+            jobs[0, SITE.jobs.index("log_time_limit")] = np.log(estimate)
+            jobs[0, SITE.jobs.index("interactive")] = job_class == "interactive"
+            doublings = np.log2(snapshot.usage[account] / snapshot.shares[account])
+            jobs[0, SITE.jobs.index("share_doublings")] = doublings
             gain = network.scores(queue, jobs)[0]
             found = published.of(job_class, snapshot.accounts[account])
             assert found == pytest.approx(1 / (1 + np.exp(-gain)), abs=2e-5)

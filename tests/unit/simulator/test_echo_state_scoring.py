@@ -165,8 +165,9 @@ def test_memory_is_carried_from_decision_to_decision():
 
 @pytest.mark.parametrize("effect", [{"starvation": 0.0}, {"refresh": math.inf}], ids=str)
 def test_what_the_hook_makes_of_scores_holds_for_an_echo_state_network_too(effect):
-    # each leaves first come, first served of any network's order
+    # each leaves first come, first served of any network's order of one account's jobs
     workload, here = prepared().workload(None), network(4)
+    workload = workload._replace(account=np.zeros_like(workload.account))
     start = simulate_network(workload, here, replace(SETTINGS, **effect)).start
     by_age = simulate_scores(workload, -workload.submit, SETTINGS).start
     np.testing.assert_array_equal(start, by_age)

@@ -36,7 +36,13 @@ def sites_own(workload):
 
 @pytest.fixture(params=range(4))
 def workload(request):
-    return random_workload(request.param, jobs=150, parallel=True)
+    """Jobs that are believed to run as long as they ask for, of three accounts."""
+    drawn = random_workload(request.param, jobs=150, parallel=True)
+    return drawn._replace(time_limit=drawn.estimate)
+
+
+def of_one_account(workload):
+    return workload._replace(account=np.zeros_like(workload.account))
 
 
 def test_without_effects_the_order_is_the_networks(workload):
@@ -48,7 +54,8 @@ def test_without_effects_the_order_is_the_networks(workload):
 @pytest.mark.parametrize("changes", [{"starvation": -1.0}, {"refresh": 1e12}], ids=str)
 def test_an_order_that_may_not_count_leaves_fifo(workload, changes):
     """Everybody starved; or a hook that wrote once, before nearly all jobs came."""
-    np.testing.assert_array_equal(starts(workload, **changes), fifo(workload))
+    found = starts(of_one_account(workload), **changes)
+    np.testing.assert_array_equal(found, fifo(workload))
 
 
 @pytest.mark.parametrize(
@@ -106,6 +113,7 @@ def test_a_write_gives_a_job_its_age_of_now():
         submit=np.array([0.0, 1.0, 60.0]),
         run_time=np.array([100.0, 50.0, 10.0]),
         estimate=np.array([100.0, 50.0, 10.0]),
+        time_limit=np.array([100.0, 50.0, 10.0]),
         account=np.zeros(3, dtype=np.int64),
     )
     site = SitePriority(
@@ -140,6 +148,29 @@ def test_without_influence_a_waiting_rule_leaves_the_sites_own_priority(workload
     np.testing.assert_array_equal(found, sites_own(workload))
     alone = simulate_order(workload, order, none.without_hook).start
     np.testing.assert_array_equal(alone, simulate_order(workload, order, SETTINGS).start)
+
+
+@pytest.mark.parametrize(
+    ("bound", "expected"),
+    [
+        (np.inf, [0.0, 150.0, 120.0, 100.0]),  # the shortest first
+        # at 100 s the other account has the first place, and at 120 s this one
+        (60.0, [0.0, 120.0, 170.0, 100.0]),
+    ],
+)
+def test_a_starved_job_takes_the_best_place_of_its_account_and_no_better_one(bound, expected):
+    """Jobs on one processor, the last one of another account; the second one starves."""
+    seconds = np.array([100.0, 50.0, 30.0, 20.0])
+    workload = random_workload(0, jobs=4, parallel=False)._replace(
+        submit=np.array([0.0, 1.0, 95.0, 96.0]),
+        run_time=seconds,
+        estimate=seconds,
+        time_limit=seconds,
+        account=np.array([0, 0, 0, 1]),
+    )
+    settings = SimulationSettings(capacity=1, starvation=bound)
+    found = simulate_network(workload, SHORTEST_FIRST, settings).start
+    assert found.tolist() == expected
 
 
 def test_a_starvation_bound_shortens_the_longest_wait():

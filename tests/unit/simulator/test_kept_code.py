@@ -81,7 +81,7 @@ def test_what_is_computed_elsewhere_counts(sources, name, text):
 
 PROGRAM = """
 import sys
-from slurm_rl_plugin.simulator.kernel.compiled_features import log_processors as compiled
+from slurm_rl_plugin.simulator.kernel.compiled_features import log_seconds as compiled
 print(round(float(compiled(eval(sys.argv[1]))), 6), sum(compiled.stats.cache_hits.values()))
 """
 
@@ -114,7 +114,7 @@ def test_another_clone_with_other_docstrings_compiles_nothing_a_formula_does(tmp
     formula.write_text(formula.read_text().replace('"""The log', '"""Other words.\n\nThe log', 1))
     assert run_in(other, tmp_path / "kept") == [first, "1"]
     text = formula.read_text()
-    changed = text.replace("def log_processors(", "_MORE = 1.0\n\n\ndef log_processors(")
+    changed = text.replace("def log_seconds(", "_MORE = 1.0\n\n\ndef log_seconds(")
     assert changed != text
     formula.write_text(changed)
     assert run_in(other, tmp_path / "kept") == [first, "0"]

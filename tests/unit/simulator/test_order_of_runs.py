@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.features.history.run_history import HISTORY
+from slurm_rl_plugin.features.history.run_history import AT_RISK, BOUNDS, ENDED_BEFORE
 from slurm_rl_plugin.simulator.kernel.cluster import (
     ENDED,
     STARTED,
@@ -17,18 +17,20 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     start_job,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.kernel.workload_history import nothing_past
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
 from slurm_rl_plugin.simulator.scoring.compiled_network import compile_network
 from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
 from slurm_rl_plugin.simulator.scoring.history_part import history_part
 from slurm_rl_plugin.simulator.scoring.network import score_pending
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
-from slurm_rl_plugin.simulator.workloads.recorded_runs import known_at_start, recent_runs
-from tests.reference.loads import log_of, users_workload
-from tests.reference.test_history_against_readable_simulator import (
-    predicting_network,
-    random_prediction,
+from slurm_rl_plugin.simulator.workloads.recorded_runs import (
+    hazards_at_submission,
+    quantiles_at_start,
+    recent_runs,
 )
+from tests.reference.loads import log_of, users_workload
+from tests.reference.test_history_against_readable_simulator import predicting_network
 from tests.reference.test_network_against_readable_simulator import CAPACITY, SEEN, probe
 
 NO_RANK = np.empty(0, dtype=np.int64)
@@ -39,15 +41,7 @@ def at_once(run_time, submit=0.0) -> Workload:
     count = len(run_time)
     workload = users_workload(1, jobs=count, parallel=False)
     user = np.arange(count) % 2
-    past = workload.past.of_jobs(np.zeros(count, dtype=np.int64))._replace(
-        user=user,
-        template=user,
-        asked=np.full(2, 600.0),
-        users=np.zeros((2, HISTORY)),
-        templates=np.zeros((2, HISTORY)),
-        user_known=np.zeros(2, dtype=np.bool_),
-        template_known=np.zeros(2, dtype=np.bool_),
-    )
+    past = nothing_past(user, user, np.full(count, 600.0), np.ones(count, dtype=np.int64))
     return workload._replace(
         submit=np.full(count, submit), run_time=np.array(run_time, dtype=float), past=past
     )
@@ -81,26 +75,44 @@ def test_starts_at_different_times_keep_their_order_and_ties_are_put_in_order_of
         advance(workload, cluster, time, NO_RANK)
         for job in jobs:
             start_job(workload, cluster, job)
-    weights, linear = np.ones((8, 1)), np.ones(8)
-    history = history_part(random_prediction(1), workload, weights, linear)
-    bring_up_to_now(workload, cluster, history)
-    assert cluster.started[:6].tolist() == [2, 4, 0, 1, 5, 3]
-    assert history.running.tolist() == [3, 3]
-    assert history.past.user_known.tolist() == [False, False]
-    for time, known in ((59.0, [False, False]), (60.0, [True, False]), (90.0, [True, True])):
+    history = history_part(workload, np.ones((3, 1)), np.ones(3))
+    minute = AT_RISK + BOUNDS.index(60.0)
+    for time, users in (
+        (59.0, [0, 0]),
+        (60.0, [1.9, 0]),  # jobs 2 and 4
+        (90.0, [1 + 0.9 * 1.9, 1.9]),  # jobs 0, 1 and 5
+    ):
         advance(workload, cluster, time, NO_RANK)
         bring_up_to_now(workload, cluster, history)
-        assert history.past.user_known.tolist() == known
-    assert history.past.users[:, 0].tolist() == pytest.approx(
-        # user 0: jobs 2, 4 and 0; user 1: jobs 1, 5 from the site's row after three; job 3 later
-        [0.1 * 0.5**3, 0.1 * 0.98**3 * 0.5**2]
-    )
+        assert history.running.tolist() == [3, 3]
+        assert history.past.users[:, minute].tolist() == pytest.approx(users)
+    # runs of a user of whom 0, 1 and 1.9 have come so far before
+    site = history.past.site[history.past.alike[0], minute]
+    assert site == pytest.approx(2 * (1 + 1 / 2**2) + 1 / 2.9**2, abs=0.01)
+    assert cluster.started[:6].tolist() == [2, 4, 0, 1, 5, 3]
 
 
-def test_a_user_without_runs_is_spoken_for_by_the_site_as_it_is_now():
-    """His jobs wait while the runs of the other tell the site something anew."""
+@pytest.mark.parametrize("steps", [[30.0], [25.0, 30.0], [10.0, 29.0, 31.0]])
+def test_of_what_happens_at_one_instant_ends_are_noted_last(steps: list[float]) -> None:
+    """A job outlives 30 s as another of its user ends after 20 s: the end weighs 1."""
+    workload = at_once([40.0, 5.0, 20.0])
+    cluster = empty_cluster(workload, 3)
+    history = history_part(workload, np.ones((3, 1)), np.ones(3))
+    for time, job in ((0.0, 0), (10.0, 2)):
+        advance(workload, cluster, time, NO_RANK)
+        start_job(workload, cluster, job)
+    for time in steps:
+        advance(workload, cluster, time, NO_RANK)
+        bring_up_to_now(workload, cluster, history)
+    place = BOUNDS.index(30.0)
+    row = history.past.users[0]
+    assert row[[ENDED_BEFORE + place, AT_RISK + place]].tolist() == [1.0, 1.9]
+
+
+def test_runs_of_one_user_tell_of_another_who_asks_for_the_same():
+    """The jobs of the second user wait while runs of the first tell the site something anew."""
     workload = at_once([5.0] * 8)
-    network = replace(probe(job_feature=SEEN), prediction=random_prediction(1))
+    network = probe(job_feature=SEEN)
     going = compile_network(network, workload)
     cluster = empty_cluster(workload, 1)
     scores, jobs, seen = np.empty(8), np.empty(8, dtype=np.int64), []
@@ -112,7 +124,7 @@ def test_a_user_without_runs_is_spoken_for_by_the_site_as_it_is_now():
         start_job(workload, cluster, job)
         forget_started(cluster)
     assert seen[::2] == seen[1::2]
-    assert len(set(seen)) == 3
+    assert seen[0] > seen[2] > seen[4]  # the runs were short
 
 
 LOADS = {
@@ -182,8 +194,10 @@ def test_a_recorded_log_tells_no_run_before_its_time(load, part, seed):
 
     whole, other = prepared(workload), prepared(changed(workload, start, moment, seed))
     started, submitted = start <= moment, workload.submit <= moment
-    facts, changed_facts = known_at_start(whole), known_at_start(other)
-    assert changed_facts[started].tolist() == facts[started].tolist()
-    told, changed_told = recent_runs(whole), recent_runs(other)
-    assert changed_told.predicted[submitted].tolist() == told.predicted[submitted].tolist()
-    assert changed_told.rate[submitted].tolist() == told.rate[submitted].tolist()
+    told, changed_told = quantiles_at_start(whole), quantiles_at_start(other)
+    assert changed_told[started].tolist() == told[started].tolist()
+    hazards, changed_hazards = hazards_at_submission(whole), hazards_at_submission(other)
+    assert changed_hazards[submitted].tolist() == hazards[submitted].tolist()
+    last, changed_last = recent_runs(whole), recent_runs(other)
+    assert changed_last.predicted[submitted].tolist() == last.predicted[submitted].tolist()
+    assert changed_last.rate[submitted].tolist() == last.rate[submitted].tolist()

@@ -6,18 +6,19 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.history.run_prediction import KNOWN_FACTS, ROW_FACTS, USER_FACTS
+from slurm_rl_plugin.features.history.run_history import BOUNDS, HISTORY, LAST
+from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.learning.load_windows import log_windows
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.recorded_runs import (
-    known_at_start,
+    RecordedPast,
+    hazards_at_submission,
+    quantiles_at_start,
     recent_runs,
     windows_with_past,
 )
 from tests.reference.loads import log_of, requests_of, users_workload
-from tests.reference.readable_past_runs import Rows, rows_at
-
-USER_KNOWN, TEMPLATE_KNOWN = KNOWN_FACTS - 2, KNOWN_FACTS - 1
+from tests.reference.readable_past_runs import quantiles_at_starts, rows_at
 
 
 def hand_log(*jobs, users):
@@ -35,53 +36,78 @@ def hand_log(*jobs, users):
     )
 
 
-#: User 0 runs twice and asks the same; user 1 comes later. Times by hand below.
-HAND = hand_log(
-    (0, 0, 0, 100, 600),
-    (0, 10, 50, 1000, 600),
-    (1, 60, 60, 20, 300),
-    (0, 70, 100, 30, 600),
-    (1, 80, 130, 5000, 300),
-    (0, 130, 1050, 40, 900),
-    users=2,
-)
+def test_what_is_known_at_each_submission_by_hand():
+    log = hand_log(
+        (0, 0, 0, 20, 600),  # outlives 10 s at 10, ends below 30 s at 20
+        (0, 5, 50, 1, 600),
+        (0, 10, 50, 1, 600),
+        (0, 20, 50, 1, 600),
+        (1, 20, 50, 1, 600),
+        (0, 20, 50, 1, 6000),
+        (1, 20, 50, 1, 6000),
+        users=2,
+    )
+    known = hazards_at_submission(log)
+    assert known.shape == (7, len(BOUNDS))
+    assert known[:2].ravel().tolist() == pytest.approx([0.12] * 32)
+    outlived = 10 * 0.12 / 11 * 5 / 6 * 3 / 4
+    assert known[2].tolist() == pytest.approx([outlived] + [0.12] * 15)
+    of_site = (1 + 10 * 0.12) / 11
+    assert known[3:, 1].tolist() == pytest.approx(
+        [
+            (1 + 3 * (1 + 5 * of_site) / 6) / 4,
+            of_site,
+            (1 + 5 * 0.12) / 6,  # a request of another class, and of another template
+            0.12,
+        ]
+    )
 
 
-def test_what_is_known_at_each_start_by_hand():
-    facts = known_at_start(HAND)
-    # job 0 outlives 60 s at 60, job 2 ends at 80, job 0 at 100, job 1 outlives 60 s at 110, job 3
-    # ends at 130, job 4 outlives 60 s at 190, job 1 outlives 900 s at 950 and ends at 1050
-    assert facts[:, 0].tolist() == [1.0] * 6
-    assert facts[:, USER_KNOWN].tolist() == [0, 0, 0, 1, 1, 1]
-    assert facts[:, TEMPLATE_KNOWN].tolist() == [0, 0, 0, 1, 1, 0]
-    # at 60 job 0 has just outlived 60 s: known of the site, in whose row that counts by .02
-    below_a_minute = np.array([0.1, 0.1, 0.1 * 0.98])
-    assert facts[:3, USER_FACTS].tolist() == pytest.approx(odds(below_a_minute) / 5)
-    # job 3 starts at 100, when job 0 ends: known; job 2 of the other user ended before
-    assert facts[3, USER_FACTS + 6] == pytest.approx((3 + 0.5 * (np.log10(101) - 3)) / 6)
-    # job 5 starts when job 1 ends: three runs of its user are known, of another template
-    fast = 3.0
-    for run_time in (100, 30, 1000):
-        fast += 0.5 * (np.log10(1.0 + run_time) - fast)
-    assert facts[5, USER_FACTS + 6] == pytest.approx(fast / 6)
-    user, template = facts[5, USER_FACTS:USER_KNOWN].reshape(2, ROW_FACTS)
-    assert user.tolist() == template.tolist()
+def test_quantiles_at_starts_by_hand():
+    log = hand_log(
+        (0, 0, 0, 350, 600), (1, 300, 350, 9000, 9000), (0, 9350, 9350, 1, 300_000), users=2
+    )
+    found = quantiles_at_start(log)
+    assert found.shape == (3, len(PARTS))
+    # 0.88 of the runs outlive each bound: 0.472 end below 300 s and 0.536 below 600 s
+    ends, below = 0.12 * 0.88**5, 1 - 0.88**5
+    median = 300 * 2 ** ((0.5 - below) / ends)
+    assert found[0, 2] == pytest.approx(median)
+    assert 350 < median < 600
+    # what is asked for moves down as a run ends below it, and up as one outlives it: of another
+    # class and user nothing is known but this
+    assert found[1, 2] == pytest.approx(300 * 2 ** ((0.5 - 0.0025 - below) / ends))
+    # the first user's run of 350 s ended below 600 s, and tells of his other requests
+    user = (1 + 5 * 0.12) / 6
+    outlived = 5 * 0.12 / 6
+    left = (1 - outlived) ** 5
+    assert found[2, 2] == pytest.approx(300 * 2 ** ((0.5 - (1 - left)) / (left * user)))
 
 
-def odds(share):
-    return np.log((share + 0.01) / (1.01 - share))
+def test_no_run_is_said_to_exceed_its_limit():
+    (found,) = quantiles_at_start(hand_log((0, 0, 0, 1, 60), users=1))
+    # 0.12 of the runs end below 10 s, spread evenly over the logarithm from 1 s on
+    assert found[0] == pytest.approx(10 ** (0.1 / 0.12))
+    assert found[2:].tolist() == [60.0, 60.0, 60.0]
 
 
 def test_recent_runs_by_hand():
-    told = recent_runs(HAND)
-    # nobody's run has ended at 0, 10, 60 and 70, though one has outlived a minute; at 80 one run of
-    # 20 s of user 1 has just ended, at 130 the last of user 0 took 100 s and 30 s
+    told = recent_runs(
+        hand_log(
+            (0, 0, 0, 100, 600),
+            (0, 10, 50, 1000, 600),
+            (1, 60, 60, 20, 300),
+            (0, 70, 100, 30, 600),
+            (1, 80, 130, 5000, 300),
+            (0, 130, 1050, 40, 900),
+            users=2,
+        )
+    )
+    # nobody's run has ended at 0, 10, 60 and 70; at 80 one run of 20 s of user 1 has just ended,
+    # at 130 the last of user 0 took 100 s and 30 s
     assert told.predicted.tolist() == [600, 600, 300, 600, 20, 65]
-    slow = 0.01  # user 0 was met at 60, before any end
-    for run_time in (100, 30):
-        slow += 0.1 * (1 / run_time - slow)
     assert told.rate.tolist() == pytest.approx(
-        [1 / 600, 1 / 600, 1 / 300, 1 / 600, 0.01 + 0.1 * (1 / 20 - 0.01), slow]
+        [1 / 600, 1 / 600, 1 / 300, 1 / 600, 1 / 20, 1 / 100 + 0.1 * (1 / 30 - 1 / 100)]
     )
 
 
@@ -95,7 +121,8 @@ def test_recent_runs_never_exceed_the_request_and_never_fall_below_a_second():
 def test_a_job_without_recorded_start_counts_from_its_submission():
     started = hand_log((0, 0, 0, 100, 600), (0, 100, 100, 9, 600), users=1)
     unknown = hand_log((0, 0, np.nan, 100, 600), (0, 100, np.nan, 9, 600), users=1)
-    assert known_at_start(unknown).tolist() == known_at_start(started).tolist()
+    assert hazards_at_submission(unknown).tolist() == hazards_at_submission(started).tolist()
+    assert quantiles_at_start(unknown).tolist() == quantiles_at_start(started).tolist()
     assert recent_runs(unknown).predicted.tolist() == [600, 100]
 
 
@@ -103,8 +130,8 @@ def test_a_job_without_recorded_start_counts_from_its_submission():
 def test_a_window_knows_what_happened_strictly_before_its_first_submission(submit, known):
     log = hand_log((0, 0, 0, 100, 600), (0, submit, submit, 9, 600), users=1)
     (window,) = windows_with_past(log, [1], 1)
-    assert (window.past.users[0, 8] == 100.0) == known
-    assert window.past.user_known.all()  # it has outlived a minute at 60
+    assert (window.past.users[0, LAST] == 100.0) == known
+    assert window.past.users[0].any()  # it has outlived a minute at 60
 
 
 def random_log(seed, jobs=60):
@@ -119,18 +146,23 @@ def random_log(seed, jobs=60):
 
 def same_rows(past, rows, prepared, jobs):
     """The rows of a window are those of the jobs' users and templates, found in plain Python."""
+    site = np.zeros_like(past.site)
+    for (long, wide), row in rows.site.items():
+        site[14 * long + wide] = row.numbers()
+    np.testing.assert_allclose(past.site, site, rtol=1e-12)
     whole = prepared.past
-    assert past.site.tolist() == pytest.approx(rows.site.numbers(), rel=1e-12)
-    for numbers, here, table, known, there in (
-        (whole.user[jobs], past.user, past.users, past.user_known, rows.users),
-        (whole.template[jobs], past.template, past.templates, past.template_known, rows.templates),
+    for numbers, here, table, there in (
+        (whole.user[jobs], past.user, past.users, rows.users),
+        (whole.template[jobs], past.template, past.templates, rows.templates),
     ):
         assert len(table) == len(set(numbers.tolist()))
         for number, place in zip(numbers.tolist(), here.tolist(), strict=True):
-            assert known[place] == (number in there)
-            if known[place]:
-                expected = there[number].numbers()
-                assert table[place].tolist() == pytest.approx(expected, rel=1e-12)
+            expected = np.zeros(HISTORY)
+            if number in there:
+                expected[:] = there[number].numbers()
+            if table is past.templates:
+                assert not expected[-4:].any()
+            np.testing.assert_allclose(table[place], expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -147,18 +179,45 @@ def test_windows_know_what_a_replay_from_scratch_tells(seed):
         (alone,) = windows_with_past(prepared, [first], 15)
         for one, other in zip(alone.past, window.past, strict=True):
             assert one.tolist() == other.tolist()
-    assert not prepared.past.user_known.any()  # the log itself is left alone
+    assert not prepared.past.users.any()  # the log itself is left alone
 
 
 @pytest.mark.parametrize("seed", [4, 5])
-def test_facts_at_starts_are_those_of_a_replay_from_scratch(seed):
+def test_hazards_at_submissions_are_those_of_a_replay_from_scratch(seed):
     prepared = random_log(seed)
     log = prepared.log
     requests = requests_of(prepared.workload(None))
-    facts = known_at_start(prepared)
-    for job, begin in enumerate(log.start.tolist()):
-        rows: Rows = rows_at(requests, log.start.tolist(), log.run_time.tolist(), begin)
-        assert facts[job].tolist() == pytest.approx(rows.facts(requests[job]), rel=1e-12)
+    found = hazards_at_submission(prepared)
+    for job, submit in enumerate(log.submit.tolist()):
+        rows = rows_at(requests, log.start.tolist(), log.run_time.tolist(), submit)
+        assert found[job].tolist() == pytest.approx(rows.hazards(requests[job]), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_quantiles_at_starts_are_those_of_a_replay_from_scratch(seed):
+    prepared = random_log(seed, jobs=300)
+    log = prepared.log
+    requests = requests_of(prepared.workload(None))
+    expected = quantiles_at_starts(requests, log.start.tolist(), log.run_time.tolist())
+    np.testing.assert_allclose(quantiles_at_start(prepared), expected, rtol=1e-9)
+
+
+def test_a_past_that_is_gone_through_in_steps_knows_the_same_and_tells_of_now():
+    prepared = random_log(6)
+    until = float(prepared.log.submit[40])
+    steps, whole = (RecordedPast(prepared, quantiles=True) for _ in range(2))
+    for time in (0.0, until / 2, until / 3, until):  # one step back tells nothing twice
+        steps.run(time)
+    whole.run(until)
+    for one, other in zip(steps.past, whole.past, strict=True):
+        assert one.tolist() == other.tolist()
+    np.testing.assert_array_equal(steps.told_at_start, whole.told_at_start)
+    assert np.isnan(whole.told_at_start[prepared.log.start >= until]).all()
+    jobs = np.array([59, 41])
+    now = whole.quantiles_now(jobs)
+    np.testing.assert_array_equal(steps.quantiles_now(jobs), now)
+    assert (np.diff(now) > 0).all()
+    assert now[0].tolist() != now[1].tolist()
 
 
 def test_a_log_has_no_window_beyond_its_end():

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.learning.export.network import import_network
-from slurm_rl_plugin.policies.protection import Protection
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST
@@ -30,8 +29,6 @@ from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 from tests.functional.small_network import small_network
 from tests.reference.loads import random_workload, users_workload
 
-MODELS = Path(__file__).parents[3] / "policy_models"
-
 RULE = QueueOrder(rule="utility-greedy")
 
 
@@ -42,7 +39,7 @@ def drawn(seed: int, *, exact: bool = True, jobs: int = 60) -> Workload:
 
 
 def site(
-    workload: Workload, order: QueueOrder = RULE, capacity: int = 4, **more: float
+    workload: Workload, order: QueueOrder = RULE, capacity: int = 4, **more: Any
 ) -> RoutedSite:
     terms = SiteTerms(
         name="north",
@@ -64,7 +61,7 @@ def everywhere(workload: Workload) -> np.ndarray:
 @given(st.integers(0, 1000))
 def test_a_single_site_is_the_plain_simulation(seed: int) -> None:
     workload = drawn(seed, exact=False)
-    plain = SimulationSettings(capacity=4, backfilling="easy")
+    plain = SimulationSettings(capacity=4, backfilling="easy", half_life=np.inf)
     _, start = route_jobs([site(workload)], workload, everywhere(workload), lambda job: 0)
     expected = simulate_order(workload, QueueOrder(rule="utility-greedy"), plain)
     np.testing.assert_array_equal(start, expected.start)
@@ -74,15 +71,14 @@ def test_a_single_site_is_the_plain_simulation(seed: int) -> None:
     np.testing.assert_array_equal(start, simulate_network(workload, network, plain).start)
 
 
-#: Orders that look at users, at past runs, at resources, and at what was written before.
+#: Orders that look at users, at past runs, at waits, at resources, and at what was written before.
 ORDERS = {
     "wfp3": (QueueOrder(rule="wfp3"), {}),
     "multifactor": (QueueOrder(rule="multifactor"), {}),
     "drf": (QueueOrder(rule="drf"), {}),
-    "protected": (QueueOrder(rule="wfp3", protection=Protection(jobs=2, after=0.02)), {}),
-    "default": (
-        QueueOrder(network=import_network(MODELS / "default.onnx")),
-        {"refresh": 60.0, "influence": 4.0},
+    "network": (
+        QueueOrder(network=small_network(sees_history=True)),
+        {"refresh": 60.0, "influence": 4.0, "goals": Goals(shares=2.0, longest_wait=3.0)},
     ),
 }
 
@@ -187,7 +183,7 @@ def test_what_a_site_does_not_simulate_is_refused() -> None:
             site(workload, order)
 
 
-@pytest.mark.parametrize("name", ["drf", "protected", "default"])
+@pytest.mark.parametrize("name", ["drf", "network"])
 def test_an_order_that_looks_at_users_is_refused_where_they_are_not_known(name: str) -> None:
     nobody = drawn(1)._replace(past=NO_PAST)
     order, more = ORDERS[name]

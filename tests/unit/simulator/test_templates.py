@@ -25,13 +25,17 @@ def test_a_template_is_a_users_jobs_of_the_same_processors_and_time_limit():
     assert sorted(groups) == [[0, 1, 7], [2], [3], [4], [5, 6]]
     assert sorted(set(past.template.tolist())) == [0, 1, 2, 3, 4]
     assert (len(past.users), len(past.templates)) == (2, 5)
-    assert not past.user_known.any()
-    assert not past.template_known.any()
+    of_each = [past.processors[past.template].tolist(), past.asked[past.template].tolist()]
+    assert of_each == [[1, 1, 1, 2, 1, 1, 1, 1], [60, 60, 60, 60, 90, 172_800, 172_800, 60]]
+    assert not past.users.any()
+    assert not past.templates.any()
 
 
 def test_templates_go_by_the_processors_that_jobs_occupy():
     log = small_log([5, 6, 7], [1, 3, 5], [0] * 3, time_limit=np.full(3, 60.0))
-    assert prepare_log(log, whole_nodes_of=4).past.template.tolist() == [0, 0, 1]
+    past = prepare_log(log, whole_nodes_of=4).past
+    assert past.template.tolist() == [0, 0, 1]
+    assert past.processors.tolist() == [4, 8]
 
 
 def test_a_window_knows_its_own_users_only():

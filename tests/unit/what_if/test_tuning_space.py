@@ -84,7 +84,7 @@ def test_lines_are_comments_with_what_is_now(cluster: DescribedCluster) -> None:
     ]
 
 
-@pytest.mark.parametrize("rule", [f"protected:{name}" for name in NODE_HEURISTICS])
+@pytest.mark.parametrize("rule", NODE_HEURISTICS)
 def test_no_line_tells_the_daemon_to_order_by_what_only_a_log_tells(rule: str) -> None:
     lines = policy_lines(rule)
     assert all(line.startswith("# ") for line in lines)

@@ -15,7 +15,6 @@ from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.evaluation.recorded_replay import ALWAYS
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.protection import PROTECTED
 from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
@@ -47,10 +46,11 @@ def settings_in_force(
         refresh=configuration.pace.longest,
         starvation=configuration.starvation_bound,
         class_limit=_class_limit(configuration.reserve),
+        goals=configuration.goals,
     )
 
 
-def settings_entry(settings: SimulationSettings, candidate: Candidate) -> dict[str, Any]:
+def settings_entry(settings: SimulationSettings) -> dict[str, Any]:
     """The `settings` of a study: what acts on the configured policy; null for no bound."""
     finite = {
         "influence_hours": settings.influence,
@@ -61,18 +61,8 @@ def settings_entry(settings: SimulationSettings, candidate: Candidate) -> dict[s
     return {
         "backfilling": settings.backfilling,
         **{key: value if math.isfinite(value) else None for key, value in finite.items()},
-        "protection": _protection_words(candidate),
         "reserve_most": None if limit is None else limit.most,
     }
-
-
-def _protection_words(candidate: Candidate) -> str | None:
-    if isinstance(candidate.network, QNetwork):
-        found = candidate.network.protection
-    else:
-        named = named_policy(candidate.name)
-        found = None if named is None else named.protection
-    return None if found is None else found.words
 
 
 def _class_limit(reserve: ReserveSettings | None) -> ClassLimit | None:
@@ -121,8 +111,7 @@ def candidates_of(configuration: Configuration) -> list[Candidate]:
         return _networks(model, off=off)
     if not named.reserve:
         return [Candidate(name=model)]
-    protected = f"{PROTECTED}{named.protection.words}:" if named.protection else ""
-    plain = Candidate(name=f"{protected}interactive-first")
+    plain = Candidate(name="interactive-first")
     return [plain] if off else [Candidate(name=model), plain]
 
 

@@ -114,7 +114,7 @@ def replay_site(
     study = study_entry(known, replayed.schedules, replayed.measured, RECORDED_ORDER, candidates)
     study |= {
         "model": model,
-        "settings": settings_entry(settings, candidates[model]),
+        "settings": settings_entry(settings),
         **_on_nodes(known, replayed),
         "own_class_rules": configuration.has_class_rules,
         "notices": [

@@ -98,8 +98,6 @@ def _in_force(settings: Mapping[str, Any]) -> Iterator[str]:
     hours, starved = settings["influence_hours"], settings["starvation_hours"]
     yield "our order wins" if hours is None else f"influence of {hours:g} h of age"
     yield f"scores up to {settings['refresh_seconds']:g} s old"
-    protection = settings["protection"]
-    yield "nobody is protected" if protection is None else f"protection {protection}"
     yield "no starvation bound" if starved is None else f"starvation bound {starved:g} h"
     most = settings["reserve_most"]
     yield "no reserve" if most is None else f"a reserve of {most:g} processors at most"

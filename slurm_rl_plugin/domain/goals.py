@@ -1,0 +1,58 @@
+"""What a site wants of its queue: how much each thing counts beside what a model was trained to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from slurm_rl_plugin.units import FloatArray
+
+#: Points that a doubling of usage over share counts where no goal says.
+POINTS_A_DOUBLING = 12.0
+#: Shares that differ by less are all equal.
+_ALIKE = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goals:
+    """How much each thing counts, >= 0; points are those of a linear model's score.
+
+    Attributes:
+        shares: points that a job loses for each doubling of what its account has used over its
+            share, and gains for each halving; 0 for none. None is POINTS_A_DOUBLING where shares
+            are configured, see `resolved`.
+        short_jobs: how much the predicted run time counts; 1 as the model was trained, 0 not.
+        wide_jobs: the same of the size of a job, which lifts wide ones.
+        longest_wait: the same of a wait beyond half of the longest that the site has known lately.
+        interactive: points that a job of the interactive class gains.
+    """
+
+    shares: float | None = None
+    short_jobs: float = 1.0
+    wide_jobs: float = 1.0
+    longest_wait: float = 1.0
+    interactive: float = 0.0
+
+    @property
+    def points_a_doubling(self) -> float:
+        """Points of `shares`; none where nobody said."""
+        return 0.0 if self.shares is None else self.shares
+
+    def resolved(self, shares: FloatArray) -> Goals:
+        """The same where it is known whether the site has configured shares.
+
+        Equal shares are what a batch system gives every account that nobody gave any: they count
+        where a goal says so.
+
+        Args:
+            shares: of the accounts, shape [accounts].
+        """
+        if self.shares is not None:
+            return self
+        told = len(shares) > 1 and float(np.ptp(shares)) > _ALIKE
+        return replace(self, shares=POINTS_A_DOUBLING if told else 0.0)
+
+
+#: As a model was trained, on a site without configured shares.
+AS_TRAINED = Goals()

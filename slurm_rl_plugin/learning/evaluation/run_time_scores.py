@@ -1,0 +1,84 @@
+"""How well past runs tell run times, by proper scores, forward in time on a log's own schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.features.history.run_history import AS_ASKED, BOUNDS, asked_time
+from slurm_rl_plugin.features.history.run_prediction import PARTS, expected_run
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.recorded_runs import (
+    hazards_at_submission,
+    quantiles_at_start,
+)
+from slurm_rl_plugin.units import FloatArray
+
+#: Least probability that a score counts, so that no job outweighs all others.
+_LEAST = 1e-6
+#: log10 of the seconds between which a distribution is compared with what came: from 5 s on.
+_EDGES = np.log10(np.maximum([5.0, *BOUNDS], 5.0))
+
+
+def run_time_scores(prepared: PreparedLog, first: int, last: int) -> Mapping[str, Any]:
+    """Scores of what is predicted as jobs come.
+
+    Args:
+        prepared: the log, from its begin, so that runs before `first` have told.
+        first: the first job that is scored.
+        last: the job behind the last.
+
+    Returns:
+        `log_score`: mean of -ln of the probability of the interval between two bounds in which
+        the run ended, or of its time limit; `crps`: mean of the squared difference between the
+        predicted share of shorter runs and 0 or 1, over log10 of seconds; `log_error`: mean
+        absolute error of log10 of the predicted length; `log_error_requested`: the same of the
+        request; `shares_below`: of the runs that ended below the quantiles of PARTS.
+    """
+    part = slice(first, last)
+    jobs = prepared.log.select(np.arange(first, last))
+    limit = asked_time(jobs.time_limit)
+    hazards = hazards_at_submission(prepared)[part]
+    mean, rate = expected_run(hazards.T, limit)
+    ran = np.maximum(np.minimum(jobs.run_time, limit), 1.0)
+    length = np.sqrt(mean / rate)
+    told = quantiles_at_start(prepared)[part]
+    return {
+        "log_score": float(np.mean(-np.log(np.maximum(_probability(hazards, ran, limit), _LEAST)))),
+        "crps": float(np.mean(_crps(hazards, ran, limit))),
+        "log_error": float(np.mean(np.abs(np.log10(length / ran)))),
+        "log_error_requested": float(np.mean(np.abs(np.log10(limit / ran)))),
+        "shares_below": {
+            str(share): float(np.mean(jobs.run_time <= told[:, place]))
+            for place, share in enumerate(PARTS)
+        },
+    }
+
+
+def _reached(limit: FloatArray) -> FloatArray:
+    """Whether a run may end in each interval, before its limit ends it, shape [n, len(BOUNDS)]."""
+    low = np.array([0.0, *BOUNDS[:-1]])
+    return (low < AS_ASKED * limit[:, None]).astype(np.float64)
+
+
+def _probability(hazards: FloatArray, ran: FloatArray, limit: FloatArray) -> FloatArray:
+    """Of the interval in which each run ended, or of its limit, shape [n]."""
+    hazards = hazards * _reached(limit)
+    outlived = np.cumprod(np.column_stack([np.ones(len(ran)), 1.0 - hazards]), axis=1)
+    place = np.searchsorted(BOUNDS, ran, side="right")
+    by_limit = (ran >= AS_ASKED * limit) | (place == len(BOUNDS))
+    row, place = np.arange(len(ran)), np.minimum(place, len(BOUNDS) - 1)
+    ended = outlived[row, place] * hazards[row, place]
+    return np.where(by_limit, outlived[:, -1], ended)
+
+
+def _crps(hazards: FloatArray, ran: FloatArray, limit: FloatArray) -> FloatArray:
+    """Continuous ranked probability score of each job over log10 of seconds, shape [n]."""
+    reached = _reached(limit)
+    shorter = 1.0 - np.cumprod(1.0 - hazards * reached, axis=1)
+    high = np.minimum(_EDGES[1:], np.log10(limit)[:, None])
+    width = np.maximum(high - _EDGES[:-1], 0.0) * reached
+    ended = (np.array(BOUNDS) > ran[:, None]) & (ran < AS_ASKED * limit)[:, None]
+    return np.asarray(((shorter - ended) ** 2 * width).sum(axis=1))

@@ -1,0 +1,110 @@
+"""What a site wants, from its words to the order: `--goal`, and the policy of the daemon."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from slurm_rl_plugin.cli.assembly.hook import build_cycle, load_policy, with_goals
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.cli.evaluate.goal_option import add_goal_option, goals_of
+from slurm_rl_plugin.cli.evaluate.study.in_force import settings_in_force
+from slurm_rl_plugin.cli.forecasts.forecast_assembly import build_source
+from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
+from slurm_rl_plugin.policies.q_network import QNetworkPolicy
+from tests.unit.configuration.given_content import configuration_of
+
+
+def options(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_goal_option(parser)
+    return parser.parse_args([part for each in words for part in ("--goal", each)])
+
+
+def test_no_option_leaves_what_is_configured() -> None:
+    assert goals_of(options()) == AS_TRAINED
+    assert goals_of(options(), Goals(interactive=2.0)) == Goals(interactive=2.0)
+
+
+def test_options_change_some_goals_and_the_last_of_one_name_counts() -> None:
+    given = options("wide_jobs=3", "shares=0.5", "wide_jobs=2")
+    configured = Goals(wide_jobs=9.0, interactive=1.0)
+    assert goals_of(given, configured) == Goals(wide_jobs=2.0, shares=0.5, interactive=1.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("age=1", "'age' is no goal: give one of shares, short_jobs, wide_jobs, longest_wait, i"),
+        ("shares", "goal shares is '', give a number"),
+        ("shares=many", "goal shares is 'many', give a number"),
+        ("shares=-1", "goal shares is -1.0, give at least 0 and at most 100"),
+        ("wide_jobs=nan", "goal wide_jobs is nan, give at least 0 and at most 10"),
+        ("interactive=inf", "goal interactive is inf, give a finite number"),
+    ],
+)
+def test_what_is_no_goal_is_said_in_a_sentence(
+    words: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        options(words)
+    assert stop.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_goal_changes_the_order_of_a_model_and_of_no_rule(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["evaluate", "egee:load=.95,jobs=300,seed=3", "--processors", "20", "--json"]
+    waits = []
+    for more in ([], ["--goal", "interactive=5"]):
+        assert main([*words, "--policy", "default", "--policy", "sjf", *more]) == 0
+        policies = json.loads(capsys.readouterr().out)["policies"]
+        waits.append(
+            {name: each["classes"]["interactive"]["mean_wait"] for name, each in policies.items()}
+        )
+    plain, wanted = waits
+    assert wanted["default"] < plain["default"]
+    assert wanted["sjf"] == plain["sjf"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--protocol", "heldout"], "--goal does not go with --protocol heldout"),
+        (["--config", "site.toml"], "--goal does not go with --config, whose [goals] count"),
+    ],
+)
+def test_goals_are_refused_where_they_would_not_count(
+    words: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "site.toml").write_text("[goals]\nwide_jobs = 2\n")
+    assert main(["evaluate", "egee:jobs=300", *words, "--goal", "wide_jobs=3"]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_the_daemons_model_decides_by_the_configured_goals() -> None:
+    configuration = configuration_of({"goals": {"wide_jobs": 3, "shares": 6}})
+    cycle = build_cycle(configuration, load_policy("default"))
+    assert isinstance(cycle.policy, QNetworkPolicy)
+    assert cycle.policy.goals == Goals(wide_jobs=3.0, shares=6.0)
+
+
+def test_a_rule_knows_of_no_goals() -> None:
+    rule = load_policy("sjf").policy
+    assert with_goals(rule, configuration_of({"goals": {"wide_jobs": 3}})) is rule
+
+
+def test_replays_and_forecasts_of_a_site_go_by_its_goals() -> None:
+    configuration = configuration_of({"goals": {"wide_jobs": 3, "shares": 6}})
+    wanted = Goals(wide_jobs=3.0, shares=6.0)
+    assert settings_in_force(configuration, capacity=4, cycle=0.0).goals == wanted
+    assert build_source(configuration, "easy").goals == wanted
