@@ -85,6 +85,7 @@ class Configuration:
             breaker_failures=policy.breaker_failures,
             breaker_rest=policy.breaker_rest,
             beside_controllers=hook.beside_controllers,
+            goals=self.goals,
         )
 
     @property

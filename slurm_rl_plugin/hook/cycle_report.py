@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.hook.experiment.report import ExperimentReport
 from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
+from slurm_rl_plugin.hook.memory.lifts import Lifts
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 
 #: Closed lists: a metric's label never takes any other value.
@@ -59,6 +60,7 @@ class CycleReport:
             REQUEST_PARTS -> jobs.
         experiment: whose turn it is, where there is one.
         service: of accounts in the last fortnight; None until enough of it has been seen.
+        lifts: with which the policy saw the queue.
     """
 
     time: float
@@ -83,6 +85,7 @@ class CycleReport:
     requests_changed: Mapping[str, int] = field(default_factory=dict)
     experiment: ExperimentReport = field(default_factory=ExperimentReport)
     service: ServiceSeen | None = None
+    lifts: Lifts = field(default_factory=Lifts)
 
     @property
     def succeeded(self) -> bool:

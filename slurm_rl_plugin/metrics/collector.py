@@ -310,6 +310,7 @@ class CycleMetrics:
                 snapshot.accounts, np.maximum(snapshot.shares, snapshot.usage)
             ),
             service=report.service,
+            lifts=report.lifts,
         )
         self._queue.seen = tuple(queue_families(queue))
         self._observe_waits(queue)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -12,6 +12,7 @@ from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.resource_use import resource_use
 from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
+from slurm_rl_plugin.hook.memory.lifts import Lifts
 from slurm_rl_plugin.hook.order.order_changes import out_of_order
 from slurm_rl_plugin.metrics.label_cap import CappedNames
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -34,6 +35,7 @@ class SeenQueue:
         partitions: labels of `snapshot.partitions`.
         accounts: labels of `snapshot.accounts`.
         service: of the accounts; None until enough has been seen.
+        lifts: with which the policy saw the queue.
     """
 
     snapshot: QueueSnapshot
@@ -41,6 +43,7 @@ class SeenQueue:
     partitions: CappedNames
     accounts: CappedNames
     service: ServiceSeen | None = None
+    lifts: Lifts = field(default_factory=Lifts)
 
     @property
     def partition(self) -> IntArray:
@@ -135,7 +138,18 @@ def _service_families(queue: SeenQueue) -> Iterator[Metric]:
             if np.isfinite(got):
                 ratio.add_metric([label], got)
         wrong.add_metric([], service.misdelivered)
-    yield from (ratio, wrong)
+    yield from (ratio, wrong, _lifts(queue))
+
+
+def _lifts(queue: SeenQueue) -> Metric:
+    """The lift of each account; the greatest of those that share a label."""
+    family = _gauge("account_lift_doublings", "Doublings that lower its usage.", ["account"])
+    greatest = np.zeros(len(queue.accounts.labels))
+    lifts = queue.lifts.accounts
+    np.maximum.at(greatest, queue.accounts.place[: len(lifts)], lifts)
+    for label, lift in zip(queue.accounts.labels, greatest.tolist(), strict=True):
+        family.add_metric([label], lift)
+    return family
 
 
 def _resource_families(snapshot: QueueSnapshot) -> Iterator[Metric]:

@@ -39,6 +39,7 @@ class ServedMetrics:
         misdelivered: part of the last fortnight's service that went to the wrong account; None
             until enough of it has been seen.
         entitlement: account -> its service over its entitlement in that time.
+        lifts: account -> doublings by which its usage is lowered for the policy, above 0.
     """
 
     mode: str
@@ -53,6 +54,7 @@ class ServedMetrics:
     batch_limit_fails: bool = False
     misdelivered: float | None = None
     entitlement: dict[str, float] = field(default_factory=dict)
+    lifts: dict[str, float] = field(default_factory=dict)
 
 
 def read_served_metrics(
@@ -112,6 +114,7 @@ def served_metrics(families: Iterable[Metric]) -> ServedMetrics:
     values: dict[str, float] = {}
     mode, model, failures, writes = "", {}, {}, 0
     entitlement: dict[str, float] = {}
+    lifts: dict[str, float] = {}
     for sample in (each for family in families for each in family.samples):
         if sample.name == "slurm_rl_mode" and sample.value:
             mode = sample.labels["slurm_rl_mode"]
@@ -123,6 +126,8 @@ def served_metrics(families: Iterable[Metric]) -> ServedMetrics:
             writes += int(sample.value)
         elif sample.name == "slurm_rl_entitlement_ratio":
             entitlement[sample.labels["account"]] = sample.value
+        elif sample.name == "slurm_rl_account_lift_doublings" and sample.value:
+            lifts[sample.labels["account"]] = sample.value
         elif not sample.labels:
             values[sample.name] = sample.value
     limit = values.get("slurm_rl_batch_limit_processors", math.inf)  # not of an earlier release
@@ -139,4 +144,5 @@ def served_metrics(families: Iterable[Metric]) -> ServedMetrics:
         batch_limit_fails=bool(values.get("slurm_rl_batch_limit_failing", 0.0)),
         misdelivered=values.get("slurm_rl_misdelivered_ratio"),
         entitlement=entitlement,
+        lifts=lifts,
     )

@@ -24,6 +24,7 @@ from slurm_rl_plugin.hook.experiment.files import (
 from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.papers.switchback.held_in_turns import declared
+from slurm_rl_plugin.units import DAY
 from tests.fakes.fake_cluster import FakeCluster
 from tests.functional.small_network import small_network
 
@@ -321,6 +322,22 @@ class TestExplain:
         assert document(words, "explain", "6")["account"]["weighs_share"] is weighs
         sentence = "share and usage have no weight in this model"
         assert (sentence in words("explain", "6")[1]) is not weighs
+
+    def test_the_lift_of_an_account_and_what_it_got(self, words: Words, tmp_path: Path) -> None:
+        configure(tmp_path, model="default")
+        before = document(words, "explain", "6")
+        day, name = int(time.time() // DAY), before["account"]["name"]  # noqa: TID251
+        service = {"seen": 8 * DAY, "service": {name: 41.0, "chemistry": 59.0}}
+        kept = {"days": {str(day): service}, "lifts": {"accounts": {name: 0.5}}}
+        (tmp_path / "state.json.service").write_text(json.dumps({"version": 1, **kept}))
+        (tmp_path / "state.json.service").chmod(0o600)
+        told = document(words, "explain", "6")
+        assert told["account"]["lift"] == 0.5
+        assert told["account"]["usage"] == before["account"]["usage"]
+        assert told["score"] - before["score"] == pytest.approx(12 * 0.5, abs=0.01)
+        ratio = told["account"]["ratio"]
+        said = f"lifted by 0.5 doublings: it got {100 * ratio:.0f} % of its entitlement in 14 days"
+        assert said in words("explain", "6")[1]
 
     def test_a_job_that_runs_or_that_nobody_knows(self, words: Words, site: FakeCluster) -> None:
         site.run_job(4)

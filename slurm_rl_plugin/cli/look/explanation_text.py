@@ -150,6 +150,10 @@ def _run_time(run_time: Mapping[str, Any]) -> list[str]:
 
 def _account(account: Mapping[str, Any]) -> str:
     line = f"Account {account['name']}: share {account['share']:.3f}, usage {account['usage']:.3f}"
+    if account["lift"]:
+        line += f"; lifted by {account['lift']:.2g} doublings"
+        if account["ratio"] is not None:
+            line += f": it got {100 * account['ratio']:.0f} % of its entitlement in 14 days"
     unweighed = account["weighs_share"] is False
     return f"{line}; share and usage have no weight in this model." if unweighed else f"{line}."
 

@@ -253,11 +253,18 @@ def service_lines(served: Mapping[str, Any]) -> list[str]:
     if served["misdelivered"] is None:
         return []
     least = sorted(served["entitlement"].items(), key=lambda each: each[1])[:_FEWEST_SERVED]
-    named = ", ".join(printable(f"{account} {ratio:.2f}") for account, ratio in least)
+    named = ", ".join(
+        printable(f"{account} {ratio:.2f}{_lifted(served['lifts'].get(account))}")
+        for account, ratio in least
+    )
     return [
         f"service of a fortnight: {100 * served['misdelivered']:.1f} % to the wrong account; least "
         f"of their entitlement got: {named or 'nobody known'}"
     ]
+
+
+def _lifted(doublings: float | None) -> str:
+    return "" if doublings is None else f" (lifted by {doublings:.2g} doublings)"
 
 
 def _metric_lines(document: dict[str, Any]) -> list[str]:

@@ -120,7 +120,7 @@ class Cycle:
 
     def __post_init__(self) -> None:
         self._factors = CarriedFactors(self.state, self.disturbances)
-        self._service = AccountService(path=service_path(self.state.path))
+        self._service = self._new_service()
         self.configured = self.policy.name, self.model_sha256
         self._guard = self._new_guard()
 
@@ -145,6 +145,9 @@ class Cycle:
         path = memory_path(self.state.path, of_candidate=bool(self.candidate))
         file = MemoryFile(path=path, model_sha256=self.model_sha256, read_only=read_only)
         return self.settings.guard(self.guard_rails, self.monotonic, file)
+
+    def _new_service(self) -> AccountService:
+        return AccountService(path=service_path(self.state.path), goals=self.settings.goals)
 
     def run(self) -> CycleReport:
         """One cycle; never raises for a fault of the batch system, the policy or a file."""
@@ -203,7 +206,7 @@ class Cycle:
             if self.stood_by:
                 self.stood_by = False
                 self._guard.begin_anew()  # with what the other daemon remembers
-                self._service = AccountService(path=self._service.path)
+                self._service = self._new_service()
             return None
         self.stood_by = True
         self._written.forget()  # the other writes them now
@@ -303,7 +306,9 @@ class Cycle:
         self, snapshot: QueueSnapshot, facts: SchedulerFacts, watch: Stopwatch
     ) -> CycleReport:
         begin = self.monotonic()
-        decision, fallback_reason = self._guard.decide(self.policy, snapshot)
+        service = self._service.look(snapshot)
+        lifts = self._service.lifts(snapshot)
+        decision, fallback_reason = self._guard.decide(self.policy, snapshot, lifts.seen(snapshot))
         begin = watch.lap("decide", begin)
         suppressed = Counter(
             {
@@ -327,7 +332,8 @@ class Cycle:
             limit=plan.limit,
             order=() if plan.releases else plan.order,
             requests_changed=requests.parts,
-            service=self._service.look(snapshot),
+            service=service,
+            lifts=lifts,
         )
         what = "would_write" if self._shadow else "write"
         decided = decided_order(report, plan, self._guard.acted, self._unaudited)
@@ -438,10 +444,11 @@ class Cycle:
         """
         facts, snapshot = self.batch_system.facts(), self.batch_system.snapshot()
         guard = self._new_guard(read_only=True)
-        remembered = guard.memory
-        decision, fallback_reason = guard.decide(self.policy, snapshot)
+        remembered, service = guard.memory, self._new_service()
+        lifts = service.lifts(snapshot)
+        decision, fallback_reason = guard.decide(self.policy, snapshot, lifts.seen(snapshot))
         plan = self._planned(snapshot, facts, decision, fallback_reason, ChangedRequests())
-        return replace(plan, memory=remembered)
+        return replace(plan, memory=remembered, lifts=lifts, service=service.served(snapshot))
 
     def _mode(self, fallback_reason: str | None) -> str:
         if self._shadow:

@@ -136,7 +136,7 @@ class Explanation:
 
     def _predicted(self, policy: QNetworkPolicy, memory: Memory | None) -> dict[str, Any]:
         """Read back from the features, quantiles from the decision; seconds."""
-        row = policy.job_features(self._snapshot, memory)[self.place].tolist()
+        row = policy.job_features(self._plan.seen, memory)[self.place].tolist()
         told = dict(zip(policy.schema.jobs, row, strict=True))
         quantiles = self._quantiles()
         goal = policy.goals.short_jobs
@@ -165,17 +165,21 @@ class Explanation:
         if not used or self.considered.untouched[self.place]:
             return None
         assert isinstance(policy, QNetworkPolicy)
-        found = feature_effects(policy, self._snapshot, memory, self.place)
+        found = feature_effects(policy, self._plan.seen, memory, self.place)
         return [asdict(each) for each in found]
 
     def _account(self) -> dict[str, Any]:
         snapshot = self._snapshot
         index = int(snapshot.pending.jobs.account[self.place])
+        lifts, service = self._plan.lifts.accounts, self._plan.service
+        ratio = math.nan if service is None else float(service.ratios[index])
         return {
             "name": snapshot.accounts[index],
             "share": float(snapshot.shares[index]),
             "usage": float(snapshot.usage[index]),
             "any_usage": bool(snapshot.usage.any()),
+            "lift": float(lifts[index]) if len(lifts) else 0.0,
+            "ratio": ratio if math.isfinite(ratio) else None,
             "weighs_share": self._weighs_share(),
         }
 
@@ -197,7 +201,7 @@ class Explanation:
         """Rails that changed the scores, and the job's place among the ordered ones around it."""
         if self._plan.fallback_reason is not None or not len(self._plan.order):
             return []
-        decision = self.cycle.policy.decide(self._snapshot, self._plan.memory)
+        decision = self.cycle.policy.decide(self._plan.seen, self._plan.memory)
         acted = []
         for rail in self.cycle.guard_rails:
             after = rail.check(decision, self._snapshot)

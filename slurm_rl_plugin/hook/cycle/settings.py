@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail
 from slurm_rl_plugin.hook.rails.policy_guard import PolicyGuard
@@ -36,6 +37,7 @@ class CycleSettings:
     breaker_failures: int = 5
     breaker_rest: int = 10
     beside_controllers: bool = False
+    goals: Goals = AS_TRAINED
 
     def guard(
         self,

@@ -3,7 +3,8 @@
 Each cycle adds what running jobs have, times the seconds since the cycle before. The queue shows
 what more an account could have used: jobs that wait, up to their limits and the time that they have
 waited, and what running jobs lost by their waits (docs/definitions.md#who-got-what).
-A job that starts and ends between two cycles is not seen.
+A job that starts and ends between two cycles is not seen. An account that is short of its
+entitlement and has jobs that wait gains a lift (`lifts`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot
+from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
+from slurm_rl_plugin.hook.memory.lifts import MOST, SHORT, Lifts, moved
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray
 from slurm_rl_plugin.utility.entitlement import FORTNIGHT, SMALL, entitled_service
 from slurm_rl_plugin.whole_file import PRIVATE, owner_of_folder, read_own, write_whole
@@ -61,29 +64,32 @@ class ServiceSeen:
 
 @dataclass(slots=True, kw_only=True)
 class AccountService:
-    """Service by day and account; losing the file costs a week of figures and nothing else.
+    """Service by day and account; losing the file costs a week of figures, and lifts.
 
     Attributes:
         path: of the file.
+        goals: what the site wants: accounts are lifted where shares count.
     """
 
     path: Path
+    goals: Goals = AS_TRAINED
     _days: dict[int, dict[str, float]] = field(default_factory=dict)
     _seen: dict[int, float] = field(default_factory=dict)
+    _lifts: dict[str, float] = field(default_factory=dict)
     _last: float = math.nan
     _written: float = -math.inf
     _is_read: bool = False
 
     def look(self, snapshot: QueueSnapshot) -> ServiceSeen | None:
         """Count what has run since the last look; None until a week has been seen."""
-        if not self._is_read:
-            self._read()
+        self._read()
         now = snapshot.now
         since = now - self._last
         self._last = now
-        sizes = snapshot.weighed(snapshot.running.jobs).size
-        of_running = _of_accounts(snapshot, snapshot.running.jobs, sizes)
-        if 0.0 < since <= _LONGEST_GAP:
+        is_seen = 0.0 < since <= _LONGEST_GAP
+        if is_seen:
+            sizes = snapshot.weighed(snapshot.running.jobs).size
+            of_running = _of_accounts(snapshot, snapshot.running.jobs, sizes)
             day = int(now // DAY)
             self._seen[day] = self._seen.get(day, 0.0) + since
             services = self._days.setdefault(day, {})
@@ -91,9 +97,12 @@ class AccountService:
                 name = snapshot.accounts[place]
                 services[name] = services.get(name, 0.0) + float(of_running[place]) * since
         self._forget(int(now // DAY))
+        found = self.served(snapshot)
+        if is_seen:
+            self._lifts = moved(self._lifts, self._robbed(snapshot, found), since)
         if now - self._written >= _KEPT_EVERY:
             self.keep(now)
-        return self._service(snapshot, sizes)
+        return found
 
     def keep(self, now: float) -> None:
         """Replace the file; a cycle does not wait for the disk."""
@@ -104,23 +113,45 @@ class AccountService:
             str(day): {"seen": seen, "service": self._days.get(day, {})}
             for day, seen in self._seen.items()
         }
-        content = json.dumps({"version": _VERSION, "days": days})
+        lifts = {"accounts": self._lifts}
+        content = json.dumps({"version": _VERSION, "days": days, "lifts": lifts})
         try:
             write_whole(self.path, content, sync=False, mode=PRIVATE)
         except OSError as error:
             logger.warning("service=unwritable path=%s error=%s", self.path, error)
 
-    def _service(self, snapshot: QueueSnapshot, sizes: FloatArray) -> ServiceSeen | None:
+    def served(self, snapshot: QueueSnapshot) -> ServiceSeen | None:
+        """Service and entitlement as counted so far; None until a week has been seen."""
+        self._read()
         seen = sum(self._seen.values())
         if seen < _ENOUGH or not snapshot.shares.any():
             return None
         delivered = np.array(
             [sum(day.get(name, 0.0) for day in self._days.values()) for name in snapshot.accounts]
         )
-        demand = np.minimum(delivered + _still_wanted(snapshot, sizes), snapshot.capacity * seen)
+        demand = np.minimum(delivered + _still_wanted(snapshot), snapshot.capacity * seen)
         demand = np.maximum(demand, delivered)
         entitled = entitled_service(snapshot.shares, demand, float(delivered.sum()))
         return ServiceSeen(delivered=delivered, entitled=entitled)
+
+    def lifts(self, snapshot: QueueSnapshot) -> Lifts:
+        """Lifts of the accounts of a snapshot; none where shares do not count."""
+        self._read()
+        if not self._shares_count(snapshot):
+            return Lifts()
+        return Lifts(accounts=np.array([self._lifts.get(name, 0.0) for name in snapshot.accounts]))
+
+    def _shares_count(self, snapshot: QueueSnapshot) -> bool:
+        return self.goals.resolved(snapshot.shares).points_a_doubling > 0.0
+
+    def _robbed(self, snapshot: QueueSnapshot, found: ServiceSeen | None) -> set[str]:
+        """Accounts that are short of their entitlement while jobs of theirs could start."""
+        if found is None or not self._shares_count(snapshot):
+            return set()
+        could_start = snapshot.waits_for_machine.astype(np.float64)
+        waiting = _of_accounts(snapshot, snapshot.pending.jobs, could_start) > 0.0
+        short = np.flatnonzero(waiting & (found.ratios < SHORT))
+        return {snapshot.accounts[place] for place in short.tolist()}
 
     def _forget(self, today: int) -> None:
         """Drop days outside the fortnight, and those of a clock that was ahead."""
@@ -129,6 +160,8 @@ class AccountService:
             self._days.pop(day, None)
 
     def _read(self) -> None:
+        if self._is_read:
+            return
         self._is_read = True
         try:
             found = json.loads(read_own(self.path, owners=owner_of_folder(self.path)))
@@ -137,12 +170,15 @@ class AccountService:
             for day, of_day in found["days"].items():
                 seen, services = _number(of_day["seen"]), _services(of_day["service"])
                 self._seen[int(day)], self._days[int(day)] = seen, services
+            lifts = _services(found.get("lifts", {}).get("accounts", {}))
+            self._lifts = {name: min(lift, MOST) for name, lift in lifts.items()}
         except FileNotFoundError:
             pass
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             logger.warning("service=unreadable path=%s error=%s", self.path, error)
             self._seen.clear()
             self._days.clear()
+            self._lifts.clear()
 
 
 def service_path(state_path: Path) -> Path:
@@ -150,9 +186,10 @@ def service_path(state_path: Path) -> Path:
     return state_path.with_name(state_path.name + ".service")
 
 
-def _still_wanted(snapshot: QueueSnapshot, sizes: FloatArray) -> FloatArray:
+def _still_wanted(snapshot: QueueSnapshot) -> FloatArray:
     """Processor-seconds more that each account could have used, shape [accounts]."""
     running, pending = snapshot.running, snapshot.pending
+    sizes = snapshot.weighed(running.jobs).size
     limit = np.nan_to_num(running.jobs.time_limit, nan=math.inf)
     left = np.maximum(limit - (snapshot.now - running.start), 0.0)
     lost = np.clip(running.start - running.jobs.eligible, 0.0, FORTNIGHT)

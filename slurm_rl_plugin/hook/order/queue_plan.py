@@ -11,6 +11,8 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import HIGHEST_PRIORITY, LARGEST_FACTOR, FactorChange
 from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot
+from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
+from slurm_rl_plugin.hook.memory.lifts import Lifts
 from slurm_rl_plugin.hook.order.order_changes import bounded_changes, order_changes
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, total_priority
@@ -62,6 +64,8 @@ class QueuePlan:
         releases: the site's own order is wanted: our factors go, whatever `changes` says.
         memory: what the policy remembered before this decision.
         limit: on batch jobs that is to be set.
+        lifts: with which the policy saw the queue.
+        service: of accounts in the last fortnight; None until enough of it has been seen.
     """
 
     snapshot: QueueSnapshot
@@ -72,6 +76,13 @@ class QueuePlan:
     releases: bool = False
     memory: Memory | None = None
     limit: LimitReport = field(default_factory=LimitReport)
+    lifts: Lifts = field(default_factory=Lifts)
+    service: ServiceSeen | None = None
+
+    @property
+    def seen(self) -> QueueSnapshot:
+        """The queue as the policy saw it."""
+        return self.lifts.seen(self.snapshot)
 
     @property
     def priority_after(self) -> IntArray:

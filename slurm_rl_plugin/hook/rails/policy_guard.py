@@ -74,10 +74,18 @@ class PolicyGuard:
         """Names of the guard rails that changed the last decision."""
         return self._acted
 
-    def decide(self, policy: Policy, snapshot: QueueSnapshot) -> tuple[Decision, str | None]:
-        """The guarded decision, and why it is FIFO's if it is; never raises PolicyError."""
+    def decide(
+        self, policy: Policy, snapshot: QueueSnapshot, seen: QueueSnapshot | None = None
+    ) -> tuple[Decision, str | None]:
+        """The guarded decision, and why it is FIFO's if it is; never raises PolicyError.
+
+        Args:
+            policy: who decides.
+            snapshot: the queue.
+            seen: the same as the policy sees it, with lifts; None for the queue as it is.
+        """
         try:
-            decision = self._checked(policy, snapshot)
+            decision = self._checked(policy, snapshot, seen or snapshot)
             if len(snapshot.pending):  # an empty queue proves nothing about a failing policy
                 self._reason = None
             return decision, self._reason
@@ -95,12 +103,12 @@ class PolicyGuard:
         if self._failures % self.breaker_failures == 0:
             self._rest = self.breaker_rest
 
-    def _checked(self, policy: Policy, snapshot: QueueSnapshot) -> Decision:
+    def _checked(self, policy: Policy, snapshot: QueueSnapshot, seen: QueueSnapshot) -> Decision:
         self._acted = ()
         if self._rest:
             raise PolicyError(self._reason)
         begin = self.monotonic()
-        decision = self._asked(policy, snapshot)
+        decision = self._asked(policy, seen)
         took = self.monotonic() - begin
         for rail in self.guard_rails:
             before, decision = decision, rail.check(decision, snapshot)

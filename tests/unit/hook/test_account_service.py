@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import PendingJobs, QueueSnapshot, RunningJobs
+from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.hook.memory.account_service import AccountService, ServiceSeen
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
@@ -110,6 +111,8 @@ def test_a_fortnight_is_remembered_and_no_more(tmp_path: Path) -> None:
         '{"version": 1, "days": {"x": {}}}',
         '{"version": 1, "days": {"20000": {"seen": 1e9, "service": {"a": -1}}}}',
         '{"version": 1, "days": {"20000": {"seen": NaN, "service": {}}}}',
+        '{"version": 1, "days": {}, "lifts": {"accounts": {"a": -1}}}',
+        '{"version": 1, "days": {}, "lifts": []}',
     ],
 )
 def test_a_broken_file_is_no_memory(tmp_path: Path, content: str) -> None:
@@ -125,3 +128,87 @@ def test_a_broken_file_is_no_memory(tmp_path: Path, content: str) -> None:
 def test_a_cycle_goes_on_where_nothing_can_be_written(tmp_path: Path) -> None:
     service = AccountService(path=tmp_path / "no" / "s")
     assert service.look(snapshot(BEGIN, [0], [])) is None
+
+
+def lift_of(service: AccountService, shares: tuple[float, float] = (0.75, 0.25)) -> list[float]:
+    """Lifts of a and b."""
+    queue = replace(snapshot(BEGIN, [], []), shares=np.array(shares))
+    return service.lifts(queue).accounts.tolist()
+
+
+def test_an_account_short_of_its_share_is_lifted_by_a_quarter_a_day(tmp_path: Path) -> None:
+    service = AccountService(path=tmp_path / "s")
+    watched(service, 7.0)
+    assert lift_of(service) == pytest.approx([0.0, 0.0], abs=0.01)
+    watched(service, 2.0, since=BEGIN + 7 * DAY)
+    assert lift_of(service) == pytest.approx([2 * 0.25, 0.0], abs=0.01)
+    watched(service, 8.0, since=BEGIN + 9 * DAY)
+    assert lift_of(service) == [2.0, 0.0]
+
+
+def test_a_lift_falls_as_fast_once_nobody_waits(tmp_path: Path) -> None:
+    service = AccountService(path=tmp_path / "s")
+    watched(service, 9.0)
+    watched(service, 1.0, since=BEGIN + 9 * DAY, waiting=())
+    assert lift_of(service) == pytest.approx([(2 - 1) * 0.25, 0.0], abs=0.01)
+    watched(service, 1.5, since=BEGIN + 10 * DAY, waiting=())
+    assert lift_of(service) == [0.0, 0.0]
+
+
+def test_a_gap_moves_no_lift(tmp_path: Path) -> None:
+    service = AccountService(path=tmp_path / "s")
+    watched(service, 9.0)
+    before = lift_of(service)
+    service.look(snapshot(BEGIN + 11 * DAY, [0, 1, 1, 1], [0]))
+    assert lift_of(service) == before != [0.0, 0.0]
+
+
+def test_jobs_that_may_not_start_lift_nobody(tmp_path: Path) -> None:
+    service = AccountService(path=tmp_path / "s")
+    watched(service, 8.0)
+    before = lift_of(service)[0]
+    held = snapshot(BEGIN + 8 * DAY + 5 * MINUTE, [0, 1, 1, 1], [0])
+    held = replace(held, pending=replace(held.pending, held=np.array([True])))
+    service.look(held)
+    assert lift_of(service)[0] < before
+
+
+@pytest.mark.parametrize(
+    ("goals", "shares", "lifted"),
+    [
+        (Goals(), (0.75, 0.25), True),
+        (Goals(), (0.5, 0.5), False),
+        (Goals(shares=12.0), (0.5, 0.5), True),
+        (Goals(shares=0.0), (0.75, 0.25), False),
+    ],
+)
+def test_nobody_is_lifted_where_shares_do_not_count(
+    tmp_path: Path, goals: Goals, shares: tuple[float, float], lifted: bool
+) -> None:
+    service = AccountService(path=tmp_path / "s", goals=goals)
+    for step in range(9 * 288):
+        queue = snapshot(BEGIN + step * 5 * MINUTE, [0, 1, 1, 1], [0])
+        service.look(replace(queue, shares=np.array(shares)))
+    assert bool(sum(lift_of(service, shares))) == lifted
+
+
+def test_the_policy_sees_less_usage_of_a_lifted_account(tmp_path: Path) -> None:
+    service = AccountService(path=tmp_path / "s")
+    watched(service, 17.0)
+    queue = replace(snapshot(BEGIN, [], []), usage=np.array([0.4, 0.6]))
+    np.testing.assert_allclose(service.lifts(queue).seen(queue).usage, [0.4 / 4, 0.6])
+    assert queue.usage.tolist() == [0.4, 0.6]
+
+
+def test_lifts_are_kept_with_the_service(tmp_path: Path) -> None:
+    service = AccountService(path=tmp_path / "s")
+    watched(service, 9.0)
+    service.keep(0.0)
+    again = AccountService(path=tmp_path / "s")
+    assert lift_of(again) == lift_of(service) != [0.0, 0.0]
+    old = json.loads((tmp_path / "s").read_text())
+    del old["lifts"]
+    (tmp_path / "s").write_text(json.dumps(old))
+    earlier = AccountService(path=tmp_path / "s")
+    assert lift_of(earlier) == [0.0, 0.0]
+    assert earlier.served(snapshot(BEGIN + 9 * DAY, [0, 1, 1, 1], [0])) is not None

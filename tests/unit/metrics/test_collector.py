@@ -13,6 +13,7 @@ from slurm_rl_plugin.domain import StartedJobs
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
+from slurm_rl_plugin.hook.memory.lifts import Lifts
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
@@ -34,6 +35,7 @@ NAMES = {
     "slurm_rl_share_deficit_ratio",
     "slurm_rl_entitlement_ratio",
     "slurm_rl_misdelivered_ratio",
+    "slurm_rl_account_lift_doublings",
     "slurm_rl_adjustments_total",
     "slurm_rl_adjustments_suppressed_total",
     "slurm_rl_fallback_active",
@@ -202,6 +204,21 @@ def test_who_got_what_is_said_once_enough_is_known(
     assert value("slurm_rl_misdelivered_ratio") == pytest.approx(0.31)
     assert value("slurm_rl_entitlement_ratio", {"account": "a"}) == 0.5
     assert value("slurm_rl_entitlement_ratio", {"account": "c"}) is None  # too little is due
+
+
+def test_accounts_of_one_label_have_the_greatest_lift_of_them() -> None:
+    snapshot = replace(
+        snapshot_of(pending_jobs([])),
+        accounts=("a", "b", "c"),
+        shares=np.array([0.5, 0.3, 0.2]),
+        usage=np.zeros(3),
+    )
+    registry = CollectorRegistry()
+    few = CycleMetrics(registry, {}, max_accounts=1)
+    few.publish(report(snapshot=snapshot, lifts=Lifts(accounts=np.array([0.25, 1.5, 0.5]))))
+    value = registry.get_sample_value
+    assert value("slurm_rl_account_lift_doublings", {"account": "a"}) == 0.25
+    assert value("slurm_rl_account_lift_doublings", {"account": "_other"}) == 1.5
 
 
 def test_a_failed_cycle_keeps_the_last_queue_and_says_down(

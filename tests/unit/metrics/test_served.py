@@ -50,12 +50,14 @@ def test_who_got_what_is_read_and_said() -> None:
         "slurm_rl_up 1\nslurm_rl_fallback_active 0\nslurm_rl_cycles_total 3\n"
         "slurm_rl_last_success_timestamp_seconds 9\nslurm_rl_misdelivered_ratio 0.125\n"
         + "".join(f'slurm_rl_entitlement_ratio{{account="{n}"}} {n / 4}\n' for n in range(5, 0, -1))
+        + 'slurm_rl_account_lift_doublings{account="1"} 0.75\n'
+        + 'slurm_rl_account_lift_doublings{account="2"} 0\n'
     )
     found = served_metrics(text_string_to_metric_families(text))
     assert (found.misdelivered, found.entitlement["1"]) == (0.125, 0.25)
     assert service_lines(asdict(found)) == [
         "service of a fortnight: 12.5 % to the wrong account; least of their entitlement got: "
-        "1 0.25, 2 0.50, 3 0.75"
+        "1 0.25 (lifted by 0.75 doublings), 2 0.50, 3 0.75"
     ]
 
 
