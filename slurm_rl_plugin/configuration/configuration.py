@@ -86,6 +86,9 @@ class Configuration:
             breaker_rest=policy.breaker_rest,
             beside_controllers=hook.beside_controllers,
             goals=self.goals,
+            wait_targets={
+                group: hours * HOUR for group, hours in self.sections.guard.wait_hours.items()
+            },
         )
 
     @property

@@ -14,7 +14,10 @@ from slurm_rl_plugin.domain.job_class import JobClassRule
 
 
 def toml_value(value: Any) -> str:
-    """A text, number, truth value or list; JSON and TOML agree on these, but for one sign."""
+    """A text, number, truth value or list, where JSON and TOML agree but for a sign; or a table."""
+    if isinstance(value, Mapping):
+        entries = ", ".join(key_line(*each) for each in value.items())
+        return f"{{ {entries} }}" if entries else "{}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

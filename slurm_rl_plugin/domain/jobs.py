@@ -131,6 +131,7 @@ class PendingJobs:
             where it says nothing. None where it never says.
         shared: other clusters hold the job too, and a write would reach them; never touched. None
             where the system shares none.
+        wait_counts: how many times a policy counts the wait of each, float64; None for once.
     """
 
     jobs: JobTable
@@ -148,6 +149,7 @@ class PendingJobs:
     tasks: IntArray | None = None
     expected: FloatArray | None = None
     shared: BoolArray | None = None
+    wait_counts: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.jobs)

@@ -70,6 +70,12 @@ class QueueSnapshot:
         return np.maximum(since, 0.0)
 
     @property
+    def counted_wait(self) -> FloatArray:
+        """Seconds of waiting as a policy counts them: lifted jobs have waited longer; [pending]."""
+        counts = self.pending.wait_counts
+        return self.accrued_wait if counts is None else self.accrued_wait * counts
+
+    @property
     def waits_for_machine(self) -> BoolArray:
         """Which pending jobs could start if there were room, shape [pending].
 

@@ -96,7 +96,7 @@ def site_job_features(
     limit = np.where(known, jobs.time_limit, estimate)
     columns = static_job_features(jobs, limit, goals.wide_jobs, goals.interactive)
     columns += dynamic_job_features(
-        snapshot.accrued_wait,
+        snapshot.counted_wait,
         longest,
         snapshot.shares[jobs.account],
         snapshot.usage[jobs.account],

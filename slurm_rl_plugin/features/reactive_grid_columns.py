@@ -95,6 +95,6 @@ def grid_job_columns_with_wait(
     snapshot: QueueSnapshot, estimate: FloatArray
 ) -> NDArray[np.float32]:
     """Job features of REACTIVE_GRID_WAIT, float32[n, 4]; arguments as `grid_job_columns`."""
-    wait = log_seconds(snapshot.accrued_wait).astype(np.float32)
+    wait = log_seconds(snapshot.counted_wait).astype(np.float32)
     columns = (grid_job_columns(snapshot, estimate), wait)
     return np.column_stack(columns)

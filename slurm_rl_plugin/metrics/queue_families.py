@@ -139,6 +139,14 @@ def _service_families(queue: SeenQueue) -> Iterator[Metric]:
                 ratio.add_metric([label], got)
         wrong.add_metric([], service.misdelivered)
     yield from (ratio, wrong, _lifts(queue))
+    for name, meaning, values in (
+        ("group_wait_seconds", "Mean wait of jobs, a fortnight.", queue.lifts.group_waits),
+        ("group_lift_doublings", "Doublings of the waits of its jobs.", queue.lifts.groups),
+    ):
+        family = _gauge(name, meaning, ["group"])
+        for group, value in values.items():
+            family.add_metric([group], value)
+        yield family
 
 
 def _lifts(queue: SeenQueue) -> Metric:

@@ -40,8 +40,9 @@ class RulePolicy:
         """Score the pending jobs by the rule."""
         del memory
         jobs = snapshot.weighed(snapshot.pending.jobs)
-        if snapshot.pending.accrued is not None:
-            jobs = replace(jobs, submit=snapshot.now - snapshot.accrued_wait)
+        pending = snapshot.pending
+        if pending.accrued is not None or pending.wait_counts is not None:
+            jobs = replace(jobs, submit=snapshot.now - snapshot.counted_wait)
         estimate = self.estimates.estimate(jobs.time_limit, jobs.interactive)
         scores = np.asarray(self.rule(snapshot, jobs, estimate), dtype=np.float64)
         return Decision(scores=scores, reserve=self.reserve)
@@ -75,7 +76,7 @@ def waiting_rule(rule: Callable[..., Any]) -> QueueRule:
 
     def scores(snapshot: QueueSnapshot, jobs: JobTable, estimate: FloatArray) -> FloatArray:
         columns = {
-            "wait": snapshot.accrued_wait,
+            "wait": snapshot.counted_wait,
             "estimate": estimate,
             "size": np.maximum(jobs.size, 1.0),
             "processors": np.maximum(jobs.processors, 1).astype(np.float64),

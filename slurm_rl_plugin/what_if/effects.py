@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurm_rl_plugin.learning.evaluation.group_waits import Grouping, groupings_of
+from slurm_rl_plugin.domain.job_groups import Grouping
+from slurm_rl_plugin.learning.evaluation.group_waits import groupings_of
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray, IntArray
 from slurm_rl_plugin.utility.entitlement import WINDOWS_TOGETHER, Service
 from slurm_rl_plugin.utility.intervals import (

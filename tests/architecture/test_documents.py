@@ -34,6 +34,7 @@ from slurm_rl_plugin.hook.experiment.report import (
     GoalSeen,
 )
 from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
+from slurm_rl_plugin.hook.memory.lifts import Lifts
 from slurm_rl_plugin.hook.rails import batch_limit
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, NATIVE
@@ -147,6 +148,7 @@ def families() -> list[Metric]:
             calls=calls,
             limit=limit,
             service=ServiceSeen(delivered=np.ones(1), entitled=np.ones(1)),
+            lifts=Lifts(groups={"half or more": 1.0}, group_waits={"half or more": 60.0}),
             experiment=ExperimentReport(phase="site", state="running", goals=(goal,), pairs=1),
         )
     )

@@ -339,6 +339,22 @@ class TestExplain:
         said = f"lifted by 0.5 doublings: it got {100 * ratio:.0f} % of its entitlement in 14 days"
         assert said in words("explain", "6")[1]
 
+    def test_the_lift_of_a_group_of_jobs(self, words: Words, tmp_path: Path) -> None:
+        configure(tmp_path, model="default")
+        with (tmp_path / "site.toml").open("a") as file:
+            file.write('[guard]\nwait_hours = { "up to 15 min" = 1.0 }\n')
+        before = document(words, "explain", "6")
+        kept = {"days": {}, "lifts": {"groups": {"up to 15 min": 1.0}}}
+        (tmp_path / "state.json.service").write_text(json.dumps({"version": 1, **kept}))
+        (tmp_path / "state.json.service").chmod(0o600)
+        told = document(words, "explain", "6")
+        assert (before["wait_counts"], told["wait_counts"]) == (1.0, 2.0)
+        # ln(1 + 2000 / 14400) - ln(1 + 1000 / 14400), and 3 ln 2: it waits longest of all
+        gained = 0.063 + 3 * math.log(2)
+        assert told["score"] - before["score"] == pytest.approx(gained, abs=0.01)
+        assert told["accrued"] == pytest.approx(before["accrued"], abs=5.0)
+        assert "Its wait counts 2 times" in words("explain", "6")[1]
+
     def test_a_job_that_runs_or_that_nobody_knows(self, words: Words, site: FakeCluster) -> None:
         site.run_job(4)
         status, _, err = words("explain", "4")

@@ -93,6 +93,9 @@ def _accrued(document: Mapping[str, Any]) -> list[str]:
     if document["accrued"] < document["wait"]:
         counts = slurm_duration(document["accrued"])
         lines.append(f"Of its wait {counts} count: the batch system accrues no more.")
+    if document["wait_counts"] != 1.0:
+        times = f"{document['wait_counts']:.2g} times"
+        lines.append(f"Its wait counts {times}: jobs of its group wait for too long ([guard]).")
     if document["passed_over"]:
         lines.append("The starvation bound passes over it: it waits by its own doing.")
     return lines

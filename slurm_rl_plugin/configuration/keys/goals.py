@@ -1,4 +1,4 @@
-"""Keys of what the site wants and shows: [goals], [reward], [guard_rails] and [metrics]."""
+"""Keys of what the site wants and shows: [goals], [reward], [guard_rails], [guard], [metrics]."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from slurm_rl_plugin.configuration.keys import tls
 from slurm_rl_plugin.configuration.keys.key import key
 from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING
+from slurm_rl_plugin.domain.job_groups import GROUPS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,22 @@ class GuardRailsSection:
     exempt_accounts: list[str] = key(default=[], meaning="accounts that are never touched")
     exempt_partitions: list[str] = key(default=[], meaning="partitions that are never touched")
     exempt_qos: list[str] = key(default=[], meaning="QOS that are never touched")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardSection:
+    """What groups of jobs are guarded against waiting for too long."""
+
+    wait_hours: dict[str, float] = key(
+        default={},
+        choices=GROUPS,
+        least=0.01,
+        meaning="hours that the jobs of a group should wait on average; while they wait longer, "
+        "their waits count more",
+        note='Such as `{ "half or more" = 6.0 }`, from your own experiment or from what '
+        "`slurm-rl evaluate` says of groups under your own order. A job is in two groups, by width "
+        "and by time limit.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

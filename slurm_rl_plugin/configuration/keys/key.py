@@ -13,6 +13,7 @@ _KIND_NAMES = {
     float: "a number",
     bool: "true or false",
     list: "a list of names",
+    dict: "a table of numbers",
 }
 
 
@@ -21,10 +22,10 @@ class Key:
     """One configuration key; validation, example file, man page and documents are made of it.
 
     Attributes:
-        kind: type of the value; a list is one of names.
+        kind: type of the value; a list is one of names, a dict has numbers by names.
         default: taken where no source gives the key.
         meaning: what the key says, in the words of a sentence without its capital and full stop.
-        choices: all that a text may be; () for any.
+        choices: all that a text may be, or the names in a table; () for any text.
         least: bound of a number, or of the length of a text.
         most: bound of a number.
         note: further sentences, in Markdown.
@@ -49,12 +50,28 @@ class Key:
             return f"is {value!r}, give {_KIND_NAMES[self.kind]}"
         if isinstance(value, list) and not all(isinstance(each, str) for each in value):
             return f"is {value!r}, give a list of names"
+        if isinstance(value, dict):
+            return self._fault_of_table(value)
         if isinstance(value, int | float):
             return self._out_of_bounds(value)
-        if isinstance(value, str) and len(value) < self.least:
+        return self._fault_of_text(value) if isinstance(value, str) else None
+
+    def _fault_of_text(self, text: str) -> str | None:
+        if len(text) < self.least:
             return "is empty, give a path"
-        if self.choices and value not in self.choices:
-            return f"is {value!r}, give one of {', '.join(self.choices)}"
+        if self.choices and text not in self.choices:
+            return f"is {text!r}, give one of {', '.join(self.choices)}"
+        return None
+
+    def _fault_of_table(self, table: Mapping[str, Any]) -> str | None:
+        for name, number in table.items():
+            if name not in self.choices:
+                return f"names {name!r}, give some of {', '.join(self.choices)}"
+            if isinstance(number, bool) or not isinstance(number, int | float):
+                return f"of {name!r} is {number!r}, give a number"
+            fault = self._out_of_bounds(number)
+            if fault is not None:
+                return f"of {name!r} {fault}"
         return None
 
     def _out_of_bounds(self, value: float) -> str | None:
@@ -78,6 +95,9 @@ class Key:
         try:
             if self.kind is list:
                 return [name.strip() for name in words.split(",") if name.strip()]
+            if self.kind is dict:
+                pairs = [each.partition("=") for each in words.split(",") if each.strip()]
+                return {name.strip(): float(number) for name, _, number in pairs}
             if self.kind is bool:
                 return {"true": True, "false": False}.get(words, text)
             return text if self.kind is str else self.kind(words)
@@ -87,7 +107,7 @@ class Key:
     @property
     def bounds(self) -> str:
         """The bounds of a number as a sentence; "" for none."""
-        if self.kind not in (int, float) or self.least == -math.inf:
+        if self.kind not in (int, float, dict) or self.least == -math.inf:
             return ""
         if self.most == math.inf:
             return f"At least {self.least:g}."
@@ -107,8 +127,8 @@ def key(*, default: Any, meaning: str, **told: Any) -> Any:
         told: what else a `Key` tells of it.
     """
     metadata = {"key": {"default": default, "meaning": meaning, **told}}
-    if isinstance(default, list):
-        return field(default_factory=lambda: list(default), metadata=metadata)
+    if isinstance(default, list | dict):
+        return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
 
 

@@ -10,6 +10,7 @@ from slurm_rl_plugin.configuration.keys.forecast import ForecastSection
 from slurm_rl_plugin.configuration.keys.goals import (
     GoalsSection,
     GuardRailsSection,
+    GuardSection,
     MetricsSection,
     RewardSection,
 )
@@ -33,6 +34,7 @@ class Sections:
     goals: GoalsSection = field(default_factory=GoalsSection)
     reward: RewardSection = field(default_factory=RewardSection)
     guard_rails: GuardRailsSection = field(default_factory=GuardRailsSection)
+    guard: GuardSection = field(default_factory=GuardSection)
     reserve: ReserveSection = field(default_factory=ReserveSection)
     metrics: MetricsSection = field(default_factory=MetricsSection)
     forecast: ForecastSection = field(default_factory=ForecastSection)

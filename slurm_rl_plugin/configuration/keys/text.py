@@ -8,6 +8,8 @@ from slurm_rl_plugin.configuration.keys.key import Key
 
 #: A link of Markdown: its words, and the document, with or without an anchor.
 _LINK = re.compile(r"\[([^]]*)\]\(([^)]*)\)")
+#: What is said before the choices of a text, and before the names that a table may have.
+_CHOICES = ("One of", "Names are")
 
 
 def markdown_of(key: Key) -> str:
@@ -15,7 +17,7 @@ def markdown_of(key: Key) -> str:
     choices = ", ".join(f"`{choice}`" for choice in key.choices)
     sentences = [
         f"{key.meaning[0].upper()}{key.meaning[1:]}.",
-        f"One of {choices}." if choices else "",
+        f"{_CHOICES[key.kind is dict]} {choices}." if choices else "",
         key.note,
         key.bounds,
         "Read at start only." if key.at_start else "",

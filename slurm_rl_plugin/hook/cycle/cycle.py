@@ -147,7 +147,11 @@ class Cycle:
         return self.settings.guard(self.guard_rails, self.monotonic, file)
 
     def _new_service(self) -> AccountService:
-        return AccountService(path=service_path(self.state.path), goals=self.settings.goals)
+        return AccountService(
+            path=service_path(self.state.path),
+            goals=self.settings.goals,
+            wait_targets=self.settings.wait_targets,
+        )
 
     def run(self) -> CycleReport:
         """One cycle; never raises for a fault of the batch system, the policy or a file."""

@@ -68,6 +68,7 @@ class Explanation:
     def _facts(self) -> dict[str, Any]:
         snapshot, place = self._snapshot, self.place
         jobs = snapshot.pending.jobs
+        counts = self._plan.seen.pending.wait_counts
         user = int(jobs.user[place])
         return {
             "job": int(jobs.job_id[place]),
@@ -80,6 +81,7 @@ class Explanation:
             "eligible": float(jobs.eligible[place]),
             "wait": float(self.considered.wait[place]),
             "accrued": float(self.considered.accrued[place]),
+            "wait_counts": 1.0 if counts is None else float(counts[place]),
             "passed_over": bool(self.considered.passed_over[place]),
             "untouched": self.considered.untouched[place] or None,
             "requests": self._requests(),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
@@ -27,6 +27,8 @@ class CycleSettings:
         beside_controllers: act only where the controller in charge is on this host.
         breaker_rest: cycles that it rests; and those in which nothing is written after the batch
             system has denied us the right to write.
+        goals: what the site wants; accounts are lifted where shares count.
+        wait_targets: group of jobs -> mean wait that it should have, seconds.
     """
 
     shadow: bool = True
@@ -38,6 +40,7 @@ class CycleSettings:
     breaker_rest: int = 10
     beside_controllers: bool = False
     goals: Goals = AS_TRAINED
+    wait_targets: Mapping[str, float] = field(default_factory=dict)
 
     def guard(
         self,

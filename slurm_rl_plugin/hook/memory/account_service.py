@@ -1,10 +1,11 @@
-"""Who got what on the cluster: service that accounts received in the last fortnight, kept on disk.
+"""Who got what on the cluster in the last fortnight, kept on disk: service of accounts, waits.
 
 Each cycle adds what running jobs have, times the seconds since the cycle before. The queue shows
 what more an account could have used: jobs that wait, up to their limits and the time that they have
 waited, and what running jobs lost by their waits (docs/definitions.md#who-got-what).
 A job that starts and ends between two cycles is not seen. An account that is short of its
-entitlement and has jobs that wait gains a lift (`lifts`).
+entitlement and has jobs that wait gains a lift (`lifts`), and so does a group of jobs whose mean
+wait is above its target.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ import numpy as np
 
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
-from slurm_rl_plugin.hook.memory.lifts import MOST, SHORT, Lifts, moved
+from slurm_rl_plugin.hook.memory.lifts import (
+    ENOUGH_STARTS,
+    LATE,
+    MOST,
+    SHORT,
+    Lifts,
+    groupings,
+    moved,
+)
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray
 from slurm_rl_plugin.utility.entitlement import FORTNIGHT, SMALL, entitled_service
 from slurm_rl_plugin.whole_file import PRIVATE, owner_of_folder, read_own, write_whole
@@ -63,19 +72,41 @@ class ServiceSeen:
 
 
 @dataclass(slots=True, kw_only=True)
+class _Day:
+    """What was seen of one day.
+
+    Attributes:
+        seen: seconds.
+        service: account -> processor-seconds.
+        starts: group of jobs -> how many of it started, and their waits in seconds.
+    """
+
+    seen: float = 0.0
+    service: dict[str, float] = field(default_factory=dict)
+    starts: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def count_start(self, group: str, jobs: int, waits: float) -> None:
+        """Add the starts of one cycle."""
+        before = self.starts.get(group, (0, 0.0))
+        self.starts[group] = (before[0] + jobs, before[1] + waits)
+
+
+@dataclass(slots=True, kw_only=True)
 class AccountService:
     """Service by day and account; losing the file costs a week of figures, and lifts.
 
     Attributes:
         path: of the file.
         goals: what the site wants: accounts are lifted where shares count.
+        wait_targets: group of jobs -> mean wait that it should have, seconds.
     """
 
     path: Path
     goals: Goals = AS_TRAINED
-    _days: dict[int, dict[str, float]] = field(default_factory=dict)
-    _seen: dict[int, float] = field(default_factory=dict)
+    wait_targets: Mapping[str, float] = field(default_factory=dict)
+    _days: dict[int, _Day] = field(default_factory=dict)
     _lifts: dict[str, float] = field(default_factory=dict)
+    _group_lifts: dict[str, float] = field(default_factory=dict)
     _last: float = math.nan
     _written: float = -math.inf
     _is_read: bool = False
@@ -90,16 +121,17 @@ class AccountService:
         if is_seen:
             sizes = snapshot.weighed(snapshot.running.jobs).size
             of_running = _of_accounts(snapshot, snapshot.running.jobs, sizes)
-            day = int(now // DAY)
-            self._seen[day] = self._seen.get(day, 0.0) + since
-            services = self._days.setdefault(day, {})
+            day = self._days.setdefault(int(now // DAY), _Day())
+            day.seen += since
             for place in np.flatnonzero(of_running):
                 name = snapshot.accounts[place]
-                services[name] = services.get(name, 0.0) + float(of_running[place]) * since
+                day.service[name] = day.service.get(name, 0.0) + float(of_running[place]) * since
+        self._count_starts(snapshot)
         self._forget(int(now // DAY))
         found = self.served(snapshot)
         if is_seen:
             self._lifts = moved(self._lifts, self._robbed(snapshot, found), since)
+            self._group_lifts = moved(self._group_lifts, self._late_groups(), since)
         if now - self._written >= _KEPT_EVERY:
             self.keep(now)
         return found
@@ -110,10 +142,10 @@ class AccountService:
             return  # never replace what nobody has read
         self._written = now
         days = {
-            str(day): {"seen": seen, "service": self._days.get(day, {})}
-            for day, seen in self._seen.items()
+            str(day): {"seen": each.seen, "service": each.service, "starts": each.starts}
+            for day, each in self._days.items()
         }
-        lifts = {"accounts": self._lifts}
+        lifts = {"accounts": self._lifts, "groups": self._group_lifts}
         content = json.dumps({"version": _VERSION, "days": days, "lifts": lifts})
         try:
             write_whole(self.path, content, sync=False, mode=PRIVATE)
@@ -123,11 +155,14 @@ class AccountService:
     def served(self, snapshot: QueueSnapshot) -> ServiceSeen | None:
         """Service and entitlement as counted so far; None until a week has been seen."""
         self._read()
-        seen = sum(self._seen.values())
+        seen = sum(day.seen for day in self._days.values())
         if seen < _ENOUGH or not snapshot.shares.any():
             return None
         delivered = np.array(
-            [sum(day.get(name, 0.0) for day in self._days.values()) for name in snapshot.accounts]
+            [
+                sum(day.service.get(name, 0.0) for day in self._days.values())
+                for name in snapshot.accounts
+            ]
         )
         demand = np.minimum(delivered + _still_wanted(snapshot), snapshot.capacity * seen)
         demand = np.maximum(demand, delivered)
@@ -135,11 +170,14 @@ class AccountService:
         return ServiceSeen(delivered=delivered, entitled=entitled)
 
     def lifts(self, snapshot: QueueSnapshot) -> Lifts:
-        """Lifts of the accounts of a snapshot; none where shares do not count."""
+        """Lifts of accounts, where shares count, and of the groups of jobs that have a target."""
         self._read()
-        if not self._shares_count(snapshot):
-            return Lifts()
-        return Lifts(accounts=np.array([self._lifts.get(name, 0.0) for name in snapshot.accounts]))
+        counted = snapshot.accounts if self._shares_count(snapshot) else ()
+        return Lifts(
+            accounts=np.array([self._lifts.get(name, 0.0) for name in counted]),
+            groups={name: self._group_lifts.get(name, 0.0) for name in self.wait_targets},
+            group_waits=self._group_waits(),
+        )
 
     def _shares_count(self, snapshot: QueueSnapshot) -> bool:
         return self.goals.resolved(snapshot.shares).points_a_doubling > 0.0
@@ -153,11 +191,39 @@ class AccountService:
         short = np.flatnonzero(waiting & (found.ratios < SHORT))
         return {snapshot.accounts[place] for place in short.tolist()}
 
+    def _count_starts(self, snapshot: QueueSnapshot) -> None:
+        """Count the jobs that have started since the last look, and their waits."""
+        started = snapshot.started
+        wait = np.maximum(started.start - started.jobs.eligible, 0.0)
+        is_known = np.isfinite(wait)
+        if not is_known.any():
+            return
+        day = self._days.setdefault(int(snapshot.now // DAY), _Day())
+        for grouping in groupings(started.jobs, snapshot.capacity):
+            place, length = grouping.place[is_known], len(grouping.names)
+            jobs, waits = np.bincount(place, minlength=length), np.bincount(place, wait[is_known])
+            for group in np.flatnonzero(jobs).tolist():
+                day.count_start(grouping.names[group], int(jobs[group]), float(waits[group]))
+
+    def _group_waits(self) -> dict[str, float]:
+        """Mean wait of each group with ENOUGH_STARTS, seconds."""
+        starts: dict[str, tuple[float, float]] = {}
+        for day in self._days.values():
+            for name, (jobs, waits) in day.starts.items():
+                before = starts.get(name, (0.0, 0.0))
+                starts[name] = (before[0] + jobs, before[1] + waits)
+        return {n: waits / jobs for n, (jobs, waits) in starts.items() if jobs >= ENOUGH_STARTS}
+
+    def _late_groups(self) -> set[str]:
+        """Groups that wait longer than their targets."""
+        waits = self._group_waits()
+        late = {name: LATE * target for name, target in self.wait_targets.items()}
+        return {name for name, target in late.items() if waits.get(name, 0.0) > target}
+
     def _forget(self, today: int) -> None:
         """Drop days outside the fortnight, and those of a clock that was ahead."""
-        for day in [each for each in self._seen if not today - _DAYS < each <= today]:
-            del self._seen[day]
-            self._days.pop(day, None)
+        for day in [each for each in self._days if not today - _DAYS < each <= today]:
+            del self._days[day]
 
     def _read(self) -> None:
         if self._is_read:
@@ -168,15 +234,21 @@ class AccountService:
             if found["version"] != _VERSION:
                 raise ValueError(f"version {found['version']}")
             for day, of_day in found["days"].items():
-                seen, services = _number(of_day["seen"]), _services(of_day["service"])
-                self._seen[int(day)], self._days[int(day)] = seen, services
-            lifts = _services(found.get("lifts", {}).get("accounts", {}))
-            self._lifts = {name: min(lift, MOST) for name, lift in lifts.items()}
+                self._days[int(day)] = _Day(
+                    seen=_number(of_day["seen"]),
+                    service=_numbers(of_day["service"]),
+                    starts={
+                        str(group): (_number(jobs), _number(waits))
+                        for group, (jobs, waits) in of_day.get("starts", {}).items()
+                    },
+                )
+            lifts = found.get("lifts", {})  # an earlier release left none
+            self._lifts = _bounded(lifts.get("accounts", {}))
+            self._group_lifts = _bounded(lifts.get("groups", {}))
         except FileNotFoundError:
             pass
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             logger.warning("service=unreadable path=%s error=%s", self.path, error)
-            self._seen.clear()
             self._days.clear()
             self._lifts.clear()
 
@@ -207,7 +279,11 @@ def _of_accounts(snapshot: QueueSnapshot, jobs: JobTable, values: FloatArray) ->
     return np.bincount(jobs.account[known], values[known], minlength=count).astype(np.float64)
 
 
-def _services(found: Mapping[str, Any]) -> dict[str, float]:
+def _bounded(found: Mapping[str, Any]) -> dict[str, float]:
+    return {name: min(lift, MOST) for name, lift in _numbers(found).items()}
+
+
+def _numbers(found: Mapping[str, Any]) -> dict[str, float]:
     return {str(name): _number(value) for name, value in found.items()}
 
 

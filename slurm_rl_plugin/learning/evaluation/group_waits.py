@@ -7,38 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slurm_rl_plugin.domain.job_groups import Grouping, grouped_by_limit, grouped_by_width
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.machine_load import completed_requests, partition_of
-from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import MINUTE, BoolArray, FloatArray
 
-#: Classes of width, narrowest first, and of requested limits with the seconds that they reach to.
-WIDTHS = ("one processor", "up to an eighth", "below a half", "half or more")
-LIMITS = {
-    "up to 15 min": 15 * MINUTE,
-    "up to 1 h": HOUR,
-    "up to 4 h": 4 * HOUR,
-    "up to 12 h": 12 * HOUR,
-    "up to 24 h": DAY,
-    "above 24 h": np.inf,
-}
-NO_LIMIT = "no limit"
 #: Waits that grow by less are not counted as a loss, seconds.
 LEAST_LOSS = MINUTE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grouping:
-    """Each job in one group.
-
-    Attributes:
-        names: of the groups.
-        place: in `names` of each job, shape [n].
-    """
-
-    names: tuple[str, ...]
-    place: IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +70,8 @@ def groupings_of(prepared: PreparedLog) -> dict[str, Grouping]:
     log = prepared.log
     return {
         "class": _classes(prepared.interactive),
-        "width": _widths(log.processors, prepared.capacity),
-        "limit": _limits(log.time_limit),
+        "width": grouped_by_width(log.processors, prepared.capacity),
+        "limit": grouped_by_limit(log.time_limit),
         "account": Grouping(names=tuple(log.accounts), place=log.account),
         **({} if prepared.machine is None else _on_nodes(prepared, prepared.machine)),
     }
@@ -115,8 +92,8 @@ def groupings_of_workload(
     several = len(resources) == asked.shape[1] and bool((asked[:, 1:] > 0.0).any())
     return {
         "class": _classes(jobs.interactive),
-        "width": _widths(jobs.processors, capacity),
-        "limit": _limits(jobs.time_limit),
+        "width": grouped_by_width(jobs.processors, capacity),
+        "limit": grouped_by_limit(jobs.time_limit),
         "account": Grouping(names=tuple(accounts), place=jobs.account),
         **({"resource": _resources(asked, resources)} if several else {}),
     }
@@ -185,20 +162,6 @@ def losers(
 
 def _classes(interactive: BoolArray) -> Grouping:
     return Grouping(names=("interactive", "batch"), place=(~interactive).astype(np.int64))
-
-
-def _widths(processors: IntArray, capacity: int) -> Grouping:
-    """By the part of the machine."""
-    part = processors / capacity
-    several = 1 + (part > 1.0 / 8.0).astype(np.int64) + (part >= 0.5)
-    return Grouping(names=WIDTHS, place=np.where(processors <= 1, 0, several))
-
-
-def _limits(time_limit: FloatArray) -> Grouping:
-    limit = np.where(np.isfinite(time_limit) & (time_limit > 0), time_limit, np.nan)
-    place = np.searchsorted(np.array(list(LIMITS.values())), limit)
-    names = (*LIMITS, NO_LIMIT)
-    return Grouping(names=names, place=np.where(np.isnan(limit), len(LIMITS), place))
 
 
 def _resources(parts: FloatArray, names: Sequence[str]) -> Grouping:

@@ -58,6 +58,23 @@ def test_every_default_passes_its_own_check() -> None:
         ("[[job_class]]\nclass = 'batch'\nname = 3", "is no regular expression"),
         ("[shares]\nfrom = 'lsf'", 'from = "slurm" (or "pbs") or one share an account'),
         ("[reward]\nfairness = 0.9", "reward weights"),
+        ("[guard]\nwait_hours = 6", "[guard] wait_hours is 6, give a table of numbers."),
+        (
+            '[guard]\nwait_hours = { "half or more" = 6, wide = 3 }',
+            "[guard] wait_hours names 'wide', give some of one processor, up to an eighth, ",
+        ),
+        (
+            '[guard]\nwait_hours = { "half or more" = "six" }',
+            "[guard] wait_hours of 'half or more' is 'six', give a number.",
+        ),
+        (
+            '[guard]\nwait_hours = { "half or more" = true }',
+            "[guard] wait_hours of 'half or more' is True, give a number.",
+        ),
+        (
+            '[guard]\nwait_hours = { "up to 1 h" = 0 }',
+            "[guard] wait_hours of 'up to 1 h' is 0, give at least 0.01.",
+        ),
         ("[goals]\nshares = -1", "[goals] shares is -1, give at least 0 and at most 100."),
         ("[goals]\nshares = 101", "[goals] shares is 101, give at least 0 and at most 100."),
         ("[goals]\nshares = 'many'", "[goals] shares is 'many', give a number."),

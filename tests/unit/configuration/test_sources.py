@@ -185,6 +185,9 @@ def other_value(key: Key) -> tuple[str, object]:
         return "true", True
     if key.kind is list:
         return " debug, test ,", ["debug", "test"]
+    if key.kind is dict:
+        names = key.choices[:2]
+        return f" {names[0]} = 2, {names[1]}=0.5,", {names[0]: 2.0, names[1]: 0.5}
     if key.kind is str:
         text = key.choices[-1] if key.choices else "/some where"
         return text, text

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain import PendingJobs, QueueSnapshot, RunningJobs
+from slurm_rl_plugin.domain import PendingJobs, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.hook.memory.account_service import AccountService, ServiceSeen
+from slurm_rl_plugin.hook.memory.lifts import Lifts
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 
@@ -113,6 +115,8 @@ def test_a_fortnight_is_remembered_and_no_more(tmp_path: Path) -> None:
         '{"version": 1, "days": {"20000": {"seen": NaN, "service": {}}}}',
         '{"version": 1, "days": {}, "lifts": {"accounts": {"a": -1}}}',
         '{"version": 1, "days": {}, "lifts": []}',
+        '{"version": 1, "days": {}, "lifts": {"groups": {"no limit": "x"}}}',
+        '{"version": 1, "days": {"20000": {"seen": 1, "service": {}, "starts": {"a": [1]}}}}',
     ],
 )
 def test_a_broken_file_is_no_memory(tmp_path: Path, content: str) -> None:
@@ -212,3 +216,90 @@ def test_lifts_are_kept_with_the_service(tmp_path: Path) -> None:
     earlier = AccountService(path=tmp_path / "s")
     assert lift_of(earlier) == [0.0, 0.0]
     assert earlier.served(snapshot(BEGIN + 9 * DAY, [0, 1, 1, 1], [0])) is not None
+
+
+def started(now: float, waits: list[float], processors: int = 2) -> QueueSnapshot:
+    """Jobs that ask for half an hour and have just started, on a machine of four processors."""
+    jobs = replace(
+        job_table(len(waits)),
+        eligible=now - HOUR * np.array(waits),
+        processors=np.full(len(waits), processors),
+        time_limit=np.full(len(waits), HOUR / 2),
+    )
+    start = np.full(len(waits), now)
+    return replace(snapshot(now, [], []), started=StartedJobs(jobs=jobs, start=start))
+
+
+def waited(service: AccountService, days: float, *, since: float = BEGIN) -> None:
+    """Nothing starts."""
+    for step in range(1, round(days * DAY / (10 * MINUTE)) + 1):
+        service.look(snapshot(since + step * 10 * MINUTE, [], []))
+
+
+def groups(service: AccountService) -> dict[str, float]:
+    return dict(service.lifts(snapshot(BEGIN, [], [])).groups)
+
+
+def test_the_mean_wait_of_a_group_is_known_from_a_hundred_starts(tmp_path: Path) -> None:
+    service = AccountService(path=tmp_path / "s")
+    service.look(started(BEGIN, [1.0] * 60 + [math.nan]))
+    service.look(started(BEGIN + DAY, [4.0] * 39))
+    assert service.lifts(started(BEGIN, [])).group_waits == {}
+    service.look(started(BEGIN + DAY, [84.0], processors=1))
+    # 60 * 1 h + 39 * 4 h + 84 h by limit; by width one is lacking
+    assert service.lifts(started(BEGIN, [])).group_waits == {"up to 1 h": 3 * HOUR}
+    service.look(started(BEGIN + DAY, [84.0]))
+    assert service.lifts(started(BEGIN, [])).group_waits["half or more"] == 3 * HOUR
+
+
+def test_starts_before_the_fortnight_do_not_count(tmp_path: Path) -> None:
+    service = AccountService(path=tmp_path / "s")
+    service.look(started(BEGIN, [1.0] * 100))
+    service.look(started(BEGIN + 13 * DAY, [3.0] * 100))
+    assert service.lifts(started(BEGIN, [])).group_waits["up to 1 h"] == 2 * HOUR
+    service.look(snapshot(BEGIN + 14 * DAY, [], []))
+    assert service.lifts(started(BEGIN, [])).group_waits["up to 1 h"] == 3 * HOUR
+
+
+@pytest.mark.parametrize(("hours", "lift"), [(1.19, 0.0), (1.21, 0.5)])
+def test_a_group_is_lifted_above_1_2_times_its_target(
+    tmp_path: Path, hours: float, lift: float
+) -> None:
+    service = AccountService(path=tmp_path / "s", wait_targets={"half or more": HOUR})
+    service.look(started(BEGIN, [hours] * 100))
+    waited(service, 2.0)
+    assert groups(service) == pytest.approx({"half or more": lift})
+
+
+def test_a_lift_of_a_group_ends_with_the_waits_and_is_bounded(tmp_path: Path) -> None:
+    service = AccountService(path=tmp_path / "s", wait_targets={"half or more": HOUR})
+    service.look(started(BEGIN, [9.0] * 100))
+    waited(service, 10.0)
+    assert groups(service) == {"half or more": 2.0}
+    waited(service, 5.0, since=BEGIN + 10 * DAY)  # the starts are forgotten after day 14
+    assert groups(service) == pytest.approx({"half or more": 2.0 - 0.25}, abs=0.01)
+
+
+def test_lifts_of_groups_are_kept_and_need_a_target(tmp_path: Path) -> None:
+    service = AccountService(path=tmp_path / "s", wait_targets={"half or more": HOUR})
+    service.look(started(BEGIN, [9.0] * 100))
+    waited(service, 2.0)
+    service.keep(0.0)
+    again = AccountService(path=tmp_path / "s", wait_targets={"half or more": HOUR})
+    assert groups(again) == groups(service) != {"half or more": 0.0}
+    assert again.lifts(started(BEGIN, [])).group_waits["half or more"] == 9 * HOUR
+    assert groups(AccountService(path=tmp_path / "s")) == {}
+
+
+def test_the_wait_of_a_job_counts_by_the_greater_lift_of_its_groups() -> None:
+    pending = pending_jobs([0, 0, 0], accrued=[100.0, 100.0, 100.0])
+    jobs = replace(
+        pending.jobs,
+        processors=np.array([2, 1, 2]),
+        time_limit=np.array([600.0, 600.0, 7200.0]),
+    )
+    queue = snapshot_of(replace(pending, jobs=jobs))  # of a machine of four processors
+    lifts = Lifts(groups={"half or more": 1.0, "up to 15 min": 2.0})
+    assert lifts.seen(queue).counted_wait.tolist() == [400.0, 400.0, 200.0]
+    assert lifts.seen(queue).accrued_wait.tolist() == [100.0, 100.0, 100.0]
+    assert Lifts(groups={"half or more": 0.0}).seen(queue) is queue

@@ -36,6 +36,8 @@ NAMES = {
     "slurm_rl_entitlement_ratio",
     "slurm_rl_misdelivered_ratio",
     "slurm_rl_account_lift_doublings",
+    "slurm_rl_group_wait_seconds",
+    "slurm_rl_group_lift_doublings",
     "slurm_rl_adjustments_total",
     "slurm_rl_adjustments_suppressed_total",
     "slurm_rl_fallback_active",
@@ -103,7 +105,10 @@ def test_every_name_of_the_design_is_served(
     snapshot = replace(snapshot_of(pending_jobs([1])), started=started([5.0], True))
     snapshot = replace(snapshot, resources=MACHINE)
     service = ServiceSeen(delivered=np.ones(1), entitled=np.ones(1))
-    metrics.publish(report(snapshot=snapshot, calls=(("squeue", 0.01),), service=service))
+    lifts = Lifts(groups={"half or more": 0.5}, group_waits={"half or more": 90.0})
+    metrics.publish(
+        report(snapshot=snapshot, calls=(("squeue", 0.01),), service=service, lifts=lifts)
+    )
     assert series(registry) >= NAMES
 
 
@@ -219,6 +224,17 @@ def test_accounts_of_one_label_have_the_greatest_lift_of_them() -> None:
     value = registry.get_sample_value
     assert value("slurm_rl_account_lift_doublings", {"account": "a"}) == 0.25
     assert value("slurm_rl_account_lift_doublings", {"account": "_other"}) == 1.5
+
+
+def test_groups_of_jobs_have_their_waits_and_lifts(
+    registry: CollectorRegistry, metrics: CycleMetrics
+) -> None:
+    lifts = Lifts(groups={"half or more": 0.5}, group_waits={"up to 1 h": 90.0})
+    metrics.publish(report(lifts=lifts))
+    value = registry.get_sample_value
+    assert value("slurm_rl_group_lift_doublings", {"group": "half or more"}) == 0.5
+    assert value("slurm_rl_group_wait_seconds", {"group": "up to 1 h"}) == 90.0
+    assert value("slurm_rl_group_lift_doublings", {"group": "up to 1 h"}) is None
 
 
 def test_a_failed_cycle_keeps_the_last_queue_and_says_down(

@@ -13,6 +13,7 @@ from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY
 from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
+from slurm_rl_plugin.policies.registry import rule_policy
 from tests.functional.small_network import small_network
 from tests.unit.hook.queues import job_table, snapshot_of
 
@@ -52,6 +53,23 @@ def test_the_memory_keeps_the_longest_wait_and_half_of_it_after_30_days(
     assert longest_of(later.memory) == pytest.approx(5 * HOUR)
     last = policy.decide(waiting(4.0, now=NOW + 60 * DAY), later.memory)
     assert longest_of(last.memory) == pytest.approx(4 * HOUR)  # 2.5 hours of what was are left
+
+
+def test_a_lifted_wait_counts_more_and_the_memory_keeps_the_true_one(
+    policy: QNetworkPolicy,
+) -> None:
+    lifted = waiting(4.0, 12.0, wait_counts=np.array([2.0, 1.0]))
+    # of four hours, after which waits are told apart: ln(1 + 8 / 4) and ln(1 + 12 / 4)
+    assert told(policy, "log_age", lifted) == pytest.approx(np.log([3.0, 4.0]))
+    assert longest_of(policy.decide(lifted).memory) == 12 * HOUR
+
+
+@pytest.mark.parametrize("name", ["fifo", "multifactor"])
+def test_rules_count_a_lifted_wait_more(name: str) -> None:
+    rule = rule_policy(name)
+    assert np.argmax(rule.decide(waiting(4.0, 7.0)).scores) == 1
+    lifted = waiting(4.0, 7.0, wait_counts=np.array([2.0, 1.0]))
+    assert np.argmax(rule.decide(lifted).scores) == 0
 
 
 def test_a_job_is_overdue_by_the_longest_wait_that_is_remembered(policy: QNetworkPolicy) -> None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.domain.job_groups import WIDTHS
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock, drawn_blocks
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.evaluation.group_waits import (
-    WIDTHS,
-    groupings_of,
-    groupings_of_workload,
-)
+from slurm_rl_plugin.learning.evaluation.group_waits import groupings_of, groupings_of_workload
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of
 from slurm_rl_plugin.papers.switchback.held_in_turns import DrawnTrial, preferring_short
 from slurm_rl_plugin.simulator.kernel.workload import Workload

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slurm_rl_plugin.cli.tables import printable
-from slurm_rl_plugin.learning.evaluation.group_waits import LEAST_LOSS, NO_LIMIT
+from slurm_rl_plugin.domain.job_groups import NO_LIMIT
+from slurm_rl_plugin.learning.evaluation.group_waits import LEAST_LOSS
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, WORSE
 from slurm_rl_plugin.what_if.committee.hours_waited import (
