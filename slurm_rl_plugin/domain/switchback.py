@@ -37,6 +37,9 @@ _CAREFUL_DAYS = 2
 #: Seconds of a wash-out at most.
 _LONGEST_WASH_OUT = HOUR
 _WASH_OUT = 1.0 / 8.0
+#: Part of a fortnight's service that may go to the wrong account. In nine loads that ask much of
+#: shares an order that ignores them misdelivers .09, and one that keeps them .03 (docs/order.md).
+MISDELIVERED = 0.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,7 @@ class Declaration:
             in service is itself on trial, against the site's own order.
         champion: name of the policy in service, beside a challenger; else "".
         champion_sha256: of its model.
+        misdelivered: part of a fortnight's service that may go to the wrong account.
     """
 
     goal: str
@@ -90,6 +94,7 @@ class Declaration:
     candidate: str = ""
     champion: str = ""
     champion_sha256: str = ""
+    misdelivered: float = MISDELIVERED
 
     @property
     def against(self) -> str:
@@ -139,6 +144,8 @@ class Declaration:
         """As `of_json` reads it."""
         document = asdict(self)
         document["longest_wait"] = None if math.isinf(self.longest_wait) else self.longest_wait
+        if self.misdelivered == MISDELIVERED:  # so named as before there was such a bound
+            del document["misdelivered"]
         document["blocks"] = [[b.begin, b.end, b.arm, b.pair] for b in self.blocks]
         return document
 
@@ -165,7 +172,7 @@ class Declaration:
         Raises:
             ValueError: it is odd.
         """
-        numbers = (self.harm, self.longest_wait, self.day)
+        numbers = (self.harm, self.longest_wait, self.day, self.misdelivered)
         if not self.blocks or not all(each > 0.0 for each in numbers) or math.isinf(self.harm):
             raise ValueError("an experiment without blocks or bounds")
         champion = (self.candidate, self.champion, self.champion_sha256)

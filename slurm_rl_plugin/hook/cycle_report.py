@@ -93,6 +93,15 @@ class CycleReport:
         return self.failure is None
 
     @property
+    def misdelivered(self) -> float | None:
+        """Part of the last fortnight's service that went to the wrong account.
+
+        None where shares do not count, or too little has been seen.
+        """
+        counts = self.service is not None and len(self.lifts.accounts) > 0
+        return self.service.misdelivered if self.service is not None and counts else None
+
+    @property
     def writes(self) -> int:
         """Writes accepted by the batch system."""
         return sum(self.adjustments.values())

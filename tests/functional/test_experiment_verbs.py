@@ -71,8 +71,11 @@ def begun(folder: Path, trial: DrawnTrial, experiment: Declaration) -> DrawnSite
     return DrawnSite(files=files, trial=trial, experiment=experiment)
 
 
-def look_at(site: DrawnSite, now: float) -> ExperimentStanding:
-    """What the service says of it at a time; our order was in force in all its blocks."""
+def look_at(site: DrawnSite, now: float, misdelivered: float = 0.0) -> ExperimentStanding:
+    """What the service says of it at a time; our order was in force in all its blocks.
+
+    What went to the wrong account grew to `misdelivered` since the begin.
+    """
     watch = ExperimentWatch(site=cast("ExperimentSite", site))
     site.now = now
     site.files.journal.unlink(missing_ok=True)
@@ -82,7 +85,8 @@ def look_at(site: DrawnSite, now: float) -> ExperimentStanding:
         block = site.experiment.block_at(moment)
         arm = "" if block is None else block.arm
         mode = "active" if arm == OURS else "shadow"
-        site.files.note(InForce(time=moment, arm=arm, mode=mode))
+        wrong = misdelivered * (moment > site.experiment.begin)
+        site.files.note(InForce(time=moment, arm=arm, mode=mode, misdelivered=wrong))
         moment += step
     watch.look(now)
     return site.files.stands()
@@ -114,6 +118,15 @@ def test_where_nothing_is_gained_it_says_so_and_stops(tmp_path: Path) -> None:
     standing = look_at(site, experiment.end + 1.0)
     assert standing.state == OVER
     assert "nothing was gained" in standing.reason
+
+
+def test_it_steps_back_where_too_much_goes_to_the_wrong_account(tmp_path: Path) -> None:
+    experiment = declared(1003, 4)
+    site = begun(tmp_path, alike(3, 4), experiment)
+    assert look_at(site, experiment.blocks[0].end + 1.0, 0.14).state == RUNNING
+    standing = look_at(site, experiment.blocks[1].end + 1.0, 0.18)
+    assert standing.state == STEPPED_BACK
+    assert standing.reason.startswith("18% of the last fortnight's service")
 
 
 def test_what_a_block_cost_is_never_made_anew(tmp_path: Path) -> None:

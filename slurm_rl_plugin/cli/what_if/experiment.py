@@ -26,6 +26,7 @@ from slurm_rl_plugin.cli.what_if.experiment_text import experiment_document, pri
 from slurm_rl_plugin.domain.switchback import (
     BLOCK_HOURS,
     GOAL_NAMES,
+    MISDELIVERED,
 )
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.experiment.files import RUNNING, STOPPED, ExperimentStanding
@@ -83,6 +84,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=math.inf,
         metavar="HOURS",
         help="beyond which no job may wait in a block of ours (default: no bound)",
+    )
+    begin.add_argument(
+        "--misdelivered",
+        type=number_above_zero("part"),
+        default=MISDELIVERED,
+        metavar="PART",
+        help="of a fortnight's service that may go to the wrong account (default: "
+        f"{MISDELIVERED:g})",
     )
     begin.add_argument("--seed", type=whole_number(0), metavar="S", help="of the coins")
     begin.add_argument(

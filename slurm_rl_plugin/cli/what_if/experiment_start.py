@@ -57,6 +57,7 @@ def start(site: DeclaredExperiment, options: argparse.Namespace) -> int:
         goal=options.goal,
         harm=options.harm,
         longest_wait=options.longest_wait * HOUR,
+        misdelivered=options.misdelivered,
         policy=policy,
         model_sha256=model,
         seed=seed,

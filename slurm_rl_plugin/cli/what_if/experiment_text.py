@@ -38,6 +38,7 @@ def experiment_document(
         "goal": declared.goal,
         "harm": declared.harm,
         "longest_wait": declared.longest_wait,
+        "misdelivered": declared.misdelivered,
         "policy": declared.policy,
         "on_trial": declared.on_trial,
         "against": declared.against,

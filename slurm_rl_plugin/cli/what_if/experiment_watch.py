@@ -16,7 +16,7 @@ from slurm_rl_plugin.hook.experiment.files import (
     STEPPED_BACK,
     ExperimentStanding,
 )
-from slurm_rl_plugin.hook.experiment.turns import held_part
+from slurm_rl_plugin.hook.experiment.turns import held_part, misdelivered_since_begin
 from slurm_rl_plugin.what_if.switchback.trial import Trial
 
 logger = logging.getLogger(__name__)
@@ -120,7 +120,8 @@ class ExperimentWatch:
             return None
         blocks = len(trial.costs)
         recent = self._held(declared, blocks, _HELD) if blocks >= _HELD else 1.0
-        why = trial.steps_back(recent)
+        misdelivered = misdelivered_since_begin(list(self.site.files.journaled()))
+        why = trial.steps_back(recent, misdelivered)
         if why is not None:
             logger.warning("experiment=stepped_back reason=%s", why)
             return ExperimentStanding(state=STEPPED_BACK, reason=why, at=now)

@@ -199,7 +199,7 @@ class Daemon:
         mode = "failed" if report.failure is not None or left else report.mode
         try:
             report = replace(report, experiment=self.turns.seen(turn))
-            self.turns.note(turn, mode, self.clock())
+            self.turns.note(turn, mode, self.clock(), report.misdelivered)
         except Exception:  # what is told of a turn must not end the daemon
             logger.exception("experiment=untold")
         if changed:

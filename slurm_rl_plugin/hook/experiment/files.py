@@ -59,12 +59,15 @@ class InForce:
         arm: whose turn it was, one of ARMS; "" of nobody.
         mode: of the cycle, one of MODES, or "failed".
         why: the daemon left the queue to the site although it was our turn; "" for no reason.
+        misdelivered: part of the last fortnight's service that went to the wrong account; None
+            where shares do not count, or too little has been seen.
     """
 
     time: float
     arm: str
     mode: str
     why: str = ""
+    misdelivered: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +258,8 @@ def _entry(line: bytes) -> InForce | None:
     try:
         found = InForce(**json.loads(line))
         time = float(found.time)
+        if found.misdelivered is not None:
+            found = replace(found, misdelivered=float(found.misdelivered))
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
     return replace(found, time=time) if math.isfinite(time) else None

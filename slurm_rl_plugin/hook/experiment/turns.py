@@ -87,18 +87,20 @@ class ExperimentTurns:
         self._told = found
         return found
 
-    def note(self, turn: Turn, mode: str, now: float) -> None:
+    def note(self, turn: Turn, mode: str, now: float, misdelivered: float | None = None) -> None:
         """Remember what was in force, where that has changed or a while has passed.
 
         Args:
             turn: of the cycle.
             mode: of the cycle; "failed" of one that did.
             now: seconds since the epoch.
+            misdelivered: see `InForce`.
         """
         if self._declared is None or mode == "standby":  # whose daemon acts writes
             self._noted = None
             return
-        entry, last = InForce(time=now, arm=turn.arm, mode=mode, why=turn.why), self._noted
+        entry = InForce(time=now, arm=turn.arm, mode=mode, why=turn.why, misdelivered=misdelivered)
+        last = self._noted
         same = last is not None and (last.arm, last.mode, last.why) == (turn.arm, mode, turn.why)
         # a time to come is of a clock that was set back since
         if same and last is not None and 0.0 <= now - last.time < _STILL * self._declared.day:
@@ -197,6 +199,19 @@ def held_part(
     first = 0 if last is None else max(blocks - last, 0)
     over = declared.blocks[first:blocks]
     return min(_held(declared, journal, over, arm) for arm in ARMS)
+
+
+def misdelivered_since_begin(journal: Sequence[InForce]) -> float:
+    """Part of the last fortnight's service that went to the wrong account.
+
+    0 where nobody knows, or where it is no larger than it was when the experiment began: that is
+    not the experiment's to answer for.
+
+    Args:
+        journal: in order of time.
+    """
+    told = [each.misdelivered for each in journal if each.misdelivered is not None]
+    return told[-1] if told and told[-1] > told[0] else 0.0
 
 
 def _in_force(declared: Declaration, entry: InForce, arm: str) -> bool:

@@ -49,16 +49,17 @@ def first_tripped(
     since_begin: BlockCosts,
     floors: FloatArray,
     held: float = 1.0,
+    misdelivered: float = 0.0,
 ) -> tuple[int, str] | None:
     """After how many blocks a guard tripped first, and its sentence; None for never.
 
     All blocks are asked after, also those that a late look has passed over; arguments are those of
-    `tripped`, and `held` is of the last of them.
+    `tripped`, and `held` and `misdelivered` are of the last of them.
     """
     for blocks in range(1, len(found) + 1):
-        in_force = held if blocks == len(found) else 1.0
+        now = (held, misdelivered) if blocks == len(found) else (1.0, 0.0)
         first = found.first(blocks), since_begin.first(blocks)
-        sentence = tripped(declared, *first, floors, in_force)
+        sentence = tripped(declared, *first, floors, *now)
         if sentence is not None:
             return blocks, sentence
     return None
@@ -70,6 +71,7 @@ def tripped(
     since_begin: BlockCosts,
     floors: FloatArray,
     held: float = 1.0,
+    misdelivered: float = 0.0,
 ) -> str | None:
     """The first guard that trips after the last of some blocks, one sentence; None for none.
 
@@ -80,12 +82,14 @@ def tripped(
         floors: see `findings.findings`.
         held: part of the time of the last blocks in which the order was in force whose turn it
             was.
+        misdelivered: see `turns.misdelivered_since_begin`.
     """
     return (
         _longest_wait(declared, found)
         or _replays(declared, found, since_begin, floors, declared.goal)
         or _replays(declared, found, since_begin, floors, _WATCHED)
         or _not_in_force(held)
+        or _misdelivers(declared, misdelivered)
     )
 
 
@@ -140,4 +144,13 @@ def _not_in_force(held: float) -> str | None:
     return (
         f"an order was in force in {held:.0%} of its last blocks only: cycles fail, or something "
         "else stops it."
+    )
+
+
+def _misdelivers(declared: Declaration, misdelivered: float) -> str | None:
+    if misdelivered <= declared.misdelivered:
+        return None
+    return (
+        f"{misdelivered:.0%} of the last fortnight's service went to the wrong account, beyond the "
+        f"bound of {declared.misdelivered:.0%}."
     )

@@ -79,18 +79,21 @@ class Trial:
         """What is known of each goal."""
         return findings(self.declared, self.costs, self.floors)
 
-    def steps_back(self, held: float) -> str | None:
+    def steps_back(self, held: float, misdelivered: float = 0.0) -> str | None:
         """Why it has to be left to the site, one sentence; None where it may go on.
 
         Args:
             held: see `guards.tripped`.
+            misdelivered: the same.
         """
         for each in self.findings():
             if each.word == WORSE:
                 return (
                     f"{self.declared.on_trial} is worse in {each.goal}: {self._ratio_text(each)}."
                 )
-        guard = first_tripped(self.declared, self.costs, self.since_begin, self.floors, held)
+        guard = first_tripped(
+            self.declared, self.costs, self.since_begin, self.floors, held, misdelivered
+        )
         return None if guard is None else guard[1]
 
     def gain(self) -> str | None:

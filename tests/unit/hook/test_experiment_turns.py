@@ -25,7 +25,14 @@ from slurm_rl_plugin.hook.experiment.files import (
     ExperimentStanding,
     InForce,
 )
-from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns, Turn, held_part
+from slurm_rl_plugin.hook.experiment.turns import (
+    ExperimentTurns,
+    Turn,
+    held_part,
+    misdelivered_since_begin,
+)
+from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
+from slurm_rl_plugin.hook.memory.lifts import Lifts
 from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import cycle_over
@@ -278,6 +285,33 @@ def test_the_journal_tells_how_long_ours_was_in_force(files: ExperimentFiles) ->
     assert held_part(DECLARED, journal, 1, last=0) == 1.0
 
 
+@pytest.mark.parametrize(
+    ("told", "misdelivered"),
+    [
+        ([], 0.0),
+        ([None, None], 0.0),
+        ([None, 0.1, 0.3, 0.2, None], 0.2),
+        ([0.3, 0.2], 0.0),  # it was worse before
+    ],
+)
+def test_the_journal_tells_how_much_went_to_the_wrong_account(
+    files: ExperimentFiles, told: list[float | None], misdelivered: float
+) -> None:
+    turns, turn = ExperimentTurns(files=files), Turn(OURS)
+    declare(files)
+    turns.turn(1000.0, "scores", "")
+    for place, each in enumerate(told):  # a line each: days lie between
+        turns.note(turn, "active", 1000.0 + place * 90_000.0, each)
+    assert misdelivered_since_begin(list(files.journaled())) == misdelivered
+
+
+def test_a_line_with_an_odd_part_of_the_service_is_none(files: ExperimentFiles) -> None:
+    files.note(InForce(time=1.0, arm=OURS, mode="active", misdelivered=0.5))
+    with files.journal.open("a") as file:
+        file.write('{"time": 2.0, "arm": "ours", "mode": "active", "misdelivered": "x"}\n')
+    assert [each.misdelivered for each in files.journaled()] == [0.5]
+
+
 def test_a_clock_that_is_set_back_goes_on_being_journaled(files: ExperimentFiles) -> None:
     turns, turn = ExperimentTurns(files=files), Turn(OURS)
     declare(files)
@@ -430,6 +464,20 @@ def test_a_candidate_has_its_turns_and_the_model_in_service_the_others(
         ("ours", "new", True),
         ("left_to_site", "scores", False),
     ]
+
+
+def test_what_went_to_the_wrong_account_is_journaled_where_shares_count(
+    tmp_path: Path, files: ExperimentFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon, _, clock = challenged(tmp_path, files)
+    service = ServiceSeen(delivered=np.array([3.0, 1.0]), entitled=np.array([2.0, 2.0]))
+    lifts, run = [Lifts(), Lifts(accounts=np.zeros(2))], Cycle.run
+    monkeypatch.setattr(
+        Cycle, "run", lambda cycle: replace(run(cycle), service=service, lifts=lifts.pop(0))
+    )
+    run_at(daemon, clock, 1500.0)
+    run_at(daemon, clock, 5500.0)
+    assert [each.misdelivered for each in files.journaled()] == [None, 1 / 4]
 
 
 def test_a_candidate_that_stepped_back_leaves_the_model_in_service(

@@ -93,7 +93,16 @@ def test_a_declaration_is_read_back_as_it_was(longest_wait: float) -> None:
     assert Declaration.of_json(json.loads(text)) == experiment
 
 
+def test_the_usual_bound_on_service_leaves_the_name_of_an_earlier_release() -> None:
+    usual = declared(drawn_blocks(BEGIN, 6, (3, 8), 5), np.inf)
+    assert "misdelivered" not in usual.as_json()
+    stricter = replace(usual, misdelivered=0.1)
+    assert stricter.name != usual.name
+    assert Declaration.of_json(stricter.as_json()) == stricter
+
+
 BAD: dict[str, Any] = {
+    "no service at all for the wrong account": {"misdelivered": 0},
     "no blocks": {"blocks": []},
     "a gap": {"blocks": [[0, 1, SITE, 0], [2, 3, OURS, 0]]},
     "an unknown arm": {"blocks": [[0, 1, "theirs", 0]]},
