@@ -293,6 +293,27 @@ def test_commands_are_understood(command: Command) -> None:
     parser.parse_args(rest)  # ends the test where a word is not understood
 
 
+def programs_in(document: Path) -> list[tuple[str, list[str]]]:
+    """Modules of this checkout that a document runs, in a code block or in prose, their options."""
+    found = re.findall(
+        r"python -m ((?:bench|tests|slurm_rl_plugin)[.\w]*)([^`|\n]*)", document.read_text()
+    )
+    return [(module, re.findall(r"--[a-z-]+", rest)) for module, rest in found]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(TOP).as_posix())
+def test_programs_beside_the_verbs_exist_with_their_options(document: Path) -> None:
+    for module, options in programs_in(document):
+        path = TOP / module.replace(".", "/")
+        source = next(
+            (each for each in (path.with_suffix(".py"), path / "__main__.py") if each.exists()),
+            None,
+        )
+        assert source is not None, f"{document.name} runs {module}"
+        known = set(re.findall(r'"(--[a-z-]+)"', source.read_text()))
+        assert set(options) <= known, f"{document.name} runs {module} with {options}"
+
+
 def test_verbs_named_in_prose_exist() -> None:
     for document in DOCUMENTS:
         named = re.findall(r"`(?:[\w/]*bin/)?slurm-rl ([a-z-]+)", prose(document))

@@ -1,0 +1,207 @@
+"""Scores of the predictors that are compared: by hand on small distributions and logs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import log, log10
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.forecasts.run_time_predictors import (
+    OUTCOMES,
+    PREDICTORS,
+    Runs,
+    about,
+    by_blocks,
+    by_package,
+    crps,
+    log_scores,
+    main,
+    outcome,
+    parts_of,
+    predicted,
+    ratio_and_error,
+    shrunk_means,
+    within_limit,
+)
+from slurm_rl_plugin.accounting.swf.writer import write_swf
+from slurm_rl_plugin.learning.evaluation.run_time_scores import run_time_scores
+from slurm_rl_plugin.simulator.workloads.generators import generated_log
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from tests.reference.loads import log_of, random_workload
+
+DAY = 86_400.0
+
+
+def log_with(*jobs: tuple[int, float, float, float]) -> PreparedLog:
+    """Jobs of (user, submission and start, run time, time limit), one processor each."""
+    user, submit, run_time, limit = (np.array(each) for each in zip(*jobs, strict=True))
+    workload = random_workload(1, len(jobs), parallel=False, accounts=1)
+    made = log_of(workload, time_limit=limit.astype(float))
+    made = replace(made, submit=submit.astype(float), eligible=submit.astype(float))
+    made = replace(made, start=submit.astype(float), run_time=run_time.astype(float))
+    return prepare_log(replace(made, user=user, users=("a", "b")))
+
+
+def parts(*first: float) -> np.ndarray:
+    """One distribution: these parts end in the first intervals, the rest is ended by the limit."""
+    each = np.zeros((1, OUTCOMES))
+    each[0, : len(first)] = first
+    each[0, -1] = 1.0 - sum(first)
+    return each
+
+
+@pytest.mark.parametrize(
+    ("ran", "limit", "place"),
+    [(9.0, 100.0, 0), (10.0, 100.0, 1), (98.0, 100.0, 3), (99.0, 100.0, 16), (3 * DAY, 9e5, 16)],
+)
+def test_a_run_ends_between_two_bounds_or_by_its_limit(
+    ran: float, limit: float, place: int
+) -> None:
+    assert outcome(np.array([ran]), np.array([limit])).tolist() == [place]
+
+
+def test_the_log_score_is_that_of_what_came_and_at_most_that_of_a_millionth() -> None:
+    told = np.concatenate([parts(0.5, 0.2)] * 3)
+    found = log_scores(told, np.array([0, 16, 2]))
+    assert found == pytest.approx([-log(0.5), -log(0.3), -log(1e-6)])
+
+
+def test_the_crps_adds_up_squares_over_the_logarithm_of_seconds() -> None:
+    """Half ends before 10 s, a fifth before 30 s, the rest by the limit of 60 s."""
+    told, limit = parts(0.5, 0.2), np.array([60.0])
+    widths = [log10(10 / 5), log10(30 / 10), log10(60 / 30)]
+    ended_at_20 = [0.5**2, (0.7 - 1) ** 2, (0.7 - 1) ** 2]
+    assert crps(told, np.array([20.0]), limit) == pytest.approx(np.dot(ended_at_20, widths))
+    by_limit = [0.5**2, 0.7**2, 0.7**2]
+    assert crps(told, np.array([60.0]), limit) == pytest.approx(np.dot(by_limit, widths))
+
+
+def test_what_would_end_beyond_the_limit_is_ended_by_it() -> None:
+    found = within_limit(parts(0.1, 0.2, 0.3, 0.4), np.array([25.0]))
+    assert found[0, :4] == pytest.approx([0.1, 0.2, 0.0, 0.0])
+    assert found[0, -1] == pytest.approx(0.7)
+
+
+def test_parts_of_hazards_multiply_what_is_left() -> None:
+    hazards = np.full((1, OUTCOMES - 1), 0.5)
+    found = parts_of(hazards, np.array([60.0]))  # the limit lies on the third bound
+    assert found == pytest.approx(parts(0.5, 0.25, 0.125))
+
+
+def test_a_distribution_has_the_means_of_its_intervals() -> None:
+    """Half before 10 s, at 6 s; a quarter before 30 s, evenly in the logarithm; the rest 60 s."""
+    found = predicted(parts(0.5, 0.25), np.array([60.0]))
+    mean = 0.5 * 6 + 0.25 * (30 - 10) / log(3) + 0.25 * 60
+    inverse = 0.5 / 10 + 0.25 * (1 / 10 - 1 / 30) / log(3) + 0.25 / 60
+    assert found.mean == pytest.approx([mean])
+    assert found.rate == pytest.approx([inverse])
+
+
+def test_a_point_is_spread_as_earlier_runs_were_about_theirs() -> None:
+    """Of three runs that have ended one was half as long as its point, two twice as long.
+
+    What runs beyond .99 of the limit is ended by it. The runs that are scored change nothing.
+    """
+    jobs = [(0, 0.0, ran, 200.0) for ran in (50, 200, 200)]
+    jobs += [(0, 299.0, 200, 200.0)] * 3  # goes on when the first that is scored comes
+    jobs += [(0, 300.0, 1, 200.0)] * 4
+    found = about(np.array([100.0] * 6 + [40.0, 150.0, 1.0, 1.0]), Runs.of(log_with(*jobs)))
+    # 20 s: before 30 s; 80 s: between one and two minutes
+    assert found[6, [1, 3]] == pytest.approx([1 / 3, 2 / 3])
+    # 75 s; 300 s is more than the limit of 200 s
+    assert found[7, [3, 16]] == pytest.approx([1 / 3, 2 / 3])
+    assert found.sum(axis=1) == pytest.approx(np.ones(10))
+
+
+def test_the_ratio_is_of_sums_and_the_error_of_tenths_by_what_was_told() -> None:
+    told = np.repeat(np.arange(1.0, 11.0), 2)
+    true = told.copy()
+    assert ratio_and_error(told, true) == pytest.approx((1.0, 0.0))
+    true[:2] = 2.0  # told 1 s each
+    assert ratio_and_error(told, true) == pytest.approx((110 / 112, log(2) / 10))
+
+
+def test_blocks_of_days_where_few_weeks_are_scored() -> None:
+    """Two jobs on each of ten days, of which each day tells the same."""
+    submit = np.repeat(np.arange(10) * DAY, 2)
+    mean, interval = by_blocks(np.tile([0.0, 2.0], 10), submit)
+    assert mean == pytest.approx(1.0)
+    assert interval == pytest.approx((1.0, 1.0))  # by jobs it would have a width
+    mean, interval = by_blocks(np.repeat([0.0, 2.0], 10), submit)
+    assert interval is not None
+    assert interval[0] < 0.6 < 1.4 < interval[1]
+
+
+def test_blocks_of_weeks_weigh_as_their_jobs_do() -> None:
+    submit = np.repeat(np.arange(10) * 7 * DAY, [1, 1, 1, 1, 1, 1, 1, 1, 1, 91])
+    difference = np.where(np.arange(100) < 9, 1.0, 0.0)
+    mean, interval = by_blocks(difference, submit)
+    assert mean == pytest.approx(0.09)
+    assert interval is not None
+    assert interval[1] > 0.5  # a draw may lack the large block
+
+
+def test_no_interval_of_a_single_block() -> None:
+    assert by_blocks(np.ones(3), np.array([0.0, 1.0, 2.0])) == (1.0, None)
+
+
+def test_shrunk_means_know_what_has_ended() -> None:
+    """The first run of 20 s ends at 20 s: the second job does not know it, the third does."""
+    runs = Runs.of(log_with((0, 0, 20, 100), (0, 10, 20, 100), (0, 30, 20, 100), (1, 30, 9, 100)))
+    found = shrunk_means(runs)
+    assert found[1, -1] == pytest.approx([40.0, 0.03])  # .4 and 3 of the request
+    mean = 40.0
+    for prior in (5.0, 1.0, 0.7, 0.7):
+        mean = (20.0 + prior * mean) / (1.0 + prior)
+    # at 30 s the second run has ended too: the first counts as the level's part of a run
+    assert found[2, -1, 0] < mean
+    assert found[3, 0, 0] == pytest.approx(((1 + 0.999) * 20 + 5 * 40) / (1 + 0.999 + 5))
+    assert found[3, 1, 0] == pytest.approx(found[3, 0, 0])  # nothing of the other user has ended
+
+
+def test_the_package_is_scored_as_the_heldout_evaluation_scores_it() -> None:
+    prepared = prepare_log(generated_log("egee:jobs=400,processors=20"))
+    runs = Runs.of(prepared)
+    told, came = by_package(runs).parts, outcome(runs.ran, runs.limit)
+    expected = run_time_scores(prepared, runs.first, len(runs.ran))
+    part = slice(runs.first, None)
+    assert log_scores(told, came)[part].mean() == pytest.approx(expected["log_score"])
+    score = crps(told, runs.ran, runs.limit)[part].mean()
+    assert score == pytest.approx(expected["crps"])
+
+
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_no_run_that_ends_later_changes_a_prediction(name: str) -> None:
+    log_before = generated_log("egee:jobs=300,processors=20")
+    ends = log_before.submit + log_before.run_time  # nobody has recorded starts
+    later = ends > log_before.submit[200]
+    assert later[:200].any()
+    run_time = np.where(later, 1e6, log_before.run_time)
+    one, other = (
+        PREDICTORS[name](Runs.of(prepare_log(each)))
+        for each in (log_before, replace(log_before, run_time=run_time))
+    )
+    assert other.parts[180:200].tolist() == one.parts[180:200].tolist()
+    assert other.mean[180:200].tolist() == one.mean[180:200].tolist()
+
+
+def test_every_predictor_gives_a_distribution_and_all_scores(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "site.swf"
+    write_swf(path, generated_log("egee:jobs=300,processors=20"), comments=["MaxProcs: 20"])
+    main([str(path)])
+    title, *lines = capsys.readouterr().out.splitlines()
+    assert title == "site.swf: 120 of 300 jobs"
+    found = {name: told for line in lines for name, told in json.loads(line).items()}
+    assert [*found] == ["package", "class", "limit", "last two", "means", "trees"]
+    for told in found.values():
+        assert 0.0 < told["log_score"] < log(1e6)
+        assert 0.0 < told["crps"] < log10(2 * DAY)
+    assert found["package"]["against"][0] == 0.0
+    difference = found["limit"]["log_score"] - found["package"]["log_score"]
+    assert found["limit"]["against"][0] == pytest.approx(difference)
