@@ -7,6 +7,9 @@ honest one: with the rule that past runs speak for a large request only where th
 without it. A price is core-seconds spent / core-seconds asked for. Dummies are alike the job, or of
 one processor; for who would pay, as much as is asked for on 64 processors, then a few of those.
 Newcomers are honest jobs of users without a known run, of whom the site's runs speak.
+
+A second table has the predicted run time of a large request after dummy runs that ask for the same.
+Its honest runs began within ten days and lasted from 10 s to a day, evenly in the logarithm.
 """
 
 from __future__ import annotations
@@ -18,14 +21,30 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
+import numpy as np
+
 from slurm_rl_plugin.features.history import columns as history_columns
 from slurm_rl_plugin.features.history.run_history import speaks_for
-from tests.attacks.poisoned_queue import DAY, HOUR, Dummies, PoisonedQueue, asked_by, large_job
-from tests.unit.features.run_tables import Run
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.units import MINUTE
+from tests.attacks.poisoned_queue import (
+    DAY,
+    HOUR,
+    NOW,
+    Dummies,
+    PoisonedQueue,
+    asked_by,
+    large_job,
+    runs_of,
+    shipped_model,
+)
+from tests.unit.features.run_tables import Run, snapshot_of
 
 REQUESTS = ((64, DAY), (1536, HOUR), (16, 7 * DAY), (256, DAY), (64, 7 * DAY))
 RUN_TIMES = (1.0, 5.0, 61.0, 901.0, 3600.0, 7000.0, 7201.0)
 COUNTS = (1, 2, 3, 5, 10, 20, 50, 100, 300, 1000)
+#: Of the second table: honest runs of the class and their users; one-second runs after them.
+HONEST, DUMMIES = ((0, 1), (300, 30), (5000, 100)), (0, 1, 10, 100, 1000)
 
 
 def always(spent: Any, *_request: Any) -> Any:
@@ -93,6 +112,30 @@ def measured(queues: int, requests: int, counts: Sequence[int]) -> dict[str, Any
     return {"rows": rows, "least": least}
 
 
+def predicted(honest: int, users: int, dummies: int) -> float:
+    """Predicted seconds of a request for 64 processors and a day.
+
+    Args:
+        honest: runs that asked for the same before.
+        users: who ran them, in turn.
+        dummies: one-second runs of the request's user that ask for the same.
+    """
+    job, policy = large_job(64, DAY), shipped_model()
+    length = 10.0 * (DAY / 10.0) ** np.random.default_rng(1).random(honest)
+    begin = NOW - 25 * DAY + 10 * DAY * np.arange(honest) / max(honest, 1)
+    runs = [
+        Run(1000 + place, 1 + place % users, 64, DAY, start, start + each)
+        for place, (start, each) in enumerate(zip(begin.tolist(), length.tolist(), strict=True))
+    ]
+    names = tuple(f"user{number}" for number in range(1 + users))
+    memory = policy.decide(snapshot_of(NOW - 10 * DAY, ended=runs, users=names)).memory
+    ended = runs_of([Dummies(dummies, 1.0, 64, DAY)])
+    now = snapshot_of(NOW, pending=[job], ended=ended, users=names)
+    features = policy.job_features(now, memory)[0]
+    place = SITE.history_jobs.index("log_run_time") - len(SITE.history_jobs)
+    return float(np.exp(features[place]))
+
+
 def _shown(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
@@ -107,6 +150,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     counts = [count for count in COUNTS if count <= options.most]
     result = measured(options.queues, options.requests, counts)
+    result["predicted"] = {
+        f"{honest} honest runs by {users if honest else 0}": [
+            predicted(honest, users, count) for count in DUMMIES
+        ]
+        for honest, users in HONEST
+    }
     if options.json:
         print(json.dumps(result))
         return
@@ -120,6 +169,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         hours = f"{row['time_limit'] / HOUR:g}"
         print(line.format(row["processors"], hours, row["dummies"], passes, *told))
     print("least price:", {name: _shown(price, ".2g") for name, price in result["least"].items()})
+
+    print("\npredicted run time in minutes after dummy runs:", *DUMMIES)
+    for known, seconds in result["predicted"].items():
+        print(f"{known:24}", *(f"{each / MINUTE:6.1f}" for each in seconds))
 
 
 if __name__ == "__main__":
