@@ -190,11 +190,11 @@ paper-models: $(VENV)/installed-train
 	  mmn:interactive=.2,seed=1101 mmn:interactive=.4,seed=1102 mmn:interactive=.5,seed=1103 \
 	  mmn:interactive=.2,seed=1104 mmn:interactive=.4,seed=1105 mmn:interactive=.5,seed=1106 \
 	  --shares vo0=.7,vo1=.2,vo2=.05,vo3=.05 --algorithm sarsa --estimates oracle \
-	  --windows 1 --seed 1 --output policy_models/reactive-grids.onnx
+	  --runs 1 --seed 1 --output policy_models/reactive-grids.onnx
 	$(BIN)/slurm-rl train \
 	  egee:load=.7,seed=1101 egee:load=.7,seed=1102 egee:load=.7,seed=1103 egee:load=.7,seed=1104 \
 	  --algorithm echo-state --estimates oracle \
-	  --windows 1 --seed 1 --output policy_models/non-markovian.onnx
+	  --runs 1 --seed 1 --output policy_models/non-markovian.onnx
 
 LPC = $(SLURM_RL_TRACES)/LPC-EGEE-2004-1.2-cln.swf.gz
 # Past of the log only: jobs 0 to 133,000, as recorded, busier, and on smaller machines.
@@ -208,7 +208,7 @@ reserve-model: $(VENV)/installed-train
 	  $(LPC)@jobs=104500:114000,load=.8,processors=50 \
 	  $(LPC)@jobs=123500:133000,load=.7,processors=50 \
 	  $(LPC)@jobs=76000:85500,load=.75,processors=60 \
-	  --processors 81 --config policy_models/responsive-reserve.toml --estimates oracle --windows 1 \
+	  --processors 81 --config policy_models/responsive-reserve.toml --estimates oracle --runs 1 \
 	  --hold --set searched=reserve --set start=sjf --hidden 1 --steps 30 --seed 1 \
 	  --output policy_models/responsive-reserve.onnx
 

@@ -18,7 +18,7 @@ from slurm_rl_plugin import __version__
 from slurm_rl_plugin.learning.export.manifest import file_checksum, write_manifest
 from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.learning.policy_search.search import unsearched_network
-from slurm_rl_plugin.learning.policy_search.settings import SLOWDOWN, STARTS
+from slurm_rl_plugin.learning.policy_search.settings import SITE_ORDER, STARTS
 from slurm_rl_plugin.whole_file import write_whole
 
 _COMMAND = "python -m bench.default_model"
@@ -46,13 +46,13 @@ it first with `slurm-rl evaluate --protocol heldout` on your own log, and train 
 
 def write_default(path: Path) -> None:
     """The model at `path`, its manifest and its card beside it."""
-    network, weights = unsearched_network(SLOWDOWN), STARTS[SLOWDOWN.start]
-    reward = asdict(SLOWDOWN.weights)
+    network, weights = unsearched_network(SITE_ORDER), STARTS[SITE_ORDER.start]
+    reward = asdict(SITE_ORDER.weights)
     entries = {
         "algorithm": "policy-search",
         "reward_weights": json.dumps(reward),
         "training_log_checksum": "",
-        "seed": str(SLOWDOWN.seed),
+        "seed": str(SITE_ORDER.seed),
         "package_version": __version__,
         "estimates": "requested",
     }

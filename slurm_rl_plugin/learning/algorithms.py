@@ -17,7 +17,11 @@ from slurm_rl_plugin.learning.fitted_q import settings as fitted_q_settings
 from slurm_rl_plugin.learning.fitted_q.iteration import train_fitted_q
 from slurm_rl_plugin.learning.fitted_q.settings import FittedQSettings
 from slurm_rl_plugin.learning.policy_search.search import search_policy
-from slurm_rl_plugin.learning.policy_search.settings import SLOWDOWN, PolicySearchSettings
+from slurm_rl_plugin.learning.policy_search.settings import (
+    SITE_ORDER,
+    SLOWDOWN,
+    PolicySearchSettings,
+)
 from slurm_rl_plugin.learning.sarsa import settings as sarsa_settings
 from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
 from slurm_rl_plugin.learning.sarsa.training import train_sarsa
@@ -63,7 +67,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "policy-search": Algorithm(
         train=search_policy,
         takes=("start", "place"),
-        default=PolicySearchSettings(),
+        default=SITE_ORDER,
         presets={"slowdown": SLOWDOWN},
         steps=("generations", "generation"),
     ),

@@ -1,21 +1,30 @@
-"""Cuts logs into training and validation loads: the past trains, the later part chooses."""
+"""Cuts logs into what trains and what chooses: the past trains, the later part chooses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, classify_log
+from slurm_rl_plugin.simulator.workloads.log_workload import (
+    PreparedLog,
+    classify_log,
+    select_prepared,
+)
 from slurm_rl_plugin.simulator.workloads.recorded_runs import windows_with_past
 
 #: The first part of each log trains, the rest validates (definitions: time split).
 TRAINING_FRACTION = 0.6
-#: Jobs of one window: long enough for a queue to build up and to drain.
-WINDOW_JOBS = 6000
+#: Jobs of one run of a training at most.
+MOST_JOBS = 50_000
+#: Part of a run's jobs in which the machine fills; they do not count.
+WARM_UP = 0.1
+#: Part of the jobs that each of several runs leaves out, so that they differ.
+LEFT_OUT = 0.02
 
 
 def training_jobs(prepared: PreparedLog) -> int:
@@ -80,15 +89,31 @@ def class_known_at_submission(
     return replace(prepared, interactive=interactive, class_rule=rule)
 
 
-def split_windows(
-    prepared: PreparedLog, most: int, rng: np.random.Generator
-) -> tuple[list[PreparedLog], list[PreparedLog]]:
-    """Training windows from the first 60 % of a log, validation windows from the rest.
+class Stretch(NamedTuple):
+    """Consecutive jobs of a log, replayed in one run.
+
+    Attributes:
+        log: the jobs.
+        drop: how many first and last ones are simulated but not counted.
+    """
+
+    log: PreparedLog
+    drop: tuple[int, int]
+
+
+def split_stretches(
+    prepared: PreparedLog, runs: int, rng: np.random.Generator
+) -> tuple[list[Stretch], list[Stretch]]:
+    """What trains, from the first 60 % of a log, and what chooses, from the rest.
+
+    Both are one run through the jobs next to the border, MOST_JOBS at most, in which the machine
+    fills during the first tenth; of several runs each is without other LEFT_OUT of the jobs, so
+    that a training does not learn one run by heart.
 
     Args:
         prepared: the log.
-        most: windows of either kind at most; where the log has more, they are drawn by `rng`.
-        rng: source of randomness.
+        runs: that train.
+        rng: draws the jobs that are left out.
 
     Raises:
         ConfigurationError: the log is too short to be split.
@@ -99,19 +124,23 @@ def split_windows(
         raise ConfigurationError(
             f"the log has too few jobs to train and validate on ({jobs}): give a longer one."
         )
-    return (
-        _windows(prepared, 0, border, most, rng),
-        _windows(prepared, border, jobs, most, rng),
+    first = max(border - MOST_JOBS, 0)
+    past, later = (
+        log_window(prepared, begin, count)
+        for begin, count in (
+            (first, border - first),
+            (border, min(jobs - border, MOST_JOBS)),
+        )
     )
+    trains = [past] if runs == 1 else [_thinned(past, rng) for _ in range(runs)]
+    return [_stretch(each) for each in trains], [_stretch(later)]
 
 
-def _windows(
-    prepared: PreparedLog, first: int, last: int, most: int, rng: np.random.Generator
-) -> list[PreparedLog]:
-    count = max((last - first) // WINDOW_JOBS, 1)
-    edges = np.linspace(first, last, count + 1).astype(np.int64)
-    chosen = np.sort(rng.choice(count, size=min(count, most), replace=False))
-    return [
-        log_window(prepared, int(edges[each]), int(edges[each + 1] - edges[each]))
-        for each in chosen
-    ]
+def _thinned(prepared: PreparedLog, rng: np.random.Generator) -> PreparedLog:
+    jobs = len(prepared.log)
+    left_out = rng.choice(jobs, int(jobs * LEFT_OUT), replace=False)
+    return select_prepared(prepared, np.setdiff1d(np.arange(jobs), left_out))
+
+
+def _stretch(prepared: PreparedLog) -> Stretch:
+    return Stretch(prepared, (int(WARM_UP * len(prepared.log)), 0))

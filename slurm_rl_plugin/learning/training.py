@@ -28,7 +28,7 @@ from slurm_rl_plugin.learning.heldout_training import (
     heldout_loads,
     shipped_rule,
 )
-from slurm_rl_plugin.learning.load_windows import split_windows, training_part
+from slurm_rl_plugin.learning.load_windows import split_stretches, training_part
 from slurm_rl_plugin.learning.policy_search.rule_networks import rule_network
 from slurm_rl_plugin.learning.site_utility.model import site_utility_entries
 from slurm_rl_plugin.learning.site_utility.training import class_medians
@@ -122,10 +122,10 @@ def _load_key(plan: TrainingPlan) -> str:
     """Names everything that shapes the loads, the features they are seen through included.
 
     All of the prepared logs: options and the machine change what was read. The plan's own seed
-    draws the windows of all its trainings.
+    draws what the runs of all its trainings leave out.
     """
     limit = None if plan.class_limit is None else plan.class_limit.entry()
-    drawn = (plan.windows, plan.settings.seed, plan.heldout, str(plan.classifier))
+    drawn = (plan.runs, plan.settings.seed, plan.heldout, str(plan.classifier))
     system = (plan.estimates, plan.backfilling, limit)
     schema = schema_of(plan.settings).digest
     return digest_of(plan.sources, plan.logs, drawn, system, plan.start, schema)
@@ -227,12 +227,14 @@ def _loads(plan: TrainingPlan) -> TrainingLoads:
             backfilling=plan.backfilling,
             class_limit=plan.class_limit,
         )
-        windows = split_windows(prepared, plan.windows, rng)
+        stretches = split_stretches(prepared, plan.runs, rng)
         for kind in plan.estimates:
             # medians come from the training part alone, as they would at a site
             estimates = estimates_of(kind, training_part(prepared))
-            for part, chosen in zip((parts.training, parts.validation), windows, strict=True):
-                part.extend(TrainingLoad.of(each, estimates, settings) for each in chosen)
+            for part, chosen in zip(parts, stretches, strict=True):
+                part.extend(
+                    TrainingLoad.of(each.log, estimates, settings, each.drop) for each in chosen
+                )
     return parts
 
 

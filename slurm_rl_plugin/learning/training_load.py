@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
+from slurm_rl_plugin.learning.evaluation.group_waits import groupings_of
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.learning.load_windows import log_window
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
@@ -21,7 +22,7 @@ from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
-from slurm_rl_plugin.units import MINUTE, FloatArray
+from slurm_rl_plugin.units import DAY, MINUTE, FloatArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import JobMeasures
@@ -29,6 +30,10 @@ from slurm_rl_plugin.utility.summary import JobMeasures
 #: Seconds up to which the mean wait of batch jobs counts as none: a ratio of small waits is noise.
 _SHORT_BATCH_WAIT = 15 * MINUTE
 
+#: Of usage as Slurm ships it (PriorityDecayHalfLife), seconds.
+_HALF_LIFE = 7 * DAY
+#: Fewest jobs of a group by which its mean wait is judged.
+_GROUP_JOBS = 100
 #: Jobs of a load on which a worker only compiles.
 _SHORT_LOAD = 100
 
@@ -44,6 +49,7 @@ class TrainingLoad:
         fifo_max_wait: longest wait under FIFO, seconds.
         sjf_batch_wait: mean wait of batch jobs under SJF with known run times, seconds.
         saf_slowdown: mean bounded slowdown under SAF with requested times.
+        site_wait: of each job under the site's own priority with past usage decayed, seconds, [n].
         drop: how many first and last jobs are simulated but not counted.
         nodes: that the jobs run on; None for a pool of processors.
     """
@@ -54,6 +60,7 @@ class TrainingLoad:
     fifo_max_wait: float
     sjf_batch_wait: float
     saf_slowdown: float
+    site_wait: FloatArray
     drop: tuple[int, int] = (0, 0)
     nodes: NodeMachine | None = None
 
@@ -74,6 +81,8 @@ class TrainingLoad:
         asked = prepared.workload(RequestedLimit())
         saf = starts_under(Candidate(name="saf"), prepared, asked, settings)
         slowdown = bounded_slowdown(saf - workload.submit, prepared.log.run_time)
+        decayed = replace(settings, half_life=min(settings.half_life, _HALF_LIFE))
+        own = starts_under(Candidate(name="multifactor"), prepared, asked, decayed)
         return cls(
             prepared=prepared,
             workload=workload,
@@ -81,6 +90,7 @@ class TrainingLoad:
             fifo_max_wait=float((fifo - workload.submit)[counted].max()),
             sjf_batch_wait=_mean_batch_wait(prepared, sjf - workload.submit, counted),
             saf_slowdown=float(slowdown[counted].mean()),
+            site_wait=own - workload.submit,
             drop=drop,
             nodes=None
             if prepared.machine is None
@@ -114,7 +124,22 @@ class TrainingLoad:
             longest / max(self.fifo_max_wait, MINUTE),
             max(waited, _SHORT_BATCH_WAIT) / max(self.sjf_batch_wait, _SHORT_BATCH_WAIT),
             float(measures.bounded_slowdown[counted].mean()) / self.saf_slowdown,
+            self._group_ratios(measures.wait, counted) if weights.groups else (),
         )
+
+    def _group_ratios(self, wait: FloatArray, counted: slice) -> list[float]:
+        """Mean wait of widths and of time limits over that under the site's own priority."""
+        of_groups = groupings_of(self.prepared)
+        found = []
+        for name in ("width", "limit"):
+            place = of_groups[name].place[counted]
+            jobs = np.bincount(place)
+            mine, site = (np.bincount(place, each[counted]) for each in (wait, self.site_wait))
+            known = jobs >= _GROUP_JOBS
+            # waits of some minutes are noise: a minute and more on either side
+            least = MINUTE * jobs[known]
+            found += ((mine[known] + least) / (site[known] + least)).tolist()
+        return found
 
 
 def _counted(prepared: PreparedLog, drop: tuple[int, int]) -> slice:

@@ -23,7 +23,7 @@ class TrainingPlan:
         sources: of each log, for the manifest.
         estimates: kinds of run-time estimates; each log is trained on under each of them.
         backfilling: of the simulated batch system.
-        windows: most windows taken from either part of each log.
+        runs: through the first 60 % of each log that train; see `split_stretches`.
         algorithm: one of ALGORITHMS.
         settings: of that algorithm.
         command: for the manifest.
@@ -39,7 +39,7 @@ class TrainingPlan:
     sources: Sequence[dict[str, Any]]
     estimates: Sequence[str]
     backfilling: str
-    windows: int
+    runs: int
     algorithm: str
     settings: Settings
     command: str

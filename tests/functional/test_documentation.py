@@ -106,7 +106,7 @@ def made_smaller(words: Sequence[str]) -> list[str]:
         wide = "mmn:jobs=2500" if small[0] == "train" else "mmn:jobs=6340"
         small = [wide if word == "site.swf.gz" else word for word in small]
     else:
-        small += ["--windows", "1"] * (small[0] == "train")
+        small += ["--runs", "1"] * (small[0] == "train")
     if small[0] == "compile":
         small = ["compile", "train"]
     small += SMALLER_BY_VERB.get(small[0], [])

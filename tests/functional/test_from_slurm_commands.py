@@ -17,7 +17,7 @@ from tests.fakes.fake_cluster import FakeCluster
 from tests.unit.machine_files.written_files import PARTITION, machine_of_lines
 
 SINCE = (datetime.now() - timedelta(days=40)).date().isoformat()
-SMALL = ["--steps", "1", "--hidden", "2", "--windows", "1"]
+SMALL = ["--steps", "1", "--hidden", "2", "--runs", "1"]
 
 
 def now() -> int:

@@ -69,7 +69,7 @@ def test_seeds_are_trained_and_the_choice_is_recorded(
     assert "--protocol heldout" in manifest["command"]
     assert "--seeds 2" in manifest["command"]
     assert import_network(model).looks_at_past == (heldout["shipped"] == "network")
-    assert "--windows" not in manifest["command"]
+    assert "--runs" not in manifest["command"]
 
 
 @pytest.mark.usefixtures("short_windows")
@@ -119,7 +119,7 @@ def test_where_no_training_wins_the_rule_is_written_if_it_is_better_and_said(
     [
         (["--estimates", "oracle"], "leave out --estimates and --backfill"),
         (["--backfill", "none"], "leave out --estimates and --backfill"),
-        (["--windows", "3"], "leave out --windows"),
+        (["--runs", "3"], "leave out --runs"),
         (["--algorithm", "sarsa"], "sarsa has no preset slowdown"),
         (["--algorithm", "fitted-q", "--set", "schema=reactive-grid"], "slowdown does not go with"),
         (["--algorithm", "fitted-q", "--set", "reward=literal"], "literal does not go with"),

@@ -247,7 +247,7 @@ def test_reward(checks: Checks, site: Site, tmp_path: Path) -> None:
     assert checks()["reward"] == ("pass", "the model was trained for the weights of [reward]")
     site.set("reward", slowdown=0.0, tail=0.1)
     result, what = checks()["reward"]
-    assert (result, "trained with tail = 0, slowdown = 10" in what) == ("fail", True)
+    assert (result, "trained with tail = 2, slowdown = 10" in what) == ("fail", True)
     export_network(small_network(), tmp_path / "mute.onnx", {"estimates": "requested"})
     site.set("policy", model=f"{tmp_path}/mute.onnx")
     assert checks()["reward"][0] == "warn"

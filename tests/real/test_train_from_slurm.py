@@ -120,7 +120,7 @@ def test_train_makes_a_model_of_them(
 ) -> None:
     slurm, _, _ = finished
     model = tmp_path / "site.onnx"
-    small = ["--steps", "1", "--hidden", "2", "--windows", "1", "-o", str(model)]
+    small = ["--steps", "1", "--hidden", "2", "--runs", "1", "-o", str(model)]
     said = slurm_rl(slurm, "train", "--from", "slurm", "--since", "2025-01-01", *small)
     assert f"{RAN + 1} jobs ended 2025-01-01T00:00:00" in said
     assert "shares: biology=0.3, physics=0.7 (Slurm's own, by sshare" in said

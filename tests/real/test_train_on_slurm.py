@@ -24,7 +24,7 @@ from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 pytestmark = pytest.mark.real
 
 TOP = Path(__file__).parents[2]
-SMALL = ["mmn:jobs=300", "--steps", "2", "--hidden", "2", "--windows", "1", "-o", "m.onnx"]
+SMALL = ["mmn:jobs=300", "--steps", "2", "--hidden", "2", "--runs", "1", "-o", "m.onnx"]
 SEEDS = [*SMALL, "--seeds", "2"]
 FILES = ["m.json", "m.md", "m.onnx"]
 COST = re.compile(

@@ -6,6 +6,7 @@ import argparse
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, s
 from slurm_rl_plugin.learning.export.manifest import file_checksum
 from slurm_rl_plugin.learning.export.model import import_model
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
-from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
+from slurm_rl_plugin.learning.policy_search.settings import SITE_ORDER
 from slurm_rl_plugin.learning.training import train_model
 from slurm_rl_plugin.learning.training_plan import TrainingPlan
 from slurm_rl_plugin.metrics.collector import CycleMetrics
@@ -160,9 +161,9 @@ def _train(load: PreparedLog, model: Path, options: argparse.Namespace) -> None:
         ],
         estimates=["class-median"],
         backfilling="none",
-        windows=1,
+        runs=1,
         algorithm="policy-search",
-        settings=PolicySearchSettings(hidden=4, generations=options.generations, seed=options.seed),
+        settings=replace(SITE_ORDER, generations=options.generations, seed=options.seed),
         command=f"slurm-rl demo --seed {options.seed}",
     )
     with progress_bar("   training", options.generations, "objective") as progress:

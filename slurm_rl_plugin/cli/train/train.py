@@ -46,7 +46,7 @@ from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK
 
 #: Windows taken from either part of a log.
-_WINDOWS = 2
+_RUNS = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,10 +107,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="another setting of the algorithm, such as epsilon=.3 or reward=literal; repeat",
     )
     parser.add_argument(
-        "--windows",
+        "--runs",
         type=at_least_one,
         metavar="N",
-        help=f"windows taken from each log (default: {_WINDOWS})",
+        help=f"through each log that train, each without other 2 %% of the jobs (default: {_RUNS})",
     )
     parser.add_argument(
         "--seed", type=whole_number(0), default=1, help="of all that is drawn (default: 1)"
@@ -289,8 +289,8 @@ def _check_protocol(options: argparse.Namespace) -> None:
         raise ConfigurationError(
             "--protocol heldout learns no limit on batch jobs: leave out --reserve-as."
         )
-    if options.windows is not None:
-        raise ConfigurationError("--protocol heldout has windows of its own: leave out --windows.")
+    if options.runs is not None:
+        raise ConfigurationError("--protocol heldout trains on windows: leave out --runs.")
 
 
 def _plan(
@@ -305,7 +305,7 @@ def _plan(
         sources=[log.source for log in logs],
         estimates=estimates,
         backfilling=options.backfill or ("none" if options.protocol is None else "easy"),
-        windows=options.windows or _WINDOWS,
+        runs=options.runs or _RUNS,
         algorithm=options.algorithm,
         settings=settings,
         command=_command(options, logs, estimates),
@@ -340,7 +340,7 @@ def _command(options: argparse.Namespace, logs: list[NamedLog], estimates: list[
         words.append(f"--config {options.config.name}")
     words += _words_of_jobs(options, logs)
     if options.protocol is None:
-        words.append(f"--windows {options.windows or _WINDOWS}")
+        words.append(f"--runs {options.runs or _RUNS}")
     words.append(f"--seed {options.seed}")
     words += [f"--seeds {options.seeds}"] * (options.seeds > 1)
     words += ["--leave-one-out"] * options.leave_one_out
@@ -415,6 +415,6 @@ def _print_uselessness(trained: TrainedPolicy) -> None:
     for name, value in trained.compared:
         if trained.validation_objective <= value:
             print(
-                f"the model tells no more than the {name}: train on longer logs or more --windows, "
+                f"the model tells no more than the {name}: train on longer logs, "
                 "and do not publish from this one."
             )

@@ -59,7 +59,7 @@ class RewardSection:
     responsiveness: float = key(default=0.25, least=0, meaning="weight of responsiveness")
     fairness: float = key(default=0.5, least=0, meaning="weight of fairness")
     tail: float = key(
-        default=0.0,
+        default=2.0,
         least=0,
         meaning="weight of the longest wait",
         note="Relative to FIFO's longest wait.",
@@ -74,8 +74,13 @@ class RewardSection:
         default=10.0,
         least=0,
         meaning="weight of the mean bounded slowdown",
-        note="Over that of smallest area first with requested times, as a logarithm; at 10 hardly "
-        "anything else counts.",
+        note="Over that of smallest area first with requested times, as a logarithm.",
+    )
+    groups: float = key(
+        default=10.0,
+        least=0,
+        meaning="weight of what groups of jobs lose, widths and time limits: their mean wait over "
+        "that under the site's own priority, as far as it exceeds 1.05",
     )
 
 

@@ -20,7 +20,7 @@ from slurm_rl_plugin.learning.evaluation.schedule_waits import (
     median_ratios,
     waits_of,
 )
-from slurm_rl_plugin.learning.load_windows import training_jobs
+from slurm_rl_plugin.learning.load_windows import LEFT_OUT, training_jobs
 from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, select_prepared
@@ -28,8 +28,6 @@ from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.utility.intervals import BLOCK_RESAMPLES, drawn_places, interval_of
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 
-#: Share of the jobs that each run leaves out, so that runs of one log differ.
-LEFT_OUT = 0.02
 #: Jobs of a stretch, and consecutive stretches that are drawn together for an interval.
 STRETCH, STRETCHES_DRAWN = 1024, 2
 

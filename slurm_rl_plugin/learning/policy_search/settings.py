@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -200,7 +200,7 @@ def parameters_of(network: QNetwork, settings: PolicySearchSettings) -> FloatArr
     return np.concatenate([*(part.ravel() for part in parts), network.linear])
 
 
-#: For mean bounded slowdown on parallel machines: few weights, many loads, a good start.
+#: For mean bounded slowdown in windows of logs: few weights, many loads, a good start.
 SLOWDOWN = PolicySearchSettings(
     hidden=1,
     generations=20,
@@ -211,4 +211,9 @@ SLOWDOWN = PolicySearchSettings(
     start="site",
     history=True,
     batch=16,
+)
+#: For a site: the shipped order's weights anew, so that no group of jobs loses; each generation is
+#: compared on one run through the log.
+SITE_ORDER = replace(
+    SLOWDOWN, weights=RewardWeights(slowdown=10.0, tail=2.0, groups=10.0), batch=1, validate_every=2
 )

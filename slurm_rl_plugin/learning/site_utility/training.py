@@ -1,7 +1,8 @@
 """A site's utility fitted on the site's own accounting log: `train --algorithm site-utility`.
 
-Each window of the log is one history of the site, whose queue is ordered as the site orders it. The
-windows of the past are fitted, those of the later part say how well it tells what it was not shown.
+Each run through the log is one history of the site, whose queue is ordered as the site orders it.
+Runs through the past are fitted, one through the later part says how well it tells what it was not
+shown.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ def train_site_utility(
     gain that the simulation gives.
 
     Args:
-        training: windows that are fitted.
-        validation: windows that choose among the rounds.
+        training: runs that are fitted.
+        validation: what chooses among the rounds.
         settings: of the fit.
         checkpoint: file that keeps the tried jobs; a training with the same settings and loads that
             was interrupted goes on from there.

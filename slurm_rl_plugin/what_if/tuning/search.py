@@ -154,6 +154,7 @@ def _load(prepared: PreparedLog, settings: SimulationSettings) -> TrainingLoad:
         fifo_max_wait=float(wait.max()),
         sjf_batch_wait=float(wait[batch].mean()) if batch.any() else 0.0,
         saf_slowdown=float(slowdown.mean()),
+        site_wait=start - workload.submit,
         drop=drop,
     )
 

@@ -125,7 +125,7 @@ def test_otherwise_the_best_rule_that_is_a_network_is_shipped():
 
 
 def test_a_rule_that_is_shipped_has_its_own_objective_in_the_manifest(tmp_path, monkeypatch):
-    lost = compared(1.3, sjf=2.0)
+    lost = compared(1.3, fifo=2.0)
     monkeypatch.setattr(training, "compare_with_rules", lambda *_: lost)
     monkeypatch.setattr(
         training, "heldout_loads", partial(heldout_loads, training=SMALL, validation=SMALL)
@@ -135,7 +135,7 @@ def test_a_rule_that_is_shipped_has_its_own_objective_in_the_manifest(tmp_path, 
         sources=[{"log": "drawn", "sha256": "", "jobs": JOBS, "processors": 10}],
         estimates=["requested"],
         backfilling="easy",
-        windows=1,
+        runs=1,
         algorithm="policy-search",
         settings=PolicySearchSettings(hidden=1, generations=1, population=4),
         command="slurm-rl train drawn --protocol heldout",
@@ -143,12 +143,12 @@ def test_a_rule_that_is_shipped_has_its_own_objective_in_the_manifest(tmp_path, 
     )
     _, manifest = training.train_model(plan, tmp_path / "site.onnx")
     told = {row["policy"]: row["objective"] for row in manifest["validation"]}
-    assert manifest["heldout"]["shipped"] == "sjf"
-    assert told["this model"] == pytest.approx(told["sjf"])
-    assert manifest["seeds"]["1"] != pytest.approx(told["sjf"])  # the network that lost
+    assert manifest["heldout"]["shipped"] == "fifo"
+    assert told["this model"] == pytest.approx(told["fifo"])
+    assert manifest["seeds"]["1"] != pytest.approx(told["fifo"])  # the network that lost
     card = (tmp_path / "site.md").read_text()
     (line,) = (line for line in card.splitlines() if "this model" in line and "|" in line)
-    assert f"{told['sjf']:.4f}" in line
+    assert f"{told['fifo']:.4f}" in line
 
 
 def test_a_reserve_is_a_number_that_no_feature_moves():

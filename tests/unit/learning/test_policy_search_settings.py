@@ -62,7 +62,7 @@ def test_the_start_by_past_runs_needs_them():
     with pytest.raises(ConfigurationError, match="set history=true as well"):
         PolicySearchSettings(start="site")
     with pytest.raises(ConfigurationError, match="set history=true as well"):
-        settings_of("policy-search", {"start": "site", "searched": "linear"})
+        settings_of("policy-search", {"history": "false"})
     text = {"start": "site", "searched": "linear", "history": "true", "batch": "2", "hidden": "1"}
     assert settings_of("policy-search", text).history
 

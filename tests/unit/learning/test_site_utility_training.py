@@ -41,7 +41,7 @@ def test_the_verb_writes_a_model_that_is_published_from(
 ) -> None:
     log, model = tmp_path / "site.swf", tmp_path / "site.onnx"
     write_swf(log, generated_log("mmn:jobs=300,processors=5"), comments=["MaxProcs: 5"])
-    words = ["train", str(log), "--algorithm", "site-utility", "--windows", "1", "-o", str(model)]
+    words = ["train", str(log), "--algorithm", "site-utility", "--runs", "1", "-o", str(model)]
     words += ["--steps", "1", "--set", "states=4", "--set", "horizon=1800", "--set", "order=fifo"]
     assert main([*words, "--plot", str(tmp_path)]) == 0
     shares, _, printed = capsys.readouterr().out.partition("\n")

@@ -9,6 +9,7 @@ import pytest
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning import load_windows
 from slurm_rl_plugin.learning.evaluation.paired import (
     Candidate,
     estimates_of,
@@ -17,7 +18,7 @@ from slurm_rl_plugin.learning.evaluation.paired import (
 )
 from slurm_rl_plugin.learning.export.manifest import file_checksum
 from slurm_rl_plugin.learning.export.network import import_network
-from slurm_rl_plugin.learning.load_windows import WINDOW_JOBS, split_windows
+from slurm_rl_plugin.learning.load_windows import split_stretches
 from slurm_rl_plugin.learning.policy_search.search import PolicySearchSettings
 from slurm_rl_plugin.learning.training import TrainingPlan, train_model
 from slurm_rl_plugin.policies.q_network import load_q_network
@@ -31,7 +32,7 @@ PLAN = TrainingPlan(
     sources=[{"log": "mmn", "sha256": "", "jobs": 400, "processors": 5}],
     estimates=["class-median"],
     backfilling="none",
-    windows=1,
+    runs=1,
     algorithm="policy-search",
     settings=PolicySearchSettings(hidden=2, generations=2, population=4),
     command="slurm-rl train mmn",
@@ -65,13 +66,13 @@ class Interrupted(Exception):
 @pytest.mark.parametrize(
     "change",
     [
-        {"windows": 2},
+        {"runs": 2},
         {"backfilling": "easy"},
         {"estimates": ["oracle"]},
         {"sources": [{**PLAN.sources[0], "sha256": "12"}]},
         {"logs": [replace(LOG, shares=LOG.shares[::-1].copy())]},
     ],
-    ids=["windows", "backfilling", "estimates", "file", "shares"],
+    ids=["runs", "backfilling", "estimates", "file", "shares"],
 )
 def test_a_checkpoint_of_other_loads_is_not_taken_up(tmp_path, change):
     def stop(_generation, _best):
@@ -88,34 +89,38 @@ def test_a_checkpoint_of_other_loads_is_not_taken_up(tmp_path, change):
         assert generations != ["[1, 2, 3, 4]"]
 
 
-def test_windows_train_on_the_past_and_validate_on_what_came_after():
-    log = prepare_log(mmn_log(np.random.default_rng(1), jobs=5 * WINDOW_JOBS))
-    training, validation = split_windows(log, 99, np.random.default_rng(1))
-    assert [len(each.log) for each in training] == [WINDOW_JOBS] * 3
-    assert [len(each.log) for each in validation] == [WINDOW_JOBS] * 2
-    ids = [job for each in training + validation for job in each.log.job_id]
-    assert ids == list(range(1, 5 * WINDOW_JOBS + 1))
+def test_the_past_trains_in_one_run_and_what_came_after_chooses():
+    log = prepare_log(mmn_log(np.random.default_rng(1), jobs=1000))
+    training, validation = split_stretches(log, 1, np.random.default_rng(1))
+    assert [each.log.log.job_id.tolist() for each in training] == [list(range(1, 601))]
+    assert [each.log.log.job_id.tolist() for each in validation] == [list(range(601, 1001))]
+    assert [each.drop for each in (*training, *validation)] == [(60, 0), (40, 0)]
 
 
-def test_no_more_windows_than_asked_for_are_drawn_by_the_seed():
-    log = prepare_log(mmn_log(np.random.default_rng(1), jobs=5 * WINDOW_JOBS))
-    chosen = [
-        [
-            int(each.log.job_id[0])
-            for part in split_windows(log, 1, np.random.default_rng(seed))
-            for each in part
-        ]
-        for seed in (1, 1, 2, 3, 4)
-    ]
-    assert {len(each) for each in chosen} == {2}
-    assert chosen[0] == chosen[1]
-    assert len({tuple(each) for each in chosen}) > 1
+def test_of_a_long_log_the_jobs_next_to_the_border_are_taken(monkeypatch):
+    monkeypatch.setattr(load_windows, "MOST_JOBS", 100)
+    log = prepare_log(mmn_log(np.random.default_rng(1), jobs=1000))
+    training, validation = split_stretches(log, 1, np.random.default_rng(1))
+    assert training[0].log.log.job_id.tolist() == list(range(501, 601))
+    assert validation[0].log.log.job_id.tolist() == list(range(601, 701))
+
+
+def test_each_of_several_runs_is_without_other_jobs_and_the_seed_says_which():
+    log = prepare_log(mmn_log(np.random.default_rng(1), jobs=1000))
+
+    def drawn(seed):
+        training, _ = split_stretches(log, 2, np.random.default_rng(seed))
+        return [each.log.log.job_id.tolist() for each in training]
+
+    assert [len(each) for each in drawn(1)] == [588, 588]  # without 12 of 600
+    assert drawn(1)[0] != drawn(1)[1]
+    assert drawn(1) == drawn(1) != drawn(2)
 
 
 def test_a_log_of_one_job_cannot_be_split():
     log = prepare_log(mmn_log(np.random.default_rng(1), jobs=1))
     with pytest.raises(ConfigurationError, match=r"too few jobs to train and validate on \(1\)"):
-        split_windows(log, 1, np.random.default_rng(1))
+        split_stretches(log, 1, np.random.default_rng(1))
 
 
 def test_native_gives_back_the_recorded_starts():

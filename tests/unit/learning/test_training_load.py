@@ -100,3 +100,17 @@ def test_slowdown_is_compared_with_requested_times_whatever_the_policy_knows():
     assert rule_objective("saf", [oracle], RewardWeights(slowdown=10.0)) != rule_objective(
         "saf", [WHOLE], RewardWeights(slowdown=10.0)
     )
+
+
+def test_groups_are_compared_with_the_sites_own_priority():
+    """The jobs ask for one or two processors; multifactor lifts the wide ones."""
+    own = WHOLE.site_wait + WHOLE.workload.submit
+    weights = RewardWeights(
+        time_utility=1.0, responsiveness=0.0, fairness=0.0, tail=0.0, groups=10.0
+    )
+    without = replace(weights, groups=0.0)
+    assert WHOLE.objective(own, weights) == WHOLE.objective(own, without)  # nobody loses
+    later = np.where(LOG.log.processors == 1, own + 1e5, own)
+    wait = WHOLE.site_wait[LOG.log.processors == 1].mean()
+    lost = WHOLE.objective(later, without) - WHOLE.objective(later, weights)
+    assert lost > 10 * np.log10((wait + 1e5) / (wait + 60) / 1.05) / 10 > 0.0

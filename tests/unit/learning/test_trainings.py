@@ -31,7 +31,7 @@ PLAN = TrainingPlan(
     sources=SOURCES[:1],
     estimates=["requested"],
     backfilling="none",
-    windows=1,
+    runs=1,
     algorithm="policy-search",
     settings=PolicySearchSettings(hidden=1, generations=2, population=4),
     command="slurm-rl train mmn",

@@ -63,7 +63,16 @@ def test_weights_that_do_not_sum_to_one_or_are_negative_are_refused(weights):
         RewardWeights(**weights)
 
 
-@pytest.mark.parametrize("name", ["tail", "batch_delay", "slowdown"])
+def test_groups_cost_what_they_lose_beyond_a_twentieth():
+    weights = RewardWeights(tail=0.0, groups=10.0)
+    nothing = weights.objective(0.0, 0.0, 0.0, 1.0)
+    assert nothing == 0.0
+    assert weights.objective(0.0, 0.0, 0.0, 1.0, group_ratios=(0.2, 1.05)) == nothing
+    # one of two groups waits ten times as long as it may: half a decade in the mean
+    assert weights.objective(0.0, 0.0, 0.0, 1.0, group_ratios=(0.2, 10.5)) == pytest.approx(-5.0)
+
+
+@pytest.mark.parametrize("name", ["tail", "batch_delay", "slowdown", "groups"])
 @pytest.mark.parametrize("weight", [-0.01, math.nan, math.inf])
 def test_an_impossible_weight_of_a_price_is_refused_by_name(name, weight):
     with pytest.raises(ConfigurationError, match=name):
