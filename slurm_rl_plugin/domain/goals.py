@@ -9,7 +9,7 @@ import numpy as np
 from slurm_rl_plugin.units import FloatArray
 
 #: Points that a doubling of usage over share counts where no goal says.
-POINTS_A_DOUBLING = 12.0
+POINTS_A_DOUBLING = 16.0
 #: Shares that differ by less are all equal.
 _ALIKE = 1e-9
 

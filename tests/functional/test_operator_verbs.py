@@ -258,7 +258,7 @@ class TestExplain:
         # ln(1 + 1000 / 14400) for the wait; the account has used 0.75 and has a share of 0.7
         assert line.startswith("Points: waited 00:16:")
         assert ": +0.1; " in line
-        assert "its account's usage over its share: -1.2" in line  # 12 * log2(0.75 / 0.7)
+        assert "its account's usage over its share: -1.6" in line  # 16 * log2(0.75 / 0.7)
         assert "counts as a run of 00:0" in line
         assert "processors" not in line  # one adds nothing
         configure(tmp_path, model="sjf")
@@ -270,7 +270,7 @@ class TestExplain:
         goals = "[goals]\nshares = 0\ninteractive = 5\n"
         with (tmp_path / "site.toml").open("a") as file:
             file.write(goals)
-        gained = 5 + 12 * math.log2(0.75 / 0.7)  # its class, and no points lost for shares
+        gained = 5 + 16 * math.log2(0.75 / 0.7)  # its class, and no points lost for shares
         assert document(words, "explain", "6")["score"] - before == pytest.approx(gained, abs=0.01)
 
     @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ class TestExplain:
         told = document(words, "explain", "6")
         assert told["account"]["lift"] == 0.5
         assert told["account"]["usage"] == before["account"]["usage"]
-        assert told["score"] - before["score"] == pytest.approx(12 * 0.5, abs=0.01)
+        assert told["score"] - before["score"] == pytest.approx(16 * 0.5, abs=0.01)
         ratio = told["account"]["ratio"]
         said = f"lifted by 0.5 doublings: it got {100 * ratio:.0f} % of its entitlement in 14 days"
         assert said in words("explain", "6")[1]

@@ -17,7 +17,7 @@ HOURS = (1, 2, 4, 8, 12, 18, 24, 48)
 BOUNDS = (10.0, 30.0, *(60.0 * each for each in MINUTES), *(3600.0 * each for each in HOURS))
 ENDED = len(BOUNDS)
 #: How much a run weighs when the next one has said something of the same bound.
-SITE_KEEPS, USER_KEEPS, TEMPLATE_KEEPS = 0.999, 0.9, 0.8
+SITE_KEEPS, USER_KEEPS, LIMIT_KEEPS, TEMPLATE_KEEPS = 0.999, 0.9, 0.93, 0.6
 #: A run of two hours is a long one; a request of 1536 hours of one processor is a large one.
 LONG, LARGE = 7200.0, 1536.0 * 3600.0
 #: Parts of the runs that are to end below the quantiles.
@@ -36,6 +36,11 @@ class Request(NamedTuple):
     def kind(self) -> tuple[int, int]:
         """How often a minute doubles within the time limit, and one within the processors."""
         return _doublings(self.time_limit / 60.0, 15), _doublings(self.processors, 13)
+
+    @property
+    def within(self) -> tuple[int, int]:
+        """Whose it is, and how often a minute doubles within the time limit."""
+        return self.user, self.kind[0]
 
 
 def _doublings(value: float, most: int) -> int:
@@ -94,25 +99,30 @@ class Row:
 
 @dataclass
 class Rows:
-    """Rows of kinds of requests at the site, and of the users and templates that were met."""
+    """Rows of kinds of requests at the site, of users, their limits and templates that were met."""
 
     site: dict[tuple[int, int], Row] = field(default_factory=dict)
     users: dict[int, Row] = field(default_factory=dict)
+    limits: dict[tuple[int, int], Row] = field(default_factory=dict)
     templates: dict[int, Row] = field(default_factory=dict)
 
     def tell(self, request: Request, kind: int, run_time: float) -> None:
-        """One event of a run, of three levels.
+        """One event of a run, of four levels.
 
-        Among all who ask for the same it counts the less the more its user has said of the bound.
+        Among all who ask for the same it counts the less the more its user has said of the bound,
+        among its user's of limits alike the less the more its template has.
         """
         site = self.site.setdefault(request.kind, Row(SITE_KEEPS))
         user = self.users.setdefault(request.user, Row(USER_KEEPS))
+        limits = self.limits.setdefault(request.within, Row(LIMIT_KEEPS))
         template = self.templates.setdefault(request.template, Row(TEMPLATE_KEEPS))
         said = _said_by_end(run_time, request.time_limit) if kind == ENDED else (kind, False)
         if said is not None:
             of, ended = said
             voice = (1.0 + user.count(of)[1]) ** -2.0
-            for row, weight in ((site, voice), (user, 1.0), (template, 1.0)):
+            among = 1.0 / (1.0 + template.count(of)[1])
+            told = ((site, voice), (user, 1.0), (limits, among), (template, 1.0))
+            for row, weight in told:
                 row.said[of].append((weight, ended))
         if kind == ENDED:
             user.finished(run_time)
@@ -130,12 +140,13 @@ class Rows:
     def hazards(self, request: Request) -> list[float]:
         """Parts of the runs that end before each bound, of those that came so far.
 
-        Each level is drawn towards the one above by 10, 5 and 3 runs. Where past runs do not speak
-        for a request fewer end before a bound than of its class, if they say so, and never more.
+        Each level is drawn towards the one above by 5, 10, 6 and 3 runs. Where past runs do not
+        speak for a request fewer end before a bound than of its class, or as many.
         """
-        of_class = _drawn([0.12] * ENDED, self.site.get(request.kind), 10.0)
-        of_user = _drawn(of_class, self.users.get(request.user), 5.0)
-        own = _drawn(of_user, self.templates.get(request.template), 3.0)
+        of_class = _drawn([0.12] * ENDED, self.site.get(request.kind), 5.0)
+        of_user = _drawn(of_class, self.users.get(request.user), 10.0)
+        of_limits = _drawn(of_user, self.limits.get(request.within), 6.0)
+        own = _drawn(of_limits, self.templates.get(request.template), 3.0)
         return own if self.speak_for(request) else list(map(min, own, of_class))
 
 

@@ -43,6 +43,7 @@ from slurm_rl_plugin.simulator.scoring.network import score_pending
 from tests.reference.loads import arrived_by, jobs_of, requests_of, told_snapshot, users_workload
 from tests.reference.readable_past_runs import (
     LARGE,
+    LIMIT_KEEPS,
     SITE_KEEPS,
     TEMPLATE_KEEPS,
     USER_KEEPS,
@@ -108,7 +109,7 @@ def readable_scores(
 
 
 def random_rows(workload: Workload, seed: int) -> Rows:
-    """Rows of kinds of requests, of user 1 and of half of his templates, as others left them."""
+    """Rows of kinds of requests, of user 1, a limit and half of the templates, left by others."""
     rng = np.random.default_rng(seed)
 
     def row(keeps: float) -> Row:
@@ -119,9 +120,11 @@ def random_rows(workload: Workload, seed: int) -> Rows:
     paid = replace(row(USER_KEEPS), spent=LARGE, last=50.0, previous=7000.0, inverse=0.01)
     mine = np.unique(workload.past.template[workload.past.user == 1])
     kinds = sorted({request.kind for request in requests_of(workload)})
+    within = sorted({request.within for request in requests_of(workload) if request.user == 1})
     return Rows(
         {each: row(SITE_KEEPS) for each in kinds[::2]},
         {1: paid},
+        {each: row(LIMIT_KEEPS) for each in within[::2]},
         {int(each): row(TEMPLATE_KEEPS) for each in mine[::2]},
     )
 
@@ -134,6 +137,10 @@ def with_rows(workload: Workload, rows: Rows) -> Workload:
     for table, here in ((past.users, rows.users), (past.templates, rows.templates)):
         for number, each in here.items():
             table[number] = each.numbers()
+    for request in requests_of(workload):
+        if request.within in rows.limits:
+            place = past.within[request.template]
+            past.limits[place] = rows.limits[request.within].numbers()
     return workload._replace(past=past)
 
 

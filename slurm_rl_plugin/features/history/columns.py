@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot
-from slurm_rl_plugin.features.history.job_keys import job_keys, met_users, template_keys
+from slurm_rl_plugin.features.history.job_keys import job_keys, limit_keys, met_users, template_keys
 from slurm_rl_plugin.features.history.past_runs import HistoryTable, PastRuns
 from slurm_rl_plugin.features.history.run_history import (
     BOUNDS,
@@ -96,7 +96,8 @@ def known_past(
     site = _rows(past.site, request_class(limit, processors))
     speaks = speaks_for(user[SPENT], limit, processors)
     hazards = np.empty((len(BOUNDS), len(first)))
-    fill_hazards(hazards, site, user, _rows(past.templates, template[first]), speaks)
+    limits = _rows(past.limits, limit_keys(users[which[first]], limit))
+    fill_hazards(hazards, site, user, limits, _rows(past.templates, template[first]), speaks)
     return KnownPast(
         hazards=hazards,
         time_limit=limit,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import JobTable
+from slurm_rl_plugin.features.history.run_history import limit_class
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: A float64 holds integers of 53 bits; at 10,000 keys two are the same once in 10^8 tables.
@@ -69,6 +70,18 @@ def template_keys(user: FloatArray, processors: IntArray, time_limit: FloatArray
     )
     bits: NDArray[np.uint64] = np.ascontiguousarray(limit).view(np.uint64)
     mixed = _mixed(mixed ^ bits)
+    return (mixed >> _SPARE_BITS).astype(np.float64)
+
+
+def limit_keys(user: FloatArray, time_limit: FloatArray) -> FloatArray:
+    """Keys of users' jobs whose time limits are alike (`run_history.limit_class`).
+
+    Args:
+        user: keys of `user_keys`, shape [n].
+        time_limit: requested seconds, `run_history.NO_LIMIT` where none; shape [n].
+    """
+    alike: NDArray[np.uint64] = (1.0 + limit_class(time_limit)).astype(np.uint64)
+    mixed: NDArray[np.uint64] = _mixed(user.astype(np.uint64) ^ _mixed(alike))
     return (mixed >> _SPARE_BITS).astype(np.float64)
 
 

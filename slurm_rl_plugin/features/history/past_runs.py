@@ -1,4 +1,4 @@
-"""What the head node remembers of past runs: rows for requests alike, each user, each template.
+"""What the head node remembers of past runs: rows for requests alike, users, limits, templates.
 
 The rules are those of `history.run_history`; the simulator keeps the same rows. Events count by
 time, then kind, then job.
@@ -17,6 +17,7 @@ from slurm_rl_plugin.features.history.run_events import ENDED, RunEvents
 from slurm_rl_plugin.features.history.run_history import (
     BOUNDS,
     HISTORY,
+    LIMIT_KEEPS,
     LONG_RUN,
     REQUEST_CLASSES,
     SITE_KEEPS,
@@ -27,6 +28,7 @@ from slurm_rl_plugin.features.history.run_history import (
     fold_outlived,
     fold_spent,
     place_of,
+    weight_among_limits,
     weight_at_site,
 )
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -105,16 +107,18 @@ def _heard_lately(lines: FloatArray, at_most: int) -> FloatArray:
     return np.delete(lines, silent, axis=0)
 
 
-#: Users and templates remembered; of more, those go of whom nothing was heard for longest.
+#: Users, limits of theirs and templates remembered; of more, those go of whom nothing was heard for
+#: longest.
 USERS_AT_MOST = 2_000
+LIMITS_AT_MOST = 4_000
 TEMPLATES_AT_MOST = 8_000
 #: Seconds by which the time of a memory may be ahead of a clock that was set back: nothing is told
 #: twice. What is further ahead is of a clock that was wrong: nothing would count until it has come.
 LONGEST_AHEAD = 3600.0
 #: Version of the order of numbers in a memory.
-_LAYOUT = 3.0
+_LAYOUT = 4.0
 #: Numbers before the tables: layout, time, how many rows each of them has.
-_HEAD = 2 + 3
+_HEAD = 2 + 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,12 +129,14 @@ class PastRuns:
         time: up to which events have counted, seconds since the epoch; -inf before the first.
         site: a row for each class of requests (`run_history.request_class`).
         users: a row for each user.
+        limits: a row for each user's jobs with limits alike (`run_history.limit_class`).
         templates: a row for each template.
     """
 
     time: float = -np.inf
     site: HistoryTable = field(default_factory=HistoryTable.empty)
     users: HistoryTable = field(default_factory=HistoryTable.empty)
+    limits: HistoryTable = field(default_factory=HistoryTable.empty)
     templates: HistoryTable = field(default_factory=HistoryTable.empty)
 
     @classmethod
@@ -144,12 +150,13 @@ class PastRuns:
             return None
         ends = np.cumsum(rows[:-1]).astype(np.int64)
         tables = np.split(behind.reshape(-1, LINE), ends)
-        site, users, templates = (HistoryTable(each) for each in tables)
-        return cls(time=float(memory[1]), site=site, users=users, templates=templates)
+        site, users, limits, templates = (HistoryTable(each) for each in tables)
+        time = float(memory[1])
+        return cls(time=time, site=site, users=users, limits=limits, templates=templates)
 
     def to_memory(self) -> Memory:
         """All of it as one vector: a head of fixed length, then the lines of the tables."""
-        tables = (self.site, self.users, self.templates)
+        tables = (self.site, self.users, self.limits, self.templates)
         lines = [table.lines.ravel() for table in tables]
         return np.concatenate([[_LAYOUT, self.time], [len(each) for each in tables], *lines])
 
@@ -166,13 +173,15 @@ class PastRuns:
             return replace(self, time=now)
         site = self.site.rows_of(np.unique(events.alike))
         users = self.users.rows_of(np.unique(events.user))
+        limits = self.limits.rows_of(np.unique(events.limits))
         templates = self.templates.rows_of(np.unique(events.template))
-        _fold(events, site, users, templates)
+        _fold(events, site, users, limits, templates)
         return replace(
             self,
             time=now,
             site=self.site.with_rows(site, _heard(events.alike, events), REQUEST_CLASSES),
             users=self.users.with_rows(users, _heard(events.user, events), USERS_AT_MOST),
+            limits=self.limits.with_rows(limits, _heard(events.limits, events), LIMITS_AT_MOST),
             templates=self.templates.with_rows(
                 templates, _heard(events.template, events), TEMPLATES_AT_MOST
             ),
@@ -188,12 +197,16 @@ def _fold(
     events: RunEvents,
     site: dict[float, list[float]],
     users: dict[float, list[float]],
+    limits: dict[float, list[float]],
     templates: dict[float, list[float]],
 ) -> None:
     """Let every event tell; plain numbers in lists, which Python changes faster than arrays."""
-    levels = ((site, SITE_KEEPS), (users, USER_KEEPS), (templates, TEMPLATE_KEEPS))
+    levels = (
+        *((site, SITE_KEEPS), (users, USER_KEEPS)),
+        *((limits, LIMIT_KEEPS), (templates, TEMPLATE_KEEPS)),
+    )
     columns = (events.kind, events.run_time, events.processors, events.time_limit)
-    keys = (events.alike, events.user, events.template)
+    keys = (events.alike, events.user, events.limits, events.template)
     told = zip(*(column.tolist() for column in columns + keys), strict=True)
     for kind, run_time, processors, time_limit, *key in told:
         rows = [
@@ -201,7 +214,8 @@ def _fold(
             for each, (table, _) in zip(key, levels, strict=True)
         ]
         place = place_of(run_time, time_limit) if kind == ENDED else kind
-        weights = (weight_at_site(rows[1], place), 1.0, 1.0)
+        among = weight_among_limits(rows[3], place)
+        weights = (weight_at_site(rows[1], place), 1.0, among, 1.0)
         for row, (_, keeps), weight in zip(rows, levels, weights, strict=True):
             if kind == ENDED:
                 fold_ended(row, place, keeps, weight)

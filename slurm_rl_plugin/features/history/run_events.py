@@ -15,7 +15,7 @@ import numpy as np
 
 from slurm_rl_plugin.domain import EndedJobs, JobTable, QueueSnapshot, RunningJobs
 from slurm_rl_plugin.domain.jobs import empty_job_table
-from slurm_rl_plugin.features.history.job_keys import job_keys
+from slurm_rl_plugin.features.history.job_keys import job_keys, limit_keys
 from slurm_rl_plugin.features.history.run_history import BOUNDS, asked_time, request_class
 from slurm_rl_plugin.units import HOUR, MINUTE, BoolArray, FloatArray, IntArray
 
@@ -35,7 +35,7 @@ class RunEvents:
         processors: of the job.
         time_limit: requested seconds, `run_history.NO_LIMIT` where none.
         alike: class of the request, a whole number (`run_history.request_class`).
-        user, template: keys of `history.job_keys`.
+        user, limits, template: keys of `history.job_keys`.
     """
 
     time: FloatArray
@@ -46,6 +46,7 @@ class RunEvents:
     time_limit: FloatArray
     alike: FloatArray
     user: FloatArray
+    limits: FloatArray
     template: FloatArray
 
     def __len__(self) -> int:
@@ -73,7 +74,7 @@ class RunEvents:
         time, kind, job_id = columns[:3]
         order = np.lexsort((job_id, kind, time))
         names = ("time", "kind", "job_id", "run_time", "processors")
-        more = ("time_limit", "alike", "user", "template")
+        more = ("time_limit", "alike", "user", "limits", "template")
         return cls(
             **{name: column[order] for name, column in zip(names + more, columns, strict=True)}
         )
@@ -121,7 +122,8 @@ def _keyed(
     asked = asked_time(jobs.time_limit)
     alike = request_class(asked, jobs.processors)
     told = (time, kinds, jobs.job_id, run_time, jobs.processors, asked, alike)
-    return (*told, *job_keys(users, jobs))
+    user, template = job_keys(users, jobs)
+    return (*told, user, limit_keys(user, asked), template)
 
 
 #: Seconds in which a count fades to 1/e.

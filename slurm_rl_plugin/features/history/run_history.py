@@ -1,6 +1,7 @@
-"""What past runs tell: rows of counts for requests alike of a site, for a user, for a template.
+"""What past runs tell: rows of counts for a site's requests alike, users, their limits, templates.
 
-A template is a user's jobs that ask for the same processors and the same time limit (Gibbons 1997).
+A user's jobs whose time limits lie within the same powers of two have a row. A template is a user's
+jobs that ask for the same processors and the same time limit (Gibbons 1997).
 A row counts, for each of BOUNDS, runs that ended before it of those that had outlived the bound
 before: how likely a run is to end there if it has come so far. So a running job tells what it has
 outlived while it runs, and one that is ended by its own time limit tells nothing of what it would
@@ -32,8 +33,9 @@ BOUNDS = (
 ENDED_BEFORE, AT_RISK = 0, len(BOUNDS)
 SPENT, LAST, PREVIOUS, INVERSE = (2 * len(BOUNDS) + place for place in range(4))
 HISTORY = 2 * len(BOUNDS) + 4
-#: How much a run weighs when the next one has told the same: of a site, a user, a template.
-SITE_KEEPS, USER_KEEPS, TEMPLATE_KEEPS = 0.999, 0.9, 0.8
+#: How much a run weighs when the next one has told the same: of a site, a user, a user's jobs with
+#: limits alike, a template.
+SITE_KEEPS, USER_KEEPS, LIMIT_KEEPS, TEMPLATE_KEEPS = 0.999, 0.9, 0.93, 0.6
 #: Run time in seconds from which a run is a long one: what was spent before it no longer counts.
 LONG_RUN = 2 * HOUR
 #: Core-seconds from which a request is large: 1536 core-hours, a day on 64 processors.
@@ -47,8 +49,18 @@ SHORTEST = 10.0
 #: Weight of the newest run in the mean of inverses.
 _SLOW = 0.1
 #: Classes of requests: by time limit from a minute on and by processors, both in powers of two.
-_LIMIT_CLASSES, _WIDTH_CLASSES = 16, 14
-REQUEST_CLASSES = _LIMIT_CLASSES * _WIDTH_CLASSES
+LIMIT_CLASSES, _WIDTH_CLASSES = 16, 14
+REQUEST_CLASSES = LIMIT_CLASSES * _WIDTH_CLASSES
+
+
+def limit_class(time_limit: Any) -> Any:
+    """The number of a time limit's class, below LIMIT_CLASSES; elementwise, a whole float.
+
+    Args:
+        time_limit: requested seconds.
+    """
+    long = np.floor(np.log2(np.maximum(time_limit / MINUTE, 1.0)))
+    return np.minimum(long, LIMIT_CLASSES - 1.0)
 
 
 def request_class(time_limit: Any, processors: Any) -> Any:
@@ -58,10 +70,8 @@ def request_class(time_limit: Any, processors: Any) -> Any:
         time_limit: requested seconds.
         processors: requested.
     """
-    long = np.floor(np.log2(np.maximum(time_limit / MINUTE, 1.0)))
     wide = np.floor(np.log2(np.maximum(processors, 1.0)))
-    rows = np.minimum(long, _LIMIT_CLASSES - 1.0)
-    return rows * _WIDTH_CLASSES + np.minimum(wide, _WIDTH_CLASSES - 1.0)
+    return limit_class(time_limit) * _WIDTH_CLASSES + np.minimum(wide, _WIDTH_CLASSES - 1.0)
 
 
 def place_of(run_time: float, time_limit: float) -> int:
@@ -108,14 +118,26 @@ def weight_at_site(user: Any, place: int) -> float:
     return 1.0 / (1.0 + told) ** 2
 
 
+def weight_among_limits(template: Any, place: int) -> float:
+    """How much a run counts among its user's with limits alike: the less the more its template has.
+
+    So a template that is run a hundred times does not speak for the user's others.
+
+    Args:
+        template: row of the template before the run is folded into it, shape [HISTORY].
+        place: as `place_of` tells, or in BOUNDS.
+    """
+    return 1.0 / (1.0 + float(template[AT_RISK + place % len(BOUNDS)]))
+
+
 def fold_outlived(row: Any, place: int, keeps: float, weight: float) -> None:
     """A run has outlived BOUNDS[place]; changes the row in place.
 
     Args:
         row: shape [HISTORY].
         place: in BOUNDS.
-        keeps: one of SITE_KEEPS, USER_KEEPS, TEMPLATE_KEEPS.
-        weight: of the run, 1 but for rows of the site (`weight_at_site`).
+        keeps: one of SITE_KEEPS, USER_KEEPS, LIMIT_KEEPS, TEMPLATE_KEEPS.
+        weight: of the run: `weight_at_site`, `weight_among_limits`, else 1.
     """
     kept = 1.0 - weight * (1.0 - keeps)
     row[ENDED_BEFORE + place] = row[ENDED_BEFORE + place] * kept

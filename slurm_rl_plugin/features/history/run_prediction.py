@@ -1,10 +1,10 @@
 """How long a job will run, as its request and the runs before it tell: a distribution.
 
-Each level - requests alike at the site, the user, the template - is drawn towards the one above it
-by as many runs as PRIOR_RUNS says, bound by bound. Nothing is fitted: each run that ends or goes on
-tells (`run_history`). What an order needs of it are the mean run time, which says what a start
-costs, and the mean of 1 / max(run time, 10 s), which says what a second of waiting costs in bounded
-slowdown. Forecasts take quantiles.
+Each level - requests alike at the site, the user, the user's jobs with limits alike, the template -
+is drawn towards the one above it by as many runs as PRIOR_RUNS says, bound by bound. Nothing is
+fitted: each run that ends or goes on tells (`run_history`). What an order needs of it are the mean
+run time, which says what a start costs, and the mean of 1 / max(run time, 10 s), which says what a
+second of waiting costs in bounded slowdown. Forecasts take quantiles.
 
 The share that is asked of a distribution moves with each run that ends above or below what was
 foretold of it, as in adaptive conformal inference (Gibbs and Candes 2021, equation 2): in the long
@@ -32,8 +32,8 @@ from slurm_rl_plugin.units import DAY, MINUTE, FloatArray
 
 #: Part of the runs that end before the next bound where nothing is known.
 UNKNOWN_HAZARD = 0.12
-#: By how many runs of the level above a site's, a user's, a template's are drawn towards it.
-PRIOR_RUNS = (10.0, 5.0, 3.0)
+#: By how many runs of the level above those of a site, a user, limits alike, a template are drawn.
+PRIOR_RUNS = (5.0, 10.0, 6.0, 3.0)
 #: The parts of the runs that are to end below the quantiles.
 PARTS = (0.1, 0.25, 0.5, 0.75, 0.9)
 #: log10 of the run times between which shares rise: 1 s, the bounds, ten days.
@@ -55,7 +55,9 @@ _RATE, _EDGE = 0.005, 0.001
 _NO_RISE = 1e-9
 
 
-def fill_hazards(hazards: Any, site: Any, user: Any, template: Any, speaks: Any) -> None:
+def fill_hazards(
+    hazards: Any, site: Any, user: Any, limits: Any, template: Any, speaks: Any
+) -> None:
     """Parts of the runs that end before each of BOUNDS, of those that have come so far.
 
     Where its user's runs do not speak for a request they may say that it runs longer than requests
@@ -65,6 +67,7 @@ def fill_hazards(hazards: Any, site: Any, user: Any, template: Any, speaks: Any)
         hazards: filled, shape [len(BOUNDS)] for one job or [len(BOUNDS), n] for columns.
         site: row of requests alike (`run_history`), shape [HISTORY] or [HISTORY, n].
         user: the same of the user; zeros where nothing is known.
+        limits: the same of the user's jobs with limits alike.
         template: the same of the template.
         speaks: whether its user's runs speak for the request (`run_history.speaks_for`), bool or
             shape [n].
@@ -77,8 +80,11 @@ def fill_hazards(hazards: Any, site: Any, user: Any, template: Any, speaks: Any)
         own = (user[ENDED_BEFORE + place] + PRIOR_RUNS[1] * known) / (
             user[AT_RISK + place] + PRIOR_RUNS[1]
         )
-        own = (template[ENDED_BEFORE + place] + PRIOR_RUNS[2] * own) / (
-            template[AT_RISK + place] + PRIOR_RUNS[2]
+        own = (limits[ENDED_BEFORE + place] + PRIOR_RUNS[2] * own) / (
+            limits[AT_RISK + place] + PRIOR_RUNS[2]
+        )
+        own = (template[ENDED_BEFORE + place] + PRIOR_RUNS[3] * own) / (
+            template[AT_RISK + place] + PRIOR_RUNS[3]
         )
         hazards[place] = own * speaks + np.minimum(own, known) * (1.0 - speaks)
 

@@ -9,6 +9,8 @@ import numpy as np
 from slurm_rl_plugin.features.history.run_history import (
     BOUNDS,
     HISTORY,
+    LIMIT_CLASSES,
+    LIMIT_KEEPS,
     LONG_RUN,
     NO_LIMIT,
     REQUEST_CLASSES,
@@ -17,6 +19,7 @@ from slurm_rl_plugin.features.history.run_history import (
     TEMPLATE_KEEPS,
     USER_KEEPS,
     asked_time,
+    limit_class,
     request_class,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
@@ -28,6 +31,7 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
     fold_spent,
     place_of,
     speaks_for,
+    weight_among_limits,
     weight_at_site,
 )
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
@@ -47,8 +51,11 @@ class WorkloadHistory(NamedTuple):
             whatever is estimated then; shape [templates].
         processors: of the jobs of each template, shape [templates].
         alike: class of each template's requests (`run_history.request_class`), shape [templates].
+        within: row in `limits` of each template, shape [templates].
         site: a row of history for each class of requests, shape [REQUEST_CLASSES, HISTORY].
         users: a row for each user, shape [users, HISTORY]; zeros where no run has been seen.
+        limits: a row for each user's jobs with limits alike (`run_history.limit_class`), shape
+            [limits, HISTORY].
         templates: a row for each template, shape [templates, HISTORY].
     """
 
@@ -57,8 +64,10 @@ class WorkloadHistory(NamedTuple):
     asked: FloatArray
     processors: FloatArray
     alike: IntArray
+    within: IntArray
     site: FloatArray
     users: FloatArray
+    limits: FloatArray
     templates: FloatArray
 
     def of_jobs(self, index: IntArray | BoolArray) -> WorkloadHistory:
@@ -67,14 +76,17 @@ class WorkloadHistory(NamedTuple):
             return self
         users, user = np.unique(self.user[index], return_inverse=True)
         templates, template = np.unique(self.template[index], return_inverse=True)
+        limits, within = np.unique(self.within[templates], return_inverse=True)
         return WorkloadHistory(
             user=user.astype(np.int64),
             template=template.astype(np.int64),
             asked=self.asked[templates],
             processors=self.processors[templates],
             alike=self.alike[templates],
+            within=within.astype(np.int64),
             site=self.site.copy(),
             users=self.users[users],
+            limits=self.limits[limits],
             templates=self.templates[templates],
         )
 
@@ -109,14 +121,19 @@ def nothing_past(
     asked, wide = np.full(templates, NO_LIMIT), np.ones(templates)
     asked[template] = asked_time(time_limit)
     wide[template] = processors
+    whose = np.zeros(templates, dtype=np.int64)
+    whose[template] = user
+    limits, within = np.unique(whose * LIMIT_CLASSES + limit_class(asked), return_inverse=True)
     return WorkloadHistory(
         user=user,
         template=template,
         asked=asked,
         processors=wide,
         alike=request_class(asked, wide).astype(np.int64),
+        within=within.astype(np.int64),
         site=np.zeros((REQUEST_CLASSES if users else 0, HISTORY)),
         users=np.zeros((users, HISTORY)),
+        limits=np.zeros((len(limits), HISTORY)),
         templates=np.zeros((templates, HISTORY)),
     )
 
@@ -128,7 +145,7 @@ NO_PAST = nothing_past(_NOBODY, _NOBODY, np.empty(0), _NOBODY)
 
 @compiled_borrowing
 def fold_run(past: WorkloadHistory, user: int, template: int, kind: int, run_time: float) -> None:
-    """Let one event of a run tell the site, its user and its template.
+    """Let one event of a run tell the site, its user, limits alike and its template.
 
     Args:
         past: changed in place.
@@ -137,18 +154,22 @@ def fold_run(past: WorkloadHistory, user: int, template: int, kind: int, run_tim
         kind: place in BOUNDS of what was outlived, or ENDED_EVENT.
         run_time: seconds; of ENDED_EVENT only.
     """
-    alike = past.alike[template]
+    alike, limits = past.alike[template], past.limits[past.within[template]]
     if kind == ENDED_EVENT:
         place = place_of(run_time, past.asked[template])
         weight = weight_at_site(past.users[user], place)
         fold_ended(past.site[alike], place, SITE_KEEPS, weight)
         fold_ended(past.users[user], place, USER_KEEPS, 1.0)
+        among = weight_among_limits(past.templates[template], place)
+        fold_ended(limits, place, LIMIT_KEEPS, among)
         fold_ended(past.templates[template], place, TEMPLATE_KEEPS, 1.0)
         fold_spent(past.users[user], run_time, past.processors[template])
         fold_last(past.users[user], run_time)
     else:
         fold_outlived(past.site[alike], kind, SITE_KEEPS, weight_at_site(past.users[user], kind))
         fold_outlived(past.users[user], kind, USER_KEEPS, 1.0)
+        among = weight_among_limits(past.templates[template], kind)
+        fold_outlived(limits, kind, LIMIT_KEEPS, among)
         fold_outlived(past.templates[template], kind, TEMPLATE_KEEPS, 1.0)
         if kind == _LONG:
             fold_spent(past.users[user], LONG_RUN, past.processors[template])
@@ -167,4 +188,5 @@ def fill_known_hazards(
 ) -> None:
     """What past runs tell of jobs of a template (`run_prediction.fill_hazards`)."""
     site, speaks = past.site[past.alike[template]], past_speaks(past, user, template)
-    fill_hazards(hazards, site, past.users[user], past.templates[template], speaks)
+    limits = past.limits[past.within[template]]
+    fill_hazards(hazards, site, past.users[user], limits, past.templates[template], speaks)

@@ -9,7 +9,7 @@ from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 @pytest.mark.parametrize(
     ("shares", "points"),
     [
-        ([0.5, 0.3, 0.2], 12.0),
+        ([0.5, 0.3, 0.2], 16.0),
         ([0.5, 0.5], 0.0),  # what every account has where nobody gave any
         ([1 / 3, 1 / 3, 1 - 2 / 3], 0.0),  # alike but for a rounding
         ([1.0], 0.0),

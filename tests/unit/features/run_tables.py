@@ -152,6 +152,7 @@ class ReadableHistory:
 
     site: dict[int, Row] = field(default_factory=dict)
     users: dict[str, Row] = field(default_factory=dict)
+    limits: dict[tuple[str, int], Row] = field(default_factory=dict)
     templates: dict[tuple[str, int, float], Row] = field(default_factory=dict)
 
     @classmethod
@@ -171,12 +172,15 @@ class ReadableHistory:
     def tell(self, run: Run, kind: int) -> None:
         user = self.users.setdefault(USERS[run.user], Row(0.9))
         site = self.site.setdefault(class_of(run), Row(0.999))
-        template = self.templates.setdefault(template_of(run), Row(0.8))
+        limits = self.limits.setdefault(limits_of(run), Row(0.93))
+        template = self.templates.setdefault(template_of(run), Row(0.6))
         bound, ended = end_of(run) if kind == ENDED else (kind, False)
         if bound is not None:
             voice = 1.0 / (1.0 + user.at_risk[bound]) ** 2  # less, the more the user has told
             site.tell(bound, ended=ended, weight=voice)
             user.tell(bound, ended=ended, weight=1.0)
+            among = 1.0 / (1.0 + template.at_risk[bound])  # less, the more the template has told
+            limits.tell(bound, ended=ended, weight=among)
             template.tell(bound, ended=ended, weight=1.0)
         if kind == ENDED:
             user.pay(run.end - run.start, run.processors)
@@ -190,13 +194,19 @@ class ReadableHistory:
         return run.processors * run.asked < 1536 * HOUR or user.spent >= run.processors * run.asked
 
     def rows_for(self, run: Run) -> list[Row]:
-        """Rows of a pending job's class, user and template, empty where nothing is known."""
+        """Rows of a pending job's class, user, limits, template; empty where nothing is known."""
         nothing = Row(1.0)
         return [
             self.site.get(class_of(run), nothing),
             self.users.get(USERS[run.user], nothing),
+            self.limits.get(limits_of(run), nothing),
             self.templates.get(template_of(run), nothing),
         ]
+
+
+def limits_of(run: Run) -> tuple[str, int]:
+    """A user's jobs whose limits lie within the same powers of two."""
+    return USERS[run.user], class_of(run) // 14
 
 
 def template_of(run: Run) -> tuple[str, int, float]:

@@ -42,7 +42,7 @@ def told_of(pending, past):
 def by_class(past):
     """What is known if no run has told of a user or a template."""
     nothing = HistoryTable.empty()
-    return replace(past, users=nothing, templates=nothing)
+    return replace(past, users=nothing, limits=nothing, templates=nothing)
 
 
 def after(*ended, now=1e6):

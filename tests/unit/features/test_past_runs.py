@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.history import past_runs
-from slurm_rl_plugin.features.history.job_keys import job_keys, template_keys, user_key, user_keys
+from slurm_rl_plugin.features.history.job_keys import (
+    job_keys,
+    limit_keys,
+    template_keys,
+    user_key,
+    user_keys,
+)
 from slurm_rl_plugin.features.history.past_runs import LINE, PastRuns
 from slurm_rl_plugin.features.history.run_history import (
     AT_RISK,
@@ -28,15 +34,17 @@ from tests.unit.features.run_tables import (
 )
 
 NAN = math.nan
-SITE, USER, TEMPLATE = range(3)
+SITE, USER, LIMITS, TEMPLATE = range(4)
 
 
 def rows_of(past, run):
-    """The rows of the run's class, user and template; None where there is none."""
+    """The rows of the run's class, user, limits and template; None where there is none."""
     user, template = job_keys(USERS, table_of([run]))
     alike = np.array([request_class(run.asked, run.processors)])
     rows = []
-    for table, key in ((past.site, alike), (past.users, user), (past.templates, template)):
+    limits = limit_keys(user, np.array([run.asked]))
+    tables = (past.site, past.users, past.limits, past.templates)
+    for table, key in zip(tables, (alike, user, limits, template), strict=True):
         place = int(table.places(key)[0])
         rows.append(None if place < 0 else table.rows[place])
     return rows
@@ -61,16 +69,17 @@ def test_one_short_run_by_hand():
     for row in rows_of(past, run):
         assert ended_in(row) == {60.0: 1.0}  # no shorter than 30 s, shorter than 60
         assert came_to(row) == {10.0: 1.0, 30.0: 1.0, 60.0: 1.0}
-    site, user, template = rows_of(past, run)
+    site, user, limits, template = rows_of(past, run)
     assert user[[SPENT, LAST, PREVIOUS, INVERSE]].tolist() == [30.0 * 4, 30.0, 30.0, 1 / 30]
     assert not site[SPENT:].any()
+    assert not limits[SPENT:].any()
     assert not template[SPENT:].any()
 
 
 def test_a_long_run_tells_while_it_runs_and_at_its_end():
     run = Run(1, 0, 4, 9000.0, start=0.0, end=8000.0)
     past = PastRuns().after(snapshot_of(9.0, running=[run]))
-    assert rows_of(past, run) == [None, None, None]
+    assert rows_of(past, run) == [None] * 4
     past = past.after(snapshot_of(10.0, running=[run]))
     assert came_to(rows_of(past, run)[USER]) == {10.0: 1.0}
     past = past.after(snapshot_of(2000.0, running=[run]))
@@ -93,11 +102,13 @@ def test_a_run_that_its_limit_ended_tells_how_far_it_came_and_no_length():
 def test_a_run_weighs_less_with_the_next_and_least_in_a_template():
     runs = [Run(n, 0, 4, 600.0, 10.0 * n, 10.0 * n + 5) for n in range(3)]
     past = PastRuns().after(snapshot_of(100.0, ended=runs))
-    site, user, template = (ended_in(row)[10.0] for row in rows_of(past, runs[0]))
+    site, user, limits, template = (ended_in(row)[10.0] for row in rows_of(past, runs[0]))
     second, third = 1 / 2**2, 1 / 2.9**2  # the user's row had told 1 run, then 1.9
     assert site == pytest.approx((1 - 0.001 * second + second) * (1 - 0.001 * third) + third)
     assert user == pytest.approx(1 + 0.9 + 0.81)
-    assert template == pytest.approx(1 + 0.8 + 0.64)
+    second, third = 1 / 2, 1 / 2.6  # the template's row had told 1 run, then 1.6
+    assert limits == pytest.approx((1 - 0.07 * second + second) * (1 - 0.07 * third) + third)
+    assert template == pytest.approx(1 + 0.6 + 0.36)
 
 
 def test_a_thousand_runs_of_one_user_count_as_some_ten_of_their_class():
@@ -119,10 +130,26 @@ def test_a_run_counts_for_its_own_class_user_and_template_only():
         [ended_in(row)[10.0] for row in rows_of(past, run)]
         for run in (first, same_user, same_class)
     )
-    assert of_first == pytest.approx([1.999, 1.9, 1.0])
-    assert of_second == pytest.approx([1 / 4, 1.9, 1.0])  # its user has told one run before
-    assert of_third == pytest.approx([1.999, 1.0, 1.0])
-    assert (len(past.site), len(past.users), len(past.templates)) == (2, 2, 3)
+    assert of_first == pytest.approx([1.999, 1.9, 1.93, 1.0])
+    assert of_second == pytest.approx([1 / 4, 1.9, 1.93, 1.0])  # its user has told one run before
+    assert of_third == pytest.approx([1.999, 1.0, 1.0, 1.0])
+    tables = (past.site, past.users, past.limits, past.templates)
+    assert [len(each) for each in tables] == [2, 2, 2, 3]
+
+
+def test_a_users_runs_count_together_where_their_limits_lie_within_the_same_powers_of_two():
+    """600 s are ten minutes: from eight to less than sixteen minutes, 480 s to less than 960 s."""
+    runs = [Run(each, 0, 4, limit, 0.0, 5.0) for each, limit in enumerate((480.0, 959.0, 960.0))]
+    past = PastRuns().after(snapshot_of(100.0, ended=runs))
+    found = [ended_in(rows_of(past, run)[LIMITS])[10.0] for run in runs]
+    assert found == pytest.approx([1.93, 1.93, 1.0])
+
+
+def test_a_template_that_runs_again_counts_half_among_limits_alike():
+    run, again = Run(1, 0, 4, 600.0, 0.0, 5.0), Run(2, 0, 4, 600.0, 10.0, 15.0)
+    past = PastRuns().after(snapshot_of(100.0, ended=[run, again]))
+    kept = 1 - 0.5 * 0.07  # and takes half of what a whole run would from the older one
+    assert ended_in(rows_of(past, run)[LIMITS])[10.0] == pytest.approx(kept + 0.5)
 
 
 def random_runs(rng, count, whole=True):
@@ -166,11 +193,15 @@ def assert_same(past, readable):
 
     assert len(past.site) == len(readable.site)
     assert len(past.users) == len(readable.users)
+    assert len(past.limits) == len(readable.limits)
     assert len(past.templates) == len(readable.templates)
     for alike, row in readable.site.items():
         same(past.site, alike, row)
     for name, row in readable.users.items():
         same(past.users, user_key(name), row)
+    for (name, doublings), row in readable.limits.items():
+        user = np.array([user_key(name)])
+        same(past.limits, limit_keys(user, np.array([60.0 * 2**doublings])), row)
     for (name, processors, limit), row in readable.templates.items():
         user = np.array([user_key(name)])
         key = template_keys(user, np.array([processors]), np.array([limit]))
@@ -238,17 +269,20 @@ def test_running_jobs_are_known_by_what_they_had_asked_for():
 
 def test_tables_are_bounded_and_forget_who_was_heard_of_longest_ago(monkeypatch):
     monkeypatch.setattr(past_runs, "USERS_AT_MOST", 3)
+    monkeypatch.setattr(past_runs, "LIMITS_AT_MOST", 2)
     monkeypatch.setattr(past_runs, "TEMPLATES_AT_MOST", 5)
     past = PastRuns()
     for number in range(20):
         run = Run(number, number % 4, 1 + number, 600.0, 10.0 * number, 10.0 * number + 5)
         past = past.after(snapshot_of(10.0 * number + 6, ended=[run]))
         assert len(past.users) <= 3
+        assert len(past.limits) <= 2
         assert len(past.templates) <= 5
     last = [Run(number, number % 4, 1 + number, 600.0, 0.0) for number in range(20)]
     known = [rows_of(past, run)[TEMPLATE] is not None for run in last]
     assert known == [False] * 15 + [True] * 5
     assert [rows_of(past, run)[USER] is not None for run in last[16:]] == [False] + [True] * 3
+    assert [rows_of(past, run)[LIMITS] is not None for run in last[16:]] == [False] * 2 + [True] * 2
 
 
 def test_there_are_no_more_rows_of_requests_than_classes():
@@ -279,8 +313,8 @@ def test_memory_keeps_every_bit():
 def test_a_memory_of_an_older_release_is_none():
     """Version 2 kept one row for the whole site, and means in place of counts."""
     memory = PastRuns(time=1.0).to_memory()
-    assert memory[0] == 3.0
-    memory[0] = 2.0  # even where the lengths would fit
+    assert memory[0] == 4.0
+    memory[0] = 3.0  # even where the lengths would fit
     assert PastRuns.from_memory(memory) is None
 
 
@@ -288,14 +322,14 @@ def test_another_memory_is_none():
     memory = PastRuns(time=1.0).to_memory()
     assert PastRuns.from_memory(memory) is not None
     wrong = [memory[:-1], np.concatenate([memory, [0.0]]), np.empty(0), np.ones(4)]
-    for place, value in ((0, 4.0), (-1, 1.0), (-2, -1.0), (-2, 0.5), (-1, np.nan)):
+    for place, value in ((0, 5.0), (-1, 1.0), (-2, -1.0), (-2, 0.5), (-1, np.nan)):
         changed = memory.copy()
         changed[place] = value
         wrong.append(changed)
     less = np.concatenate([memory, np.zeros(LINE)])
-    less[2:5] = 2.0, -1.0, 0.0  # one row in all
+    less[2:6] = 2.0, -1.0, 0.0, 0.0  # one row in all
     half = np.concatenate([memory, np.zeros(LINE)])
-    half[2:5] = 0.5, 0.5, 0.0
+    half[2:6] = 0.5, 0.5, 0.0, 0.0
     odd = np.concatenate([memory, np.zeros(1)])
     odd[2] = 1 / LINE
     assert all(PastRuns.from_memory(each) is None for each in [*wrong, less, half, odd])
@@ -311,10 +345,10 @@ def test_a_run_without_times_tells_nothing(start, end):
 
 def test_nothing_is_known_at_first():
     past = PastRuns()
-    for table in (past.site, past.users, past.templates):
+    for table in (past.site, past.users, past.limits, past.templates):
         assert table.places(np.array([1.0, 2.0])).tolist() == [-1, -1]
-    # a layout, a time and the lengths of three tables
-    assert past.after(snapshot_of(5.0)).to_memory().tolist() == [3.0, 5.0, 0.0, 0.0, 0.0]
+    # a layout, a time and the lengths of four tables
+    assert past.after(snapshot_of(5.0)).to_memory().tolist() == [4.0, 5.0, 0.0, 0.0, 0.0, 0.0]
 
 
 def test_keys_are_whole_numbers_that_stay_the_same():
@@ -324,6 +358,8 @@ def test_keys_are_whole_numbers_that_stay_the_same():
     keys = template_keys(
         np.full(3, user_key("alice")), np.array([1, 1, 2]), np.array([60, NAN, 60])
     )
+    limits = limit_keys(np.full(3, user_key("alice")), np.array([60.0, 119.0, 120.0]))
+    assert limits.tolist() == [3163064782610498.0, 3163064782610498.0, 1078723363704016.0]
     assert keys.tolist() == [2170028252398624.0, 3466352166927018.0, 3411501074271574.0]
     assert user_keys(("alice", "bob"), np.array([1, -1, 0, 7])).tolist() == [
         user_key("bob"), user_key(""), user_key("alice"), user_key(""),

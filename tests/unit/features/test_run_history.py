@@ -21,6 +21,7 @@ from slurm_rl_plugin.features.history.run_history import (
     fold_outlived,
     place_of,
     request_class,
+    weight_among_limits,
     weight_at_site,
 )
 
@@ -94,6 +95,14 @@ def test_a_run_counts_the_less_at_the_site_the_more_its_user_has_told_of_the_bou
     assert weight_at_site(user, 3) == 1 / 5**2
     assert weight_at_site(user, 3 + MANY) == 1 / 5**2  # its limit ended it there
     assert weight_at_site(user, 2) == 1.0  # of another bound the user has told nothing
+
+
+def test_a_run_counts_the_less_among_limits_alike_the_more_its_template_has_told_of_the_bound():
+    template = [0.0] * HISTORY
+    template[AT_RISK + 3] = 4.0
+    assert weight_among_limits(template, 3) == 1 / 5
+    assert weight_among_limits(template, 3 + MANY) == 1 / 5  # its limit ended it there
+    assert weight_among_limits(template, 2) == 1.0
 
 
 def test_a_request_without_a_time_limit_asks_for_two_days():

@@ -36,9 +36,9 @@ def row(place, ended, of):
     return counts
 
 
-def hazards_of(site=NOTHING, user=NOTHING, template=NOTHING, speaks=True):
+def hazards_of(site=NOTHING, user=NOTHING, limits=NOTHING, template=NOTHING, speaks=True):
     hazards = np.empty((len(BOUNDS), *np.shape(site)[1:]))
-    fill_hazards(hazards, site, user, template, speaks)
+    fill_hazards(hazards, site, user, limits, template, speaks)
     return hazards
 
 
@@ -65,12 +65,14 @@ def test_where_nothing_is_known_the_same_part_ends_before_each_bound():
 
 def test_each_level_is_drawn_to_the_one_above_by_its_prior_runs():
     place = 4
-    site = (6 + 10 * UNKNOWN) / (8 + 10)  # 6 of 8 runs of the class; ten runs of the prior
-    user = (1 + 5 * site) / (4 + 5)
-    template = (2 + 3 * user) / (2 + 3)
-    rows = row(place, 6, 8), row(place, 1, 4), row(place, 2, 2)
+    site = (6 + 5 * UNKNOWN) / (8 + 5)  # 6 of 8 runs of the class; five runs of the prior
+    user = (1 + 10 * site) / (4 + 10)
+    limits = (2 + 6 * user) / (3 + 6)
+    template = (2 + 3 * limits) / (2 + 3)
+    rows = row(place, 6, 8), row(place, 1, 4), row(place, 2, 3), row(place, 2, 2)
     assert hazards_of(rows[0])[place] == pytest.approx(site)
     assert hazards_of(*rows[:2])[place] == pytest.approx(user)
+    assert hazards_of(*rows[:3])[place] == pytest.approx(limits)
     assert hazards_of(*rows)[place] == pytest.approx(template)
     others = np.delete(hazards_of(*rows), place)
     assert others == pytest.approx(np.full(len(BOUNDS) - 1, UNKNOWN))
@@ -78,19 +80,19 @@ def test_each_level_is_drawn_to_the_one_above_by_its_prior_runs():
 
 def test_runs_of_a_template_outweigh_those_above_as_they_grow_in_number():
     told = [hazards_of(row(0, 0, 1000), template=row(0, each, each))[0] for each in (0, 3, 30)]
-    site = 10 * UNKNOWN / 1010
+    site = 5 * UNKNOWN / 1005
     assert told == pytest.approx([site, (3 + 3 * site) / 6, (30 + 3 * site) / 33])
 
 
 def test_a_run_that_went_on_lowers_the_hazard_and_one_that_ended_raises_it():
     went_on, ended = hazards_of(user=row(2, 0, 1))[2], hazards_of(user=row(2, 1, 1))[2]
-    assert went_on == pytest.approx(5 * UNKNOWN / 6)
-    assert ended == pytest.approx((1 + 5 * UNKNOWN) / 6)
+    assert went_on == pytest.approx(10 * UNKNOWN / 11)
+    assert ended == pytest.approx((1 + 10 * UNKNOWN) / 11)
 
 
 def test_hazards_of_columns_are_those_of_single_jobs():
     rng = np.random.default_rng(1)
-    rows = rng.uniform(0, 9, (3, HISTORY, 20))
+    rows = rng.uniform(0, 9, (4, HISTORY, 20))
     together = hazards_of(*rows)
     for job in range(20):
         np.testing.assert_allclose(together[:, job], hazards_of(*rows[:, :, job]), rtol=1e-14)

@@ -90,11 +90,12 @@ def test_runs_that_ended_before_tell() -> None:
     """The first run of 20 s outlives 10 s and ends before 30 s; the second job is like it."""
     log_of_two = log_with((0, 0, 20, 600), (0, 100, 20, 600))
     # no run of one ended before 10 s, and the only one before 30 s; the levels above weigh as
-    # 10, 5 and 3 runs
-    first = 3 / 4 * (5 / 6 * (10 / 11 * 0.12))
-    site = (1 + 10 * 0.12) / 11
-    user = (1 + 5 * site) / 6
-    second = (1 + 3 * user) / 4
+    # 5, 10, 6 and 3 runs
+    first = 3 / 4 * (6 / 7 * (10 / 11 * (5 / 6 * 0.12)))
+    site = (1 + 5 * 0.12) / 6
+    user = (1 + 10 * site) / 11
+    limits = (1 + 6 * user) / 7
+    second = (1 + 3 * limits) / 4
     found = run_time_scores(log_of_two, 1, 2)
     assert found["log_score"] == pytest.approx(-log((1 - first) * second))
     assert found["log_score"] < run_time_scores(log_of_two, 0, 1)["log_score"]

@@ -135,7 +135,7 @@ def of_accounts(*shares: float) -> QueueSnapshot:
 
 def test_shares_count_by_themselves_where_they_are_configured(policy: QNetworkPolicy) -> None:
     points = told(policy, "share_points", of_accounts(0.25, 0.75))
-    assert points == pytest.approx([12.0, 12.0 * np.log2(0.5 / 0.75)])  # 12 points a doubling
+    assert points == pytest.approx([16.0, 16.0 * np.log2(0.5 / 0.75)])  # 16 points a doubling
     # equal shares are what every account gets that nobody gave any
     assert told(policy, "share_points", of_accounts(0.5, 0.5)) == [0.0, 0.0]
 

@@ -39,6 +39,7 @@ def numbered_past():
     """Rows whose numbers say whose they are."""
     past = nothing()
     past.users[:] = np.arange(3.0)[:, None]
+    past.limits[:] = 20.0 + np.arange(len(past.limits))[:, None]
     past.templates[:] = 10.0 + np.arange(4.0)[:, None]
     past.site[:] = np.arange(REQUEST_CLASSES)[:, None]
     return past
@@ -51,17 +52,20 @@ def counts(row):
 
 
 def rows_of(past, user, template):
-    """The rows that a run of a user's template tells: of the site, the user, the template."""
-    return past.site[past.alike[template]], past.users[user], past.templates[template]
+    """The rows that a run of a user's template tells: of site, user, limits alike, template."""
+    limits = past.limits[past.within[template]]
+    return past.site[past.alike[template]], past.users[user], limits, past.templates[template]
 
 
 def test_nothing_is_known_at_first():
     past = nothing()
     assert past.site.shape == (REQUEST_CLASSES, HISTORY)
     assert past.users.shape == (3, HISTORY)
+    assert past.limits.shape == (4, HISTORY)  # the third template has no jobs
     assert past.templates.shape == (4, HISTORY)
     assert not past.site.any()
     assert not past.users.any()
+    assert not past.limits.any()
     assert not past.templates.any()
 
 
@@ -82,6 +86,9 @@ def test_chosen_jobs_keep_the_rows_that_are_theirs(index, users, templates, user
     assert (chosen.user.tolist(), chosen.template.tolist()) == (user, template)
     assert chosen.user.dtype == chosen.template.dtype == np.int64
     assert chosen.site.tolist() == past.site.tolist()
+    expected = past.limits[past.within[TEMPLATE[index]]]
+    assert chosen.limits[chosen.within[chosen.template]].tolist() == expected.tolist()
+    assert len(chosen.limits) == len(users)  # each user has one kind of limits
     for name in ("asked", "processors", "alike"):
         of_jobs = getattr(past, name)[TEMPLATE[index]]
         assert getattr(chosen, name)[chosen.template].tolist() == of_jobs.tolist()
@@ -121,9 +128,27 @@ def test_newer_runs_weigh_more():
     for run_time in (300.0, 300.0, 400.0):
         fold_run(past, 2, 3, ENDED_EVENT, run_time)
     fold_run(past, 2, 3, BOUNDS.index(600.0), np.nan)
-    for row, keeps in ((past.users[2], 0.9), (past.templates[3], 0.8)):
+    for row, keeps in ((past.users[2], 0.9), (past.templates[3], 0.6)):
         ended = keeps**3 + keeps**2 + keeps
         assert counts(row)[600.0] == pytest.approx((ended, ended + 1.0))
+
+
+def test_among_limits_alike_a_run_counts_the_less_the_more_its_template_has_told():
+    """One run before halves the weight of the next, which takes half as much from it."""
+    past = nothing()
+    fold_run(past, 2, 3, ENDED_EVENT, 300.0)
+    fold_run(past, 2, 3, BOUNDS.index(600.0), np.nan)
+    kept = 1.0 - 0.5 * 0.07
+    limits = past.limits[past.within[3]]
+    assert counts(limits) == {600.0: pytest.approx((kept, kept + 0.5))}
+
+
+def test_templates_of_a_user_share_a_row_where_their_limits_are_alike():
+    user, template = np.array([0, 0, 0, 1]), np.arange(4)
+    limit, wide = np.array([480.0, 959.0, 960.0, 480.0]), np.array([1, 2, 4, 8])
+    within = nothing_past(user, template, limit, wide).within
+    assert within[0] == within[1]
+    assert len({*within.tolist()}) == 3
 
 
 def test_at_the_site_a_run_counts_the_less_the_more_its_user_has_told():
@@ -131,7 +156,7 @@ def test_at_the_site_a_run_counts_the_less_the_more_its_user_has_told():
     fold_run(past, 2, 3, ENDED_EVENT, 300.0)
     fold_run(past, 2, 3, BOUNDS.index(600.0), np.nan)  # one run of the user came so far before
     fold_run(past, 0, 0, ENDED_EVENT, 400.0)  # of another user, who asks for the same
-    (site, _, _) = rows_of(past, 2, 3)
+    site = rows_of(past, 2, 3)[0]
     ended, came = 1.0, 1.0
     for weight, ends in ((0.25, 0.0), (1.0, 1.0)):
         kept = 1.0 - 0.001 * weight
@@ -210,13 +235,14 @@ def hazard(past, user, template, bound):
 
 
 def test_each_level_is_drawn_towards_the_one_above():
-    """By 10 runs of which 0.12 end, then by 5 and 3 runs like those of the level above."""
+    """By 5 runs of which 0.12 end, then by 10, 6 and 3 runs like those of the level above."""
     past = nothing()
     fold_run(past, 2, 3, ENDED_EVENT, 300.0)
-    of_site = (1 + 10 * 0.12) / 11
-    of_user = (1 + 5 * of_site) / 6
-    assert hazard(past, 2, 3, 600.0) == (1 + 3 * of_user) / 4
-    assert hazard(past, 2, 1, 600.0) == (1 + 5 * 0.12) / 6  # the user's request of another class
+    of_site = (1 + 5 * 0.12) / 6
+    of_user = (1 + 10 * of_site) / 11
+    of_limits = (1 + 6 * of_user) / 7
+    assert hazard(past, 2, 3, 600.0) == (1 + 3 * of_limits) / 4
+    assert hazard(past, 2, 1, 600.0) == (1 + 10 * 0.12) / 11  # the user's request of another class
     assert hazard(past, 0, 0, 600.0) == of_site  # another user asks for the same
     assert hazard(past, 1, 1, 600.0) == 0.12  # another user's of another class
     assert hazard(past, 2, 3, 900.0) == 0.12  # no run has come to 600 s
@@ -225,10 +251,11 @@ def test_each_level_is_drawn_towards_the_one_above():
 def test_a_large_request_that_was_not_paid_for_is_judged_by_requests_alike():
     past = nothing(limit=86_400.0, processors=np.array([64, 64, 64, 64]))
     fold_run(past, 2, 3, ENDED_EVENT, 300.0)
-    of_site = (1 + 10 * 0.12) / 11
+    of_site = (1 + 5 * 0.12) / 6
     assert hazard(past, 2, 3, 600.0) == of_site
     past.users[2, SPENT] = 86_400.0 * 64
-    assert hazard(past, 2, 3, 600.0) == (1 + 3 * (1 + 5 * of_site) / 6) / 4
+    of_limits = (1 + 6 * (1 + 10 * of_site) / 11) / 7
+    assert hazard(past, 2, 3, 600.0) == (1 + 3 * of_limits) / 4
 
 
 def test_a_template_has_the_limit_and_the_width_of_its_jobs_and_the_class_of_these():

@@ -50,14 +50,15 @@ def test_what_is_known_at_each_submission_by_hand():
     known = hazards_at_submission(log)
     assert known.shape == (7, len(BOUNDS))
     assert known[:2].ravel().tolist() == pytest.approx([0.12] * 32)
-    outlived = 10 * 0.12 / 11 * 5 / 6 * 3 / 4
+    outlived = 5 * 0.12 / 6 * 10 / 11 * 6 / 7 * 3 / 4
     assert known[2].tolist() == pytest.approx([outlived] + [0.12] * 15)
-    of_site = (1 + 10 * 0.12) / 11
+    of_site = (1 + 5 * 0.12) / 6
+    of_user = (1 + 10 * of_site) / 11
     assert known[3:, 1].tolist() == pytest.approx(
         [
-            (1 + 3 * (1 + 5 * of_site) / 6) / 4,
+            (1 + 3 * (1 + 6 * of_user) / 7) / 4,
             of_site,
-            (1 + 5 * 0.12) / 6,  # a request of another class, and of another template
+            (1 + 10 * 0.12) / 11,  # a request of another class, limits and template
             0.12,
         ]
     )
@@ -78,8 +79,8 @@ def test_quantiles_at_starts_by_hand():
     # class and user nothing is known but this
     assert found[1, 2] == pytest.approx(300 * 2 ** ((0.5 - 0.0025 - below) / ends))
     # the first user's run of 350 s ended below 600 s, and tells of his other requests
-    user = (1 + 5 * 0.12) / 6
-    outlived = 5 * 0.12 / 6
+    user = (1 + 10 * 0.12) / 11
+    outlived = 10 * 0.12 / 11
     left = (1 - outlived) ** 5
     assert found[2, 2] == pytest.approx(300 * 2 ** ((0.5 - (1 - left)) / (left * user)))
 
@@ -144,7 +145,7 @@ def random_log(seed, jobs=60):
     return prepare_log(replace(log, start=start, user=workload.past.user, users=("a", "b", "c")))
 
 
-def same_rows(past, rows, prepared, jobs):
+def same_rows(past, rows, prepared, jobs, requests):
     """The rows of a window are those of the jobs' users and templates, found in plain Python."""
     site = np.zeros_like(past.site)
     for (long, wide), row in rows.site.items():
@@ -163,6 +164,12 @@ def same_rows(past, rows, prepared, jobs):
             if table is past.templates:
                 assert not expected[-4:].any()
             np.testing.assert_allclose(table[place], expected, rtol=1e-12)
+    for job, request in zip(range(len(jobs)), requests, strict=True):
+        expected = np.zeros(HISTORY)
+        if request.within in rows.limits:
+            expected[:] = rows.limits[request.within].numbers()
+        found = past.limits[past.within[past.template[job]]]
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -175,7 +182,7 @@ def test_windows_know_what_a_replay_from_scratch_tells(seed):
         jobs = np.arange(first, first + 15)
         until = float(np.nextafter(log.submit[first], -np.inf))
         rows = rows_at(requests, log.start.tolist(), log.run_time.tolist(), until)
-        same_rows(window.past, rows, prepared, jobs)
+        same_rows(window.past, rows, prepared, jobs, [requests[job] for job in jobs])
         (alone,) = windows_with_past(prepared, [first], 15)
         for one, other in zip(alone.past, window.past, strict=True):
             assert one.tolist() == other.tolist()
