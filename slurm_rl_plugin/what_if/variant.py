@@ -1,4 +1,4 @@
-"""A variant of a cluster: some changes of its configuration, another order, a reserve."""
+"""A variant of a cluster: some changes of its configuration, another order, goals, a reserve."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 
 #: The cluster as it is.
 AS_IT_IS = "as it is"
-#: Words of a change that are no words of slurm.conf: our order, and what is kept from batch jobs.
-HOOK, RESERVE = "hook", "reserve"
+#: Words of a change that are no words of slurm.conf: our order, a goal of it, and what is kept from
+#: batch jobs.
+HOOK, GOAL, RESERVE = "hook", "goal", "reserve"
 #: The model of a hook that none is named for.
 DEFAULT_MODEL = "default"
 
@@ -33,6 +34,7 @@ class ClusterVariant:
         name: what reports call it: its words.
         machine: of it.
         policy: what orders its queue; by default the site's own multifactor.
+        goals: of `domain.goals.Goals`, name -> value, in place of those of the settings.
         reserve: resource -> how much is kept from batch jobs at most.
         sentences: what of its changes is not simulated.
     """
@@ -40,6 +42,7 @@ class ClusterVariant:
     name: str
     machine: Machine
     policy: Candidate = field(default_factory=lambda: Candidate(name=SITES_OWN))
+    goals: Mapping[str, float] = field(default_factory=dict)
     reserve: Mapping[str, float] = field(default_factory=dict)
     sentences: tuple[str, ...] = ()
 
@@ -51,7 +54,8 @@ class ClusterVariant:
     def settings(self, settings: SimulationSettings) -> SimulationSettings:
         """The batch system of this variant: bounds of the hook only where there is one."""
         settings = settings if self.has_hook else settings.without_hook
-        settings = replace(settings, capacity=int(self.machine.capacity[0]))
+        goals = replace(settings.goals, **self.goals)
+        settings = replace(settings, capacity=int(self.machine.capacity[0]), goals=goals)
         if not self.reserve:
             return settings
         processors = int(self.reserve.get(CPUS, 1.0))
@@ -62,15 +66,19 @@ class ClusterVariant:
 
 
 def variant_of(
-    words: str, cluster: DescribedCluster, candidate_of: Callable[[str], Candidate]
+    words: str,
+    cluster: DescribedCluster,
+    candidate_of: Callable[[str], Candidate],
+    goal_of: Callable[[str], tuple[str, float]],
 ) -> ClusterVariant:
     """The variant that some words describe: changes with `;` between, all of them together.
 
     Args:
-        words: each change as `machine_files.changes.changed` takes it, `hook MODEL`, or
-            `reserve RESOURCE=NUMBER`.
+        words: each change as `machine_files.changes.changed` takes it, `hook MODEL`, behind it
+            `goal NAME=VALUE`, or `reserve RESOURCE=NUMBER`.
         cluster: as it is.
         candidate_of: makes the policy of a model's name.
+        goal_of: name and value of NAME=VALUE.
 
     Raises:
         ConfigurationError: a change cannot be understood, or it changes nothing that counts here.
@@ -84,6 +92,8 @@ def variant_of(
     after = _changed_machine(now, found.name)
     if HOOK in ours:
         found = replace(found, policy=candidate_of(ours[HOOK][0] or DEFAULT_MODEL))
+    if GOAL in ours:
+        found = replace(found, goals=_goals(ours, goal_of))
     if RESERVE in ours:
         found = replace(found, reserve=_reserve(",".join(ours[RESERVE]), after))
     sentences = [each for each in after.left_out if each not in before.left_out]
@@ -119,7 +129,7 @@ def _sorted_out(words: str) -> tuple[dict[str, list[str]], list[str]]:
     theirs: list[str] = []
     for each in parts:
         first, _, rest = each.partition(" ")
-        if first.lower() in (HOOK, RESERVE):
+        if first.lower() in (HOOK, GOAL, RESERVE):
             ours.setdefault(first.lower(), []).append(rest.strip())
         else:
             theirs.append(each)
@@ -128,6 +138,19 @@ def _sorted_out(words: str) -> tuple[dict[str, list[str]], list[str]]:
             f"{PLACE} {words!r}: a cluster has one {HOOK}; leave out the others."
         )
     return ours, theirs
+
+
+def _goals(
+    ours: Mapping[str, list[str]], goal_of: Callable[[str], tuple[str, float]]
+) -> dict[str, float]:
+    if HOOK not in ours:
+        raise ConfigurationError(
+            f"{PLACE} {GOAL} {ours[GOAL][0]}: a goal is of our order: write {HOOK} MODEL; before."
+        )
+    try:
+        return dict(map(goal_of, ours[GOAL]))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{PLACE}: {error}") from None
 
 
 def _reserve(words: str, machine: Machine) -> dict[str, float]:

@@ -86,6 +86,13 @@ def test_our_order_and_a_reserve_are_variants_too(typed: Typed) -> None:
     assert both["mean_wait"]["after"] == ours["mean_wait"]["after"]  # age is the site's order's
 
 
+def test_a_goal_of_our_order_is_a_variant_too(typed: Typed) -> None:
+    changes = ("hook default", "hook default; goal short_jobs=0; goal longest_wait=4")
+    found = document_of(typed, *(word for change in changes for word in ("--change", change)))
+    as_trained, patient = (found["variants"][name]["figures"] for name in changes)
+    assert patient["bounded_slowdown"]["after"] > as_trained["bounded_slowdown"]["after"]
+
+
 def test_a_shorter_limit_says_what_becomes_of_the_jobs(typed: Typed) -> None:
     change = "partition all MaxTime=0:30:00"
     (sentence,) = document_of(typed, "--change", change)["variants"][change]["sentences"]
@@ -200,6 +207,12 @@ def test_people_read_a_table_a_variant_and_see_a_picture(typed: Typed, tmp_path:
         (["--change", "A=1", "--change", "A=1"], "given twice"),
         (["--change", "A=1", "--processors", "4"], "leave out --processors"),
         (["--change", "hook sjf; hook saf"], "a cluster has one hook; leave out the others"),
+        (["--change", "goal shares=8"], "a goal is of our order: write hook MODEL; before"),
+        (
+            ["--change", "hook default; goal fairness=8"],
+            "--change: 'fairness' is no goal: give one",
+        ),
+        (["--change", "hook default; goal shares=-1"], "--change: goal shares"),
         (["--change", "reserve cpu=0.5"], "give a whole number"),
         (["--change", "A=1", "--plot", "slurm.conf"], "the folder cannot be made"),
     ],

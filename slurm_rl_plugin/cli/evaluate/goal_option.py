@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 
 from slurm_rl_plugin.configuration.keys.sections import KEYS
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
+from slurm_rl_plugin.errors import ConfigurationError
 
 _NAMES = tuple(each.name for each in fields(Goals))
 
@@ -29,12 +30,24 @@ def goals_of(options: argparse.Namespace, configured: Goals = AS_TRAINED) -> Goa
     return replace(configured, **dict(options.goal))
 
 
-def _goal(text: str) -> tuple[str, float]:
+def goal_of(text: str) -> tuple[str, float]:
+    """Name and value of NAME=VALUE.
+
+    Raises:
+        ConfigurationError: no such goal, or not that value.
+    """
     name, _, value = text.partition("=")
     if name not in _NAMES:
-        raise argparse.ArgumentTypeError(f"{name!r} is no goal: give one of {', '.join(_NAMES)}")
+        raise ConfigurationError(f"{name!r} is no goal: give one of {', '.join(_NAMES)}")
     key = KEYS["goals"][name]
     number = key.parsed(value)
     if fault := key.fault(number):
-        raise argparse.ArgumentTypeError(f"goal {name} {fault}")
+        raise ConfigurationError(f"goal {name} {fault}")
     return name, float(number)
+
+
+def _goal(text: str) -> tuple[str, float]:
+    try:
+        return goal_of(text)
+    except ConfigurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

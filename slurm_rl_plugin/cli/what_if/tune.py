@@ -11,6 +11,7 @@ from typing import Any
 from slurm_rl_plugin.cli.argument_types.numbers import at_least_one, whole_number
 from slurm_rl_plugin.cli.argument_types.results import make_folder, result_file
 from slurm_rl_plugin.cli.assembly.candidates import candidate_of
+from slurm_rl_plugin.cli.evaluate.goal_option import goal_of
 from slurm_rl_plugin.cli.logs.arguments import add_log_options
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.logs.named_log import site_in_file
@@ -180,7 +181,7 @@ def _document(
 ) -> dict[str, Any]:
     words = {name: each.words for name, each in choices.items() if each.words} | {**beside}
     variants = [
-        replace(variant_of(each, found.cluster, candidate_of), name=name)
+        replace(variant_of(each, found.cluster, candidate_of, goal_of), name=name)
         for name, each in words.items()
     ]
     pairs = found.replayed(variants, counted_from=TRAINING_FRACTION, place=place)

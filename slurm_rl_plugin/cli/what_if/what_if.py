@@ -15,6 +15,7 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.cli.argument_types.numbers import whole_number
 from slurm_rl_plugin.cli.argument_types.results import make_folder
 from slurm_rl_plugin.cli.assembly.candidates import candidate_of
+from slurm_rl_plugin.cli.evaluate.goal_option import goal_of
 from slurm_rl_plugin.cli.evaluate.study.in_force import settings_in_force
 from slurm_rl_plugin.cli.logs.arguments import (
     add_log_options,
@@ -71,8 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CHANGE",
         help="KEY=VALUE, KEY+=VALUE or KEY-=VALUE of slurm.conf; the same behind `partition NAME`, "
         "`node HOSTLIST`, `qos NAME`, `account NAME` or `user NAME`; `hook MODEL`: our order; "
-        "`reserve RESOURCE=NUMBER`: kept from batch jobs; several with ; between are made "
-        "together; repeat to try others",
+        "`goal NAME=VALUE` behind it: of [goals]; `reserve RESOURCE=NUMBER`: kept from batch jobs; "
+        "several with ; between are made together; repeat to try others",
     )
     add_log_options(parser)
     parser.add_argument(
@@ -240,7 +241,9 @@ def main(options: argparse.Namespace) -> int:
     workers = array_settings(options, Path("what-if"))
     with told_if_interrupted(options.checkpoint), training_place(workers) as place:
         found = ClusterAndJobs.of(options.log, LogOptions.of(options))
-        variants = [variant_of(each, found.cluster, candidate_of) for each in options.change]
+        variants = [
+            variant_of(each, found.cluster, candidate_of, goal_of) for each in options.change
+        ]
         _refuse_twice([each.name for each in variants])
         make_folder("--plot", options.plot)
         pairs = found.replayed(variants, place=place, checkpoint=options.checkpoint)
