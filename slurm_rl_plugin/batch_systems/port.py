@@ -126,11 +126,13 @@ class SchedulerLoad:
         struggles: why the batch system should be left alone now; None where it is well.
         events: counts of what happens to jobs; the queue has changed where any of them has.
         backlog: messages that wait for the accounting daemon; 0 where that is not known.
+        submitted: jobs that have come since the batch system counts; 0 where it does not tell.
     """
 
     struggles: str | None
     events: tuple[int, ...]
     backlog: int = 0
+    submitted: int = 0
 
 
 class BatchSystem(Protocol):
@@ -182,6 +184,22 @@ class BatchSystem(Protocol):
 
         Raises:
             BatchSystemUnavailable: no answer in time; call again.
+        """
+        ...
+
+
+@runtime_checkable
+class TellsWaiting(Protocol):
+    """A batch system that tells which jobs wait now for less than a whole snapshot costs."""
+
+    def waiting_now(self) -> QueueSnapshot:
+        """The last snapshot with the jobs that wait now, their priorities and our factors.
+
+        Running jobs, shares and usage are as they were then, and nothing has started or ended.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: there was no snapshot, or an answer cannot be understood.
         """
         ...
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.port import BatchSystem, FactorChange, WatchesJobs
+from slurm_rl_plugin.batch_systems.port import BatchSystem, FactorChange, TellsWaiting, WatchesJobs
 from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot
 
 UNKNOWN_JOB = 999999
@@ -228,6 +228,23 @@ class BatchSystemContract:
         assert queue.waiting[1] in second.running.jobs.job_id.tolist()
         assert queue.waiting[1] not in second.pending.jobs.job_id.tolist()
         assert len(third.started) == 0
+
+    def test_who_waits_now_takes_no_start_from_the_next_snapshot(
+        self, queue: PreparedQueue
+    ) -> None:
+        if queue.start is None or not isinstance(queue.system, TellsWaiting):
+            pytest.skip("this system tells who waits by whole snapshots alone")
+        first = queue.system.snapshot()
+        queue.system.apply([set_factor(queue.waiting[0], 7)])
+        queue.start(queue.waiting[1])
+        now = queue.system.waiting_now()
+        waiting = [job for job in first.pending.jobs.job_id.tolist() if job != queue.waiting[1]]
+        assert sorted(now.pending.jobs.job_id.tolist()) == sorted(waiting)
+        assert factors(now)[queue.waiting[0]] == 7
+        assert (len(now.started), len(now.ended.jobs)) == (0, 0)
+        assert now.running.jobs.job_id.tolist() == first.running.jobs.job_id.tolist()
+        started = queue.system.snapshot().started
+        assert started.jobs.job_id.tolist() == [queue.waiting[1]]
 
     def test_a_start_that_is_not_told_yet_spoils_no_score(self, queue: PreparedQueue) -> None:
         if queue.start_untold is None:

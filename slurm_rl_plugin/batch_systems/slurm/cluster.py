@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -32,7 +32,11 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
 from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG, parse_load
 from slurm_rl_plugin.batch_systems.slurm.answers.names import read_site_names
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import BASIC, SHOW_CONFIG, parse_settings
-from slurm_rl_plugin.batch_systems.slurm.answers.shares import SHARE_FORMAT, parse_shares
+from slurm_rl_plugin.batch_systems.slurm.answers.shares import (
+    SHARE_FORMAT,
+    AccountTree,
+    parse_shares,
+)
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.checks import limit_checks
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import SlurmBatchLimit, keeps_back
 from slurm_rl_plugin.batch_systems.slurm.checks import slurm_checks
@@ -66,6 +70,26 @@ SSHARE = ("sshare", "--all", "--parsable2", "--noheader", "-o", SHARE_FORMAT)
 SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C|%R|%p")
 #: Changes sent at once, with a time-out to match.
 WRITES_PER_CALL = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What the last snapshot saw beside the jobs that wait.
+
+    Attributes:
+        running: rows of running jobs.
+        tree: shares and usage.
+        nodes: the answer of SINFO.
+    """
+
+    running: list[QueueRow]
+    tree: AccountTree
+    nodes: str
+
+    def without(self, waiting: Sequence[QueueRow]) -> _Seen:
+        """The same without those that run no more, as they were requeued."""
+        back = {row.job_id for row in waiting}
+        return replace(self, running=[row for row in self.running if row.job_id not in back])
 
 
 class SlurmCluster:
@@ -112,6 +136,7 @@ class SlurmCluster:
         )
         self._machine = machine
         self._history_days = given.history_days
+        self._seen: _Seen | None = None
 
     def facts(self) -> SchedulerFacts:
         """Read slurm.conf as slurmctld has it; see `BatchSystem.facts`.
@@ -149,7 +174,12 @@ class SlurmCluster:
         except BatchSystemError as error:  # a hint, and no reason not to act
             logger.warning("load=unknown reason=%s", error)
             return SchedulerLoad(struggles=None, events=())
-        return SchedulerLoad(struggles=found.struggles, events=found.events, backlog=found.database)
+        return SchedulerLoad(
+            struggles=found.struggles,
+            events=found.events,
+            backlog=found.database,
+            submitted=found.submitted,
+        )
 
     @collector_paused()
     def snapshot(self) -> QueueSnapshot:
@@ -168,10 +198,43 @@ class SlurmCluster:
         tree = parse_shares(self._runner.read(SSHARE))
         nodes = self._runner.read(SINFO)
         started, ended = self._watch.told(rows, self._read_vanished(rows), now)
+        self._seen = _Seen(
+            running=[row for row in rows if row.state in RUNNING_STATES], tree=tree, nodes=nodes
+        )
+        here = {row.job_id for row in rows}  # what is in the queue still is told later
+        past = [run for run in past if run.job_id not in here]
+        snapshot = self._snapshot(now, rows, self._seen, started, ended, past)
+        self._numbers.forget_others(rows)
+        return snapshot
+
+    @collector_paused()
+    def waiting_now(self) -> QueueSnapshot:
+        """Read the jobs that wait and their factors; see `TellsWaiting.waiting_now`.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
+            BatchSystemError: there was no snapshot, or an answer cannot be understood.
+        """
+        if self._seen is None:
+            raise BatchSystemError("no snapshot was taken yet")
+        now = self._given.clock()
+        rows = self._queue.waiting()
+        self._look_at_factors()
+        return self._snapshot(now, rows, self._seen.without(rows), (), (), ())
+
+    def _snapshot(
+        self,
+        now: float,
+        rows: Sequence[QueueRow],
+        seen: _Seen,
+        started: Sequence[QueueRow],
+        ended: Sequence[QueueRow],
+        past: Sequence[PastRun],
+    ) -> QueueSnapshot:
+        """Columns of what was read from `now` on; of the rows those that wait count."""
+        tree, running, tiers = seen.tree, seen.running, parse_tiers(seen.nodes)
         records = [row for row in rows if row.state in WAITING_STATES]
         waiting = first_of_each_array(records)
-        running = [row for row in rows if row.state in RUNNING_STATES]
-        tiers = parse_tiers(nodes)
         terms = self._site_factor.terms(waiting, tiers)
         shares = self._given.shares
         build = TableBuilder(
@@ -185,11 +248,9 @@ class SlurmCluster:
         asked = [self._watch.as_asked(row) for row in running]
         running_jobs = build.running(running, asked, now)
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
-        here = {row.job_id for row in rows}  # what is in the queue still is told later
-        ended_jobs = _ended(build, ended, [run for run in past if run.job_id not in here])
-        self._numbers.forget_others(rows)
+        ended_jobs = _ended(build, ended, past)
         accounts = build.accounts.all
-        capacity = parse_capacity(nodes)
+        capacity = parse_capacity(seen.nodes)
         return QueueSnapshot(
             now=now,
             pending=pending_jobs,

@@ -276,6 +276,33 @@ class TestSnapshot:
         assert system.snapshot().capacity == 8
 
 
+class TestWhoWaitsNow:
+    def test_a_new_job_is_told_by_two_commands(self, cluster: FakeCluster) -> None:
+        calls: list[tuple[str, float]] = []
+        here = adapter(cluster, calls=calls)
+        cluster.add(1)
+        here.snapshot()
+        cluster.add(2, user="bob", account="biology")
+        calls.clear()
+        now = here.waiting_now()
+        assert now.pending.jobs.job_id.tolist() == [1, 2]
+        assert now.accounts[now.pending.jobs.account[1]] == "biology"
+        assert [call for call, _ in calls] == ["squeue", "sprio"]
+
+    def test_a_requeued_job_runs_no_more(self, cluster: FakeCluster) -> None:
+        here = adapter(cluster)
+        cluster.run_job(cluster.add(1))
+        assert here.snapshot().running.jobs.job_id.tolist() == [1]
+        cluster.change(1, state="PENDING", reason="Priority", start=None, nodes="")
+        now = here.waiting_now()
+        assert now.pending.jobs.job_id.tolist() == [1]
+        assert len(now.running.jobs) == 0
+
+    def test_without_a_snapshot_there_is_nothing_to_add_to(self, cluster: FakeCluster) -> None:
+        with pytest.raises(BatchSystemError, match="no snapshot"):
+            adapter(cluster).waiting_now()
+
+
 class TestStarts:
     def test_first_snapshot_reports_none(self, cluster: FakeCluster) -> None:
         cluster.add(1, state="RUNNING", start=NOW - 50, nodes="n1")

@@ -34,6 +34,11 @@ class SlurmLoad:
     events: tuple[int, ...]
 
     @property
+    def submitted(self) -> int:
+        """Jobs that have come; an array is one."""
+        return self.events[EVENTS.index("submitted")]
+
+    @property
     def struggles(self) -> str | None:
         """Why we should wait, or None."""
         if self.threads > BUSY_THREADS:
