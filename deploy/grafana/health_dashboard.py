@@ -17,10 +17,11 @@ from panels import (
 )
 
 
-def p95(metric: str, label: str) -> str:
-    """Duration that 95 % of the calls or phases of the last minutes stayed below."""
+def p95(metric: str, *labels: str) -> str:
+    """Duration that 95 % of what the last minutes observed stayed below."""
+    by = ", ".join(("cluster", *labels, "le"))
     return (
-        f"histogram_quantile(0.95, sum by (cluster, {label}, le) "
+        f"histogram_quantile(0.95, sum by ({by}) "
         f"(rate({metric}_bucket{{{SITE}}}[$__rate_interval])))"
     )
 
@@ -104,6 +105,12 @@ HEALTH: list[Row] = [
                 "95 % stay below. A decision past inference_deadline (2 s) is thrown away.",
                 "s",
                 (p95("slurm_rl_cycle_duration_seconds", "phase"), "{{phase}} {{cluster}}"),
+            ),
+            lines(
+                "Until a new job has its place",
+                "95 % stay below; from when the job could start.",
+                "s",
+                (p95("slurm_rl_place_seconds"), "{{cluster}}"),
             ),
         ],
     ),

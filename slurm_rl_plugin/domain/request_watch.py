@@ -55,16 +55,26 @@ class ChangedRequests:
     Attributes:
         lost: pending jobs of the snapshot whose place was for another request, shape [n]; None
             for none.
+        new: pending jobs that are ranked now and were not at the look before, shape [n]; None
+            where there was none.
         changes: a job has one for each part, of `resources` one for each of them.
     """
 
     lost: BoolArray | None = None
+    new: BoolArray | None = None
     changes: tuple[RequestChange, ...] = ()
 
     @property
     def parts(self) -> Mapping[str, int]:
         """Part -> how many jobs changed it."""
         return Counter(part for _, part in {(each.job_id, each.part) for each in self.changes})
+
+    @property
+    def first(self) -> BoolArray | None:
+        """Pending jobs whose places are written before all others, shape [n]; None for none."""
+        if self.lost is None or self.new is None:
+            return self.new if self.lost is None else self.lost
+        return self.lost | self.new
 
 
 @dataclass(slots=True)
@@ -75,7 +85,7 @@ class RequestWatch:
     the next cycle finds the same changes again. A restart forgets everything.
     """
 
-    _job_id: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    _job_id: IntArray | None = None
     _columns: Columns = field(default_factory=dict)
     _names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     _compared: tuple[IntArray, Columns, Mapping[str, tuple[str, ...]]] | None = None
@@ -89,7 +99,7 @@ class RequestWatch:
         """
         columns, names = _columns(snapshot), {"partition": snapshot.partitions, "qos": snapshot.qos}
         job_id = snapshot.pending.jobs.job_id
-        found = self._changed(job_id, columns, names)
+        found = self._changed(job_id, columns, names, ranked)
         places = np.flatnonzero(ranked)
         places = places[np.argsort(job_id[places])]
         self._compared = job_id[places], self._remembered(job_id, columns, places), names
@@ -107,14 +117,20 @@ class RequestWatch:
 
     def forget(self) -> None:
         """Forget every place that was ours."""
-        self._job_id, self._compared = np.empty(0, dtype=np.int64), None
+        self._job_id = self._compared = None
 
     def _changed(
-        self, job_id: IntArray, columns: Columns, names: Mapping[str, tuple[str, ...]]
+        self,
+        job_id: IntArray,
+        columns: Columns,
+        names: Mapping[str, tuple[str, ...]],
+        ranked: BoolArray,
     ) -> ChangedRequests:
-        if len(self._job_id) == 0 or len(job_id) == 0:
+        if self._job_id is None:
             return ChangedRequests()
-        row, known = self._rows_of(job_id)
+        if len(self._job_id) == 0 or len(job_id) == 0:
+            return ChangedRequests(new=ranked)
+        row, known = self._rows_of(self._job_id, job_id)
         lost = np.zeros(len(job_id), dtype=np.bool_)
         changes: list[RequestChange] = []
         for key in columns.keys() & self._columns.keys():
@@ -134,12 +150,13 @@ class RequestWatch:
                     RequestChange(job_id=int(job_id[place]), part=part, old=old, new=new)
                 )
         changes.sort(key=lambda each: REQUEST_PARTS.index(each.part))
-        return ChangedRequests(lost if changes else None, tuple(changes))
+        return ChangedRequests(lost if changes else None, ranked & ~known, tuple(changes))
 
-    def _rows_of(self, job_id: IntArray) -> tuple[IntArray, BoolArray]:
+    @staticmethod
+    def _rows_of(remembered: IntArray, job_id: IntArray) -> tuple[IntArray, BoolArray]:
         """Where each job was remembered, and whether it was; both of shape [n]."""
-        row = np.minimum(np.searchsorted(self._job_id, job_id), len(self._job_id) - 1)
-        return row, self._job_id[row] == job_id
+        row = np.minimum(np.searchsorted(remembered, job_id), len(remembered) - 1)
+        return row, remembered[row] == job_id
 
     def _remembered(self, job_id: IntArray, columns: Columns, places: IntArray) -> Columns:
         """The columns of these places; what this look does not tell stays as it was.
@@ -147,9 +164,9 @@ class RequestWatch:
         Else a job could be changed behind a look at which the nodes gave no answer.
         """
         kept = {key: column[places] for key, column in columns.items()}
-        if len(self._job_id) == 0 or len(places) == 0:
+        if self._job_id is None or len(self._job_id) == 0 or len(places) == 0:
             return kept
-        row, known = self._rows_of(job_id[places])
+        row, known = self._rows_of(self._job_id, job_id[places])
         for key in self._columns.keys() - _ALWAYS_TOLD:
             before = np.where(known, self._columns[key][row], np.nan)
             now = kept.get(key, before)

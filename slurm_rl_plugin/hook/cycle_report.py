@@ -54,6 +54,7 @@ class CycleReport:
             order is left to stand.
         release: of the batch system; "" where it did not tell.
         events: what had happened to jobs when the cycle began (`SchedulerLoad`).
+        submitted: jobs that had come by then (`SchedulerLoad`).
         pass_interval: seconds between the scheduler's own looks at the queue; 0 where unknown.
         disturbances: what happened from outside and was got over, one of DISTURBANCES -> count.
         requests_changed: what jobs ask for otherwise than when they were ranked, one of
@@ -61,6 +62,8 @@ class CycleReport:
         experiment: whose turn it is, where there is one.
         service: of accounts in the last fortnight; None until enough of it has been seen.
         lifts: with which the policy saw the queue.
+        of_new_jobs: it only placed new jobs, and knows nothing else of the queue.
+        place_seconds: of each job that got its first place, seconds since it could start.
     """
 
     time: float
@@ -80,12 +83,15 @@ class CycleReport:
     order: Sequence[int] = ()
     release: str = ""
     events: tuple[int, ...] = ()
+    submitted: int = 0
     pass_interval: float = 0.0
     disturbances: Mapping[str, int] = field(default_factory=dict)
     requests_changed: Mapping[str, int] = field(default_factory=dict)
     experiment: ExperimentReport = field(default_factory=ExperimentReport)
     service: ServiceSeen | None = None
     lifts: Lifts = field(default_factory=Lifts)
+    of_new_jobs: bool = False
+    place_seconds: tuple[float, ...] = ()
 
     @property
     def succeeded(self) -> bool:

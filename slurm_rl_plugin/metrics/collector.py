@@ -54,6 +54,8 @@ WAIT_BUCKETS = (
     *(10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0),
     *(14400.0, 28800.0, 57600.0, 86400.0, 172800.0, 345600.0, 604800.0),
 )
+#: Seconds until a job has its place, with edges at the goals of 5 and 10 s.
+PLACE_BUCKETS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 PHASE_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0)
 #: Partitions with series of their own: each has two histograms of waits.
 MAX_PARTITIONS = 40
@@ -228,6 +230,12 @@ class CycleMetrics:
             ["call"],
             PHASE_BUCKETS,
         )
+        self._places = histogram(
+            "place_seconds",
+            "Seconds from when a job could start until its first place was written.",
+            [],
+            PLACE_BUCKETS,
+        )
         self._waits = histogram(
             "job_wait_seconds",
             "Wait of jobs from eligible to start, observed once at start.",
@@ -251,6 +259,9 @@ class CycleMetrics:
 
     def publish(self, report: CycleReport) -> None:
         """Take one cycle's report into the metrics; what it does not tell keeps its value."""
+        self._count_work(report)
+        if report.of_new_jobs:
+            return
         report = self._with_what_was(report)
         self._queue.report = report
         self._cycles.inc()
@@ -260,20 +271,26 @@ class CycleMetrics:
             self._failures.labels(report.failure).inc()
         elif report.time:
             self._success.set(report.time)
+        for label, count in report.suppressed.items():
+            self._suppressed.labels(label).inc(count)
+        self._count_limit(report.limit)
+        for phase, seconds in report.phase_seconds.items():
+            self._phases.labels(phase).observe(seconds)
+        self._publish_queue(report)
+
+    def _count_work(self, report: CycleReport) -> None:
+        """Count what was written and asked, in a cycle or for new jobs alone."""
         for counter, counts in (
             (self._adjustments, report.adjustments),
             (self._disturbances, report.disturbances),
             (self._requests_changed, report.requests_changed),
-            (self._suppressed, report.suppressed),
         ):
             for label, count in counts.items():
                 counter.labels(label).inc(count)
-        self._count_limit(report.limit)
-        for phase, seconds in report.phase_seconds.items():
-            self._phases.labels(phase).observe(seconds)
         for call, seconds in report.calls:
             self._calls.labels(call).observe(seconds)
-        self._publish_queue(report)
+        for seconds in report.place_seconds:
+            self._places.observe(seconds)
 
     def _with_what_was(self, report: CycleReport) -> CycleReport:
         """A cycle without an answer takes nothing back that is known."""

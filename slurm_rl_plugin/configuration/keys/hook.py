@@ -39,8 +39,8 @@ class HookSection:
         least=0.001,
         most=1,
         meaning="most of the time that the batch system may be busy with our calls",
-        note="After a cycle whose calls took 2 s the next one begins 20 s after it at the "
-        "earliest.",
+        note="After a cycle whose calls took 2 s the next one begins 20 s after it, or after "
+        "`cycle` if that is sooner. Looks at new jobs between cycles may take as much again.",
     )
     influence_hours: float = key(
         default=72.0,

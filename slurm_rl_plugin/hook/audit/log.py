@@ -97,6 +97,8 @@ class AuditLog:
         event: str,
         limit: LimitReport | None = None,
         requests: Sequence[RequestChange] = (),
+        *,
+        whole: bool = True,
     ) -> None:
         """Append one cycle line and one line a change.
 
@@ -106,6 +108,7 @@ class AuditLog:
             event: "write" or "would_write".
             limit: on batch jobs that is about to be set, or would be; a line where it changes.
             requests: what ranked jobs ask for otherwise; a line each, up to `order_limit`.
+            whole: False for the places of new jobs alone, which get no cycle line.
 
         Raises:
             ConfigurationError: the file cannot be written; nothing may be changed unaudited.
@@ -126,7 +129,7 @@ class AuditLog:
             "jobs": len(order.job_ids),
             **order.first(self.order_limit),
         }
-        lines: list[dict[str, Any]] = [cycle]
+        lines: list[dict[str, Any]] = [cycle] if whole else []
         for each in requests[: self.order_limit]:
             values = {"job": each.job_id, "old": each.old, "new": each.new}
             lines.append({"event": "request", **shared, "reason": each.part, **values})

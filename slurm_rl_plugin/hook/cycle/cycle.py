@@ -16,6 +16,7 @@ from slurm_rl_plugin.batch_systems.port import (
     FactorChange,
     SchedulerFacts,
     SchedulerLoad,
+    TellsWaiting,
     WatchesJobs,
 )
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
@@ -47,8 +48,12 @@ from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, UntouchedJobs
 from slurm_rl_plugin.hook.rails.policy_guard import PolicyGuard
 from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.units import BoolArray
 
 logger = logging.getLogger(__name__)
+#: Changes sent in one call, and seconds of calls after which the rest waits for the next cycle:
+#: jobs that come meanwhile have no place.
+WRITES_AT_ONCE, LONGEST_WRITING = 250, 2.0
 
 
 @dataclass(slots=True)
@@ -68,6 +73,19 @@ class Stopwatch:
         now = self.clock()
         self.phases[phase] = max(now - since, 0.0)  # clocks may be set back
         return now
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What became of the writes of a cycle.
+
+    Attributes:
+        directions: direction -> writes accepted.
+        suppressed: reason -> changes not made.
+    """
+
+    directions: Counter[str] = field(default_factory=Counter)
+    suppressed: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,6 +134,8 @@ class Cycle:
     _factors: CarriedFactors = field(init=False)
     _guard: PolicyGuard = field(init=False)
     _denied: int = 0
+    #: Time of the last snapshot by whose decision places were written.
+    _seen_at: float = math.inf
     _unaudited: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -153,8 +173,12 @@ class Cycle:
             wait_targets=self.settings.wait_targets,
         )
 
-    def run(self) -> CycleReport:
-        """One cycle; never raises for a fault of the batch system, the policy or a file."""
+    def run(self, *, new_jobs: bool = False) -> CycleReport:
+        """One cycle; never raises for a fault of the batch system, the policy or a file.
+
+        Args:
+            new_jobs: look only at who waits, and write the places of those who had none yet.
+        """
         watch = Stopwatch(self.monotonic)
         snapshot: QueueSnapshot | None = None
         facts: SchedulerFacts | None = None
@@ -171,11 +195,12 @@ class Cycle:
                 self._accounting.look(load.backlog, self.disturbances)
                 obstacle = self._obstacle(facts, load)
             if obstacle is None:
-                snapshot = self.batch_system.snapshot()
+                snapshot = self._snapshot(new_jobs=new_jobs)
                 watch.lap("observe", begin)
                 if not self._shadow:
                     self._written.look(snapshot, self.disturbances)
-                report = self._order(snapshot, facts, watch)
+                order = self._place_new_jobs if new_jobs else self._order
+                report = order(snapshot, facts, watch)
             else:
                 report = obstacle
         except ChangeRejected as error:
@@ -189,7 +214,7 @@ class Cycle:
         except Exception as error:  # whatever breaks, the site must not notice
             logger.exception("cycle=failed failure=internal")
             report = self._failed("internal", str(error), snapshot)
-        if ours and report.failure not in (None, "busy"):
+        if ours and report.failure not in (None, "busy") and not new_jobs:
             # Slurm is up but we cannot follow the queue: a job could starve behind our limit.
             report = replace(report, limit=self.limit.lift(self.batch_system))
         calls = tuple(self.calls)
@@ -200,9 +225,20 @@ class Cycle:
             pass_interval=facts.pass_interval if facts else report.pass_interval,
             release=facts.release if facts else report.release,
             events=load.events if load else report.events,
+            submitted=load.submitted if load else report.submitted,
             calls=calls,
             disturbances=self.disturbances.taken(),
         )
+
+    @property
+    def can_place_new_jobs(self) -> bool:
+        """Whether `run` may be asked for new jobs alone."""
+        return isinstance(self.batch_system, TellsWaiting)
+
+    def _snapshot(self, *, new_jobs: bool) -> QueueSnapshot:
+        if new_jobs and isinstance(self.batch_system, TellsWaiting):
+            return self.batch_system.waiting_now()
+        return self.batch_system.snapshot()
 
     def _standby(self, facts: SchedulerFacts) -> CycleReport | None:
         """The report of a cycle that is another host's to do, or None."""
@@ -306,6 +342,38 @@ class Cycle:
             failure_reason=reason,
         )
 
+    def _place_new_jobs(
+        self, snapshot: QueueSnapshot, facts: SchedulerFacts, watch: Stopwatch
+    ) -> CycleReport:
+        """Write the places of jobs that had none, or had theirs for another request."""
+        requests = self._requests.compare(snapshot, self.untouched.orderable(snapshot))
+        report = replace(self._report(), time=snapshot.now, of_new_jobs=True)
+        if requests.first is None or not requests.first.any():
+            return report
+        begin = self.monotonic()
+        seen = self._service.lifts(snapshot).seen(snapshot)
+        decision, fallback_reason = self._guard.decide(self.policy, snapshot, seen)
+        begin = watch.lap("decide", begin)
+        if fallback_reason is not None:
+            return report
+        plan = self._planned(snapshot, facts, decision, None, requests, most=0)
+        chosen = _numbers(snapshot, requests.first)
+        changes = [change for change in plan.changes if change.job_id in chosen]
+        changes = changes[: self.settings.max_writes]
+        begin = watch.lap("order", begin)
+        decided = decided_order(replace(report, snapshot=snapshot), plan, self._guard.acted, ())
+        self.audit.record(decided, changes, "write", None, requests.changes, whole=False)
+        sent = self._write(plan, changes, chosen)
+        self._requests.commit()
+        watch.lap("apply", begin)
+        return replace(
+            report,
+            adjustments=sent.directions,
+            suppressed=sent.suppressed,
+            requests_changed=requests.parts,
+            place_seconds=self._place_seconds(snapshot, requests, watch),
+        )
+
     def _order(
         self, snapshot: QueueSnapshot, facts: SchedulerFacts, watch: Stopwatch
     ) -> CycleReport:
@@ -321,7 +389,8 @@ class Cycle:
             }
         )
         requests = self._requests.compare(snapshot, self.untouched.orderable(snapshot))
-        plan = self._planned(snapshot, facts, decision, fallback_reason, requests)
+        most = self.settings.max_writes
+        plan = self._planned(snapshot, facts, decision, fallback_reason, requests, most=most)
         suppressed["write_bound"] = max(len(plan.changes) - self.settings.max_writes, 0)
         changes = plan.changes[: self.settings.max_writes]
         begin = watch.lap("order", begin)
@@ -349,13 +418,17 @@ class Cycle:
             suppressed["shadow"] = len(changes)
             limit = self.limit.only_shown(self.batch_system, plan.limit)
             return replace(report, suppressed=suppressed, limit=limit)
-        adjustments, rejected = self._write(plan, changes)
+        sent = self._write(plan, changes, _numbers(snapshot, requests.first))
         self._requests.commit()
-        if rejected is not None:
-            suppressed["rejected"] = rejected
         limit = self.limit.carry_out(self.batch_system, plan.limit)
         watch.lap("apply", begin)
-        return replace(report, adjustments=adjustments, suppressed=suppressed, limit=limit)
+        return replace(
+            report,
+            adjustments=sent.directions,
+            suppressed=suppressed + sent.suppressed,
+            limit=limit,
+            place_seconds=self._place_seconds(snapshot, requests, watch),
+        )
 
     def _planned(
         self,
@@ -364,6 +437,7 @@ class Cycle:
         decision: Decision,
         fallback_reason: str | None,
         requests: ChangedRequests,
+        most: int,
     ) -> QueuePlan:
         """The order, the writes and the limit that a decision asks for.
 
@@ -373,6 +447,7 @@ class Cycle:
             decision: as the guard rails left it.
             fallback_reason: why the policy is not used; None when it is.
             requests: what ranked jobs have changed since they were ordered.
+            most: writes that may be sent of this plan; 0 for the fewest that give the order.
         """
         order, changes = planned_order(
             snapshot,
@@ -380,8 +455,9 @@ class Cycle:
             self.untouched,
             self._influence(facts),
             facts.highest_priority,
-            self.settings.max_writes,
+            most,
             requests.lost,
+            requests.first,
         )
         releases = fallback_reason is not None and self.settings.fallback == "site"
         return QueuePlan(
@@ -403,16 +479,14 @@ class Cycle:
         return self.settings.influence * facts.points_an_hour
 
     def _write(
-        self, plan: QueuePlan, changes: Sequence[FactorChange]
-    ) -> tuple[Counter[str], int | None]:
+        self, plan: QueuePlan, changes: Sequence[FactorChange], first: frozenset[int]
+    ) -> _Sent:
         """Remember the jobs, then send the writes of a plan, or restore every factor.
 
         Args:
             plan: what was decided.
             changes: those of its changes that may be sent in this cycle.
-
-        Returns:
-            Direction -> writes accepted; and how many were refused, None if none was sent.
+            first: jobs whose changes are sent before all others.
 
         Raises:
             BatchSystemUnavailable: no answer in time.
@@ -422,23 +496,52 @@ class Cycle:
             # every job that carries a factor, also those of an earlier run
             self._factors.before_writing(plan.snapshot, ())
             self._written.forget()  # before: a release may be cut short
-            return Counter(reset=self._factors.restore(self.batch_system).applied), None
+            return _Sent(Counter(reset=self._factors.restore(self.batch_system).applied))
         self._factors.before_writing(plan.snapshot, (change.job_id for change in changes))
         if not changes:
-            return Counter(), None
+            return _Sent()
         self._written.about_to_write({change.job_id: change.new for change in changes})
         try:
-            result = self.batch_system.apply(in_safe_order(changes))
+            result = self._apply(changes, first)
         except BatchSystemUnavailable:
             self._factors.without_answer()
             raise
         self._factors.answered()
-        accepted = [change for change in changes if change.job_id not in result.rejected]
+        accepted = [change for change in changes if change.job_id in result.accepted]
         self._written.written({change.job_id: change.new for change in accepted})
         for job, words in list(result.rejected.items())[:1]:
             logger.info("rejected=%d first=%d reason=%s", len(result.rejected), job, words)
-        directions = Counter("up" if change.new > change.old else "down" for change in accepted)
-        return directions, len(result.rejected)
+        return _Sent(
+            Counter("up" if change.new > change.old else "down" for change in accepted),
+            Counter(
+                rejected=len(result.rejected),
+                write_bound=len(changes) - len(accepted) - len(result.rejected),
+            ),
+        )
+
+    def _apply(self, changes: Sequence[FactorChange], first: frozenset[int]) -> ApplyReport:
+        """Send changes in small calls, until all are sent or it has taken long enough."""
+        urgent = in_safe_order([change for change in changes if change.job_id in first])
+        others = in_safe_order([change for change in changes if change.job_id not in first])
+        in_order = [*urgent, *others]
+        report, end = ApplyReport(), self.monotonic() + LONGEST_WRITING
+        for place in range(0, len(in_order), WRITES_AT_ONCE):
+            report |= self.batch_system.apply(in_order[place : place + WRITES_AT_ONCE])
+            if self.monotonic() >= end:
+                break
+        return report
+
+    def _place_seconds(
+        self, snapshot: QueueSnapshot, requests: ChangedRequests, watch: Stopwatch
+    ) -> tuple[float, ...]:
+        """Seconds from when each new job could start until now, its place being written."""
+        since, self._seen_at = self._seen_at, snapshot.now
+        if requests.new is None:
+            return ()
+        eligible = snapshot.pending.jobs.eligible[requests.new]
+        came = eligible[eligible >= math.floor(since)]  # others were held, and for how long?
+        now = snapshot.now + sum(watch.phases.values())
+        return tuple(np.maximum(now - came, 0.0).tolist())
 
     def look(self) -> QueuePlan:
         """What a cycle would decide now; nothing is written, audited or remembered.
@@ -451,10 +554,24 @@ class Cycle:
         remembered, service = guard.memory, self._new_service()
         lifts = service.lifts(snapshot)
         decision, fallback_reason = guard.decide(self.policy, snapshot, lifts.seen(snapshot))
-        plan = self._planned(snapshot, facts, decision, fallback_reason, ChangedRequests())
+        plan = self._planned(
+            snapshot,
+            facts,
+            decision,
+            fallback_reason,
+            ChangedRequests(),
+            most=self.settings.max_writes,
+        )
         return replace(plan, memory=remembered, lifts=lifts, service=service.served(snapshot))
 
     def _mode(self, fallback_reason: str | None) -> str:
         if self._shadow:
             return "shadow"
         return "active" if fallback_reason is None else "fallback"
+
+
+def _numbers(snapshot: QueueSnapshot, chosen: BoolArray | None) -> frozenset[int]:
+    """Numbers of the chosen pending jobs; of none where there is no choice."""
+    if chosen is None:
+        return frozenset()
+    return frozenset(snapshot.pending.jobs.job_id[chosen].tolist())

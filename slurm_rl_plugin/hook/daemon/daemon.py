@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from slurm_rl_plugin.batch_systems.port import SchedulerLoad
 from slurm_rl_plugin.domain.switchback import OURS, SITE
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon.pace import Pace
+from slurm_rl_plugin.hook.daemon.pace import SOONEST_POLL, NewJobsDue, Pace
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.hook.disturbances import ClockWatch
 from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns, Turn
@@ -116,8 +117,10 @@ class Daemon:
             report: of that cycle.
         """
         waited, end = taken, self._pause(report)
-        earliest, poll = self.pace.earliest(report), self.pace.poll(report)
+        earliest = self.pace.earliest(report)
         looks = report.succeeded and bool(report.events)
+        new_jobs = NewJobsDue.after(report, self.pace, taken) if self._places_new(report) else None
+        poll = self.pace.poll(report) if new_jobs is None else SOONEST_POLL
         # from the end of a cycle: one that took longer is not followed by the next without a pause
         next_try = taken + self.pace.longest if self._unanswered(report) else math.inf
         while waited < end and not self.stop.is_set():
@@ -125,12 +128,17 @@ class Daemon:
             turned = self._disabled() != (report.mode == "disabled") or self._turn_changed()
             if turned or self.reload_wanted.is_set():
                 return
-            if looks and waited >= earliest:
+            if looks and (waited >= earliest or (new_jobs and waited >= new_jobs.next_look)):
                 begin = self.monotonic()
-                changed = self._changed(report)
-                if changed:
+                load = self._load()
+                if load is None:
+                    looks = False  # who did not answer is left alone until the cycle
+                elif waited >= earliest and load.events != report.events:
                     return
-                looks = changed is not None  # who did not answer is left alone until the cycle
+                elif new_jobs is not None and new_jobs.may_have_come(load, waited):
+                    placed = self._place_new_jobs()
+                    looks = placed.succeeded
+                    new_jobs.looked(placed, waited + self.monotonic() - begin)
                 waited += self.monotonic() - begin
             if waited >= next_try:
                 begin = self.monotonic()
@@ -138,20 +146,34 @@ class Daemon:
                     return
                 waited += self.monotonic() - begin
                 next_try = waited + self.pace.longest
-            next_look = max(earliest - waited, poll)
+            due = earliest if new_jobs is None else min(earliest, new_jobs.next_look)
+            next_look = max(due - waited, poll)
             pause = min(max(end - waited, 0.0), next_look, max(next_try - waited, 0.0), _SLICE)
             self.stop.wait(pause)
             waited += pause
         self.alive()
 
-    def _changed(self, report: CycleReport) -> bool | None:
-        """Whether anything has happened to jobs since a cycle began; None without an answer."""
+    def _load(self) -> SchedulerLoad | None:
+        """A cheap look at a batch system that is well; None else, or without an answer."""
         try:
             load = self.cycle.batch_system.load()
         except SlurmRLError as error:
             logger.warning("look=failed reason=%s", error)
             return None
-        return load.events != report.events and load.struggles is None
+        return load if load.struggles is None else None
+
+    def _places_new(self, report: CycleReport) -> bool:
+        """Whether jobs that come before the next cycle get their places at once."""
+        acts = report.mode == "active" and report.succeeded and bool(report.events)
+        return acts and self.cycle.can_place_new_jobs
+
+    def _place_new_jobs(self) -> CycleReport:
+        report = self.cycle.run(new_jobs=True)
+        self.publish(report)
+        if report.writes or report.failure:
+            failure = report.failure or "none"
+            logger.info("new_jobs=placed writes=%d failure=%s", report.writes, failure)
+        return report
 
     def _unanswered(self, report: CycleReport) -> bool:
         """Whether the cheap look itself failed, or told that the batch system struggles."""
@@ -317,7 +339,9 @@ class Daemon:
         """Seconds from the beginning of this cycle to the next one."""
         if self._unanswered(report):
             return min(self.pace.longest * 2.0 ** min(self._unreachable, 10), LONGEST_PAUSE)
-        return self.pace.latest(report)
+        if report.succeeded:
+            return self.pace.longest
+        return min(max(self.pace.longest, self.pace.owed(report)), LONGEST_PAUSE)
 
     def _disabled(self) -> bool:
         found = self._disable_watch.standing(self.disable_file, self.clock(), self.monotonic())

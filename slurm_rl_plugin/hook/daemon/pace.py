@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
-from slurm_rl_plugin.batch_systems.port import ACCOUNTING_CALLS
+from slurm_rl_plugin.batch_systems.port import ACCOUNTING_CALLS, SchedulerLoad
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 
-#: No pause for what calls cost is longer, seconds: new jobs have no factor meanwhile.
-LONGEST_DEBT = 300.0
 #: Seconds between cheap looks at the batch system while a cycle is not due, at least and at most.
-_POLL = (1.0, 5.0)
+SOONEST_POLL, LATEST_POLL = 1.0, 5.0
+#: Seconds between looks at who waits while jobs are held or not eligible yet: no counter tells
+#: when one of them may start.
+_LOOK_AT_HELD = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,10 +20,12 @@ class Pace:
     """How long the daemon waits between two cycles, at least and at most.
 
     Attributes:
-        longest: seconds after which a cycle follows another, whatever happens.
+        longest: seconds after which a cycle follows another, whatever happens and whatever calls
+            cost: new jobs have no place meanwhile.
         soonest: seconds after which one may follow when the queue has changed; 0 takes half of
             the scheduler's own pass, so that each of its passes finds a fresh order.
-        busy_share: most of the time that the batch system may be busy with our calls.
+        busy_share: most of the time that the batch system may be busy with our calls, and as much
+            again to give new jobs their places.
     """
 
     longest: float
@@ -31,21 +35,58 @@ class Pace:
     def earliest(self, report: CycleReport) -> float:
         """Seconds from the beginning of this cycle in which no other may begin."""
         wanted = self.soonest or report.pass_interval / 2.0
-        return max(min(wanted, self.longest), self._owed(report))
-
-    def latest(self, report: CycleReport) -> float:
-        """Seconds from the beginning of this cycle after which the next one is due."""
-        return max(self.longest, self._owed(report))
+        return min(max(wanted, self.owed(report)), self.longest)
 
     def poll(self, report: CycleReport) -> float:
         """Seconds between looks whether the queue has changed."""
-        least, most = _POLL
-        return min(max(self.earliest(report) / 4.0, least), most)
+        return min(max(self.earliest(report) / 4.0, SOONEST_POLL), LATEST_POLL)
 
-    def _owed(self, report: CycleReport) -> float:
-        """Calls that took a second earn the batch system a pause of 1 / busy_share seconds.
+    def owed(self, report: CycleReport) -> float:
+        """Seconds of pause that a report's calls earn the batch system.
 
+        Calls that took a second earn the batch system 1 / busy_share seconds.
         Accounting does not count: it is asked once, and is not the scheduler.
         """
         busy = sum(seconds for call, seconds in report.calls if call not in ACCOUNTING_CALLS)
-        return min(busy / self.busy_share, LONGEST_DEBT)
+        return busy / self.busy_share
+
+
+@dataclass(slots=True)
+class NewJobsDue:
+    """When to look for jobs that have come since, between two cycles; all since a cycle began.
+
+    Attributes:
+        pace: of the daemon.
+        next_look: seconds after which it may be looked whether jobs have come.
+        submitted: jobs that had come at the last look at who waits.
+        next_held: seconds after which it is looked who waits, whatever has come.
+        held: whether jobs are held or not eligible yet.
+    """
+
+    pace: Pace
+    next_look: float
+    submitted: int
+    next_held: float
+    held: bool
+
+    @classmethod
+    def after(cls, report: CycleReport, pace: Pace, waited: float) -> Self:
+        """After a cycle that has just ended."""
+        pending = report.snapshot.pending if report.snapshot is not None else None
+        held = pending is not None and bool(
+            pending.held.any() or (pending.jobs.eligible > report.time).any()
+        )
+        next_look = waited + SOONEST_POLL
+        return cls(pace, next_look, report.submitted, waited + _LOOK_AT_HELD, held)
+
+    def may_have_come(self, load: SchedulerLoad, waited: float) -> bool:
+        """Whether a job has come, or may have become eligible."""
+        if waited < self.next_look:
+            return False
+        return load.submitted != self.submitted or (self.held and waited >= self.next_held)
+
+    def looked(self, report: CycleReport, waited: float) -> None:
+        """Take in what a look at who waits has cost."""
+        self.submitted = report.submitted
+        self.next_look = waited + max(SOONEST_POLL, self.pace.owed(report))
+        self.next_held = waited + max(_LOOK_AT_HELD, self.pace.owed(report))

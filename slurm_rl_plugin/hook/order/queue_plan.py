@@ -105,6 +105,7 @@ def planned_order(
     highest: int = HIGHEST_PRIORITY,
     most: int | None = None,
     lost: BoolArray | None = None,
+    first: BoolArray | None = None,
 ) -> tuple[list[int], PlannedChanges]:
     """Job places in the decided order, and the fewest writes that give it.
 
@@ -114,8 +115,10 @@ def planned_order(
         untouched: jobs that get no factor.
         influence: priority points that the best place is worth; inf where our order wins.
         highest: priority that the batch system takes.
-        most: writes that are sent in one cycle; None for all.
-        lost: jobs whose place was for another request, shape [n]; their writes come first.
+        most: writes that are sent in one cycle; None for all, 0 for so few that nothing is spaced
+            anew.
+        lost: jobs whose place was for another request, shape [n]; None for none.
+        first: jobs whose writes come before all others, shape [n]; None for none.
     """
     pending = snapshot.pending
     order = orderable_by_score(snapshot, scores, untouched)
@@ -136,9 +139,9 @@ def planned_order(
     kept = pending.factor[joined]
     kept[kept == 0] = 1  # 0 would tell that the job carries nothing of ours
     new = np.concatenate([factor, kept, np.zeros(len(freed), dtype=np.int64)])
-    if lost is not None:
-        first = np.argsort(~lost[places], kind="stable")
-        places, new = places[first], new[first]
+    if first is not None:
+        by_haste = np.argsort(~first[places], kind="stable")
+        places, new = places[by_haste], new[by_haste]
     changes = PlannedChanges(pending.jobs.job_id[places], pending.factor[places], new)
     return order.tolist(), changes
 

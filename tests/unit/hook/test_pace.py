@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 
+from slurm_rl_plugin.batch_systems.port import SchedulerLoad
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon.pace import Pace
+from slurm_rl_plugin.hook.daemon.pace import NewJobsDue, Pace
+from tests.unit.hook.queues import NOW, pending_jobs, snapshot_of
 
 
 def report(*, calls: float = 0.0, pass_interval: float = 30.0) -> CycleReport:
@@ -19,22 +24,21 @@ def report(*, calls: float = 0.0, pass_interval: float = 30.0) -> CycleReport:
 
 
 @pytest.mark.parametrize(
-    ("pace", "calls", "earliest", "latest"),
+    ("pace", "calls", "earliest"),
     [
-        (Pace(longest=30.0), 0.0, 15.0, 30.0),
-        (Pace(longest=10.0), 0.0, 10.0, 10.0),
-        (Pace(longest=30.0, soonest=2.0), 0.1, 2.0, 30.0),
-        (Pace(longest=30.0, soonest=2.0), 1.0, 10.0, 30.0),
-        (Pace(longest=30.0, soonest=2.0), 8.0, 80.0, 80.0),
-        (Pace(longest=30.0, soonest=2.0, busy_share=1.0), 8.0, 8.0, 30.0),
-        (Pace(longest=30.0, soonest=2.0, busy_share=0.001), 2.0, 300.0, 300.0),
+        (Pace(longest=30.0), 0.0, 15.0),
+        (Pace(longest=10.0), 0.0, 10.0),
+        (Pace(longest=30.0, soonest=2.0), 0.1, 2.0),
+        (Pace(longest=30.0, soonest=2.0), 1.0, 10.0),
+        (Pace(longest=30.0, soonest=2.0), 8.0, 30.0),
+        (Pace(longest=30.0, soonest=2.0, busy_share=1.0), 8.0, 8.0),
     ],
 )
-def test_soon_after_a_change_and_never_busier_than_allowed(
-    pace: Pace, calls: float, earliest: float, latest: float
+def test_soon_after_a_change_and_never_later_than_a_cycle(
+    pace: Pace, calls: float, earliest: float
 ) -> None:
     last = report(calls=calls)
-    assert (pace.earliest(last), pace.latest(last)) == (earliest, latest)
+    assert pace.earliest(last) == earliest
     assert 1.0 <= pace.poll(last) <= 5.0
 
 
@@ -44,4 +48,34 @@ def test_without_a_known_pass_the_next_cycle_may_follow_at_once() -> None:
 
 def test_accounting_at_the_start_earns_no_pause() -> None:
     last = CycleReport(time=1.0, mode="active", policy="p", calls=(("sacct", 60.0),))
-    assert Pace(longest=30.0).latest(last) == 30.0
+    assert Pace(longest=30.0).owed(last) == 0.0
+
+
+def seen(held: bool, eligible: float) -> CycleReport:
+    pending = pending_jobs([1, 1], held=[False, held])
+    pending.jobs.eligible[1] = eligible
+    return replace(report(), snapshot=snapshot_of(pending), time=NOW, submitted=7)
+
+
+@pytest.mark.parametrize(
+    ("held", "eligible", "may"),
+    [(False, NOW, False), (True, NOW, True), (False, NOW + 1.0, True), (False, math.inf, True)],
+)
+def test_where_jobs_are_held_it_is_looked_without_a_sign(
+    held: bool, eligible: float, may: bool
+) -> None:
+    due = NewJobsDue.after(seen(held, eligible), Pace(longest=30.0), 2.0)
+    same = SchedulerLoad(struggles=None, events=(9,), submitted=7)
+    assert due.may_have_come(same, 7.0) is may
+    assert not due.may_have_come(same, 6.9)
+
+
+def test_a_job_that_came_is_looked_for_within_a_second_or_what_the_last_look_cost() -> None:
+    due = NewJobsDue.after(seen(held=False, eligible=NOW), Pace(longest=30.0), 2.0)
+    more = SchedulerLoad(struggles=None, events=(9,), submitted=8)
+    assert not due.may_have_come(more, 2.9)
+    assert due.may_have_come(more, 3.0)
+    due.looked(replace(report(calls=0.3), submitted=8), 3.5)
+    assert not due.may_have_come(replace(more, submitted=9), 6.4)  # 0.3 s are a tenth of 3 s
+    assert due.may_have_come(replace(more, submitted=9), 6.5)
+    assert not due.may_have_come(more, 6.5)

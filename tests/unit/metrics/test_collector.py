@@ -27,6 +27,7 @@ NAMES = {
     "slurm_rl_last_success_timestamp_seconds",
     "slurm_rl_pending_jobs",
     "slurm_rl_job_wait_seconds_bucket",
+    "slurm_rl_place_seconds_bucket",
     "slurm_rl_pending_age_seconds_median",
     "slurm_rl_pending_age_seconds_max",
     "slurm_rl_account_share_target_ratio",
@@ -110,6 +111,20 @@ def test_every_name_of_the_design_is_served(
         report(snapshot=snapshot, calls=(("squeue", 0.01),), service=service, lifts=lifts)
     )
     assert series(registry) >= NAMES
+
+
+def test_a_look_at_new_jobs_is_no_cycle_and_takes_nothing_back(
+    registry: CollectorRegistry, metrics: CycleMetrics
+) -> None:
+    metrics.publish(report())
+    new = CycleReport(time=1001.0, mode="active", policy="default", of_new_jobs=True)
+    metrics.publish(replace(new, adjustments={"up": 2}, place_seconds=(0.5, 3.0)))
+    told = registry.get_sample_value
+    assert told("slurm_rl_cycles_total") == 1
+    assert told("slurm_rl_pending_jobs", {"partition": "batch", "job_class": "batch"}) == 3
+    assert told("slurm_rl_adjustments_total", {"direction": "up"}) == 2
+    assert told("slurm_rl_place_seconds_sum") == 3.5
+    assert told("slurm_rl_place_seconds_bucket", {"le": "2.0"}) == 1
 
 
 def test_resources_are_counted_where_the_machine_tells_of_them(
