@@ -14,6 +14,8 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 Memory = FloatArray
 #: Part of the influence by which a written term may be off: ranks shift with every arrival.
 INFLUENCE_TOLERANCE = 0.02
+#: Of a job whose place no other job of its user takes: a guard rail gave it.
+KEEPS_PLACE = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +28,15 @@ class Decision:
         memory: the policy's memory for its next decision; None for a policy without one.
         run_times: tells seconds below which parts of such runs end (`run_prediction.PARTS`), shape
             [n, parts]; called by `explain` and by evaluations only. None where none are foretold.
+        among: number of the set in which each job may exchange its place with others of its user,
+            shape [n]; KEEPS_PLACE for none. None where all are one set.
     """
 
     scores: FloatArray
     reserve: int = 0
     memory: Memory | None = None
     run_times: Callable[[], FloatArray] | None = None
+    among: IntArray | None = None
 
     def putting_first(self, places: IntArray) -> Self:
         """The decision with the jobs at these places before all others, in this order."""
@@ -39,4 +44,10 @@ class Decision:
         _, rank = np.unique(self.scores, return_inverse=True)
         scores = rank.astype(np.float64)
         scores[places] = len(scores) + np.arange(len(places))[::-1]
-        return replace(self, scores=scores)
+        return self.keeping(places, scores)
+
+    def keeping(self, places: IntArray, scores: FloatArray) -> Self:
+        """The decision with other scores, in which the jobs at these places keep theirs."""
+        among = np.zeros(len(scores), dtype=np.int64) if self.among is None else self.among.copy()
+        among[places] = KEEPS_PLACE
+        return replace(self, scores=scores, among=among)

@@ -113,7 +113,7 @@ class PendingJobs:
         factor: our term in the priority, as the batch system reports it; 0 where never set.
         held: a user or an administrator holds the job; it must stay so.
         admin_set: an administrator fixed the priority by hand; never touched.
-        nice: the user's own adjustment, kept as it is.
+        nice: the user's own order among his jobs, lower first; kept as it is.
         qos: index into the snapshot's names of QOS; None where the system knows none.
         spread: a job of several components is tried at several priorities, at most so many points
             from its own; 0 for other jobs. None where the system knows no components.

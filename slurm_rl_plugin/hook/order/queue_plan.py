@@ -14,6 +14,7 @@ from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
 from slurm_rl_plugin.hook.memory.lifts import Lifts
 from slurm_rl_plugin.hook.order.order_changes import bounded_changes, order_changes
+from slurm_rl_plugin.hook.order.own_order import in_own_order
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, total_priority
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
@@ -105,6 +106,7 @@ def planned_order(
     highest: int = HIGHEST_PRIORITY,
     most: int | None = None,
     lost: BoolArray | None = None,
+    among: IntArray | None = None,
 ) -> tuple[list[int], PlannedChanges]:
     """Job places in the decided order, and the fewest writes that give it.
 
@@ -116,9 +118,11 @@ def planned_order(
         highest: priority that the batch system takes.
         most: writes that are sent in one cycle; None for all.
         lost: jobs whose place was for another request, shape [n]; their writes come first.
+        among: see `Decision.among`.
     """
     pending = snapshot.pending
     order = orderable_by_score(snapshot, scores, untouched)
+    order = in_own_order(pending, order, pending.nice, among)
     ceiling = _ceiling(snapshot, order, untouched, highest)
     in_order = None if lost is None else lost[order]
     if math.isinf(influence):
