@@ -41,6 +41,7 @@ from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
 from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile, memory_path
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.order.order_changes import in_safe_order
+from slurm_rl_plugin.hook.order.own_nice import OwnNice, own_nice_path
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
 from slurm_rl_plugin.hook.outstanding import Outstanding, outstanding_at, restore_all
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
@@ -113,6 +114,7 @@ class Cycle:
     _written: WrittenFactors = field(default_factory=WrittenFactors)
     _requests: RequestWatch = field(default_factory=RequestWatch)
     _service: AccountService = field(init=False)
+    _own_nice: OwnNice = field(init=False)
     _factors: CarriedFactors = field(init=False)
     _guard: PolicyGuard = field(init=False)
     _denied: int = 0
@@ -121,6 +123,7 @@ class Cycle:
     def __post_init__(self) -> None:
         self._factors = CarriedFactors(self.state, self.disturbances)
         self._service = self._new_service()
+        self._own_nice = OwnNice(path=own_nice_path(self.state.path))
         self.configured = self.policy.name, self.model_sha256
         self._guard = self._new_guard()
 
@@ -211,6 +214,7 @@ class Cycle:
                 self.stood_by = False
                 self._guard.begin_anew()  # with what the other daemon remembers
                 self._service = self._new_service()
+                self._own_nice = OwnNice(path=own_nice_path(self.state.path))
             return None
         self.stood_by = True
         self._written.forget()  # the other writes them now
@@ -322,6 +326,7 @@ class Cycle:
         )
         requests = self._requests.compare(snapshot, self.untouched.orderable(snapshot))
         plan = self._planned(snapshot, facts, decision, fallback_reason, requests)
+        self._own_nice.keep()
         suppressed["write_bound"] = max(len(plan.changes) - self.settings.max_writes, 0)
         changes = plan.changes[: self.settings.max_writes]
         begin = watch.lap("order", begin)
@@ -383,6 +388,7 @@ class Cycle:
             self.settings.max_writes,
             requests.lost,
             decision.among,
+            self._own_nice.look(snapshot),
         )
         releases = fallback_reason is not None and self.settings.fallback == "site"
         return QueuePlan(

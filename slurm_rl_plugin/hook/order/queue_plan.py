@@ -107,6 +107,7 @@ def planned_order(
     most: int | None = None,
     lost: BoolArray | None = None,
     among: IntArray | None = None,
+    own_nice: IntArray | None = None,
 ) -> tuple[list[int], PlannedChanges]:
     """Job places in the decided order, and the fewest writes that give it.
 
@@ -119,10 +120,12 @@ def planned_order(
         most: writes that are sent in one cycle; None for all.
         lost: jobs whose place was for another request, shape [n]; their writes come first.
         among: see `Decision.among`.
+        own_nice: of each job as its user meant it, shape [n]; None for that of the snapshot.
     """
     pending = snapshot.pending
     order = orderable_by_score(snapshot, scores, untouched)
-    order = in_own_order(pending, order, pending.nice, among)
+    nice = pending.nice if own_nice is None else own_nice
+    order = in_own_order(pending, order, nice, among)
     ceiling = _ceiling(snapshot, order, untouched, highest)
     in_order = None if lost is None else lost[order]
     if math.isinf(influence):

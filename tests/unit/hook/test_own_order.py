@@ -141,9 +141,21 @@ def test_batch_jobs_take_no_place_of_interactive_ones_beside_a_reserve() -> None
     assert order == [2, 0, 1]
 
 
+def starts(nice: Sequence[int], user: Sequence[int]) -> list[int]:
+    """Jobs 1, 2, ... in the order of their starts; the first job by our order starts each time."""
+    waiting, order = list(range(len(nice))), []
+    while waiting:
+        snapshot = queue([nice[job] for job in waiting], user=[user[job] for job in waiting])
+        first = int(started(snapshot, [-job for job in waiting]).split()[0])
+        order.append(waiting.pop(first - 1) + 1)
+    return order
+
+
 def test_what_a_decoy_costs() -> None:
-    """A short decoy with a bad nice gives its place to a long job, and stands where that stood."""
-    users = [0, 1, 1, 0]  # the decoy, two jobs of another user, the long job
-    honest = started(queue([0, 0, 0, 0], user=users), [4, 3, 2, 1])
-    gamed = started(queue([100, 0, 0, 0], user=users), [4, 3, 2, 1])
-    assert (honest, gamed) == ("1 2 3 4", "4 2 3 1")
+    """It stands where the long job stood; while it waits, it serves one long job after another."""
+    decoy, long, others = [1], [4, 5, 6], [2, 3]
+    user = [1 if job in others else 0 for job in range(1, 7)]
+    assert starts([0] * 6, user) == decoy + others + long
+    at_once = started(queue([9, 0, 0, 0, 0, 0], user=user), [6, 5, 4, 3, 2, 1])
+    assert at_once == "4 2 3 5 6 1"
+    assert starts([9, 0, 0, 0, 0, 0], user) == long + decoy + others

@@ -42,12 +42,20 @@ class PriorityTerms(NamedTuple):
             partitions, factors that are no numbers.
         spread: points by which components of a heterogeneous job stand apart, those of the job
             being the component's that speaks for it; 0 for other jobs.
+        nice: the user's, as it counts in `native`; Slurm counts a new one at its next calculation.
     """
 
     native: int
     site: int
     by_hand: bool
     spread: int = 0
+    nice: int = 0
+
+    def with_nice(self, nice: int) -> PriorityTerms:
+        """The terms once Slurm counts the nice that the job has now."""
+        if self.by_hand or nice == self.nice:
+            return self
+        return self._replace(native=self.native + self.nice - nice, nice=nice)
 
 
 #: Record number, partition, priority in all, and its terms.
@@ -101,12 +109,12 @@ def _parse_line(line: str) -> ListedJob:
 
 
 def _listed_job(line: str) -> ListedJob:
-    job_id, partition, total_text, site_text, _, factors = line.split(SEPARATOR, 5)
+    job_id, partition, total_text, site_text, nice, factors = line.split(SEPARATOR, 5)
     total, site = parse_integer(total_text), parse_integer(site_text)
     is_by_terms = site != NO_TERM and (site != 0 or factors[:1] in _NOT_ZERO)
     if is_by_terms and total > LEAST_PRIORITY and factors.count(SEPARATOR) == _FACTORS:
         # nearly all lines: the other factors tell nothing more
-        terms = PriorityTerms(total - site, site, by_hand=False)
+        terms = PriorityTerms(total - site, site, by_hand=False, nice=parse_integer(nice))
         return parse_integer(job_id), partition, total, terms
     return _listed_by_terms(line)
 
@@ -123,7 +131,7 @@ def _listed_by_terms(line: str) -> ListedJob:
     if total <= LEAST_PRIORITY:
         # Slurm cuts at 1, so that the total no longer tells what the rest adds up to.
         native = max(sum(factors) - nice, LEAST_PRIORITY)
-    terms = PriorityTerms(native=native, site=site, by_hand=False)
+    terms = PriorityTerms(native=native, site=site, by_hand=False, nice=nice)
     return job_id, partition, total, terms
 
 
