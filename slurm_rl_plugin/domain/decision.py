@@ -14,8 +14,6 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 Memory = FloatArray
 #: Part of the influence by which a written term may be off: ranks shift with every arrival.
 INFLUENCE_TOLERANCE = 0.02
-#: Of a job whose place no other job of its user takes: a guard rail gave it.
-KEEPS_PLACE = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +26,9 @@ class Decision:
         memory: the policy's memory for its next decision; None for a policy without one.
         run_times: tells seconds below which parts of such runs end (`run_prediction.PARTS`), shape
             [n, parts]; called by `explain` and by evaluations only. None where none are foretold.
-        among: number of the set in which each job may exchange its place with others of its user,
-            shape [n]; KEEPS_PLACE for none. None where all are one set.
+        among: number of the set within which the site's points and a user's own order move each
+            job, shape [n]; less than 0, -1 - number, for a job whose place a guard rail gave, which
+            no other job of its user takes. None where all are one set.
     """
 
     scores: FloatArray
@@ -49,5 +48,5 @@ class Decision:
     def keeping(self, places: IntArray, scores: FloatArray) -> Self:
         """The decision with other scores, in which the jobs at these places keep theirs."""
         among = np.zeros(len(scores), dtype=np.int64) if self.among is None else self.among.copy()
-        among[places] = KEEPS_PLACE
+        among[places] = np.minimum(among[places], -1 - among[places])
         return replace(self, scores=scores, among=among)

@@ -119,6 +119,8 @@ class PendingJobs:
             from its own; 0 for other jobs. None where the system knows no components.
         tier: jobs of a higher one start first whatever the priorities; of several partitions that
             a job may start in, the highest counts. None where the system knows none.
+        standing: priority points that QOS, partition and association add. None where the system
+            tells none.
         accrued: seconds of waiting that the batch system counts, 0 while it counts none, float64;
             None where it counts all since a job was eligible.
         own_doing: waits by what its user controls: a hold, a dependency, a limit of the user's or
@@ -143,6 +145,7 @@ class PendingJobs:
     qos: IntArray | None = None
     spread: IntArray | None = None
     tier: IntArray | None = None
+    standing: IntArray | None = None
     accrued: FloatArray | None = None
     own_doing: BoolArray | None = None
     for_processors: BoolArray | None = None

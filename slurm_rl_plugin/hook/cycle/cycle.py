@@ -43,6 +43,7 @@ from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.order.order_changes import in_safe_order
 from slurm_rl_plugin.hook.order.own_nice import OwnNice, own_nice_path
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
+from slurm_rl_plugin.hook.order.said_order import SaidOrder
 from slurm_rl_plugin.hook.outstanding import Outstanding, outstanding_at, restore_all
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, UntouchedJobs
@@ -387,8 +388,7 @@ class Cycle:
             facts.highest_priority,
             self.settings.max_writes,
             requests.lost,
-            decision.among,
-            self._own_nice.look(snapshot),
+            self._said(snapshot, facts, decision),
         )
         releases = fallback_reason is not None and self.settings.fallback == "site"
         return QueuePlan(
@@ -401,6 +401,17 @@ class Cycle:
             limit=self.limit.planned(
                 snapshot, decision.reserve, fallback=fallback_reason is not None
             ),
+        )
+
+    def _said(
+        self, snapshot: QueueSnapshot, facts: SchedulerFacts, decision: Decision
+    ) -> SaidOrder:
+        """What site and users said of the order; a bounded order leaves the site's points as is."""
+        is_full = self.settings.site_points and math.isinf(self._influence(facts))
+        return SaidOrder(
+            span=facts.replaced_points if is_full else None,
+            nice=self._own_nice.look(snapshot),
+            among=decision.among,
         )
 
     def _influence(self, facts: SchedulerFacts) -> float:

@@ -19,7 +19,7 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.hook.order.own_order import own_jobs
+from slurm_rl_plugin.hook.order.said_order import own_jobs
 from slurm_rl_plugin.hook.rails.guard_rails import total_priority
 from slurm_rl_plugin.units import BoolArray, IntArray
 from slurm_rl_plugin.whole_file import PRIVATE, owner_of_folder, read_own, write_whole

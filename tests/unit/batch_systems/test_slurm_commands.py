@@ -235,6 +235,16 @@ class TestSnapshot:
         pending = adapter(cluster).snapshot().pending
         assert (pending.native_priority.tolist(), pending.factor.tolist()) == ([10400], [-1000000])
 
+    def test_points_of_qos_partition_and_association_are_told(self, cluster: FakeCluster) -> None:
+        none = {"age": 0, "fairshare": 10000, "size": 312}
+        cluster.add(1, factors={**none, "assoc": 7, "qos": 4000})
+        cluster.add(2, factors={**none, "assoc": 0, "qos": 0}, partition="short")
+        pending = adapter(cluster).snapshot().pending
+        assert pending.standing is not None
+        columns = pending.jobs.job_id.tolist(), pending.standing.tolist()
+        # the fake weighs its partitions by 100 and 1000 points
+        assert dict(zip(*columns, strict=True)) == {1: 4107, 2: 1000}
+
     def test_a_nice_that_slurm_has_yet_to_count_is_counted(self, cluster: FakeCluster) -> None:
         cluster.add(1, site=500, nice=-3000, counted_nice=40)
         cluster.add(2, site=500, nice=0, counted_nice=0)

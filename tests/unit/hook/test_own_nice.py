@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.hook.order.own_nice import OwnNice, own_nice_path
 from slurm_rl_plugin.hook.order.queue_plan import planned_order
+from slurm_rl_plugin.hook.order.said_order import SaidOrder
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs
 from tests.unit.hook.queues import pending_jobs, snapshot_of
 
@@ -66,7 +67,7 @@ class OneUser:
         snapshot = snapshot_of(pending_jobs(native, factor=self.factor, nice=self.nice))
         scores = -np.arange(len(self.nice), dtype=np.float64)
         own = self.seen.look(snapshot)
-        order, changes = planned_order(snapshot, scores, UntouchedJobs(), own_nice=own)
+        order, changes = planned_order(snapshot, scores, UntouchedJobs(), said=SaidOrder(nice=own))
         self.seen.keep()
         for change in changes:
             self.factor[change.job_id - 1] = change.new

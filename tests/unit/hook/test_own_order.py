@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
-from slurm_rl_plugin.domain.decision import KEEPS_PLACE
-from slurm_rl_plugin.hook.order.own_order import in_own_order, own_jobs
 from slurm_rl_plugin.hook.order.queue_plan import orderable_by_score, planned_order
+from slurm_rl_plugin.hook.order.said_order import SaidOrder, in_own_order, own_jobs
 from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound, UntouchedJobs
 from slurm_rl_plugin.hook.rails.reserve import ReserveRail, ReserveSettings
 from tests.unit.hook.queues import NOW, pending_jobs, snapshot_of
@@ -126,8 +125,8 @@ def test_no_job_takes_the_place_of_a_starving_one() -> None:
     rail = StarvationBound(bound=985.0)
     decision = rail.check(Decision(scores=np.array([1.0, 2.0, 3.0])), snapshot)
     assert decision.among is not None
-    assert decision.among.tolist() == [KEEPS_PLACE, 0, 0]
-    order, _ = planned_order(snapshot, decision.scores, ALL, among=decision.among)
+    assert decision.among.tolist() == [-1, 0, 0]
+    order, _ = planned_order(snapshot, decision.scores, ALL, said=SaidOrder(among=decision.among))
     assert order == [0, 2, 1]
 
 
@@ -137,7 +136,7 @@ def test_batch_jobs_take_no_place_of_interactive_ones_beside_a_reserve() -> None
     rail = ReserveRail(ReserveSettings(most=2))
     decision = rail.check(Decision(scores=np.array([1.0, 3.0, 2.0]), reserve=2), snapshot)
     assert decision.reserve == 2
-    order, _ = planned_order(snapshot, decision.scores, ALL, among=decision.among)
+    order, _ = planned_order(snapshot, decision.scores, ALL, said=SaidOrder(among=decision.among))
     assert order == [2, 0, 1]
 
 
