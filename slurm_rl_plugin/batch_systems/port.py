@@ -91,6 +91,8 @@ class SchedulerFacts:
         points_an_hour: priority points that an hour of waiting is worth.
         fairshare_points: priority points of an account or user that has used nothing of its share;
             0 where the batch system counts no shares or does not tell.
+        replaced_points: priority points of the terms for which our order stands where it wins: age,
+            fair share, size and resources; 0 where the batch system has none.
         pass_interval: seconds between the scheduler's own looks at the whole queue.
         in_charge: False where another host's controller runs the cluster now, whose own daemon
             has to act; None where that cannot be told now.
@@ -110,6 +112,7 @@ class SchedulerFacts:
     highest_priority: int = HIGHEST_PRIORITY
     controller_here: bool = True
     fairshare_points: float = 0.0
+    replaced_points: float = 0.0
     traits: LeverTraits = LeverTraits()
     tried: tuple[tuple[int, int], tuple[int, int]] | None = None
 

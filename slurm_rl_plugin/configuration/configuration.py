@@ -80,6 +80,7 @@ class Configuration:
             shadow=hook.mode == "shadow",
             max_writes=hook.max_writes,
             influence=float(hook.influence_hours) or math.inf,
+            site_points=hook.site_points,
             inference_deadline=policy.inference_deadline,
             fallback=policy.fallback,
             breaker_failures=policy.breaker_failures,

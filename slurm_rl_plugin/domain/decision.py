@@ -26,12 +26,16 @@ class Decision:
         memory: the policy's memory for its next decision; None for a policy without one.
         run_times: tells seconds below which parts of such runs end (`run_prediction.PARTS`), shape
             [n, parts]; called by `explain` and by evaluations only. None where none are foretold.
+        among: number of the set within which the site's points and a user's own order move each
+            job, shape [n]; less than 0, -1 - number, for a job whose place a guard rail gave, which
+            no other job of its user takes. None where all are one set.
     """
 
     scores: FloatArray
     reserve: int = 0
     memory: Memory | None = None
     run_times: Callable[[], FloatArray] | None = None
+    among: IntArray | None = None
 
     def putting_first(self, places: IntArray) -> Self:
         """The decision with the jobs at these places before all others, in this order."""
@@ -39,4 +43,10 @@ class Decision:
         _, rank = np.unique(self.scores, return_inverse=True)
         scores = rank.astype(np.float64)
         scores[places] = len(scores) + np.arange(len(places))[::-1]
-        return replace(self, scores=scores)
+        return self.keeping(places, scores)
+
+    def keeping(self, places: IntArray, scores: FloatArray) -> Self:
+        """The decision with other scores, in which the jobs at these places keep theirs."""
+        among = np.zeros(len(scores), dtype=np.int64) if self.among is None else self.among.copy()
+        among[places] = np.minimum(among[places], -1 - among[places])
+        return replace(self, scores=scores, among=among)

@@ -113,12 +113,14 @@ class PendingJobs:
         factor: our term in the priority, as the batch system reports it; 0 where never set.
         held: a user or an administrator holds the job; it must stay so.
         admin_set: an administrator fixed the priority by hand; never touched.
-        nice: the user's own adjustment, kept as it is.
+        nice: the user's own order among his jobs, lower first; kept as it is.
         qos: index into the snapshot's names of QOS; None where the system knows none.
         spread: a job of several components is tried at several priorities, at most so many points
             from its own; 0 for other jobs. None where the system knows no components.
         tier: jobs of a higher one start first whatever the priorities; of several partitions that
             a job may start in, the highest counts. None where the system knows none.
+        standing: priority points that QOS, partition and association add. None where the system
+            tells none.
         accrued: seconds of waiting that the batch system counts, 0 while it counts none, float64;
             None where it counts all since a job was eligible.
         own_doing: waits by what its user controls: a hold, a dependency, a limit of the user's or
@@ -143,6 +145,7 @@ class PendingJobs:
     qos: IntArray | None = None
     spread: IntArray | None = None
     tier: IntArray | None = None
+    standing: IntArray | None = None
     accrued: FloatArray | None = None
     own_doing: BoolArray | None = None
     for_processors: BoolArray | None = None

@@ -78,6 +78,7 @@ class FakeCluster:
             "by_hand": None,
             "site": 0,
             "nice": 0,
+            "counted_nice": None,
             "processors": 1,
             "submit": NOW - 100,
             "eligible": NOW - 100,

@@ -165,7 +165,7 @@ def _terms(job, partition):
     factors = dict(job["factors"], part=PART_FACTOR[partition])
     if job["by_hand"] is None:
         values.update({letter: factors[name] for letter, name in FACTORS.items()})
-        return {**values, "%S": job["site"], "%N": job["nice"]}
+        return {**values, "%S": job["site"], "%N": _counted_nice(job)}
     values.update(dict.fromkeys(FACTORS, 0))
     if "," not in job["partition"]:
         return {**values, "%S": 0, "%N": 0}
@@ -180,8 +180,13 @@ def _total(job, partition=None):
         return job["by_hand"]
     part = PART_FACTOR[partition or job["partition"].partition(",")[0]]
     tres = sum(float(item.partition("=")[2]) for item in job["tres"].split(",") if item)
-    total = sum(job["factors"].values()) + part + tres + job["site"] - job["nice"]
+    total = sum(job["factors"].values()) + part + tres + job["site"] - _counted_nice(job)
     return max(1, int(total))
+
+
+def _counted_nice(job):
+    """That of the last calculation of priorities; `sprio` shows it until the next one."""
+    return job["nice"] if job["counted_nice"] is None else job["counted_nice"]
 
 
 def _held(job):

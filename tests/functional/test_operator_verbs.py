@@ -323,6 +323,17 @@ class TestExplain:
         sentence = "share and usage have no weight in this model"
         assert (sentence in words("explain", "6")[1]) is not weighs
 
+    def test_the_users_own_order_and_how_far_it_moved_the_job(
+        self, words: Words, site: FakeCluster
+    ) -> None:
+        said = "Your own order (nice) put it {} among your jobs."
+        assert "Your own order" not in words("explain", "4")[1]
+        site.change(4, nice=7)  # the second of five by its limit
+        assert document(words, "explain", "4")["own_order"] == 3
+        assert said.format("3 places later") in words("explain", "4")[1]
+        assert said.format("1 place earlier") in words("explain", "2")[1]
+        assert "Your own order" not in words("explain", "6")[1]
+
     def test_the_lift_of_an_account_and_what_it_got(self, words: Words, tmp_path: Path) -> None:
         configure(tmp_path, model="default")
         before = document(words, "explain", "6")

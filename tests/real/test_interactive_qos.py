@@ -15,6 +15,7 @@ import pytest
 
 from tests.real.conftest import running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import running_hook
+from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
 from tests.real.load import Outcome, PlannedJob, mean, mixed_load, submit_all
 from tests.real.private_cluster import PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
@@ -27,6 +28,7 @@ from tests.real.test_first_light import (
     close_partition,
     run_all,
 )
+from tests.real.test_slurm_commands_real import wait_eligible
 
 pytestmark = pytest.mark.real
 
@@ -89,3 +91,36 @@ def test_forgotten_jobs_start_soon_and_marked_ones_no_later(
     assert {each.state for each in done.values()} == {"COMPLETED"}
     assert ours["forgotten"] < plain["forgotten"] * 2 / 3
     assert ours["marked"] < plain["marked"] + 3.0
+
+
+@pytest.mark.parametrize("site_points", [True, False], ids=["points count", "turned off"])
+def test_a_bonus_orders_one_users_jobs_as_slurm_alone_does(
+    qos_slurm: PrivateSlurm, tmp_path: Path, site_points: bool
+) -> None:
+    close_partition(qos_slurm)
+    qos = {
+        qos_slurm.submit(f"--qos={name}", user="alice", account="physics"): name
+        for name in ("normal", "interactive") * 4
+    }
+    try:
+        wait_eligible(qos_slurm, tuple(qos))
+        alone = by_priority(qos_slurm)
+        assert [qos[job] for job in alone] == ["interactive"] * 4 + ["normal"] * 4
+        policy = DrawnOrder(seed=1)
+        cycle = cycle_of(adapter_of(qos_slurm), policy, tmp_path, site_points=site_points)
+        for policy.sign in (1, -1):
+            assert cycle.run().failure is None
+        assert cycle.run().writes == 0
+        ours, scored = by_priority(qos_slurm), sorted(qos, key=lambda job: -policy.score(job))
+        assert [qos[job] for job in scored] != [qos[job] for job in alone]
+        if site_points:
+            scored.sort(key=lambda job: qos[job] != "interactive")
+        assert ours == scored
+    finally:
+        qos_slurm.run("scancel", "-u", "alice")
+
+
+def by_priority(slurm: PrivateSlurm) -> list[int]:
+    lines = slurm.run("squeue", "-h", "-O", "JobID:|,PriorityLong:").stdout.split()
+    priority = {int(job): int(points) for job, points in (each.split("|") for each in lines)}
+    return sorted(priority, key=lambda job: -priority[job])

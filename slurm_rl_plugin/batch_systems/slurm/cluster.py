@@ -154,6 +154,7 @@ class SlurmCluster:
             harm=settings.harm,
             points_an_hour=settings.points_an_hour,
             fairshare_points=settings.fairshare_weight,
+            replaced_points=settings.replaced_points,
             pass_interval=settings.pass_interval,
             in_charge=settings.in_charge(self._given.host),
             controller_here=settings.names_controller(self._given.host),

@@ -150,11 +150,14 @@ class SiteFactors:
         Of a heterogeneous job the component speaks that the site puts last, since all wait for
         it; where the priority of one was set by hand, that one does.
         """
+        listed = {
+            each.job_id: self._listed[each.job_id].with_nice(each.nice)
+            for each in row.components or (row,)
+            if each.job_id in self._listed
+        }
         if not row.components:
-            return self._listed.get(row.job_id)
-        numbers = [each.job_id for each in row.components]
-        listed = {each: self._listed[each] for each in numbers if each in self._listed}
-        if len(listed) < len(numbers):  # one cannot start yet, so none can
+            return listed.get(row.job_id)
+        if len(listed) < len(row.components):  # one cannot start yet, so none can
             return None
         speaker = min(listed.values(), key=lambda terms: (not terms.by_hand, terms.native))
         self._lifts[row.job_id] = {

@@ -118,9 +118,9 @@ def _place(document: Mapping[str, Any]) -> list[str]:
     if document["score"] is not None and not document["fallback"]:
         model = f", model {document['model'][:12]}" if document["model"] else ""
         lines.append(f"Score: {document['score']:.6g} (policy {document['policy']}{model}).")
-    if document["fallback"]:
-        return lines
-    return [*lines, *_guard_rails(document["guard_rails"])]
+    if not document["fallback"]:
+        lines += _guard_rails(document["guard_rails"])
+    return [*lines, *_own_order(document["own_order"])]
 
 
 def _guard_rails(rails: list[dict[str, Any]]) -> list[str]:
@@ -131,6 +131,14 @@ def _guard_rails(rails: list[dict[str, Any]]) -> list[str]:
         f"became {rail['place_after'] or '-'}."
         for rail in rails
     ]
+
+
+def _own_order(later: int) -> list[str]:
+    """Say what its user's nice did; no line where it did nothing."""
+    if not later:
+        return []
+    places = f"{abs(later)} place{'s' * (abs(later) > 1)} {'later' if later > 0 else 'earlier'}"
+    return [f"Your own order (nice) put it {places} among your jobs."]
 
 
 def _run_time(run_time: Mapping[str, Any]) -> list[str]:

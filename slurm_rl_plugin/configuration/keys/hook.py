@@ -46,9 +46,16 @@ class HookSection:
         default=72.0,
         least=0,
         meaning="hours of waiting that the first place in our order is worth, next to the site's "
-        "own priority; 0: our order overrides that priority, the accounts' fair share included",
+        "own priority; 0: our order stands for age, size and accounts' fair share in that priority",
         note="Slurm only. On PBS our order always comes first, and the site's own terms decide "
         "between jobs of one score.",
+    )
+    site_points: bool = key(
+        default=_CYCLE.site_points,
+        meaning="in the full order, what QOS, partition and association add to a priority keeps "
+        "counting",
+        note="Slurm only, with `influence_hours = 0`: see [how far our order goes](slurm.md#how-"
+        "far-our-order-goes-and-how-often).",
     )
     beside_controllers: bool = key(
         default=False,

@@ -42,7 +42,9 @@ from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
 from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile, memory_path
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.order.order_changes import in_safe_order
+from slurm_rl_plugin.hook.order.own_nice import OwnNice, own_nice_path
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
+from slurm_rl_plugin.hook.order.said_order import SaidOrder
 from slurm_rl_plugin.hook.outstanding import Outstanding, outstanding_at, restore_all
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, UntouchedJobs
@@ -131,6 +133,7 @@ class Cycle:
     _written: WrittenFactors = field(default_factory=WrittenFactors)
     _requests: RequestWatch = field(default_factory=RequestWatch)
     _service: AccountService = field(init=False)
+    _own_nice: OwnNice = field(init=False)
     _factors: CarriedFactors = field(init=False)
     _guard: PolicyGuard = field(init=False)
     _denied: int = 0
@@ -141,6 +144,7 @@ class Cycle:
     def __post_init__(self) -> None:
         self._factors = CarriedFactors(self.state, self.disturbances)
         self._service = self._new_service()
+        self._own_nice = OwnNice(path=own_nice_path(self.state.path))
         self.configured = self.policy.name, self.model_sha256
         self._guard = self._new_guard()
 
@@ -247,6 +251,7 @@ class Cycle:
                 self.stood_by = False
                 self._guard.begin_anew()  # with what the other daemon remembers
                 self._service = self._new_service()
+                self._own_nice = OwnNice(path=own_nice_path(self.state.path))
             return None
         self.stood_by = True
         self._written.forget()  # the other writes them now
@@ -391,6 +396,7 @@ class Cycle:
         requests = self._requests.compare(snapshot, self.untouched.orderable(snapshot))
         most = self.settings.max_writes
         plan = self._planned(snapshot, facts, decision, fallback_reason, requests, most=most)
+        self._own_nice.keep()
         suppressed["write_bound"] = max(len(plan.changes) - self.settings.max_writes, 0)
         changes = plan.changes[: self.settings.max_writes]
         begin = watch.lap("order", begin)
@@ -458,6 +464,7 @@ class Cycle:
             most,
             requests.lost,
             requests.first,
+            self._said(snapshot, facts, decision),
         )
         releases = fallback_reason is not None and self.settings.fallback == "site"
         return QueuePlan(
@@ -470,6 +477,17 @@ class Cycle:
             limit=self.limit.planned(
                 snapshot, decision.reserve, fallback=fallback_reason is not None
             ),
+        )
+
+    def _said(
+        self, snapshot: QueueSnapshot, facts: SchedulerFacts, decision: Decision
+    ) -> SaidOrder:
+        """What site and users said of the order; a bounded order leaves the site's points as is."""
+        is_full = self.settings.site_points and math.isinf(self._influence(facts))
+        return SaidOrder(
+            span=facts.replaced_points if is_full else None,
+            nice=self._own_nice.look(snapshot),
+            among=decision.among,
         )
 
     def _influence(self, facts: SchedulerFacts) -> float:

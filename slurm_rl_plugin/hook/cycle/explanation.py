@@ -14,6 +14,7 @@ from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, orderable_by_score
+from slurm_rl_plugin.hook.order.said_order import own_jobs
 from slurm_rl_plugin.hook.rails.guard_rails import rail_name
 from slurm_rl_plugin.policies.feature_effects import feature_effects
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
@@ -52,6 +53,7 @@ class Explanation:
             "features": self._features(),
             "account": self._account(),
             "guard_rails": self._guard_rails(),
+            "own_order": self._own_order(),
             "priority": self._priority(),
             "write": self._write(),
             "neighbours": self._neighbours(),
@@ -217,6 +219,19 @@ class Explanation:
     def _place_by(self, scores: FloatArray) -> int | None:
         order = orderable_by_score(self._snapshot, scores, self.cycle.untouched).tolist()
         return order.index(self.place) + 1 if self.place in order else None
+
+    def _own_order(self) -> int:
+        """Places by which its user's nice put it later among his jobs; below 0 for earlier."""
+        own = own_jobs(self._snapshot.pending)
+        scored = orderable_by_score(
+            self._snapshot, self._plan.decision.scores, self.cycle.untouched
+        ).tolist()
+        before, after = (
+            [place for place in order if own[place] == own[self.place]]
+            for order in (scored, self._plan.order)
+        )
+        ordered = self.place in after and not self._plan.releases
+        return after.index(self.place) - before.index(self.place) if ordered else 0
 
     def _priority(self) -> dict[str, Any]:
         pending = self._snapshot.pending

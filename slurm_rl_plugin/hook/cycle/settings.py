@@ -21,6 +21,8 @@ class CycleSettings:
         max_writes: most factors written in one cycle.
         influence: hours of age that the best place in our order is worth; inf where our order
             wins.
+        site_points: where our order wins, the points of QOS, partition and association keep
+            counting.
         inference_deadline: seconds that a decision may take.
         fallback: "fifo" orders by submission, "site" takes our factors back.
         breaker_failures: policy failures in a row after which the policy rests.
@@ -34,6 +36,7 @@ class CycleSettings:
     shadow: bool = True
     max_writes: int = 2000
     influence: float = math.inf
+    site_points: bool = True
     inference_deadline: float = 2.0
     fallback: str = "fifo"
     breaker_failures: int = 5

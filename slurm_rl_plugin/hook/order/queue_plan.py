@@ -14,9 +14,13 @@ from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
 from slurm_rl_plugin.hook.memory.lifts import Lifts
 from slurm_rl_plugin.hook.order.order_changes import bounded_changes, order_changes
+from slurm_rl_plugin.hook.order.said_order import SaidOrder
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, total_priority
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+#: The nice of the batch system orders each user's jobs.
+_NOTHING_MORE = SaidOrder()
 
 
 class PlannedChanges(Sequence[FactorChange]):
@@ -106,6 +110,7 @@ def planned_order(
     most: int | None = None,
     lost: BoolArray | None = None,
     first: BoolArray | None = None,
+    said: SaidOrder = _NOTHING_MORE,
 ) -> tuple[list[int], PlannedChanges]:
     """Job places in the decided order, and the fewest writes that give it.
 
@@ -119,9 +124,10 @@ def planned_order(
             anew.
         lost: jobs whose place was for another request, shape [n]; None for none.
         first: jobs whose writes come before all others, shape [n]; None for none.
+        said: what moves jobs after they were ordered by score.
     """
     pending = snapshot.pending
-    order = orderable_by_score(snapshot, scores, untouched)
+    order = said.kept_in(orderable_by_score(snapshot, scores, untouched), pending)
     ceiling = _ceiling(snapshot, order, untouched, highest)
     in_order = None if lost is None else lost[order]
     if math.isinf(influence):

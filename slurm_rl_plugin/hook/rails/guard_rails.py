@@ -98,7 +98,7 @@ class StarvationBound:
         first = np.lexsort((np.where(starved, -waited[may], -scores), ~starved, account))
         moved = decision.scores.copy()
         moved[may[first]] = scores[places]
-        return replace(decision, scores=moved)
+        return decision.keeping(may[starved], moved)
 
     def _passed_over(self, snapshot: QueueSnapshot, own: BoolArray) -> BoolArray:
         """Those of them that do not have their turn now, shape [n]."""

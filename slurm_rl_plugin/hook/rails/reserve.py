@@ -82,18 +82,22 @@ class ReserveRail:
             self.reason = STARVING
         else:
             self.reason = KEPT
-            scores = self._ordered(decision.scores, snapshot.pending.jobs)
-            return replace(decision, reserve=reserve, scores=scores)
+            return self._ordered(replace(decision, reserve=reserve), snapshot.pending.jobs)
         if self.reason == STARVING:
             decision = decision.putting_first(starving)
         return decision if decision.reserve == 0 else replace(decision, reserve=0)
 
-    def _ordered(self, scores: FloatArray, jobs: JobTable) -> FloatArray:
-        """Interactive jobs, narrow batch jobs, wide ones; each as the policy has them."""
+    def _ordered(self, decision: Decision, jobs: JobTable) -> Decision:
+        """Interactive jobs, narrow batch jobs, wide ones; each as the policy has them.
+
+        A user's own order holds within each of the three.
+        """
+        scores, wide = decision.scores, np.zeros(len(jobs), dtype=np.bool_)
         if self.settings.narrow_first:
-            narrow = jobs.processors <= self.settings.widest_batch_job
-            scores = put_first(scores, jobs.interactive | narrow)
-        return put_first(scores, jobs.interactive)
+            wide = ~jobs.interactive & (jobs.processors > self.settings.widest_batch_job)
+            scores = put_first(scores, ~wide)
+        among = np.where(jobs.interactive, 0, np.where(wide, 2, 1))
+        return replace(decision, scores=put_first(scores, jobs.interactive), among=among)
 
     def go_on_from(self, earlier: ReserveRail) -> None:
         """After a reload: when the last interactive job came."""

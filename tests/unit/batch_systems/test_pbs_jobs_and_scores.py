@@ -127,12 +127,33 @@ def test_a_recorded_job() -> None:
         ({"job_state": "R", "stime": "Sat Nov 21 00:14:53 2026"}, "start", SUBMITTED + 60),
         ({"interactive": 1}, "interactive", True),
         ({"ctime": 1795220033}, "submit", SUBMITTED),
+        ({"Priority": -1024}, "priority", -1024),
+        ({"Priority": "12"}, "priority", 12),
+        ({"Priority": "many"}, "priority", 0),
+        ({"Priority": 2**70}, "priority", 0),
     ],
 )
 def test_odd_values_are_taken(changes: dict[str, Any], attribute: str, value: Any) -> None:
     job = parse_job("5199.host", {**JOB, **changes})
     assert job is not None
     assert getattr(job, attribute) == value
+
+
+def test_a_users_priority_orders_his_jobs_as_nice_does(tmp_path: Path, library: Path) -> None:
+    for name, has_library in (("by_libpbs", library), ("by_qstat", None)):
+        (tmp_path / name).mkdir()
+        fake = FakePbs(tmp_path / name, has_library)
+        priorities_are_read(fake)
+
+
+def priorities_are_read(fake: FakePbs) -> None:
+    for job in (1, 2, 3):
+        fake.add(f"{job}.head")
+    fake.change("1.head", Priority=-5)
+    fake.change("3.head", Priority=1023)
+    pending = adapter(fake).snapshot().pending
+    nice = dict(zip(pending.jobs.job_id.tolist(), pending.nice.tolist(), strict=True))
+    assert nice == {1: 5, 2: 0, 3: -1023}
 
 
 @pytest.mark.parametrize("changes", [{"ctime": None}, {"job_state": None}, {"ctime": "nan"}])

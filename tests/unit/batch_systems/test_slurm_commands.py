@@ -235,6 +235,29 @@ class TestSnapshot:
         pending = adapter(cluster).snapshot().pending
         assert (pending.native_priority.tolist(), pending.factor.tolist()) == ([10400], [-1000000])
 
+    def test_points_of_qos_partition_and_association_are_told(self, cluster: FakeCluster) -> None:
+        none = {"age": 0, "fairshare": 10000, "size": 312}
+        cluster.add(1, factors={**none, "assoc": 7, "qos": 4000})
+        cluster.add(2, factors={**none, "assoc": 0, "qos": 0}, partition="short")
+        pending = adapter(cluster).snapshot().pending
+        assert pending.standing is not None
+        columns = pending.jobs.job_id.tolist(), pending.standing.tolist()
+        # the fake weighs its partitions by 100 and 1000 points
+        assert dict(zip(*columns, strict=True)) == {1: 4107, 2: 1000}
+
+    def test_a_nice_that_slurm_has_yet_to_count_is_counted(self, cluster: FakeCluster) -> None:
+        cluster.add(1, site=500, nice=-3000, counted_nice=40)
+        cluster.add(2, site=500, nice=0, counted_nice=0)
+        pending = adapter(cluster).snapshot().pending
+        columns = pending.jobs.job_id.tolist(), pending.native_priority.tolist()
+        assert dict(zip(*columns, strict=True)) == {1: 10412 + 3000, 2: 10412}
+        assert pending.factor.tolist() == [500, 500]
+
+    def test_a_priority_by_hand_has_no_nice_to_count(self, cluster: FakeCluster) -> None:
+        cluster.add(1, by_hand=5000, nice=70)
+        pending = adapter(cluster).snapshot().pending
+        assert (pending.native_priority.tolist(), pending.admin_set.tolist()) == ([5000], [True])
+
     def test_tres_points_are_part_of_the_priority(self, cluster: FakeCluster) -> None:
         nothing = dict.fromkeys(("age", "assoc", "fairshare", "size", "qos"), 0)
         cluster.add(1, factors=nothing, tres="cpu=4500.00,mem=20.50")

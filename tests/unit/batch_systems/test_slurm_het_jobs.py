@@ -53,6 +53,13 @@ def test_the_lowest_component_tells_its_priority(cluster: FakeCluster) -> None:
     assert native == {LEADER: 10412 - 40, PLAIN: 10412}
 
 
+def test_each_component_counts_the_nice_that_it_has_now(cluster: FakeCluster) -> None:
+    cluster.change(LEADER, nice=200, counted_nice=0)
+    found = pending(adapter(cluster))
+    native = dict(zip(found.jobs.job_id.tolist(), found.native_priority.tolist(), strict=True))
+    assert native == {LEADER: 10412 - 200, PLAIN: 10412}
+
+
 def test_a_factor_puts_all_components_at_one_priority_and_one_write_takes_it_back(
     cluster: FakeCluster,
 ) -> None:

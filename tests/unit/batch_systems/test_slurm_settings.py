@@ -77,6 +77,21 @@ def test_age_without_a_weight_or_an_end_is_worth_nothing() -> None:
     assert parse_settings(config(PriorityWeightAge="1000")).points_an_hour == 0.0
 
 
+def test_points_that_a_full_order_stands_for_are_those_of_age_shares_and_size() -> None:
+    weights = {
+        "PriorityWeightAge": "1000",
+        "PriorityWeightFairShare": "5000",
+        "PriorityWeightJobSize": "300",
+        "PriorityWeightTRES": "CPU=20,GRES/gpu=0.5",
+        "PriorityWeightQOS": "7000",
+        "PriorityWeightPartition": "9",
+        "PriorityWeightAssoc": "8",
+    }
+    assert parse_settings(config(**weights)).replaced_points == 6320.5
+    assert parse_settings(config(PriorityWeightTRES="(null)")).replaced_points == 0.0
+    assert parse_settings(config(PriorityWeightTRES="CPU=,Mem=9")).replaced_points == 9.0
+
+
 def test_numbers_that_are_not_understood_are_no_reason_to_stop() -> None:
     odd = {"PriorityWeightAge": "many", "PriorityMaxAge": "ever", "PriorityWeightTRES": "CPU="}
     assert parse_settings(config(**odd)).points_an_hour == 0.0

@@ -182,7 +182,7 @@ def all_keys() -> list[tuple[str, str]]:
 def other_value(key: Key) -> tuple[str, object]:
     """A right value that is not the default, and its text."""
     if key.kind is bool:
-        return "true", True
+        return ("false", False) if key.default else ("true", True)
     if key.kind is list:
         return " debug, test ,", ["debug", "test"]
     if key.kind is dict:

@@ -27,7 +27,7 @@ ATTRIBUTES = (
     *("Job_Name", "Job_Owner", "job_state", "queue", "ctime", "etime", "stime"),
     *("mtime", "Hold_Types", "Account_Name", "project", "euser", "egroup", "interactive"),
     *("array_state_count", "Resource_List", "resources_used", "eligible_time", "comment"),
-    "reserve_ID",
+    *("reserve_ID", "Priority"),
     *NEWER_ATTRIBUTES,
 )
 WAITING_STATES = frozenset("QHWTB")
@@ -39,6 +39,8 @@ FINAL_STATES = frozenset("FX")
 _SUBJOB_SHIFT = 40
 #: Of one array; far more than PBS allows, and what 64 bits hold above.
 _SUBJOBS = 2**22
+#: Of the priority that a user gives a job, in either direction.
+_HIGHEST_PRIORITY = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,7 @@ class PbsJob:
         interactive: whether it was submitted from a terminal; None where unknown.
         eligible_time: seconds of waiting that PBS counts; NaN where it counts none.
         comment: why it waits, in the scheduler's words.
+        priority: that its user gave it (`qsub -p`), -1024 to 1023; higher first.
         asked: of nodes, beside processors.
     """
 
@@ -91,6 +94,7 @@ class PbsJob:
     interactive: bool | None
     eligible_time: float
     comment: str
+    priority: int = 0
     asked: PbsRequest = NOTHING
 
     @property
@@ -162,6 +166,7 @@ def parse_job(name: str, values: Mapping[str, Any]) -> PbsJob | None:
         interactive=_interactive(values),
         eligible_time=parse_duration(text(values.get("eligible_time"))),
         comment=text(values.get("comment")),
+        priority=_priority(values.get("Priority")),
         asked=_asked(resources, processors),
     )
 
@@ -205,6 +210,13 @@ def parse_count(value: Any) -> int:
     """A whole number of at least 0; 0 for anything else."""
     words = text(value)
     return int(words) if words.isascii() and words.isdecimal() and len(words) < 16 else 0
+
+
+def _priority(value: Any) -> int:
+    """A user's priority within PBS's bounds; 0 for anything else."""
+    words = text(value)
+    size = parse_count(words.removeprefix("-"))
+    return (-size if words.startswith("-") else size) if size <= _HIGHEST_PRIORITY else 0
 
 
 def _resources(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -86,7 +86,7 @@ class PbsTables:
             factor=np.array([factor_of(job, base) for job in jobs], dtype=np.int64),
             held=np.array([job.held for job in jobs], dtype=np.bool_),
             admin_set=np.zeros(count, dtype=np.bool_),
-            nice=np.zeros(count, dtype=np.int64),
+            nice=np.array([-job.priority for job in jobs], dtype=np.int64),
             accrued=accrued,
             own_doing=np.array(
                 [job.waits_for_its_own or is_own_doing(job.comment) for job in jobs],

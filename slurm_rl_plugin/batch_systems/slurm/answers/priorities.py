@@ -20,8 +20,10 @@ PRIORITY_FORMAT = "%i|%r|%Y|%S|%N|%A|%B|%F|%J|%P|%Q|%T"
 TERMS = ("total", "site", "nice", "age", "association", "fairshare", "job_size", "partition", "qos")
 #: How one begins that is not 0.
 _NOT_ZERO = frozenset("123456789")
-#: Weighted factors behind the first three of them; the TRES come behind these.
-_FACTORS = len(TERMS) - 3
+#: Places of those that QOS, partition and association add.
+_STANDING = tuple(TERMS.index(name) for name in ("association", "partition", "qos"))
+#: Fields behind the first three of them: weighted factors, and the TRES.
+_FIELDS = len(TERMS) - 2
 #: Slurm's NO_VAL, printed by 22.05 for the terms of a job with several partitions and a priority
 #: by hand; 24.11 prints 0.
 NO_TERM = -2147483648
@@ -42,12 +44,22 @@ class PriorityTerms(NamedTuple):
             partitions, factors that are no numbers.
         spread: points by which components of a heterogeneous job stand apart, those of the job
             being the component's that speaks for it; 0 for other jobs.
+        nice: the user's, as it counts in `native`; Slurm counts a new one at its next calculation.
+        standing: what association, partition and QOS add.
     """
 
     native: int
     site: int
     by_hand: bool
     spread: int = 0
+    nice: int = 0
+    standing: int = 0
+
+    def with_nice(self, nice: int) -> PriorityTerms:
+        """The terms once Slurm counts the nice that the job has now."""
+        if self.by_hand or nice == self.nice:
+            return self
+        return self._replace(native=self.native + self.nice - nice, nice=nice)
 
 
 #: Record number, partition, priority in all, and its terms.
@@ -101,18 +113,26 @@ def _parse_line(line: str) -> ListedJob:
 
 
 def _listed_job(line: str) -> ListedJob:
-    job_id, partition, total_text, site_text, _, factors = line.split(SEPARATOR, 5)
+    job_id, partition, total_text, site_text, nice, factors = line.split(SEPARATOR, 5)
     total, site = parse_integer(total_text), parse_integer(site_text)
     is_by_terms = site != NO_TERM and (site != 0 or factors[:1] in _NOT_ZERO)
-    if is_by_terms and total > LEAST_PRIORITY and factors.count(SEPARATOR) == _FACTORS:
-        # nearly all lines: the other factors tell nothing more
-        terms = PriorityTerms(total - site, site, by_hand=False)
-        return parse_integer(job_id), partition, total, terms
+    if is_by_terms and total > LEAST_PRIORITY:
+        fields = factors.split(SEPARATOR)
+        if len(fields) == _FIELDS:  # nearly all lines: the other factors tell nothing more
+            rest = _nice_and_standing(nice, fields[1], fields[4], fields[5])
+            terms = PriorityTerms(total - site, site, False, 0, *rest)
+            return parse_integer(job_id), partition, total, terms
     return _listed_by_terms(line)
 
 
+@lru_cache(maxsize=4096)  # most jobs of a site share them
+def _nice_and_standing(nice: str, *points: str) -> tuple[int, int]:
+    return parse_integer(nice), sum(map(parse_integer, points))
+
+
 def _listed_by_terms(line: str) -> ListedJob:
-    job_id, partition, (total, site, nice, *factors), tres = _cut(line)
+    job_id, partition, numbers, tres = _cut(line)
+    total, site, nice, *factors = numbers
     if tres:
         factors.append(round(sum(points for _, points in tres)))
     # a user's nice is a term as well: with a priority by hand Slurm shows none
@@ -123,7 +143,9 @@ def _listed_by_terms(line: str) -> ListedJob:
     if total <= LEAST_PRIORITY:
         # Slurm cuts at 1, so that the total no longer tells what the rest adds up to.
         native = max(sum(factors) - nice, LEAST_PRIORITY)
-    terms = PriorityTerms(native=native, site=site, by_hand=False)
+    terms = PriorityTerms(
+        *(native, site, False), nice=nice, standing=sum(numbers[each] for each in _STANDING)
+    )
     return job_id, partition, total, terms
 
 

@@ -39,6 +39,8 @@ class SlurmSettings:
         age_weight: priority points of a job of the highest age.
         highest_age: seconds after which age adds no more.
         fairshare_weight: priority points of fair share at its highest.
+        size_weight: priority points of a job of the whole machine.
+        resource_weights: the same of each resource (PriorityWeightTRES).
         scheduler: SchedulerParameters, "" for a word without a value.
         controllers: host and whether it is up, the one that is to be in charge first.
         enforced: words of AccountingStorageEnforce.
@@ -54,6 +56,8 @@ class SlurmSettings:
     age_weight: float
     highest_age: float
     fairshare_weight: float
+    size_weight: float
+    resource_weights: Mapping[str, float]
     scheduler: Mapping[str, str]
     controllers: tuple[tuple[str, bool], ...]
     enforced: frozenset[str] = frozenset()
@@ -124,6 +128,12 @@ class SlurmSettings:
         return self.age_weight / (self.highest_age / HOUR)
 
     @property
+    def replaced_points(self) -> float:
+        """Priority points of age, fair share, size and resources at their highest."""
+        resources = sum(self.resource_weights.values())
+        return self.age_weight + self.fairshare_weight + self.size_weight + resources
+
+    @property
     def pass_interval(self) -> float:
         """Seconds between Slurm's own passes over the queue, the more frequent kind."""
         return min(self._interval(name) for name in DEFAULT_PASSES)
@@ -166,6 +176,8 @@ def parse_settings(text: str) -> SlurmSettings:
         age_weight=_number(int, lines.get("PriorityWeightAge", "0")),
         highest_age=_number(parse_duration, lines.get("PriorityMaxAge", "")),
         fairshare_weight=_number(int, lines.get("PriorityWeightFairShare", "0")),
+        size_weight=_number(int, lines.get("PriorityWeightJobSize", "0")),
+        resource_weights=_weights(lines.get("PriorityWeightTRES", "")),
         scheduler=_parameters(lines.get("SchedulerParameters", "")),
         controllers=tuple(_controllers(text)),
         enforced=frozenset(_enforced(lines.get("AccountingStorageEnforce", ""))),
@@ -204,6 +216,12 @@ def _number(kind: Callable[[str], float], text: str) -> float:
     except ValueError:
         logger.warning("setting=unknown value=%r", text)
         return 0.0
+
+
+def _weights(text: str) -> dict[str, float]:
+    """Resource -> points at its highest, of `CPU=1000,Mem=2000`."""
+    pairs = (word.partition("=") for word in text.split(",") if word)
+    return {name: _number(float, points) for name, _, points in pairs}
 
 
 def _enforced(text: str) -> Iterator[str]:

@@ -163,6 +163,7 @@ class TableBuilder:
             nice=column("nice"),
             qos=self._named(self.qos, lines["qos"]),
             spread=_integers([term.spread for term in terms]),
+            standing=_integers([term.standing for term in terms]),
             tier=tier_of[lines["partitions"]],
             accrued=np.maximum(now - counted_from, 0.0),
             own_doing=column("own_doing"),
