@@ -288,6 +288,48 @@ class TestExplain:
         assert sentence in out
         assert "Score" not in out
 
+    @pytest.mark.parametrize(
+        ("job", "reason", "sentence"),
+        [
+            (
+                6,
+                "Priority",
+                "jobs before it start first; wait for its turn. Our order puts the job "
+                "at place 3 of 7.",
+            ),
+            (
+                6,
+                "Dependency",
+                "the job depends on a job that has not ended yet; wait, or change "
+                "Dependency with `scontrol update`. Our order cannot change that; it keeps place 3 "
+                "of 7 for the job.",
+            ),
+            (
+                EXEMPT,
+                "Priority",
+                "jobs before it start first; wait for its turn. The order is the "
+                "site's: place 2 of 7.",
+            ),
+            (
+                HELD,
+                "JobHeldUser",
+                "the user or a coordinator of the account holds the job; release "
+                "it with `scontrol release`. Our order gives the job no place until then.",
+            ),
+            (
+                6,
+                "NewReason",
+                "this release of slurm-rl does not know the reason; ask the "
+                "administrators. Our order cannot change that; it keeps place 3 of 7 for the job.",
+            ),
+        ],
+    )
+    def test_what_the_reason_means_and_what_our_order_adds(
+        self, words: Words, site: FakeCluster, job: int, reason: str, sentence: str
+    ) -> None:
+        site.change(job, reason=reason)
+        assert f"Reason {reason}: {sentence}\n" in words("explain", str(job))[1]
+
     def test_it_fits_one_screen_and_a_name_cannot_move_the_cursor(
         self, words: Words, site: FakeCluster
     ) -> None:

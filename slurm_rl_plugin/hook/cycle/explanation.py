@@ -82,6 +82,7 @@ class Explanation:
             "wait": float(self.considered.wait[place]),
             "accrued": float(self.considered.accrued[place]),
             "wait_counts": 1.0 if counts is None else float(counts[place]),
+            "for_processors": bool(snapshot.pending.each_for_processors[place]),
             "passed_over": bool(self.considered.passed_over[place]),
             "untouched": self.considered.untouched[place] or None,
             "requests": self._requests(),
