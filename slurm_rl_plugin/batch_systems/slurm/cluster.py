@@ -181,7 +181,8 @@ class SlurmCluster:
             self._machine.uncounted,
         )
         tasks, shared = waiting_tasks(records), shared_jobs(self._runner, records)
-        pending_jobs = build.pending(waiting, terms, tiers, now, tasks, shared)
+        last_start = self._watch.last_start
+        pending_jobs = build.pending(waiting, terms, tiers, now, tasks, last_start, shared)
         asked = [self._watch.as_asked(row) for row in running]
         running_jobs = build.running(running, asked, now)
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))

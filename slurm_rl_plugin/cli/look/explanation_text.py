@@ -104,12 +104,21 @@ def _start(told: Mapping[str, Any] | None) -> list[str]:
     return [f"Start: {start} (median), 90 % between {low} and {high}; see `slurm-rl start`."]
 
 
+#: Whether tasks of it have started -> why not all of a wait counts.
+_WHY_NOT_ALL = {
+    False: "the batch system accrues no more",
+    True: "an array has waited since a task of it last started",
+}
+
+
 def _accrued(document: Mapping[str, Any]) -> list[str]:
     """Say how much of the job's wait counts; no line where all of it does."""
     lines = []
     if document["accrued"] < document["wait"]:
         counts = slurm_duration(document["accrued"])
-        lines.append(f"Of its wait {counts} count: the batch system accrues no more.")
+        lines.append(f"Of its wait {counts} count: {_WHY_NOT_ALL[document['started_tasks']]}.")
+    if document["runs"] > 1.0:
+        lines.append(f"Its waiting tasks fill the machine {document['runs']:.3g} times.")
     if document["wait_counts"] != 1.0:
         times = f"{document['wait_counts']:.2g} times"
         lines.append(f"Its wait counts {times}: jobs of its group wait for too long ([guard]).")
