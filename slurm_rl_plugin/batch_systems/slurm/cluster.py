@@ -32,7 +32,11 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
 from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG, parse_load
 from slurm_rl_plugin.batch_systems.slurm.answers.names import read_site_names
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import BASIC, SHOW_CONFIG, parse_settings
-from slurm_rl_plugin.batch_systems.slurm.answers.shares import SHARE_FORMAT, parse_shares
+from slurm_rl_plugin.batch_systems.slurm.answers.shares import (
+    SHARE_FORMAT,
+    parse_shares,
+    usage_now,
+)
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.checks import limit_checks
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import SlurmBatchLimit, keeps_back
 from slurm_rl_plugin.batch_systems.slurm.checks import slurm_checks
@@ -200,7 +204,7 @@ class SlurmCluster:
             accounts=accounts,
             partitions=build.partitions.all,
             shares=_to_sum_one(tree.shares if shares is None else shares, accounts),
-            usage=_to_sum_one(tree.usage, accounts),
+            usage=_of_sum_one(usage_now(tree, accounts, running_jobs, now)),
             ended=ended_jobs,
             users=build.users.all,
             qos=build.qos.all,
@@ -335,6 +339,9 @@ def _ended(build: TableBuilder, ended: Sequence[QueueRow], past: Sequence[PastRu
 
 def _to_sum_one(values: Mapping[str, float], names: Sequence[str]) -> FloatArray:
     """One value for each name, 0 where there is none, scaled to sum 1 unless all are 0."""
-    column = np.array([values.get(name, 0.0) for name in names], dtype=np.float64)
+    return _of_sum_one(np.array([values.get(name, 0.0) for name in names], dtype=np.float64))
+
+
+def _of_sum_one(column: FloatArray) -> FloatArray:
     whole = column.sum()
     return column / whole if whole > 0 else column
