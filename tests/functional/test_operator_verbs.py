@@ -225,6 +225,17 @@ class TestExplain:
         assert [each["job"] for each in told["neighbours"]] == [BY_HAND, EXEMPT, 6, 4, 3]
         assert told["write"]["old"] == 0 < told["write"]["new"]
 
+    def test_an_array_waits_since_its_last_start_for_all_its_tasks(
+        self, words: Words, site: FakeCluster
+    ) -> None:
+        now = site.state["now"]
+        site.change(6, tasks="3-42")
+        site.add(7, array_id=6, tasks="2", state="RUNNING", start=now - 30, nodes="n1")
+        out = words("explain", "6")[1]
+        assert "Of its wait 00:00:3" in out
+        assert "count: an array has waited since a task of it last started." in out
+        assert "Its waiting tasks fill the machine 5 times." in out
+
     def test_features_of_a_model_and_what_each_adds(self, words: Words, tmp_path: Path) -> None:
         model = tmp_path / "model.onnx"
         network = small_network(sees_history=True)
