@@ -129,6 +129,8 @@ class PendingJobs:
             where the reason is unknown. None where the system tells no reasons.
         tasks: how many jobs each row stands for, > 0: the waiting tasks of an array. None where
             every row is one job.
+        last_start: when a task of each array last started, seconds since the epoch; NaN where none
+            has, and for a job that is no array. None where the system tells of none.
         expected: when the batch system itself expects each to start, seconds since the epoch; NaN
             where it says nothing. None where it never says.
         shared: other clusters hold the job too, and a write would reach them; never touched. None
@@ -150,6 +152,7 @@ class PendingJobs:
     own_doing: BoolArray | None = None
     for_processors: BoolArray | None = None
     tasks: IntArray | None = None
+    last_start: FloatArray | None = None
     expected: FloatArray | None = None
     shared: BoolArray | None = None
     wait_counts: FloatArray | None = None

@@ -70,10 +70,18 @@ class QueueSnapshot:
         return np.maximum(since, 0.0)
 
     @property
+    def unserved_wait(self) -> FloatArray:
+        """The same, of an array only since one of its tasks last started, shape [pending]."""
+        last_start = self.pending.last_start
+        if last_start is None:
+            return self.accrued_wait
+        return np.fmin(self.accrued_wait, np.maximum(self.now - last_start, 0.0))
+
+    @property
     def counted_wait(self) -> FloatArray:
         """Seconds of waiting as a policy counts them: lifted jobs have waited longer; [pending]."""
         counts = self.pending.wait_counts
-        return self.accrued_wait if counts is None else self.accrued_wait * counts
+        return self.unserved_wait if counts is None else self.unserved_wait * counts
 
     @property
     def waits_for_machine(self) -> BoolArray:
@@ -94,6 +102,18 @@ class QueueSnapshot:
         """
         tasks = self.pending.tasks
         return np.where(self.waits_for_machine, 1 if tasks is None else tasks, 0).astype(np.float64)
+
+    @property
+    def each_runs(self) -> FloatArray:
+        """How many runs of one task after another each pending row takes, at least 1; [pending].
+
+        So often do the waiting tasks of an array fill the machine. Any other job runs once.
+        """
+        tasks = self.pending.tasks
+        if tasks is None:
+            return np.ones(len(self.pending))
+        size = self.weighed(self.pending.jobs).size
+        return np.maximum(tasks * size / max(self.capacity, 1), 1.0)
 
     def shares_asked(self, jobs: JobColumns) -> FloatArray:
         """The part of each resource of this machine that jobs ask for, shape [n, resources].

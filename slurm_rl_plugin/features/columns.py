@@ -104,6 +104,7 @@ def site_job_features(
         goals.points_a_doubling,
     )
     told = history_columns(snapshot, past or PastRuns())
+    told[:, 0] += np.log(snapshot.each_runs)  # an array is as long as all its waiting tasks
     told[:, 0] *= goals.short_jobs
     return np.concatenate([np.stack(columns, axis=1).astype(np.float32), told], axis=1)
 

@@ -307,7 +307,7 @@ def _longest_wait(before: _Remembered, snapshot: QueueSnapshot) -> float:
     """
     last = snapshot.now if before.arrived is None else float(before.arrived[0])
     known = max(before.longest - max(last - snapshot.now, 0.0), 0.0)
-    waited = np.nan_to_num(snapshot.accrued_wait)[snapshot.waits_for_machine]
+    waited = np.nan_to_num(snapshot.unserved_wait)[snapshot.waits_for_machine]
     since = max(snapshot.now - last, 0.0)
     return float(longest_wait(known, since, float(waited.max(initial=0.0))))
 

@@ -80,7 +80,8 @@ def qstat(state, words, mode):
         say(json.dumps({**_head(), "Server": {"head": server(state)}}, indent=4))
         return 0
     history, subjobs = "-x" in words, "-t" in words
-    asked = [word for word in words if re.match(r"\d", word)]
+    full = {name.partition(".")[0]: name for name in state["jobs"]}
+    asked = [full.get(word, word) for word in words if re.match(r"\d", word)]
     if mode == "busy":  # qstat asks once for each job that is named, unless -E has it ask together
         time.sleep(SECONDS_A_QUESTION * (1 if "-E" in words else max(len(asked), 1)))
     status, shown = 0, {}

@@ -225,6 +225,17 @@ class TestExplain:
         assert [each["job"] for each in told["neighbours"]] == [BY_HAND, EXEMPT, 6, 4, 3]
         assert told["write"]["old"] == 0 < told["write"]["new"]
 
+    def test_an_array_waits_since_its_last_start_for_all_its_tasks(
+        self, words: Words, site: FakeCluster
+    ) -> None:
+        now = site.state["now"]
+        site.change(6, tasks="3-42")
+        site.add(7, array_id=6, tasks="2", state="RUNNING", start=now - 30, nodes="n1")
+        out = words("explain", "6")[1]
+        assert "Of its wait 00:00:3" in out
+        assert "count: an array has waited since a task of it last started." in out
+        assert "Its waiting tasks fill the machine 5 times." in out
+
     def test_features_of_a_model_and_what_each_adds(self, words: Words, tmp_path: Path) -> None:
         model = tmp_path / "model.onnx"
         network = small_network(sees_history=True)
@@ -287,6 +298,48 @@ class TestExplain:
         assert status == 0
         assert sentence in out
         assert "Score" not in out
+
+    @pytest.mark.parametrize(
+        ("job", "reason", "sentence"),
+        [
+            (
+                6,
+                "Priority",
+                "jobs before it start first; wait for its turn. Our order puts the job "
+                "at place 3 of 7.",
+            ),
+            (
+                6,
+                "Dependency",
+                "the job depends on a job that has not ended yet; wait, or change "
+                "Dependency with `scontrol update`. Our order cannot change that; it keeps place 3 "
+                "of 7 for the job.",
+            ),
+            (
+                EXEMPT,
+                "Priority",
+                "jobs before it start first; wait for its turn. The order is the "
+                "site's: place 2 of 7.",
+            ),
+            (
+                HELD,
+                "JobHeldUser",
+                "the user or a coordinator of the account holds the job; release "
+                "it with `scontrol release`. Our order gives the job no place until then.",
+            ),
+            (
+                6,
+                "NewReason",
+                "this release of slurm-rl does not know the reason; ask the "
+                "administrators. Our order cannot change that; it keeps place 3 of 7 for the job.",
+            ),
+        ],
+    )
+    def test_what_the_reason_means_and_what_our_order_adds(
+        self, words: Words, site: FakeCluster, job: int, reason: str, sentence: str
+    ) -> None:
+        site.change(job, reason=reason)
+        assert f"Reason {reason}: {sentence}\n" in words("explain", str(job))[1]
 
     def test_it_fits_one_screen_and_a_name_cannot_move_the_cursor(
         self, words: Words, site: FakeCluster

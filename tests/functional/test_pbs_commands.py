@@ -157,8 +157,28 @@ def test_queue_and_explain_look_at_pbs(site: FakePbs, capsys: pytest.CaptureFixt
     assert main(["queue", "--config", "site.toml"]) == 0
     assert main(["explain", "5", "--config", "site.toml"]) == 0
     said = capsys.readouterr().out
-    assert "qstat -f" in said
+    assert "Class: interactive, by the rule: " in said
     assert "scontrol" not in said
+
+
+def test_explain_says_what_a_comment_of_pbs_means(
+    site: FakePbs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "Not Running: Server job limit reached for user alice"
+    site.change("5.head", comment=words)
+    assert main(["explain", "5", "--config", "site.toml"]) == 0
+    assert main(["explain", "6", "--config", "site.toml"]) == 0
+    limited, held = [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("Reason ")
+    ]
+    assert limited == (
+        f"Reason {words}: the user has as many running jobs as allowed; wait until one ends. "
+        "Our order cannot change that; it keeps place 1 of 5 for the job."
+    )
+    assert held == (
+        "Reason Held: a hold is on the job, or it depends on a job; use `qrls`, or wait for that "
+        "job. Our order gives the job no place until then."
+    )
 
 
 @contextmanager

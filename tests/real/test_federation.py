@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from tests.real.cluster_files import CLOSED_PARTITIONS
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
+from tests.real.daemon_under_test import running_hook
 from tests.real.drawn_order import DrawnOrder, adapter_of, cycle_of
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.site_factors import site_factors
@@ -89,3 +91,48 @@ def test_daemons_of_a_federation_order_their_own_jobs_alone(
     for cluster in federation.values():
         assert not any(site_factors(cluster).values())
         assert not [line for line in changes(cluster) for job in shared if f"={job}" in line]
+
+
+def test_two_daemons_leave_jobs_alone_that_come_to_both_clusters(
+    federation: dict[str, PrivateSlurm], tmp_path: Path
+) -> None:
+    """Each daemon runs beside its cluster while shared jobs and own ones come."""
+    shared: set[int] = set()
+    own: dict[str, set[int]] = {name: set() for name in NAMES}
+    with ExitStack() as stack:
+        daemons = {
+            name: stack.enter_context(running_hook(cluster, tmp_path / name, "sjf", cycle=1))
+            for name, cluster in federation.items()
+        }
+        for minutes in range(8, 0, -1):
+            for name, cluster in federation.items():
+                options = {"user": "alice", "account": "physics", "minutes": minutes}
+                shared.add(cluster.submit(**options))
+                own[name].add(cluster.submit(f"--clusters={name}", **options))
+            time.sleep(2.0)
+        time.sleep(4.0)
+        for name, cluster in federation.items():
+            factors = site_factors(cluster)
+            assert any(factors[job] for job in own[name])
+            assert not any(factors[job] for job in shared)
+            assert {line["job"] for line in daemons[name].audit if line["event"] == "write"} <= own[
+                name
+            ]
+            written = {job for job in own[name] if factors[job]}
+            others = [each for each in federation.values() if each is not cluster]
+            _share(cluster, written.pop(), others[0])
+        time.sleep(6.0)
+        made = {name: changes(cluster) for name, cluster in federation.items()}
+        time.sleep(6.0)
+        assert {name: changes(cluster) for name, cluster in federation.items()} == made
+        for daemon in daemons.values():
+            assert daemon.stop() == 0
+    for cluster in federation.values():
+        assert not any(site_factors(cluster).values())
+        assert not [line for line in changes(cluster) for job in shared if f"={job}" in line]
+
+
+def _share(cluster: PrivateSlurm, job: int, other: PrivateSlurm) -> None:
+    """Let the other cluster hold a job too, which had a factor of ours by then."""
+    cluster.run("scontrol", "update", f"jobid={job}", f"clusters={','.join(NAMES)}")
+    other.wait_until(lambda: job in site_factors(other), 20, "the job on both clusters")

@@ -183,7 +183,8 @@ class Pbs:
         )
         waiting = [job for job in jobs if job.waits]
         counts = self._server is not None and self._server.counts_eligible_time
-        pending = build.pending(waiting, base, now, counts_eligible_time=counts)
+        last_start = self._watch.last_start
+        pending = build.pending(waiting, base, now, last_start, counts_eligible_time=counts)
         running_jobs = replace(
             RunningJobs.seen(build.jobs(running), _starts(running), now),
             waited_as=np.array([job.array_id for job in running], dtype=np.int64),

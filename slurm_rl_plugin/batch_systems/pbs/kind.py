@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from slurm_rl_plugin.batch_systems.kind import AdapterParts, BatchSystemKind, JobRecord, Presence
+from slurm_rl_plugin.batch_systems.kind import AdapterParts, BatchSystemKind, Presence
 
 if TYPE_CHECKING:
+    from slurm_rl_plugin.batch_systems.kind import JobRecord
     from slurm_rl_plugin.batch_systems.port import BatchSystem
     from slurm_rl_plugin.domain.machine import Machine
     from slurm_rl_plugin.domain.nodes import NodeNow
@@ -32,8 +33,9 @@ def _answers(environment: Mapping[str, str], seconds: float) -> bool:
 
 
 def _job_record(job: int, timeout: float) -> JobRecord:
-    del job, timeout
-    return JobRecord(unread=("its record: `qstat -f JOBID` shows it.",))
+    from slurm_rl_plugin.batch_systems.pbs.job_record import job_record  # noqa: PLC0415
+
+    return job_record(job, timeout)
 
 
 def _machine(timeout: float) -> Machine:

@@ -36,6 +36,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.shares import (
     SHARE_FORMAT,
     AccountTree,
     parse_shares,
+    usage_now,
 )
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.checks import limit_checks
 from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import SlurmBatchLimit, keeps_back
@@ -245,7 +246,8 @@ class SlurmCluster:
             self._machine.uncounted,
         )
         tasks, shared = waiting_tasks(records), shared_jobs(self._runner, records)
-        pending_jobs = build.pending(waiting, terms, tiers, now, tasks, shared)
+        last_start = self._watch.last_start
+        pending_jobs = build.pending(waiting, terms, tiers, now, tasks, last_start, shared)
         asked = [self._watch.as_asked(row) for row in running]
         running_jobs = build.running(running, asked, now)
         started_jobs = StartedJobs(jobs=build.jobs(started), start=_starts(started))
@@ -261,7 +263,7 @@ class SlurmCluster:
             accounts=accounts,
             partitions=build.partitions.all,
             shares=_to_sum_one(tree.shares if shares is None else shares, accounts),
-            usage=_to_sum_one(tree.usage, accounts),
+            usage=_of_sum_one(usage_now(tree, accounts, running_jobs, now)),
             ended=ended_jobs,
             users=build.users.all,
             qos=build.qos.all,
@@ -396,6 +398,9 @@ def _ended(build: TableBuilder, ended: Sequence[QueueRow], past: Sequence[PastRu
 
 def _to_sum_one(values: Mapping[str, float], names: Sequence[str]) -> FloatArray:
     """One value for each name, 0 where there is none, scaled to sum 1 unless all are 0."""
-    column = np.array([values.get(name, 0.0) for name in names], dtype=np.float64)
+    return _of_sum_one(np.array([values.get(name, 0.0) for name in names], dtype=np.float64))
+
+
+def _of_sum_one(column: FloatArray) -> FloatArray:
     whole = column.sum()
     return column / whole if whole > 0 else column

@@ -14,6 +14,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     queue_format,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import PRIORITY_FORMAT, parse_terms
+from slurm_rl_plugin.batch_systems.slurm.answers.reason_sentences import reason_sentence
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import first_of_each_array
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
@@ -62,6 +63,7 @@ def _record_of(rows: Sequence[QueueRow]) -> JobRecord:
         name=first.name,
         qos=first.qos,
         reason=first.reason,
+        meaning=reason_sentence(first.reason),
         tasks=first.tasks,
         description=describe(first),
     )

@@ -150,12 +150,14 @@ def _room(
 def _record(configuration: Configuration, record: JobRecord) -> dict[str, Any]:
     """Words of the record, and the class rule that they match."""
     if not record.is_pending or record.description is None:
-        return {"name": None, "qos": None, "reason": None, "class_rule": None, "terms": {}}
+        names = ("name", "qos", "reason", "meaning", "class_rule")
+        return {**dict.fromkeys(names), "terms": {}}
     rule = configuration.classifier.matching_rule(record.description)
     return {
         "name": record.name,
         "qos": record.qos or None,
         "reason": record.reason,
+        "meaning": record.meaning or None,
         "tasks": record.tasks or None,
         "class_rule": str(rule) if rule else "no rule matches, so batch",
         "terms": record.terms,

@@ -46,16 +46,33 @@ def print_explanation(document: Mapping[str, Any]) -> None:
 
 
 def _job(document: Mapping[str, Any]) -> list[str]:
-    reason = f" ({document['reason']})" if document["reason"] else ""
     array = f", tasks {document['tasks']}" if document.get("tasks") else ""
     return [
         f"Job {document['job']}{array} of {document['user']}: account "
         f"{document['account']['name']}, partition {document['partition']}, "
         f"{document['processors']} processors, limit {slurm_duration(document['time_limit'])}, "
-        f"waiting {slurm_duration(document['wait'])}{reason}.",
+        f"waiting {slurm_duration(document['wait'])}.",
+        *_reason(document),
         *_accrued(document),
         f"Class: {document['class']}, by the rule: {document['class_rule'] or 'not read'}.",
     ]
+
+
+def _reason(document: Mapping[str, Any]) -> list[str]:
+    """What the batch system's reason means, and what our order adds; no line without a reason."""
+    if not document["reason"]:
+        return []
+    ranks = document["ranks"]
+    place = f"place {ranks['decided']} of {ranks['of']}"
+    if ranks["decided"] is None:
+        ours = "Our order gives the job no place until then"
+    elif document["untouched"] or document["fallback"]:
+        ours = f"The order is the site's: {place}"
+    elif document["for_processors"]:
+        ours = f"Our order puts the job at {place}"
+    else:
+        ours = f"Our order cannot change that; it keeps {place} for the job"
+    return [f"Reason {document['reason']}: {document['meaning']}. {ours}."]
 
 
 def _experiment(sentence: str | None) -> list[str]:
@@ -87,12 +104,21 @@ def _start(told: Mapping[str, Any] | None) -> list[str]:
     return [f"Start: {start} (median), 90 % between {low} and {high}; see `slurm-rl start`."]
 
 
+#: Whether tasks of it have started -> why not all of a wait counts.
+_WHY_NOT_ALL = {
+    False: "the batch system accrues no more",
+    True: "an array has waited since a task of it last started",
+}
+
+
 def _accrued(document: Mapping[str, Any]) -> list[str]:
     """Say how much of the job's wait counts; no line where all of it does."""
     lines = []
     if document["accrued"] < document["wait"]:
         counts = slurm_duration(document["accrued"])
-        lines.append(f"Of its wait {counts} count: the batch system accrues no more.")
+        lines.append(f"Of its wait {counts} count: {_WHY_NOT_ALL[document['started_tasks']]}.")
+    if document["runs"] > 1.0:
+        lines.append(f"Its waiting tasks fill the machine {document['runs']:.3g} times.")
     if document["wait_counts"] != 1.0:
         times = f"{document['wait_counts']:.2g} times"
         lines.append(f"Its wait counts {times}: jobs of its group wait for too long ([guard]).")

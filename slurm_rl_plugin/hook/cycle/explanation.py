@@ -72,6 +72,7 @@ class Explanation:
         jobs = snapshot.pending.jobs
         counts = self._plan.seen.pending.wait_counts
         user = int(jobs.user[place])
+        starts = snapshot.pending.last_start
         return {
             "job": int(jobs.job_id[place]),
             "user": snapshot.users[user] if 0 <= user < len(snapshot.users) else "",
@@ -83,7 +84,10 @@ class Explanation:
             "eligible": float(jobs.eligible[place]),
             "wait": float(self.considered.wait[place]),
             "accrued": float(self.considered.accrued[place]),
+            "started_tasks": starts is not None and math.isfinite(starts[place]),
+            "runs": float(snapshot.each_runs[place]),
             "wait_counts": 1.0 if counts is None else float(counts[place]),
+            "for_processors": bool(snapshot.pending.each_for_processors[place]),
             "passed_over": bool(self.considered.passed_over[place]),
             "untouched": self.considered.untouched[place] or None,
             "requests": self._requests(),

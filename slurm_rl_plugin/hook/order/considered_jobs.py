@@ -58,7 +58,7 @@ class ConsideredJobs:
             current_rank=_ranks(snapshot, total_priority(pending), startable),
             untouched=_reasons(snapshot, untouched),
             wait=np.maximum(waited, 0.0),
-            accrued=np.where(startable, snapshot.accrued_wait, 0.0),
+            accrued=np.where(startable, snapshot.unserved_wait, 0.0),
             passed_over=pending.each_own_doing,
         )
 

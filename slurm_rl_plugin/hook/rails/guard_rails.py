@@ -71,7 +71,7 @@ PASSED_OVER, LOOKED_AT = 4.0 * HOUR, 5.0 * MINUTE
 
 @dataclass(slots=True, kw_only=True)
 class StarvationBound:
-    """A job whose accrued wait is longer than `bound` seconds goes first of its account.
+    """A job whose unserved wait is longer than `bound` seconds goes first of its account.
 
     Within the account it takes the best place, the others move down: no other account loses one.
 
@@ -86,7 +86,7 @@ class StarvationBound:
 
     def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
         """Put overdue jobs before the others of their account, the longest waiting first."""
-        waited = snapshot.accrued_wait
+        waited = snapshot.unserved_wait
         is_overdue = waited > self.bound
         is_overdue &= ~self._passed_over(snapshot, is_overdue & snapshot.pending.each_own_doing)
         may = np.flatnonzero(UntouchedJobs().orderable(snapshot))  # others take no place

@@ -196,7 +196,7 @@ def test_no_answer_crashes_and_every_job_fits_its_columns(
     if job is None:
         return
     build = PbsTables((), JobClassifier().is_interactive)
-    pending = build.pending([job], DEFAULT_SCORE, NOW, counts_eligible_time=True)
+    pending = build.pending([job], DEFAULT_SCORE, NOW, {}, counts_eligible_time=True)
     assert pending.jobs.processors[0] >= 1
     assert pending.jobs.eligible[0] >= pending.jobs.submit[0]
     assert np.isfinite(pending.jobs.submit).all()

@@ -45,3 +45,22 @@ def test_a_job_that_waits_again_starts_anew() -> None:
         for now in (job("Q"), job("R", stime=130), job("Q"), job("R", stime=190))
     ]
     assert starts == [[], [130.0], [], [190.0]]
+
+
+def test_the_last_start_of_an_array_is_known_while_a_subjob_of_it_waits() -> None:
+    def of(name: str, **values: object) -> PbsJob:
+        told = parse_job(name, {"ctime": 100, "qtime": 100, **values})
+        assert told is not None
+        return told
+
+    watch = PbsWatch()
+    rest = of("9[].server", job_state="B", array_state_count="Queued:5 Running:2 Exiting:0 ")
+    assert rest.tasks == 5
+    first = of("9[1].server", job_state="R", stime=130)
+    second = of("9[2].server", job_state="R", stime=150)
+    watch.told([rest, first, second], nobody)
+    assert watch.last_start == {9: 150.0}
+    watch.told([rest], nobody)
+    assert watch.last_start == {9: 150.0}
+    watch.told([first], nobody)
+    assert watch.last_start == {}

@@ -9,8 +9,10 @@ import math
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import _parse
@@ -34,9 +36,11 @@ from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
     best_terms,
     parse_lines,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.shares import parse_shares
+from slurm_rl_plugin.batch_systems.slurm.answers.shares import parse_shares, usage_now
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
 from slurm_rl_plugin.batch_systems.slurm.writes import _refusal
+from slurm_rl_plugin.domain import RunningJobs
+from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.errors import BatchSystemError
 
 RELEASES = sorted(
@@ -340,3 +344,48 @@ def test_other_sshare_lines_are_named(line: str) -> None:
 def test_an_answer_without_a_whole_record_is_refused(answer: str) -> None:
     with pytest.raises(BatchSystemError, match="not understood"):
         parse_queue(answer, "mark")
+
+
+SHARES_WITH_TIME_LEFT = (
+    "root|||100|cpu=0,billing=0\n"
+    " physics||60|100|cpu=100,mem=640,energy=0,billing=200,gres/gpu:a100=4\n"
+    "  physics|alice|1|60|cpu=70,mem=640,energy=0,billing=140\n"
+    "  physics|carol|1|40|cpu=30,billing=60\n"
+    " biology||40|0|cpu=0,billing=0\n"
+    "  biology|bob|1|0|cpu=0,billing=0\n"
+)
+
+
+def running_now(*jobs: tuple[int, int, float, float]) -> RunningJobs:
+    """Account, processors, time limit and start of each."""
+    account, processors, limit, start = zip(*jobs, strict=True)
+    columns = replace(
+        empty_job_table(),
+        **{each: np.zeros(len(jobs), np.int64) for each in ("job_id", "user", "partition")},
+        **{each: np.zeros(len(jobs)) for each in ("submit", "eligible")},
+        account=np.array(account),
+        processors=np.array(processors),
+        time_limit=np.array(limit),
+        interactive=np.zeros(len(jobs), dtype=np.bool_),
+    )
+    return RunningJobs(jobs=columns, start=np.array(start))
+
+
+@pytest.mark.parametrize(
+    ("job", "physics"),
+    [
+        # 6000 processor-seconds were left when slurmctld counted, 5600 are left now, twice billed
+        ((0, 10, 600.0, 960.0), 100.0 + 2 * 400.0),
+        # it has run for 20 s, and no more can have been left out
+        ((0, 10, 600.0, 980.0), 100.0 + 2 * 200.0),
+        ((0, 10, math.nan, 960.0), 100.0),  # what it has left nobody knows
+        ((0, 20, 600.0, 960.0), 100.0),  # it has just started, after sshare was asked
+    ],
+)
+def test_usage_counts_what_running_jobs_used_since_slurmctld_counted(
+    job: tuple[int, int, float, float], physics: float
+) -> None:
+    tree = parse_shares(SHARES_WITH_TIME_LEFT)
+    assert tree.usage == {"physics": 100.0, "biology": 0.0}
+    usage = usage_now(tree, ("physics", "biology", "guests"), running_now(job), 1000.0)
+    assert usage.tolist() == pytest.approx([physics, 0.0, 0.0])

@@ -167,3 +167,23 @@ def test_a_suspended_job_is_asked_for_until_it_is_over() -> None:
     over = row._replace(state="COMPLETED", end=35.0)
     assert watch.told([], [over], 40.0) == ([], [over])
     assert watch.ask_about([]) == []
+
+
+def test_the_last_start_of_an_array_is_known_while_a_task_of_it_waits() -> None:
+    watch = JobWatch()
+    rest = waiting_row(1, 1)._replace(tasks="4-9")
+    first = waiting_row(2, 1)._replace(state="RUNNING", start=1005.0, nodes="n1")
+    gone = waiting_row(3, 1)._replace(state="COMPLETED", start=1020.0, end=1030.0, nodes="n1")
+    plain = waiting_row(7, 7)._replace(state="RUNNING", start=1010.0, nodes="n1")
+    watch.ask_about([rest, plain])
+    watch.told([rest, plain], [], 1000.0)
+    assert watch.last_start == {}
+    watch.ask_about([rest, first, plain])
+    watch.told([rest, first, plain], [gone], 1040.0)
+    assert watch.last_start == {1: 1020.0}
+    watch.ask_about([rest])
+    watch.told([rest], [], 1050.0)
+    assert watch.last_start == {1: 1020.0}
+    watch.ask_about([])
+    watch.told([], [], 1060.0)
+    assert watch.last_start == {}

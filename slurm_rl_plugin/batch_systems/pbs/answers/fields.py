@@ -61,6 +61,7 @@ class PbsJob:
         start, end: the same; NaN where it has not.
         held: somebody holds it, or it waits for another job.
         waits: whether it, or a subjob of it, may still start.
+        tasks: how many jobs of it wait: of an array its subjobs, 1 at least.
         has_begun: whether it is an array of which subjobs may run, also while the rest is held.
         at_own_limit: whether as many of them run as its user lets run at once (`qsub -J 1-99%4`).
         score: the value of our resource; None where it has none, NaN where it is not finite.
@@ -88,6 +89,7 @@ class PbsJob:
     end: float
     held: bool
     waits: bool
+    tasks: int
     has_begun: bool
     at_own_limit: bool
     score: float | None
@@ -160,6 +162,7 @@ def parse_job(name: str, values: Mapping[str, Any]) -> PbsJob | None:
         end=_end(values, start),
         held=state == "H" or text(values.get("Hold_Types")) not in ("", "n"),
         waits=_waits(values, state),
+        tasks=max(_subjobs(values).get("Queued", 0), 1),
         has_begun=_has_begun(values, state),
         at_own_limit=_at_own_limit(values),
         score=parse_score(resources.get(SCORE)),

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 
 #: A limit of the user, group or project; the overall one of a queue or the server is the site's.
-_OWN_LIMIT = re.compile(r"\b(per-)?(user|group|project)\b.*\blimit\b", re.IGNORECASE)
+_OWN_LIMIT = re.compile(
+    r"\b(per-)?(user|group|project)\b.*\blimit\b|job limit reached for (user|group|project)\b",
+    re.IGNORECASE,
+)
 #: All that is ever told of an array that has begun, whatever its other subjobs wait for.
 _BEGUN = "Job Array Began"
 #: What more free processors would mend; and the overall limit, which ours on batch queues is.

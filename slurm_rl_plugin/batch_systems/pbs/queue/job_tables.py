@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -59,7 +59,13 @@ class PbsTables:
         )
 
     def pending(
-        self, jobs: Sequence[PbsJob], base: int, now: float, *, counts_eligible_time: bool
+        self,
+        jobs: Sequence[PbsJob],
+        base: int,
+        now: float,
+        last_start: Mapping[int, float],
+        *,
+        counts_eligible_time: bool,
     ) -> PendingJobs:
         """Columns of jobs that wait.
 
@@ -71,6 +77,8 @@ class PbsTables:
             jobs: those that wait.
             base: the score of a job that was never written.
             now: seconds since the epoch.
+            last_start: number of an array -> when a subjob of it last started, seconds since the
+                epoch.
             counts_eligible_time: whether the server does; else a job's wait counts from `etime`,
                 which a hold takes away and a limit does not.
         """
@@ -80,6 +88,7 @@ class PbsTables:
         if counts_eligible_time:
             counted = np.array([job.eligible_time for job in jobs], dtype=np.float64)
             accrued = np.fmin(counted, accrued)  # NaN where PBS does not tell
+        starts = [last_start.get(job.job_id, math.nan) for job in jobs]
         return PendingJobs(
             jobs=columns,
             native_priority=np.full(count, base, dtype=np.int64),
@@ -88,6 +97,8 @@ class PbsTables:
             admin_set=np.zeros(count, dtype=np.bool_),
             nice=np.array([-job.priority for job in jobs], dtype=np.int64),
             accrued=accrued,
+            tasks=np.array([job.tasks for job in jobs], dtype=np.int64),
+            last_start=np.array(starts, dtype=np.float64),
             own_doing=np.array(
                 [job.waits_for_its_own or is_own_doing(job.comment) for job in jobs],
                 dtype=np.bool_,

@@ -24,6 +24,9 @@ class PbsWatch:
         self._first = True
         self._waiting: frozenset[str] = frozenset()
         self._running: frozenset[str] = frozenset()
+        #: Number of an array that waits -> when a subjob of it last started, seconds since the
+        #: epoch.
+        self.last_start: dict[int, float] = {}
 
     def told(
         self, jobs: Sequence[PbsJob], ask: Callable[[Sequence[str]], Sequence[PbsJob]]
@@ -42,10 +45,17 @@ class PbsWatch:
         running = [job for job in jobs if _runs(job)]
         started = [job for job in [*running, *ended] if job.name not in self._running]
         first, self._first = self._first, False
+        self._keep_last_starts(jobs, started)
         self._running = frozenset(job.name for job in running)
         may_start = (job.name for job in jobs if job.waits or job.is_under_way)
         self._waiting = frozenset(may_start) - self._running
         return [] if first else started, ended
+
+    def _keep_last_starts(self, jobs: Sequence[PbsJob], started: Sequence[PbsJob]) -> None:
+        for job in started:
+            self.last_start[job.array_id] = max(self.last_start.get(job.array_id, 0.0), job.start)
+        arrays = {job.job_id for job in jobs if job.waits and is_array(job.name)}
+        self.last_start = {each: at for each, at in self.last_start.items() if each in arrays}
 
 
 def _runs(job: PbsJob) -> bool:

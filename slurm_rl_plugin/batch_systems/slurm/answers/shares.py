@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
+from slurm_rl_plugin.domain.jobs import RunningJobs
 from slurm_rl_plugin.domain.share_tree import ShareTree
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.units import MINUTE, FloatArray
 
-SHARE_FORMAT = "Account,User,RawShares,RawUsage"
+SHARE_FORMAT = "Account,User,RawShares,RawUsage,TRESRunMins"
 ROOT = "root"
 
 
@@ -22,10 +24,26 @@ class AccountTree:
     Attributes:
         shares: account -> fraction of the cluster, sum 1; 0 where `RawShares` is no number.
         usage: account -> decayed billing-seconds of its own users, not of its sub-accounts'.
+        left: account -> what the running jobs of its own users have left until their time limits,
+            as slurmctld had it when it last calculated usage; accounts without any are left out.
     """
 
     shares: dict[str, float]
     usage: dict[str, float]
+    left: dict[str, RunTimeLeft] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTimeLeft:
+    """Time limits less the time that slurmctld has counted, summed up over running jobs.
+
+    Attributes:
+        processors: processor-seconds.
+        billing: billing-seconds.
+    """
+
+    processors: float
+    billing: float
 
 
 def parse_shares(text: str) -> AccountTree:
@@ -50,7 +68,63 @@ def parse_shares(text: str) -> AccountTree:
     return AccountTree(
         shares={tree.accounts[at]: fractions[at] / whole if whole else 0.0 for at in leaves},
         usage={tree.accounts[at]: max(own[at], 0.0) for at in leaves},
+        left=_left(text),
     )
+
+
+def usage_now(
+    tree: AccountTree, accounts: Sequence[str], running: RunningJobs, now: float
+) -> FloatArray:
+    """Usage of accounts with what their running jobs used since slurmctld last counted it.
+
+    slurmctld counts what runs each PriorityCalcPeriod, five minutes by default, and what a job used
+    when it ends. What it has not counted is what it believes to be left until the time limits, less
+    what is left now. Of an account with a running job without a limit nothing is added.
+
+    Args:
+        tree: of `sshare`.
+        accounts: names, by the running jobs' indices.
+        running: jobs with the processors that they have.
+        now: seconds since the epoch.
+
+    Returns:
+        Decayed billing-seconds, shape [accounts].
+    """
+    usage = np.array([tree.usage.get(name, 0.0) for name in accounts], dtype=np.float64)
+    jobs, ran = running.jobs, np.maximum(now - running.start, 0.0)
+    of_job = (jobs.processors * np.maximum(jobs.time_limit - ran, 0.0), jobs.processors * ran)
+    left, used = (np.bincount(jobs.account, each, len(accounts)) for each in of_job)
+    for at, name in enumerate(accounts):
+        told = tree.left.get(name)
+        if told is not None and not math.isnan(left[at]):
+            uncounted = min(max(told.processors - left[at], 0.0), used[at])
+            usage[at] += uncounted * told.billing / told.processors
+    return usage
+
+
+def _left(text: str) -> dict[str, RunTimeLeft]:
+    """`AccountTree.left` from the lines of users."""
+    processors: dict[str, float] = {}
+    billing: dict[str, float] = {}
+    for line in text.splitlines():
+        account, user, _, _, *told = line.split("|")
+        if not user or not told:
+            continue
+        minutes = dict(each.rpartition("=")[::2] for each in told[0].split(","))
+        name, whole = account.strip(), _minutes(minutes, "cpu")
+        processors[name] = processors.get(name, 0.0) + whole * MINUTE
+        billing[name] = billing.get(name, 0.0) + _minutes(minutes, "billing", whole) * MINUTE
+    return {
+        name: RunTimeLeft(processors=each, billing=billing[name])
+        for name, each in processors.items()
+        if each > 0.0
+    }
+
+
+def _minutes(told: Mapping[str, str], name: str, otherwise: float = 0.0) -> float:
+    """An amount of `cpu=12,mem=640`; `otherwise` where it is not there or no number."""
+    text = told.get(name, "")
+    return float(text) if text.isdigit() else otherwise
 
 
 def parse_tree(text: str) -> tuple[ShareTree, FloatArray]:
@@ -67,7 +141,7 @@ def parse_tree(text: str) -> tuple[ShareTree, FloatArray]:
     line_of_ancestors, place = [0], dict[str, int]()
     for line in text.splitlines():
         try:
-            account, user, shares, usage = line.split("|")
+            account, user, shares, usage, *_ = line.split("|")
             name, share, service = account.strip(), _shares(shares), float(usage or 0)
             if user:
                 above = place[name]

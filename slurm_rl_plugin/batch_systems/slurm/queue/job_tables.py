@@ -130,6 +130,7 @@ class TableBuilder:
         tiers: Mapping[str, int],
         now: float,
         tasks: Mapping[int, int] | None = None,
+        last_start: Mapping[int, float] | None = None,
         shared: frozenset[int] = frozenset(),
     ) -> PendingJobs:
         """Columns of waiting jobs and their priorities.
@@ -140,6 +141,8 @@ class TableBuilder:
             tiers: of the partitions.
             now: seconds since the epoch.
             tasks: `waiting_tasks`; by default every row is one job.
+            last_start: number of an array -> when a task of it last started, seconds since the
+                epoch.
             shared: numbers of those that are not this cluster's alone.
         """
         lines = self._numbers.of(rows)
@@ -153,7 +156,7 @@ class TableBuilder:
             ],
             dtype=np.int64,
         )
-        counts = tasks or {}
+        counts, starts = tasks or {}, last_start or {}
         return PendingJobs(
             jobs=jobs,
             native_priority=_integers([term.native for term in terms]),
@@ -169,6 +172,7 @@ class TableBuilder:
             own_doing=column("own_doing"),
             for_processors=column("for_processors"),
             tasks=_integers([counts.get(number, 1) for number in jobs.job_id.tolist()]),
+            last_start=_floats([starts.get(number, math.nan) for number in jobs.job_id.tolist()]),
             expected=column("start"),
             shared=np.isin(jobs.job_id, list(shared)) if shared else None,
         )

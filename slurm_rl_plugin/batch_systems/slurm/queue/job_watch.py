@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     FINAL_STATES,
     RUNNING_STATES,
@@ -41,6 +43,8 @@ class JobWatch:
         #: Number of an array -> a row with what it asked for; Slurm shows that until it starts, and
         #: then what it got.
         self._requested: dict[int, QueueRow] = {}
+        #: Number of an array that waits -> when a task of it last started, seconds since the epoch.
+        self.last_start: dict[int, float] = {}
 
     def ask_about(self, rows: Sequence[QueueRow]) -> list[int]:
         """Numbers of jobs and arrays that waited or ran before and of which something is gone."""
@@ -84,9 +88,17 @@ class JobWatch:
         self._requested.update((row.array_id, row) for row in waiting)
         started = [row for row in _first_of_each(running, gone) if row.job_id not in self._started]
         self._started.update((row.job_id, row.array_id) for row in started)
+        self._keep_last_starts(waiting, started)
         ended = self._ended(rows, answers, started)
         self._forget(running)
         return [] if first else started, ended
+
+    def _keep_last_starts(self, waiting: Sequence[QueueRow], started: Sequence[QueueRow]) -> None:
+        arrays = {row.array_id for row in waiting if row.tasks}
+        for row in started:
+            known = self.last_start.get(row.array_id, -math.inf)
+            self.last_start[row.array_id] = float(np.fmax(known, row.start))
+        self.last_start = {each: at for each, at in self.last_start.items() if each in arrays}
 
     def as_asked(self, row: QueueRow) -> QueueRow:
         """A job with what it had asked for; with what it got where it was not seen waiting."""

@@ -1,0 +1,44 @@
+"""What PBS says of one job in words that a snapshot does not hold."""
+
+from __future__ import annotations
+
+from slurm_rl_plugin.batch_systems.kind import JobRecord
+from slurm_rl_plugin.batch_systems.pbs.answers.comment_sentences import STATES, comment_sentence
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import WAITING_STATES, PbsJob, parse_job
+from slurm_rl_plugin.batch_systems.pbs.process import QSTAT_BY_NAME, PbsCommands, section
+from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import describe
+from slurm_rl_plugin.errors import BatchSystemError
+
+
+def job_record(job: int, timeout: float) -> JobRecord:
+    """Ask `qstat` for one job; what fails is told and not raised.
+
+    Args:
+        job: number of the job or of the whole array.
+        timeout: seconds for the command.
+    """
+    commands = PbsCommands(environment=None, timeout=timeout, on_call=None)
+    # PBS knows an array by another name than a job, and this may be either.
+    names = (str(job), f"{job}[]")
+    try:
+        document = commands.read_json([*QSTAT_BY_NAME, *names], or_nothing=True)
+    except BatchSystemError as error:
+        return JobRecord(unread=(f"its record: {error}.",))
+    found = [parse_job(name, values) for name, values in section(document, "Jobs").items()]
+    jobs = [each for each in found if each is not None and each.job_id == job]
+    return _record_of(jobs[0]) if len(jobs) == 1 else JobRecord()
+
+
+def _record_of(job: PbsJob) -> JobRecord:
+    if not job.waits:
+        return JobRecord(number=job.job_id, state=job.state)
+    reason = STATES.get(job.state, job.comment if job.state in WAITING_STATES else "")
+    return JobRecord(
+        number=job.job_id,
+        state=job.state,
+        is_pending=True,
+        name=job.title,
+        reason=reason,
+        meaning=comment_sentence(reason) if reason else "",
+        description=describe(job),
+    )

@@ -1,0 +1,131 @@
+"""A job array has the place of all its waiting tasks together, and of one that was just served."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.cli.assembly.hook import model_path
+from slurm_rl_plugin.domain import Decision, PendingJobs
+from slurm_rl_plugin.features.columns import site_job_features
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.hook.audit.log import AuditLog
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.settings import CycleSettings
+from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.rails.guard_rails import (
+    StarvationBound,
+    UntouchedJobs,
+    default_guard_rails,
+)
+from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.policies.registry import rule_policy
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from slurm_rl_plugin.units import HOUR, MINUTE, FloatArray
+from tests.unit.hook.array_cluster import ArrayCluster, log_of
+from tests.unit.hook.queues import NOW, pending_jobs, snapshot_of
+
+
+def with_array(tasks: int, last_start: float) -> PendingJobs:
+    """Two jobs of one processor and ten minutes, eligible at 10 and 20; the first is an array."""
+    return replace(
+        pending_jobs([1, 1]),
+        tasks=np.array([tasks, 1]),
+        last_start=np.array([last_start, np.nan]),
+    )
+
+
+def test_an_array_has_waited_since_a_task_last_started() -> None:
+    snapshot = snapshot_of(with_array(5, NOW - 30.0))
+    assert snapshot.accrued_wait.tolist() == [NOW - 10.0, NOW - 20.0]
+    assert snapshot.unserved_wait.tolist() == [30.0, NOW - 20.0]
+    assert snapshot.counted_wait.tolist() == [30.0, NOW - 20.0]
+
+
+def test_an_array_without_a_start_has_waited_as_any_job() -> None:
+    snapshot = snapshot_of(with_array(5, np.nan))
+    assert snapshot.unserved_wait.tolist() == [NOW - 10.0, NOW - 20.0]
+
+
+@pytest.mark.parametrize(("tasks", "runs"), [(3, 1.0), (4, 1.0), (5, 1.25), (400, 100.0)])
+def test_waiting_tasks_that_fill_the_machine_so_often_make_a_long_job(
+    tasks: int, runs: float
+) -> None:
+    snapshot = replace(snapshot_of(with_array(tasks, np.nan)), capacity=4)
+    assert snapshot.each_runs.tolist() == [runs, 1.0]
+    row = SITE.jobs.index("log_run_time")
+    estimate = np.full(2, 600.0)
+    long, short = site_job_features(snapshot, estimate)[:, row]
+    assert long - short == pytest.approx(np.log(runs), abs=1e-5)
+    scores = rule_policy("sjf").decide(snapshot).scores
+    assert scores[0] / scores[1] == pytest.approx(runs)
+
+
+def test_the_starvation_bound_passes_an_array_that_is_being_served() -> None:
+    rail = StarvationBound(bound=500.0)
+    decision = Decision(scores=np.array([1.0, 2.0]), reserve=0)
+    served = rail.check(decision, snapshot_of(with_array(5, NOW - 30.0)))
+    assert served.scores.tolist() == [1.0, 2.0]
+    not_served = rail.check(decision, snapshot_of(with_array(5, np.nan)))
+    assert not_served.scores.tolist() == [2.0, 1.0]
+
+
+#: As 20,000 tasks on 100 processors: 200 minutes of the whole machine.
+TASKS, CAPACITY, OTHERS = 1000, 5, 50
+LONGEST = 8 * HOUR
+
+
+def waits(policy: Policy, tasks: int, folder: Path) -> tuple[FloatArray, FloatArray]:
+    """Waits and run times of 50 jobs, seconds; an array of minutes comes with them after 10 min."""
+    rng = np.random.default_rng(2)
+    first = rng.uniform(0.0, LONGEST, CAPACITY)  # they run when the others come
+    run_time = np.exp(rng.uniform(np.log(5 * MINUTE), np.log(LONGEST), OTHERS))
+    submit = np.sort(rng.uniform(1.0, HOUR, OTHERS))
+    columns = (
+        np.concatenate([np.zeros(CAPACITY), submit, np.full(tasks, 10 * MINUTE)]),
+        np.concatenate([first, run_time, np.full(tasks, MINUTE)]),
+        np.concatenate(
+            [np.zeros(CAPACITY, np.int64), np.arange(OTHERS) % 3, np.full(tasks, 3, np.int64)]
+        ),
+    )
+    order = np.argsort(columns[0], kind="stable")
+    names = ("a", "b", "c", "array")
+    submit, run_time, account = (column[order] for column in columns)
+    log = log_of(submit, run_time, account, names, CAPACITY)
+    prepared = prepare_log(log, shares=dict.fromkeys(names, 0.25))
+    cluster = ArrayCluster(prepared, SimulationSettings(capacity=CAPACITY))
+    folder.mkdir()
+    ticks = count()
+    cycle = Cycle(
+        batch_system=cluster,
+        policy=policy,
+        model_sha256="",
+        settings=CycleSettings(shadow=False),
+        guard_rails=default_guard_rails(float("inf")),
+        untouched=UntouchedJobs(),
+        state=StateFile(folder / "state.json"),
+        audit=AuditLog(folder / "audit.jsonl"),
+        monotonic=lambda: next(ticks) * 0.001,
+    )
+    while not cluster.finished:
+        cluster.advance(cluster.now + MINUTE)
+        cycle.run()
+    other = (account != names.index("array")) & (submit > 0.0)
+    return cluster.start[other] - submit[other], run_time[other]
+
+
+@pytest.mark.parametrize("name", ["default", "sjf"])
+def test_no_job_waits_long_because_of_an_array_of_short_tasks(name: str, tmp_path: Path) -> None:
+    policy = load_q_network(model_path(name)) if name == "default" else rule_policy(name)
+    alone, run_time = waits(policy, 0, tmp_path / "alone")
+    beside, _ = waits(policy, TASKS, tmp_path / "beside")
+    longer = beside - alone
+    assert (longer <= run_time + LONGEST / 2).all()
+    assert (longer[run_time < HOUR] <= 2 * MINUTE).all()
+    assert longer.mean() < 0.25 * TASKS * MINUTE / CAPACITY
