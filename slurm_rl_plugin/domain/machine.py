@@ -43,6 +43,7 @@ class ResourceLimit:
         job: of each job.
         longest: seconds that a job may ask for.
         priority: of a QOS, over 0.
+        usage_factor: of a QOS, by which what its jobs are billed is multiplied (UsageFactor).
     """
 
     group: Mapping[str, float] = field(default_factory=dict)
@@ -50,6 +51,7 @@ class ResourceLimit:
     job: Mapping[str, float] = field(default_factory=dict)
     longest: float = math.inf
     priority: float = 0.0
+    usage_factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +213,8 @@ class Machine:
     def billing(self) -> Billing:
         """What its jobs are billed for each second."""
         weights = {each.name: each.billing for each in self.partitions}
-        return Billing(weights=weights, flags=self.weights.flags)
+        factors = {name: each.usage_factor for name, each in self.qos.items()}
+        return Billing(weights=weights, flags=self.weights.flags, factors=factors)
 
     @property
     def nodes(self) -> int:
