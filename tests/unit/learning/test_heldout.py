@@ -107,7 +107,7 @@ def test_figures_are_those_of_the_counted_jobs_of_a_simulated_window():
     entry = evaluate(Candidate(name="sjf"), window, RequestedLimit(), settings, drop=drop)
     assert found.bounded_slowdown.tolist() == [entry["mean_bounded_slowdown"]]
     assert found.max_wait.tolist() == [entry["max_wait"]]
-    assert found.fairness.tolist() == pytest.approx([entry["fairness"]])
+    assert found.misdelivered.tolist() == [entry["misdelivered"]["fortnight"]]
     quick = entry["classes"]["interactive"]
     assert found.short_jobs.tolist() == [quick["jobs"]]
     assert found.short_within_120s[0] / found.short_jobs[0] == pytest.approx(quick["within_120s"])
