@@ -18,8 +18,8 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 #: Of PriorityFlags: of what is tied to a node only the dearest counts; of Slurm 25.05 on the same,
 #: but generic resources are added.
 DEAREST, DEAREST_AND_GRES = "MAX_TRES", "MAX_TRES_GRES"
-#: What weights and limits call the nodes of a job.
-NODES = "nodes"
+#: What weights and limits call the nodes of a job, and the job itself.
+NODES, JOBS = "nodes", "jobs"
 _GRES = "gres/"
 #: Bills are kept to this part of a unit, so that what a start adds and the end takes away cancel to
 #: the bit in float64.
@@ -70,6 +70,8 @@ def billed_each_second(
     def amounts(resource: str) -> FloatArray:
         if resource == CPUS:
             return cpus
+        if resource == JOBS:
+            return np.ones_like(cpus)
         if requests is None:
             return np.ones_like(cpus) if resource == NODES else np.zeros_like(cpus)
         if resource == NODES:
