@@ -15,7 +15,7 @@ bounds. Of the mean run time and of the mean of 1 / max(run time, 10 s): `mean_r
 that ratio in each tenth of the jobs by the predicted value.
 
 `against` is the mean of a predictor's log score less the package's, and its 95 % interval by blocks
-of a week, of a day where fewer than eight weeks are scored: below 0 is better than the package.
+of a week, of a day where fewer than five weeks are scored: below 0 is better than the package.
 """
 
 from __future__ import annotations
@@ -49,14 +49,13 @@ from slurm_rl_plugin.simulator.workloads.recorded_runs import (
     recent_runs,
 )
 from slurm_rl_plugin.units import DAY, HOUR, BoolArray, FloatArray, IntArray
-from slurm_rl_plugin.utility.intervals import Interval, of_samples, verdict, widened
+from slurm_rl_plugin.utility.intervals import Interval, verdict, widened
+from slurm_rl_plugin.what_if.blocks import Blocks
 
 #: Intervals between bounds, and the time limit.
 OUTCOMES = len(BOUNDS) + 1
 #: Part of the jobs before those that are scored, and the least probability that a score counts.
 FITTED, LEAST = 0.6, 1e-6
-#: Seconds of a block, and the fewest blocks of a week.
-WEEK, FEWEST_WEEKS = 7 * DAY, 8
 #: Levels of shrunk means: how much a run weighs when the next has ended, and by how many runs of
 #: the level above means are drawn towards it. Request, user, user and request, and width.
 LEVELS = ((0.999, 5.0), (0.9, 1.0), (0.8, 0.7), (0.8, 0.7))
@@ -161,13 +160,10 @@ def by_blocks(difference: FloatArray, submit: FloatArray) -> tuple[float, Interv
         difference: of each job.
         submit: seconds, rising.
     """
-    since = submit - submit[0]
-    block = (since // (WEEK if since[-1] >= FEWEST_WEEKS * WEEK else DAY)).astype(np.int64)
-    jobs = np.bincount(block)
-    sums = np.stack([np.bincount(block, difference), jobs])[:, jobs > 0]
-    drawn = of_samples(sums, lambda each: each[0].sum(axis=-1) / each[1].sum(axis=-1))
+    blocks = Blocks.over(submit, np.random.default_rng(0))
     mean = float(difference.mean())
-    return mean, widened(drawn, mean, sums.shape[1]) if sums.shape[1] > 1 else None
+    drawn = blocks.means(difference, np.arange(len(submit)))
+    return mean, widened(drawn, mean, blocks.count)
 
 
 def about(point: FloatArray, runs: Runs) -> FloatArray:

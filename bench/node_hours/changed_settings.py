@@ -31,7 +31,7 @@ from bench.node_hours.simulated import simulated_starts
 from slurm_rl_plugin.machine_files.reader import read_cluster
 from slurm_rl_plugin.units import BoolArray, FloatArray
 from slurm_rl_plugin.utility.intervals import widened
-from slurm_rl_plugin.what_if.blocks import FEWEST, RESAMPLES, Blocks
+from slurm_rl_plugin.what_if.blocks import Blocks
 from slurm_rl_plugin.whole_file import write_whole
 
 #: Equal stretches of the time of submission; those without a job are left out.
@@ -155,12 +155,7 @@ def _stretches(submit: FloatArray) -> Blocks:
     """Equal stretches of the time of submission, drawn again."""
     since = (submit - submit[0]) / max(float(submit[-1] - submit[0]), 1.0)
     place = np.minimum((since * STRETCHES).astype(np.int64), STRETCHES - 1)
-    of = np.unique(place, return_inverse=True)[1].reshape(-1)
-    count = int(of[-1]) + 1
-    rng = np.random.default_rng(1)
-    draws = RESAMPLES if count >= FEWEST else 0
-    drawn = rng.multinomial(count, np.full(count, 1.0 / count), size=draws).astype(np.float64)
-    return Blocks(of=of, drawn=drawn, unit="stretches")
+    return Blocks.of_stretches(place, "stretches", np.random.default_rng(1))
 
 
 def _by_place(run: Run, count: int) -> FloatArray:

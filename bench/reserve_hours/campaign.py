@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bench.reserve_hours.figure import draw_hours
-from bench.reserve_hours.intervals import each_hour, intervals
+from bench.reserve_hours.goal_figures import each_hour, over_hours
 from bench.reserve_hours.load import HourPlan, lpc_like_hour
 from bench.reserve_hours.model import RESERVE_HEAD, hour_network
 from bench.reserve_hours.prediction import figures_of, predicted
@@ -126,8 +126,9 @@ def print_hours(runs: Runs, seeds: Sequence[int]) -> None:
             f"{figure:.3f}{' ' if fine else '!'}" for figure, fine in zip(figures, met, strict=True)
         )
         print(f"{seed:4d}  " + "  ".join(f"{cell:>7s}" for cell in cells))
-    for what, figure, low, high in intervals(runs, seeds):
-        print(f"{what:48s} {figure:8.3f}  95 % of draws of hours: {low:.3f} to {high:.3f}")
+    for what, figure, ci95 in over_hours(runs, seeds):
+        told = "{:.3f} to {:.3f}".format(*ci95) if ci95 else "none of so few hours"
+        print(f"{what:48s} {figure:8.3f}  95 % CI over hours: {told}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -154,8 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for seed, name in runs
         },
         "intervals": [
-            dict(zip(("what", "figure", "low", "high"), line, strict=True))
-            for line in intervals(runs, seeds)
+            dict(zip(("what", "figure", "ci95"), line, strict=True))
+            for line in over_hours(runs, seeds)
         ],
         "goals": [
             dict(zip(("what", "figure", "goal", "met"), line, strict=True))

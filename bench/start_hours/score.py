@@ -27,12 +27,12 @@ from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows
 from slurm_rl_plugin.forecasts.live.sources import OWN, REPLAYS, SOURCES
 from slurm_rl_plugin.forecasts.scores import log_waits, scores_of
-from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray
-from slurm_rl_plugin.utility.intervals import interval_of
+from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.utility.intervals import Interval, interval_of, of_blocks
 from slurm_rl_plugin.whole_file import write_whole
 
 #: Forecasts of so many seconds of the log rest on one queue, and are drawn together.
-_BLOCK, _RESAMPLES = 3.0 * HOUR, 1000
+_BLOCK = 3.0 * HOUR
 #: Accounting tells whole seconds of the run, so no wait is taken as shorter, by nobody.
 _SHORTEST = SPEED
 
@@ -117,20 +117,14 @@ def _scores(rows: GivenRows, source: int, chosen: BoolArray, waits: FloatArray) 
     return {name: found[name] for name in kept}
 
 
-def _ratio(
-    ours: FloatArray, theirs: FloatArray, moment: FloatArray
-) -> tuple[float, tuple[float, float]]:
-    """Median error over theirs, and its 95 % interval over blocks of time."""
-    _, block = np.unique(np.floor(moment / _BLOCK), return_inverse=True)
-    places = [np.flatnonzero(block == each) for each in range(int(block.max()) + 1)]
-    rng = np.random.default_rng(1)
-    drawn = []
-    for _ in range(_RESAMPLES):
-        chosen = np.concatenate(
-            [places[each] for each in rng.integers(0, len(places), len(places))]
-        )
-        drawn.append(np.median(ours[chosen]) / np.median(theirs[chosen]))
-    return float(np.median(ours) / np.median(theirs)), interval_of(np.array(drawn))
+def _ratio(ours: FloatArray, theirs: FloatArray, moment: FloatArray) -> tuple[float, Interval]:
+    """Median error over theirs, and its 95 % interval over blocks of time; None of too few."""
+
+    def ratio(chosen: IntArray) -> float:
+        return float(np.median(ours[chosen]) / np.median(theirs[chosen]))
+
+    drawn = of_blocks((moment // _BLOCK).astype(np.int64), ratio)
+    return ratio(np.arange(len(ours))), interval_of(drawn) if len(drawn) else None
 
 
 def table_of(arm: str, figures: Mapping[str, Any]) -> str:
@@ -153,8 +147,8 @@ def table_of(arm: str, figures: Mapping[str, Any]) -> str:
                 told = "".join(f"{number:7.3f}" for number in numbers)
                 lines.append(f"{when:10} {name:8} {each['jobs']:5d} {told}")
         if "ratio" in part:
-            low, high = part["interval"]
-            lines.append(f"{when}: ours / squeue's {part['ratio']:.3f} [{low:.3f}, {high:.3f}]")
+            told = " [{:.3f}, {:.3f}]".format(*part["interval"]) if part["interval"] else ""
+            lines.append(f"{when}: ours / squeue's {part['ratio']:.3f}{told}")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""What a site bills its jobs for each second: TRESBillingWeights, added up as Slurm does.
+"""What a site bills its jobs for each second: TRESBillingWeights, times UsageFactor of the QOS.
 
 Slurm's usage, and with it fair-share, counts these instead of processors (`calc_job_billable_tres`
 and `assoc_mgr_tres_weighted` in its source). It rounds nothing there; the `billing` that it prints
@@ -8,7 +8,7 @@ of a job is the whole part of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 #: Of PriorityFlags: of what is tied to a node only the dearest counts; of Slurm 25.05 on the same,
 #: but generic resources are added.
 DEAREST, DEAREST_AND_GRES = "MAX_TRES", "MAX_TRES_GRES"
-#: What weights and limits call the nodes of a job.
-NODES = "nodes"
+#: What weights and limits call the nodes of a job, and the job itself.
+NODES, JOBS = "nodes", "jobs"
 _GRES = "gres/"
 #: Bills are kept to this part of a unit, so that what a start adds and the end takes away cancel to
 #: the bit in float64.
@@ -34,15 +34,17 @@ class Billing:
         weights: of each partition by its name, weights by resource, memory by MiB; a partition
             without any bills the CPUs that a job got.
         flags: words of PriorityFlags.
+        factors: UsageFactor of each QOS by its name; 1 of a QOS that is not named.
     """
 
     weights: Mapping[str, Mapping[str, float]]
     flags: frozenset[str] = frozenset()
+    factors: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def has_weights(self) -> bool:
-        """Whether anything but CPUs is billed."""
-        return any(self.weights.values())
+    def counts_cpus(self) -> bool:
+        """Whether each job is billed the CPUs that it got, and nothing else."""
+        return not any(self.weights.values()) and set(self.factors.values()) <= {1.0}
 
 
 def billed_each_second(
@@ -51,6 +53,7 @@ def billed_each_second(
     partition: IntArray,
     processors: IntArray,
     requests: ResourceRequests | None,
+    qos: Sequence[str],
 ) -> FloatArray:
     """Billing units of each job for a second of its run, shape [n].
 
@@ -60,12 +63,15 @@ def billed_each_second(
         partition: of each job, an index into `partitions`, shape [n].
         processors: that each job got, shape [n].
         requests: what else they asked for and got; None for nothing.
+        qos: of each job, n names; "" where it is not known.
     """
     cpus = processors.astype(np.float64)
 
     def amounts(resource: str) -> FloatArray:
         if resource == CPUS:
             return cpus
+        if resource == JOBS:
+            return np.ones_like(cpus)
         if requests is None:
             return np.ones_like(cpus) if resource == NODES else np.zeros_like(cpus)
         if resource == NODES:
@@ -77,6 +83,8 @@ def billed_each_second(
         weights, mine = billing.weights.get(name, {}), partition == place
         if weights and mine.any():
             billed[mine] = _added_up(weights, billing.flags, amounts)[mine]
+    if billing.factors:
+        billed *= np.array([billing.factors.get(name, 1.0) for name in qos])
     kept: FloatArray = np.round(billed / _GRAIN) * _GRAIN
     return kept
 

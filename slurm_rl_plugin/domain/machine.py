@@ -13,6 +13,9 @@ from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
 from slurm_rl_plugin.domain.share_tree import Association
 from slurm_rl_plugin.units import DAY, MINUTE, FloatArray
 
+#: Columns of a log in which `Machine.entity` may find the names of a tree.
+OF_USERS, OF_ACCOUNTS, OF_QUEUES = "users", "accounts", "queues"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeKind:
@@ -43,6 +46,7 @@ class ResourceLimit:
         job: of each job.
         longest: seconds that a job may ask for.
         priority: of a QOS, over 0.
+        usage_factor: of a QOS, by which what its jobs are billed is multiplied (UsageFactor).
     """
 
     group: Mapping[str, float] = field(default_factory=dict)
@@ -50,6 +54,7 @@ class ResourceLimit:
     job: Mapping[str, float] = field(default_factory=dict)
     longest: float = math.inf
     priority: float = 0.0
+    usage_factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +127,9 @@ class PriorityWeights:
         resources: PriorityWeightTRES by resource.
         highest_age: seconds after which age adds no more (PriorityMaxAge).
         half_life: of past usage (PriorityDecayHalfLife); inf for none.
+        decay_every: OpenPBS: usage keeps `decay_factor` of itself after each of these spans, and
+            does not decay in between; 0 for the continuous decay of `half_life`.
+        decay_factor: see `decay_every`.
         dampening: FairShareDampeningFactor, of classic fair-share alone.
         reset_period: PriorityUsageResetPeriod.
         counts_ends: usage counts a run until its end; otherwise until the last calculation before
@@ -141,6 +149,8 @@ class PriorityWeights:
     resources: Mapping[str, float] = field(default_factory=dict)
     highest_age: float = 7 * DAY
     half_life: float = 7 * DAY
+    decay_every: float = 0.0
+    decay_factor: float = 0.5
     dampening: float = 1.0
     reset_period: str = "NONE"
     counts_ends: bool = False
@@ -166,6 +176,8 @@ class Machine:
         parent_of: the account above each account, "root" at the top.
         account_of: the default account of each user.
         associations: accounts and users with their shares and priorities; `ShareTree.of` them.
+        entity: OpenPBS: which column of a log has the names of the tree, of which each stands in
+            it once: OF_USERS, OF_ACCOUNTS or OF_QUEUES. "" for accounts and their users (Slurm).
         licences: how many the cluster has, by name.
         counts_memory: memory is given out as CPUs are (CR_*_Memory); else nobody counts it.
         whole_nodes: nodes are given out whole (select/linear, or jobs exclusive by default).
@@ -184,6 +196,7 @@ class Machine:
     parent_of: Mapping[str, str] = field(default_factory=dict)
     account_of: Mapping[str, str] = field(default_factory=dict)
     associations: tuple[Association, ...] = ()
+    entity: str = ""
     licences: Mapping[str, float] = field(default_factory=dict)
     counts_memory: bool = True
     whole_nodes: bool = False
@@ -211,7 +224,8 @@ class Machine:
     def billing(self) -> Billing:
         """What its jobs are billed for each second."""
         weights = {each.name: each.billing for each in self.partitions}
-        return Billing(weights=weights, flags=self.weights.flags)
+        factors = {name: each.usage_factor for name, each in self.qos.items()}
+        return Billing(weights=weights, flags=self.weights.flags, factors=factors)
 
     @property
     def nodes(self) -> int:

@@ -15,6 +15,8 @@ import numpy as np
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 ROOT = "root"
+#: OpenPBS's group of all entities that its tree does not name; each has one share in it.
+UNKNOWN = "unknown"
 
 
 class Association(NamedTuple):
@@ -87,6 +89,12 @@ class ShareTree:
     def places(self) -> Mapping[tuple[str, str], int]:
         """Place of each association by account and user."""
         return {pair: at for at, pair in enumerate(zip(self.accounts, self.users, strict=True))}
+
+    @property
+    def entities(self) -> Mapping[str, int]:
+        """Place of each association but the root by its own name, where names are unique."""
+        names = [user or account for account, user in zip(self.accounts, self.users, strict=True)]
+        return {name: at for at, name in enumerate(names) if at > 0}
 
     @property
     def is_user(self) -> BoolArray:
@@ -163,6 +171,9 @@ def best_first(scores: FloatArray, count: int) -> IntArray:
 def fair_tree_factors(tree: RankedTree, usage: FloatArray, factors: FloatArray) -> None:
     """Fair Tree: rank of each user over the number of users; 0 for accounts.
 
+    OpenPBS with `fair_share` sorts jobs alike: at the first level at which their paths part, the
+    one with less usage for its percentage goes first. Only the order of ties differs.
+
     slurmctld does not merge the users of accounts that tie, although its documentation says so: the
     first user of the second account takes the rank of the last one before it. Accounts that tie
     keep the order of the tree.
@@ -217,6 +228,9 @@ def classic_factors(
     factors: FloatArray,
 ) -> None:
     """Classic fair-share: 2^(-effective usage / share / dampening).
+
+    With a dampening of 1 it is also the `fairshare_factor` of OpenPBS, but that there each node
+    begins with a usage of 1.
 
     Args:
         tree: accounts and users.

@@ -1,20 +1,24 @@
 """The priority that OpenPBS gives pending jobs: its job_sort_formula, taken apart for replays.
 
 A replay needs what of a formula is fixed while a job waits, what a second of eligible time adds,
-and what fair share adds. A formula that is no such sum, alike for all jobs, is refused.
+and what fair share adds. A formula that is no such sum, alike for all jobs, is refused. So is one
+of fairshare_usage_res whose usage does not grow by the same amount with each second of a run.
 """
 
 from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from slurm_rl_plugin.domain.billing import JOBS, NODES
+from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.units import DAY, FloatArray
+from slurm_rl_plugin.units import DAY, HOUR, FloatArray
 
 #: What changes while a job waits. `fairshare_factor` is 2^(-usage/share) over the tree.
 ELIGIBLE, FACTOR = "eligible_time", "fairshare_factor"
@@ -33,6 +37,18 @@ def _of_floats(function: Callable[..., Any]) -> Callable[..., float]:
 _FUNCTIONS = {
     name: _of_floats(each) for name, each in {**_PYTHONS, **vars(math)}.items() if callable(each)
 }
+#: `fairshare_tree_usage` changes as the factor does, in another way.
+_TREE_USAGE = "fairshare_tree_usage"
+#: What usage may be made of beside time, and its name and unit here; OpenPBS counts KiB, not MiB.
+_AMOUNTS = {
+    "ncpus": (CPUS, 1.0),
+    "mem": (MEMORY, 1024.0),
+    "ngpus": (GPUS, 1.0),
+    "nodect": (NODES, 1.0),
+}
+#: Where usage is tried: seconds of a run, and the amounts in their order.
+_RUNS = ((60.0, (2.0, 3.0, 1.0, 1.0)), (DAY, (5.0, 7.0, 0.0, 2.0)), (0.0, (1.0, 1.0, 1.0, 1.0)))
+_SORT, _USAGE = "job_sort_formula", "fairshare_usage_res"
 #: Where the sum is tried: eligible seconds and factors.
 _TRIED = ((3600.0, 0.0), (7 * DAY, 0.25), (0.0, 1.0), (600.0, 0.7))
 
@@ -58,7 +74,9 @@ def check_formula(formula: str) -> None:
         ConfigurationError: it is no expression, or no such sum.
     """
     values = np.array([1.0, 2.5, 700.0])
-    names = {node.id for node in ast.walk(_program(formula)) if isinstance(node, ast.Name)}
+    names = _names(_program(formula))
+    if _TREE_USAGE in names:
+        raise _refused(formula, f"names {_TREE_USAGE}, which is not modelled")
     sorted_by(formula, dict.fromkeys(names, values), len(values))
 
 
@@ -74,18 +92,13 @@ def sorted_by(formula: str, jobs: Mapping[str, FloatArray], count: int) -> Sorte
         ConfigurationError: it is no expression, or no such sum.
     """
     program = _program(formula)
-    names = {node.id for node in ast.walk(program) if isinstance(node, ast.Name)}
-    names -= {*_FUNCTIONS, ELIGIBLE, FACTOR}
+    names = _names(program) - {ELIGIBLE, FACTOR}
     columns = [jobs[name].tolist() if name in jobs else [0.0] * count for name in names]
-    code = compile(program, "job_sort_formula", "eval")
+    code = compile(program, _SORT, "eval")
 
     def value(job: int, waited: float, factor: float) -> float:
         own = {name: column[job] for name, column in zip(names, columns, strict=True)}
-        own |= {ELIGIBLE: waited, FACTOR: factor}
-        try:
-            return float(eval(code, {"__builtins__": {}, **_FUNCTIONS}, own))  # noqa: S307
-        except (ArithmeticError, TypeError, ValueError):
-            return 0.0  # as PBS has it
+        return _value(code, own | {ELIGIBLE: waited, FACTOR: factor})
 
     fixed = np.array([value(job, 0.0, 0.0) for job in range(count)])
     a_second = value(0, DAY, 0.0) / DAY - fixed[0] / DAY if count else 0.0
@@ -100,17 +113,63 @@ def sorted_by(formula: str, jobs: Mapping[str, FloatArray], count: int) -> Sorte
     return SortedBy(fixed, float(a_second), float(a_factor))
 
 
-def _program(formula: str) -> ast.Expression:
+def used_each_second(formula: str) -> dict[str, float]:
+    """What OpenPBS adds to an entity's usage for each second of a job, as weights by resource.
+
+    CPU time is taken as the run time of all of the job's CPUs. JOBS is the weight of the job as
+    such, whatever it asks for; memory is by MiB.
+
+    Args:
+        formula: fairshare_usage_res: a resource or a Python expression of resources.
+
+    Raises:
+        ConfigurationError: it is no expression, or no weighted sum of resources times run time.
+    """
+    program = _program(formula, _USAGE)
+    names, code = _names(program), compile(program, _USAGE, "eval")
+
+    def usage(seconds: float, amounts: Sequence[float]) -> float:
+        own = dict.fromkeys(names, 0.0) | dict(zip(_AMOUNTS, amounts, strict=True))
+        return _value(code, own | {"walltime": seconds, "cput": seconds * amounts[0]})
+
+    nothing = np.zeros(len(_AMOUNTS))
+    job = usage(HOUR, nothing.tolist()) / HOUR
+    weights = [usage(HOUR, one.tolist()) / HOUR - job for one in np.eye(len(_AMOUNTS))]
+    for seconds, amounts in _RUNS:
+        expected = seconds * (job + float(np.dot(weights, amounts)))
+        if not math.isclose(usage(seconds, amounts), expected, rel_tol=1e-9, abs_tol=1e-9):
+            raise _refused(formula, "is no weighted sum of resources times run time", _USAGE)
+    if min(job, *weights) < 0.0 or not any((job, *weights)):
+        raise _refused(formula, "gives no usage, or less than none", _USAGE)
+    found = {JOBS: job}
+    for (name, unit), weight in zip(_AMOUNTS.values(), weights, strict=True):
+        found[name] = unit * weight
+    return {name: weight for name, weight in found.items() if weight}
+
+
+def _names(program: ast.Expression) -> set[str]:
+    """Names of a formula but those of functions."""
+    return {node.id for node in ast.walk(program) if isinstance(node, ast.Name)} - {*_FUNCTIONS}
+
+
+def _value(code: CodeType, names: Mapping[str, float]) -> float:
+    try:
+        return float(eval(code, {"__builtins__": {}, **_FUNCTIONS}, names))  # noqa: S307
+    except (ArithmeticError, TypeError, ValueError):
+        return 0.0  # as PBS has it
+
+
+def _program(formula: str, key: str = _SORT) -> ast.Expression:
     try:
         program = ast.parse(formula.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise _refused(formula, "is no expression") from None
+        raise _refused(formula, "is no expression", key) from None
     for node in ast.walk(program):
         called = isinstance(node, ast.Call) and not (
             isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords
         )
         if called or not isinstance(node, _NODES):
-            raise _refused(formula, f"has a {type(node).__name__}, which is not read here")
+            raise _refused(formula, f"has a {type(node).__name__}, which is not read here", key)
     found: ast.Expression = ast.fix_missing_locations(_FloatsAlone().visit(program))
     return found
 
@@ -129,5 +188,5 @@ class _FloatsAlone(ast.NodeTransformer):
         return ast.Call(ast.Name("pow", ast.Load()), [node.left, node.right], [])
 
 
-def _refused(formula: str, why: str) -> ConfigurationError:
-    return ConfigurationError(f"job_sort_formula {formula!r} {why}.")
+def _refused(formula: str, why: str, key: str = _SORT) -> ConfigurationError:
+    return ConfigurationError(f"{key} {formula!r} {why}.")

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from slurm_rl_plugin.learning.evaluation.replay_figures import BLOCK_JOBS, FEWEST_BLOCKS
 from slurm_rl_plugin.learning.heldout_training import SEARCHED_PART
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
+from slurm_rl_plugin.utility.intervals import BLOCK_JOBS, FEWEST_BLOCKS
 
 #: Blocks that a replay needs before it gives an interval: a part needs as many.
 _JOBS, _DAYS = FEWEST_BLOCKS * BLOCK_JOBS, FEWEST_BLOCKS

@@ -22,10 +22,12 @@ BETTER, WORSE, NO_DIFFERENCE, INCONCLUSIVE = "better", "worse", "no difference",
 Interval = tuple[float, float] | None
 #: Ends of a 95 % interval, as quantiles.
 ENDS = (0.025, 0.975)
-#: How often independent samples are drawn, and how often blocks.
-RESAMPLES, BLOCK_RESAMPLES = 1000, 2000
-#: Blocks that must fit beside each other: a single one is the same in every draw.
-FEWEST_BLOCKS = 2
+#: How often samples, or blocks of them, are drawn.
+RESAMPLES = 1000
+#: Blocks that must fit one behind the other: the draws of fewer are too much alike.
+FEWEST_BLOCKS = 5
+#: Jobs of a block: most waits in one do not come from the block before.
+BLOCK_JOBS = 500
 
 
 def verdict(difference: Interval, small: float = 0.0, *, more_is_better: bool = False) -> str:
@@ -108,7 +110,6 @@ def mean_over_windows(
     rng: np.random.Generator,
     *,
     block: int = 1,
-    resamples: int = BLOCK_RESAMPLES,
 ) -> tuple[float, Interval]:
     """Mean of a figure over windows, and its interval; None where the windows are too few.
 
@@ -116,37 +117,61 @@ def mean_over_windows(
         values: of each window, shape [windows], time order.
         rng: source of randomness.
         block: consecutive windows that depend on each other, at least 1.
-        resamples: how often the blocks are drawn.
     """
     mean = float(values.mean())
     if len(values) < FEWEST_BLOCKS * block:
         return mean, None
-    return mean, interval_of(block_means(values, rng, block, resamples))
+    return mean, interval_of(block_means(values, rng, block))
 
 
-def block_means(
-    values: FloatArray, rng: np.random.Generator, block: int, resamples: int = BLOCK_RESAMPLES
-) -> FloatArray:
-    """Mean of each resample, shape [resamples]; the last block is cut to the number of windows.
+def block_means(values: FloatArray, rng: np.random.Generator, block: int) -> FloatArray:
+    """Mean of each draw, shape [RESAMPLES]; the last block is cut to the number of windows.
 
     Args:
         values: of each window, shape [windows], time order.
         rng: source of randomness.
         block: consecutive windows drawn together, at most as many as there are.
-        resamples: how often.
     """
-    places = drawn_places(len(values), rng, block, resamples)
+    places = drawn_places(len(values), rng, block)
     return np.asarray(values[places].mean(axis=1), dtype=np.float64)
 
 
-def drawn_places(count: int, rng: np.random.Generator, block: int, resamples: int) -> IntArray:
-    """Places of each resample: moving blocks beside each other, shape [resamples, count].
+def of_blocks(block: IntArray, statistic: Callable[[IntArray], float]) -> FloatArray:
+    """A statistic of samples whose blocks are drawn whole, the same each time, shape [RESAMPLES].
+
+    Args:
+        block: number of each sample's block, in any order and with gaps, shape [n] > 0.
+        statistic: of the samples at some places.
+
+    Returns:
+        Nothing where the blocks are fewer than FEWEST_BLOCKS.
+    """
+    parts = [np.flatnonzero(block == each) for each in np.unique(block)]
+    if len(parts) < FEWEST_BLOCKS:
+        return np.empty(0)
+    drawn = drawn_places(len(parts), np.random.default_rng(0))
+    return np.array([statistic(np.concatenate([parts[each] for each in some])) for some in drawn])
+
+
+def drawn_counts(count: int, rng: np.random.Generator) -> FloatArray:
+    """How often each of `count` independent blocks is in each draw, shape [RESAMPLES, count].
+
+    Of fewer blocks than FEWEST_BLOCKS there is no draw: shape [0, count].
+    """
+    draws = RESAMPLES if count >= FEWEST_BLOCKS else 0
+    return rng.multinomial(count, np.full(count, 1.0 / count), size=draws).astype(np.float64)
+
+
+def drawn_places(
+    count: int, rng: np.random.Generator, block: int = 1, resamples: int = RESAMPLES
+) -> IntArray:
+    """Places of each draw: moving blocks one behind the other, shape [resamples, count].
 
     Args:
         count: of how many values, in time order.
         rng: source of randomness.
         block: consecutive values drawn together, at most `count`.
-        resamples: how often.
+        resamples: how many draws; only fewer where all together do not fit into memory.
     """
     begins = rng.integers(count - block + 1, size=(resamples, -(-count // block)))
     return (begins[:, :, None] + np.arange(block)).reshape(resamples, -1)[:, :count]

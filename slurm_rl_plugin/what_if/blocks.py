@@ -14,10 +14,8 @@ import numpy as np
 
 from slurm_rl_plugin.simulator.workloads.resampling import WEEK
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
+from slurm_rl_plugin.utility.intervals import FEWEST_BLOCKS, drawn_counts
 
-#: Stretches of which an interval is told; of fewer none.
-FEWEST = 5
-RESAMPLES = 1000
 #: How long a stretch is, seconds, and what several are called; the first of which there are enough.
 _UNITS = ((WEEK, "weeks"), (DAY, "days"))
 #: Bins of waits: equal ones, below a second as 0, then so many for a factor of ten.
@@ -47,7 +45,7 @@ class Blocks:
             rng: draws them.
         """
         since = submit - submit.min()
-        enough = (each for each in _UNITS if since.max() >= FEWEST * each[0])
+        enough = (each for each in _UNITS if since.max() >= FEWEST_BLOCKS * each[0])
         length, unit = next(enough, _UNITS[-1])
         return cls.of_stretches((since // length).astype(np.int64), unit, rng)
 
@@ -62,9 +60,7 @@ class Blocks:
         """
         of = np.unique(stretch, return_inverse=True)[1].reshape(-1)
         count = int(of.max()) + 1
-        draws = RESAMPLES if count >= FEWEST else 0
-        drawn = rng.multinomial(count, np.full(count, 1.0 / count), size=draws)
-        return cls(of=of, drawn=drawn.astype(np.float64), unit=unit)
+        return cls(of=of, drawn=drawn_counts(count, rng), unit=unit)
 
     @property
     def count(self) -> int:

@@ -13,7 +13,6 @@ from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray, IntArray
 from slurm_rl_plugin.utility.entitlement import WINDOWS_TOGETHER, Service
 from slurm_rl_plugin.utility.intervals import (
     FEWEST_BLOCKS,
-    RESAMPLES,
     drawn_places,
     verdict,
     widened,
@@ -165,13 +164,13 @@ def services(pair: ReplayedPair) -> tuple[Service, Service]:
 
 
 def _misdelivered(served: tuple[Service, Service], blocks: Blocks) -> Effect:
-    """By draws of windows that share time; of fewer than two such groups there is no interval."""
+    """By draws of windows that share time; without an interval where too few groups of them fit."""
     parts = np.array([each.misdelivered_parts for each in served])
     parts = parts[:, np.isfinite(parts).all(axis=0)]
     drawn = np.empty((2, 0))
     if parts.shape[1] >= FEWEST_BLOCKS * WINDOWS_TOGETHER:
         rng = np.random.default_rng(0)
-        drawn = parts[:, drawn_places(parts.shape[1], rng, WINDOWS_TOGETHER, RESAMPLES)].mean(-1)
+        drawn = parts[:, drawn_places(parts.shape[1], rng, WINDOWS_TOGETHER)].mean(-1)
     means = parts.mean(axis=1) if parts.size else np.zeros(2)
     both = float(means[0]), float(means[1])
     return judged_effect("misdelivered", both, (drawn[0], drawn[1]), blocks, MISDELIVERED_LITTLE)

@@ -130,7 +130,7 @@ def test_usage_counts_what_the_cluster_bills(
     accounts = document["policies"]["native"]["accounts"]
     assert accounts["biology"]["work_fraction"] == pytest.approx(share)
     assert main(["evaluate", *FROM, "--policy", "fifo"]) == 0
-    assert "what the site bills (by its TRESBillingWeights of now)" in capsys.readouterr().out
+    assert "what the site bills (by its billing weights and factors)" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("cluster")

@@ -25,7 +25,7 @@ from slurm_rl_plugin.papers.heldout.ablation import (
     TO_ALL,
     VARIANTS,
 )
-from slurm_rl_plugin.papers.heldout.goals import FITTED, GOALS, TO_BEST
+from slurm_rl_plugin.papers.heldout.goals import FITTED, GOALS, MISDELIVERED, TO_BEST
 from slurm_rl_plugin.papers.study.parallel_machines import LOGS
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 
@@ -160,6 +160,12 @@ def test_the_study_trains_chooses_on_the_past_and_measures_once(
     figures = {claim["name"]: claim["measured"] for claim in first["claims"]}
     for group in (*names, "all logs"):
         assert figures[f"{group}: {FITTED}, {TO_BEST}"] > 0
+        served = figures.get(f"{group}: multifactor, {MISDELIVERED}", 0.0)
+        assert 0.0 <= served < 1.0
+    for facts in first["logs"].values():
+        assert facts["shares_from"] == "work"
+        assert sum(facts["shares"].values()) == pytest.approx(1.0)
+        assert all("misdelivered" in each for each in facts["effects"].values())
     assert all(Path(path).stat().st_size > 10_000 for path in first["figures"])
     assert main(words) == 0  # from kept networks: the same figures
     assert json.loads(capsys.readouterr().out)["claims"] == first["claims"]

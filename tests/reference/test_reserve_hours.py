@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bench.reserve_hours.foreseen import coming, foreseen
-from bench.reserve_hours.intervals import each_hour, intervals
+from bench.reserve_hours.goal_figures import each_hour, over_hours
 from bench.reserve_hours.load import HourJob
 from bench.reserve_hours.prediction import figures_of
 from bench.reserve_hours.replay import ReplayedJob, Side, Stopped, submit_in_time
@@ -29,6 +29,9 @@ def replayed(wait: float, *, interactive: bool) -> ReplayedJob:
     )
 
 
+HOURS = (1, 2, 3, 4, 5, 6)
+
+
 def hour(interactive: float, batch: float) -> list[ReplayedJob]:
     return [replayed(interactive, interactive=True), replayed(batch, interactive=False)]
 
@@ -36,24 +39,25 @@ def hour(interactive: float, batch: float) -> list[ReplayedJob]:
 def test_an_interval_holds_the_figure_and_is_a_point_where_all_hours_are_alike() -> None:
     alike = {
         (seed, side): hour(*waits)
-        for seed in (1, 2, 3)
+        for seed in HOURS
         for side, waits in (
             (PLAIN, (100.0, 80.0)),
             (ORDER, (50.0, 100.0)),
             (RESERVE, (10.0, 120.0)),
         )
     }
-    found = {what: rest for what, *rest in intervals(alike, (1, 2, 3))}
-    assert found["interactive within 120 s, reserve"] == [1.0, 1.0, 1.0]
-    assert found["interactive wait, reserve / Slurm"] == pytest.approx([0.1] * 3)
-    assert found["batch wait, reserve / order"] == pytest.approx([1.2] * 3)
-    alike[3, RESERVE] = hour(130.0, 120.0)
-    found = {what: rest for what, *rest in intervals(alike, (1, 2, 3))}
+    found = {what: (figure, *ci95) for what, figure, ci95 in over_hours(alike, HOURS) if ci95}
+    assert found["interactive within 120 s, reserve"] == (1.0, 1.0, 1.0)
+    assert found["interactive wait, reserve / Slurm"] == pytest.approx((0.1,) * 3)
+    assert found["batch wait, reserve / order"] == pytest.approx((1.2,) * 3)
+    assert {ci95 for *_, ci95 in over_hours(alike, HOURS[:4])} == {None}
+    alike[6, RESERVE] = hour(130.0, 120.0)
+    found = {what: (figure, *ci95) for what, figure, ci95 in over_hours(alike, HOURS) if ci95}
     figure, low, high = found["interactive wait, reserve / Slurm"]
     assert low == pytest.approx(0.1)
-    assert figure == pytest.approx(0.5)
+    assert figure == pytest.approx(0.3)
     assert low < figure < high
-    assert [met for *_, met in each_hour(alike, (1, 2, 3))] == [
+    assert [met for *_, met in each_hour(alike, HOURS[3:])] == [
         [True, True, False, True],
         [True, True, False, True],
         [False, False, False, True],

@@ -127,7 +127,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--before", metavar="COMMIT", default=LAST_RELEASE,
         help="whose package is measured as well; '' for none (default: the last release)",
     )  # fmt: skip
-    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=5)
     chosen = parser.parse_args(arguments)
     unknown = set(chosen.only.split(",")) - set(MEASUREMENTS)
     if unknown:

@@ -42,10 +42,13 @@ def _machine(timeout: float) -> Machine:
     from slurm_rl_plugin.batch_systems.pbs.answers.machine import (  # noqa: PLC0415
         read_running_machine,
     )
+    from slurm_rl_plugin.batch_systems.pbs.answers.sched_config import (  # noqa: PLC0415
+        sched_folder,
+    )
     from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands  # noqa: PLC0415
 
     commands = PbsCommands(environment=None, timeout=timeout, on_call=None)
-    return read_running_machine(commands.read_json)
+    return read_running_machine(commands.read_json, sched_folder(commands))
 
 
 def _nodes(timeout: float) -> Sequence[NodeNow]:

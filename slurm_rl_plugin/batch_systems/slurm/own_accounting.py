@@ -87,5 +87,5 @@ class SlurmAccounting:
         return {name: share / whole for name, share in found.items()} or None
 
     def billing(self) -> Billing:
-        """TRESBillingWeights by `scontrol`."""
+        """TRESBillingWeights by `scontrol`, and UsageFactor of each QOS by `sacctmgr`."""
         return read_billing(self._commands.read)

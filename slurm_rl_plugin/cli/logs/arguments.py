@@ -170,7 +170,7 @@ def _own_accounting(options: LogOptions) -> ReadJobs:
         "processors_from": "cluster" if options.cluster else "options" if sized else "sinfo",
         "shares_from": "options" if given else SSHARE if shares else "work",
     }
-    if billing is not None and billing.has_weights:
+    if billing is not None and not billing.counts_cpus:
         whence["billing_from"] = "scontrol"
     return ReadJobs(
         name=SLURM,

@@ -117,7 +117,8 @@ class ReadJobs:
             ConfigurationError: the machine holds none of them, or options do not fit.
         """
         prepared = self.placed(self.jobs, machine, self.shares_on(machine))
-        if machine is not None and machine.associations and prepared.shares_from == PAST_WORK:
+        of_accounts = machine is not None and machine.associations and not machine.entity
+        if machine is not None and of_accounts and prepared.shares_from == PAST_WORK:
             used, known = accounts_with_jobs(self.jobs), accounts_with_shares(machine)
             lacking = [name for name in used if name.lower() not in known]
             names = ", ".join(printable(name) or "''" for name in lacking) or "all of the log"

@@ -32,7 +32,7 @@ _WHENCE = {
     "sinfo": "all of the cluster's, by sinfo; --processors gives others",
     "sshare": "Slurm's own, by sshare; --shares gives others",
     "work": "fractions of the work: sshare has none of these accounts",
-    "scontrol": "by its TRESBillingWeights of now",
+    "scontrol": "by its billing weights and factors",
     "options": "as given",
     "cluster": "of --cluster",
 }

@@ -25,7 +25,7 @@ from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, select_prepared
 from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
-from slurm_rl_plugin.utility.intervals import BLOCK_RESAMPLES, drawn_places, interval_of
+from slurm_rl_plugin.utility.intervals import FEWEST_BLOCKS, drawn_places, interval_of
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 
 #: Jobs of a stretch, and consecutive stretches that are drawn together for an interval.
@@ -235,9 +235,9 @@ def _interval(
     sums = np.array([[run.slowdowns for run in each] for each in (mine, other)])  # [2, runs, 2, n]
     runs, stretches = sums.shape[1], sums.shape[3]
     with_jobs = np.count_nonzero(sums[0, :, 1].sum(axis=0))
-    if runs < 2 or with_jobs < 2 * together:
+    if runs < 2 or with_jobs < FEWEST_BLOCKS * together:
         return None
-    places = drawn_places(stretches, rng, together, BLOCK_RESAMPLES)
+    places = drawn_places(stretches, rng, together)
     chosen = rng.integers(runs, size=(len(places), runs))
     drawn = np.array(
         [

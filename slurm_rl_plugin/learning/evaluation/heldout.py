@@ -19,6 +19,7 @@ from slurm_rl_plugin.learning.evaluation.paired import (
     Candidate,
     goes_by_predictions,
     knowing_recent_runs,
+    schedule_of,
     starts_under,
 )
 from slurm_rl_plugin.learning.load_windows import log_windows, training_jobs
@@ -26,8 +27,8 @@ from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, SHORT_JOB_RUN_TIME, FloatArray
-from slurm_rl_plugin.utility.fairness import fairness_at_starts
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
+from slurm_rl_plugin.utility.summary import service_of
 
 #: The simple rules, the best of which on the training part is what a learned policy must beat.
 HEURISTICS = (
@@ -108,14 +109,15 @@ class WindowFigures:
         short_jobs: jobs of an actual run time < 900 s.
         short_within_120s: those of them that waited 120 s at most.
         max_wait: longest wait, seconds.
-        fairness: mean of F_j, on the service since the beginning of the window.
+        misdelivered: part of the service of a fortnight that went to the wrong account, by the
+            shares of the log.
     """
 
     bounded_slowdown: FloatArray
     short_jobs: FloatArray
     short_within_120s: FloatArray
     max_wait: FloatArray
-    fairness: FloatArray
+    misdelivered: FloatArray
 
 
 def training_and_test_windows(
@@ -187,7 +189,7 @@ def figures_of_windows(
         workload = window.workload(RequestedLimit())
         settings = protocol.settings(window.capacity)
         return [
-            _figures(window, starts_under(each, window, workload, settings), protocol)
+            _figures(window, starts_under(each, window, workload, settings), settings, protocol)
             for each in candidates
         ]
 
@@ -204,25 +206,30 @@ def figures_of_windows(
             short_jobs=figures[1],
             short_within_120s=figures[2],
             max_wait=figures[3],
-            fairness=figures[4],
+            misdelivered=figures[4],
         )
         for each, figures in zip(candidates, columns, strict=True)
     }
 
 
-def _figures(window: PreparedLog, start: FloatArray, protocol: HeldoutProtocol) -> list[float]:
+def _figures(
+    window: PreparedLog,
+    start: FloatArray,
+    settings: SimulationSettings,
+    protocol: HeldoutProtocol,
+) -> list[float]:
     """The figures of one window, in the order of WindowFigures."""
     counted = slice(protocol.warm_up, protocol.warm_up + protocol.counted)
     run_time = window.log.run_time
     wait = (start - window.log.submit)[counted]
-    fairness = fairness_at_starts(start, run_time, window.charged, window.account, window.shares)
+    service = service_of(schedule_of(window, start, settings), counted)
     short = run_time[counted] < SHORT_JOB_RUN_TIME
     return [
         float(bounded_slowdown(wait, run_time[counted]).mean()),
         float(short.sum()),
         float((short & (wait <= INTERACTIVE_WAIT_GOAL)).sum()),
         float(wait.max()),
-        float(fairness[counted].mean()),
+        service.misdelivered,
     ]
 
 

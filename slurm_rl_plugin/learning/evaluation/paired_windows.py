@@ -14,7 +14,7 @@ import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import FloatArray
-from slurm_rl_plugin.utility.intervals import BLOCK_RESAMPLES, mean_over_windows
+from slurm_rl_plugin.utility.intervals import mean_over_windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,6 @@ def ratio_over_windows(
     rng: np.random.Generator,
     *,
     block: int = 1,
-    resamples: int = BLOCK_RESAMPLES,
 ) -> WindowRatio:
     """Ratio of a figure over paired windows, with a moving-block bootstrap interval.
 
@@ -47,19 +46,16 @@ def ratio_over_windows(
         denominators: of the other policy in the same windows, > 0.
         rng: source of randomness; equally seeded ones draw the same windows for every policy.
         block: consecutive windows that depend on each other (`overlapping_windows`), at least 1.
-        resamples: how often the blocks are drawn.
 
     Raises:
         ConfigurationError: no windows, unequal numbers of them, a figure that is not finite and
-            above 0, a block of no windows, or no resamples.
+            above 0, or a block of no windows.
     """
     _check_figures(numerators, denominators)
-    if block < 1 or resamples < 1:
-        raise ConfigurationError(
-            f"{resamples} resamples of blocks of {block} windows give no interval: at least 1 each."
-        )
+    if block < 1:
+        raise ConfigurationError(f"blocks of {block} windows give no interval: at least 1.")
     logs = np.log(numerators / denominators)
-    mean, ci95 = mean_over_windows(logs, rng, block=block, resamples=resamples)
+    mean, ci95 = mean_over_windows(logs, rng, block=block)
     return WindowRatio(
         mean=float(numerators.mean() / denominators.mean()),
         geometric_mean=math.exp(mean),

@@ -12,23 +12,22 @@ from slurm_rl_plugin.learning.evaluation.recorded_replay import RecordedReplay
 from slurm_rl_plugin.units import DAY, INTERACTIVE_WAIT_GOAL, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.utility.intervals import (
     BETTER,
+    BLOCK_JOBS,
     ENDS,
+    FEWEST_BLOCKS,
     INCONCLUSIVE,
     NO_DIFFERENCE,
+    RESAMPLES,
     WORSE,
     drawn_places,
     verdict,
 )
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 
-#: Jobs of a block at least: most waits of one do not come from the block before.
-BLOCK_JOBS = 500
-#: Fewer blocks give no interval that could be trusted.
-FEWEST_BLOCKS = 5
 #: The part of the site's figure that does not matter.
 SMALL = 0.01
-#: How often the blocks are drawn, and how many jobs are drawn altogether at most.
-RESAMPLES, MOST_DRAWN = 500, 40_000_000
+#: Jobs that are drawn in all draws together at most: large logs are drawn less often.
+MOST_DRAWN = 40_000_000
 #: Of these the verdict is made; the other figures stand beside them.
 GOALS = ("mean_bounded_slowdown", "interactive_within_120s", "fairness")
 

@@ -27,7 +27,7 @@ def enforced(
     of_qos = "all" in words or (of_associations and "qos" in words)
     return replace(
         database,
-        qos=database.qos if of_qos else _priorities(database.qos),
+        qos=database.qos if of_qos else _without_limits(database.qos),
         accounts=database.accounts if of_associations else {},
         users=database.users if of_associations else {},
         left_out=(
@@ -48,15 +48,18 @@ def _words(settings: Mapping[str, Value]) -> set[str]:
     return set() if value is None else {word.lower() for word in value.words}
 
 
-def _priorities(qos: Mapping[str, ResourceLimit]) -> dict[str, ResourceLimit]:
-    return {name: ResourceLimit(priority=limit.priority) for name, limit in qos.items()}
+def _without_limits(qos: Mapping[str, ResourceLimit]) -> dict[str, ResourceLimit]:
+    return {
+        name: ResourceLimit(priority=each.priority, usage_factor=each.usage_factor)
+        for name, each in qos.items()
+    }
 
 
 def _not_enforced(database: Database, of_associations: bool, of_qos: bool) -> Iterator[str]:
     limits = [*database.accounts.values(), *database.users.values()]
     if not of_associations and any(limit != _NO_LIMIT for limit in limits):
         yield "AccountingStorageEnforce has no limits: those of accounts and users do not hold."
-    bare = _priorities(database.qos)
+    bare = _without_limits(database.qos)
     if not of_qos and any(limit != bare[name] for name, limit in database.qos.items()):
         yield "AccountingStorageEnforce has not both limits and qos: limits of a QOS do not hold."
 

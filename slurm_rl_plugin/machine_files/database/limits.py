@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from slurm_rl_plugin.domain.machine import ResourceLimit
 from slurm_rl_plugin.machine_files.database.entries import QOS, USER, DatabaseEntry
 from slurm_rl_plugin.machine_files.resource_names import limits_of
-from slurm_rl_plugin.machine_files.values import NOTHING, Value
+from slurm_rl_plugin.machine_files.values import NOTHING, UNLIMITED, Value
 
 GROUP, EACH_USER, JOB = "group", "user", "job"
 #: What a key limits, and the resource that its plain number counts; "" for RESOURCE=NUMBER,...
@@ -73,14 +73,15 @@ _WHY = {
     "preempt": "no job is preempted",
     "preemptexempttime": "no job is preempted",
     "preemptmode": "no job is preempted",
-    "usagefactor": "usage counts the same in each QOS",
     "usagethreshold": "usage bars no job",
     "usagethres": "usage bars no job",
 }
 #: Values that say what holds without them; `cluster` is the mode of preemption of all.
 _NEUTRAL = NOTHING | {"-1", "0", "1.000000", "1", "cluster", "denyonlimit"}
 #: All names of keys; of a dump it tells them from values that hold a colon.
-KNOWN_KEYS = frozenset({*_LIMITS, _MAX_JOBS, *_LONGEST, *_NO_EFFECT, *_WHY, "priority"})
+KNOWN_KEYS = frozenset(
+    {*_LIMITS, _MAX_JOBS, *_LONGEST, *_NO_EFFECT, *_WHY, "priority", "usagefactor"}
+)
 
 
 def limit_of(entry: DatabaseEntry) -> ResourceLimit:
@@ -101,6 +102,7 @@ def limit_of(entry: DatabaseEntry) -> ResourceLimit:
         job=parts[JOB],
         longest=_longest(entry.keys),
         priority=_priority(entry),
+        usage_factor=_usage_factor(entry),
     )
 
 
@@ -119,6 +121,19 @@ def _longest(keys: Mapping[str, Value]) -> float:
 def _priority(entry: DatabaseEntry) -> float:
     value = entry.keys.get("priority")
     return float(value.number()) if entry.kind == QOS and value and not _unset(value) else 0.0
+
+
+def _usage_factor(entry: DatabaseEntry) -> float:
+    value = entry.keys.get("usagefactor")
+    if value is None or entry.kind != QOS or value.text.lower() in NOTHING | UNLIMITED:
+        return 1.0
+    try:
+        factor = float(value.text)
+    except ValueError:
+        factor = math.nan
+    if not 0.0 <= factor < math.inf:
+        raise value.fault("this is no factor; write a number, 0 or more")
+    return factor
 
 
 def association_priority(entry: DatabaseEntry) -> float | None:

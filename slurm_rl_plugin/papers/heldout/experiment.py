@@ -28,11 +28,11 @@ from slurm_rl_plugin.learning.evaluation.paired_windows import overlapping_windo
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.papers.heldout.goals import (
     COLUMNS,
-    FAIRNESS_GAIN,
     FITTED,
     GOALS,
     HOLDING,
     LONGEST,
+    MISDELIVERED,
     SHORT_GAIN,
     TAIL_SAFE,
     TO_BEST,
@@ -49,6 +49,7 @@ from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.papers.study.study import Asked
 from slurm_rl_plugin.papers.study.verdicts import bounded
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK
 from slurm_rl_plugin.units import HOUR, FloatArray
 
 MULTIFACTOR = "multifactor"
@@ -115,6 +116,8 @@ class LogStudy:
         reserves: part of the machine kept free, of each seed.
         starvation: bound of the tail-safe setting, hours.
         effects: what the hook does to scores -> figures of one fine-tuned network.
+        shares: of each account, sum 1.
+        shares_from: one of `log_shares.SHARES_WORDS`.
     """
 
     best: str
@@ -125,6 +128,8 @@ class LogStudy:
     reserves: list[float]
     starvation: float
     effects: dict[str, WindowFigures] = field(default_factory=dict)
+    shares: dict[str, float] = field(default_factory=dict)
+    shares_from: str = PAST_WORK
 
 
 def study_log(name: str, plan: HeldoutPlan, store: ResultStore) -> LogStudy:
@@ -182,6 +187,8 @@ def _measured(
         reserves=reserves,
         starvation=bound,
         effects={label: under(changes) for label, changes in EFFECTS.items()},
+        shares=dict(zip(known.accounts, known.shares.tolist(), strict=True)),
+        shares_from=known.shares_from,
     )
 
 
@@ -257,8 +264,8 @@ def _per_window(study: LogStudy, figures: WindowFigures, column: str) -> FloatAr
         return 100.0 * gained / np.maximum(figures.short_jobs.mean(), 1.0)
     if column == LONGEST:
         return figures.max_wait / multifactor.max_wait.mean()
-    if column == FAIRNESS_GAIN:
-        return figures.fairness - multifactor.fairness
+    if column == MISDELIVERED:
+        return figures.misdelivered
     raise KeyError(column)
 
 

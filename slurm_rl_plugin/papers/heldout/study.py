@@ -22,6 +22,7 @@ from slurm_rl_plugin.papers.study.claim_tables import TextTable
 from slurm_rl_plugin.papers.study.figure_file import legend_above
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.papers.study.study import Add, Asked, Drawings, Outcome
+from slurm_rl_plugin.simulator.workloads.log_shares import SHARES_WORDS
 from slurm_rl_plugin.units import HOUR
 
 
@@ -103,6 +104,8 @@ def _facts(study: LogStudy) -> dict[str, Any]:
     plain = study.effects["as it decides"]
     return {
         "best_heuristic": study.best,
+        "shares": study.shares,
+        "shares_from": study.shares_from,
         "training_bounded_slowdown": study.training_slowdown,
         "reserves": study.reserves,
         "starvation_hours": study.starvation,
@@ -121,6 +124,7 @@ def _effect(figures: WindowFigures, plain: WindowFigures, block: int) -> dict[st
         "to_as_it_decides": ratio.geometric_mean,
         "ci95": None if ratio.ci95 is None else list(ratio.ci95),
         "mean_max_wait": float(figures.max_wait.mean()),
+        "misdelivered": float(figures.misdelivered.mean()),
     }
 
 
@@ -130,11 +134,12 @@ def _passages(facts: Mapping[str, Mapping[str, Any]]) -> Iterator[str | TextTabl
         yield (
             f"\n{name}: best rule of the past {log['best_heuristic']}; part kept free of batch "
             f"work, by seed: {', '.join(f'{part:g}' for part in log['reserves'])}; starvation "
-            f"bound {log['starvation_hours']:g} h"
+            f"bound {log['starvation_hours']:g} h. {SHARES_WORDS[log['shares_from']]}"
         )
         rows = []
         for label, each in log["effects"].items():
             interval = "-" if each["ci95"] is None else "{:.3f}-{:.3f}".format(*each["ci95"])
             row = [label, each["mean_bounded_slowdown"], each["to_as_it_decides"], interval]
-            rows.append([*row, each["mean_max_wait"] / HOUR])
-        yield TextTable(["HOOK", "BSLD", "TO AS IT DECIDES", "(95 %)", "MAXWAIT-H"], rows)
+            rows.append([*row, each["mean_max_wait"] / HOUR, each["misdelivered"]])
+        header = ["HOOK", "BSLD", "TO AS IT DECIDES", "(95 %)", "MAXWAIT-H", "MISDELIVERED"]
+        yield TextTable(header, rows)

@@ -12,7 +12,7 @@ from slurm_rl_plugin.papers.replayed_starts.experiment import ForetoldLog
 from slurm_rl_plugin.papers.study.claims import Cell, Claim, Judgement, Measurement, Printed
 from slurm_rl_plugin.papers.study.verdicts import bounded
 from slurm_rl_plugin.units import FloatArray, IntArray
-from slurm_rl_plugin.utility.intervals import BLOCK_RESAMPLES, drawn_places
+from slurm_rl_plugin.utility.intervals import of_blocks
 
 TO_PLAN = "median |log10 error| / plan's by limits"
 COVERAGE, DAYS = "coverage of the 90 % band", "part of days with coverage of .80 to .97"
@@ -75,13 +75,8 @@ def ratio_of_medians(pair: FloatArray) -> float:
 
 def _over_days(day: IntArray, pair: FloatArray) -> Measurement:
     """The ratio of medians, its interval from days drawn again; none where any has no ratio."""
-    rng, days = np.random.default_rng(0), np.unique(day)
-    places = [np.flatnonzero(day == each) for each in days]
-    drawn = drawn_places(len(days), rng, 1, BLOCK_RESAMPLES)
-    again = [
-        ratio_of_medians(pair[:, np.concatenate([places[each] for each in some])]) for some in drawn
-    ]
-    known = np.array(again if np.isfinite(again).all() else [])
+    again = of_blocks(day, lambda jobs: ratio_of_medians(pair[:, jobs]))
+    known = again if np.isfinite(again).all() else np.empty(0)
     return Measurement.of(ratio_of_medians(pair), known)
 
 

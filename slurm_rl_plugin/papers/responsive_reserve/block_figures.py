@@ -11,10 +11,9 @@ from slurm_rl_plugin.papers.responsive_reserve.compared_figures import BATCH_TO_
 from slurm_rl_plugin.papers.study.claims import Measurement, measure, ratio_of_means
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, BoolArray, FloatArray
+from slurm_rl_plugin.utility.intervals import BLOCK_JOBS
 from slurm_rl_plugin.utility.summary import JobMeasures
 
-#: Jobs of a block: long enough that most waits of one do not come from the block before.
-BLOCK_JOBS = 500
 WITHIN = "interactive within 120 s"
 #: What is summed over a block, and over what it is divided; both of shape [jobs].
 Fraction = tuple[FloatArray, FloatArray]

@@ -43,8 +43,9 @@ class FairShare(NamedTuple):
         half_life: of usage, seconds; inf for no decay.
         counts_ends: a run counts until its end; otherwise until the last calculation before it, as
             slurmctld does where it enforces no limits.
-        resets: the first calculation behind each of these times sets all usage to 0; seconds,
-            ascending.
+        resets: the first calculation behind each of these times multiplies all usage by `kept`;
+            seconds, ascending.
+        kept: 0 for a reset; of OpenPBS, which decays usage by steps, what a step leaves.
         seen: how many starts, runs and resets are counted; see the index names above.
         running: jobs that are counted and have not ended, the first seen[_RUNNING] entries, [n].
         moments: seconds; see the index names above.
@@ -59,6 +60,7 @@ class FairShare(NamedTuple):
     half_life: float
     counts_ends: bool
     resets: FloatArray
+    kept: float
     seen: IntArray
     running: IntArray
     moments: FloatArray
@@ -96,6 +98,7 @@ def fair_share(
     half_life: float = np.inf,
     counts_ends: bool = True,
     resets: FloatArray | None = None,
+    kept: float = 0.0,
 ) -> FairShare:
     """Before the first submission, without usage; see FairShare."""
     count = len(tree)
@@ -108,6 +111,7 @@ def fair_share(
         half_life=half_life,
         counts_ends=counts_ends,
         resets=np.empty(0) if resets is None else resets,
+        kept=kept,
         seen=np.zeros(_SEEN, dtype=np.int64),
         running=np.zeros_like(places),
         moments=np.full(_CALCULATED + 1, -np.inf),
@@ -205,7 +209,7 @@ def _usage_until(
         if reset >= fair.moments[_COUNTED]:  # not before a replay that begins later
             _count_until(workload, cluster, fair, reset, period, first)
             for at in range(len(fair.usage)):
-                fair.usage[at] = 0.0
+                fair.usage[at] *= fair.kept
     _count_until(workload, cluster, fair, time, period, first)
 
 

@@ -15,30 +15,32 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 def billed_on_machine(log: JobLog, machine: Machine) -> FloatArray | None:
-    """Billing units of each job for a second, shape [n]; None where the site has no weights.
+    """Billing units of each job for a second, shape [n]; None where it bills CPUs alone.
 
     A job that gets whole nodes is billed for the CPUs and generic resources that any node of its
     partition has at least, and for the memory that it asks for, as Slurm does.
 
     Args:
         log: the jobs; each is of a partition of the machine.
-        machine: whose weights hold.
+        machine: whose weights and usage factors hold.
     """
     billing = machine.billing
-    if not billing.has_weights:
+    if billing.counts_cpus:
         return None
     partition = partition_of(log, machine)
     asked = _with_whole_nodes(all_requests(log, machine), partition, machine)
     processors = np.maximum(log.processors, np.ceil(asked.of(CPUS))).astype(np.int64)
     names = [each.name for each in machine.partitions]
-    return billed_each_second(billing, names, partition, processors, asked)
+    return billed_each_second(billing, names, partition, processors, asked, log.qos)
 
 
 def billed_in_log(log: JobLog, billing: Billing | None) -> FloatArray | None:
     """The same by what the log alone tells: CPUs that jobs got and what else they asked for."""
-    if billing is None or not billing.has_weights:
+    if billing is None or billing.counts_cpus:
         return None
-    return billed_each_second(billing, log.partitions, log.partition, log.processors, log.requests)
+    return billed_each_second(
+        billing, log.partitions, log.partition, log.processors, log.requests, log.qos
+    )
 
 
 def _with_whole_nodes(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.domain.machine import Machine
-from slurm_rl_plugin.domain.share_tree import ShareTree
+from slurm_rl_plugin.domain.machine import OF_ACCOUNTS, Machine
+from slurm_rl_plugin.domain.share_tree import UNKNOWN, Association, ShareTree
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -100,6 +100,20 @@ def accounts_with_shares(machine: Machine) -> set[str]:
     return {each.account for each in machine.associations if each.parent and each.share is not None}
 
 
+def tree_of_entities(machine: Machine, names: Sequence[str]) -> tuple[ShareTree, IntArray]:
+    """OpenPBS's tree with those that it lacks in the group `unknown`, and each one's place in it.
+
+    Args:
+        machine: with its tree and its group `unknown`.
+        names: of entities, each once.
+    """
+    known = ShareTree.of(machine.associations).entities
+    lacking = [Association(UNKNOWN, name) for name in names if name not in known]
+    tree = ShareTree.of([*machine.associations, *lacking])
+    places = tree.entities
+    return tree, np.array([places[name] for name in names], dtype=np.int64)
+
+
 def shares_at(machine: Machine, accounts: Iterable[str]) -> dict[str, float] | None:
     """Share of each account, sum 1: its part of its siblings', times that of the account above.
 
@@ -110,11 +124,20 @@ def shares_at(machine: Machine, accounts: Iterable[str]) -> dict[str, float] | N
         accounts: names of those that are asked for.
 
     Returns:
-        None where the machine does not know each of them, or gives none a share.
+        None where the machine does not know each of them, or gives none a share. Under OpenPBS
+        where shares are not of accounts.
     """
-    tree = ShareTree.of(machine.associations)
-    places, fraction = tree.places, tree.ranked().fraction
-    wanted = {name: places.get((name.lower(), ""), 0) for name in accounts}
+    names = list(accounts)
+    if machine.entity == OF_ACCOUNTS:
+        tree, places = tree_of_entities(machine, names)
+        wanted = dict(zip(names, places.tolist(), strict=True))
+    elif machine.entity:
+        return None
+    else:
+        tree = ShareTree.of(machine.associations)
+        known = tree.places
+        wanted = {name: known.get((name.lower(), ""), 0) for name in names}
+    fraction = tree.ranked().fraction
     if not wanted or any(at == 0 or np.isnan(tree.shares[at]) for at in wanted.values()):
         return None
     whole = sum(float(fraction[at]) for at in wanted.values())

@@ -18,12 +18,13 @@ from slurm_rl_plugin.simulator.workloads.log_workload import (
     select_prepared,
 )
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
+from slurm_rl_plugin.utility.intervals import ENDS
 
 WEEK = 7 * DAY
 #: A single week drawn again and again is always the same log.
 FEWEST_WEEKS = 2
-#: Blocks of which an interval can be told at all.
-FEWEST_BLOCKS = 2
+#: A single resampled log has no interval.
+FEWEST_LOGS = 2
 
 
 def scale_load(log: JobLog, factor: float) -> JobLog:
@@ -157,7 +158,7 @@ def _check_blocks(numerators: FloatArray, denominators: FloatArray) -> None:
             f"paired figures need one of each policy in every block, not {numerators.shape} and "
             f"{denominators.shape}."
         )
-    if len(numerators) < FEWEST_BLOCKS:
+    if len(numerators) < FEWEST_LOGS:
         raise ConfigurationError(
             f"{len(numerators)} block gives no interval: two at least are needed."
         )
@@ -178,4 +179,4 @@ def _central_part(values: FloatArray) -> tuple[float, float]:
     # the outer of the two neighbours: no interpolation between a number and infinity
     ordered = np.sort(values)
     last = len(ordered) - 1
-    return float(ordered[int(0.025 * last)]), float(ordered[int(np.ceil(0.975 * last))])
+    return float(ordered[int(ENDS[0] * last)]), float(ordered[int(np.ceil(ENDS[1] * last))])

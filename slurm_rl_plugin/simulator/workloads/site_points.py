@@ -1,4 +1,4 @@
-"""The priority that a site's slurm.conf gives the jobs of a log: weights times factors."""
+"""The priority that a site's own settings give the jobs of a log: weights times factors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from datetime import datetime
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import OWN_BEGINNING, JobLog
-from slurm_rl_plugin.domain.machine import Machine, PriorityWeights
+from slurm_rl_plugin.domain.machine import (
+    OF_ACCOUNTS,
+    OF_QUEUES,
+    OF_USERS,
+    Machine,
+    PriorityWeights,
+)
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.domain.share_tree import ROOT, Association, ShareTree
 from slurm_rl_plugin.domain.site_priority import (
@@ -19,11 +25,15 @@ from slurm_rl_plugin.domain.site_priority import (
 from slurm_rl_plugin.domain.sort_formula import sorted_by
 from slurm_rl_plugin.simulator.scoring.fair_share import FairShare, fair_share
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
-from slurm_rl_plugin.simulator.workloads.log_shares import OF_CLUSTER
+from slurm_rl_plugin.simulator.workloads.log_shares import GIVEN, OF_CLUSTER, tree_of_entities
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.machine_load import completed_requests, partition_of
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
+#: What formulas call the part of the tree that an entity has; the second is the old name.
+_PERCENT = ("fairshare_perc", "fair_share_perc")
+#: Steps of decay at most: those of 2,700 years, a day each.
+_MOST_DECAYS = 1_000_000
 #: OpenPBS counts memory in KiB.
 _KIB_PER_MIB = 1024.0
 #: Parts of a formula's value, and the longest wait that counts, seconds.
@@ -71,7 +81,7 @@ def _by_formula(prepared: PreparedLog, machine: Machine, fair: FairShare) -> Sit
         "nodect": np.maximum(asked.nodes, 1).astype(np.float64),
         "queue_priority": priorities[partition_of(log, machine)],
         "walltime": prepared.requested,
-        "fairshare_perc": 100.0 * fair.tree.fraction[fair.tree.parent[fair.association]],
+        **dict.fromkeys(_PERCENT, _percentages(prepared, machine, fair)),
     }
     found = sorted_by(machine.weights.formula, columns, len(log))
     return SitePriority(
@@ -84,6 +94,13 @@ def _by_formula(prepared: PreparedLog, machine: Machine, fair: FairShare) -> Sit
     )
 
 
+def _percentages(prepared: PreparedLog, machine: Machine, fair: FairShare) -> FloatArray:
+    """Part of the whole tree of each job's entity, from 0 to 1; of its account without a tree."""
+    known = _is_of_entities(prepared, machine)
+    place = fair.association if known else fair.tree.parent[fair.association]
+    return fair.tree.fraction[place]
+
+
 def fair_share_of_log(prepared: PreparedLog, machine: Machine) -> FairShare:
     """The accounts and users of which `site_priority` makes fair share."""
     return _fair_share(prepared.log, machine.weights, *_tree(prepared, machine))
@@ -92,14 +109,16 @@ def fair_share_of_log(prepared: PreparedLog, machine: Machine) -> FairShare:
 def _fair_share(
     log: JobLog, weights: PriorityWeights, tree: ShareTree, association: IntArray
 ) -> FairShare:
+    decays = _decays(log, weights)
     return fair_share(
         tree,
         association,
         classic=CLASSIC in weights.flags,
         dampening=weights.dampening,
-        half_life=weights.half_life,
+        half_life=np.inf if len(decays) else weights.half_life,
         counts_ends=weights.counts_ends,
-        resets=_resets(log, weights),
+        resets=decays if len(decays) else _resets(log, weights),
+        kept=weights.decay_factor if len(decays) else 0.0,
     )
 
 
@@ -108,8 +127,10 @@ def _tree(prepared: PreparedLog, machine: Machine) -> tuple[ShareTree, IntArray]
 
     They are the machine's where the log's shares are; otherwise its accounts are those of the
     log, with their shares. A user whom it does not know has 1 share in the account of the job, as
-    is Slurm's default.
+    is Slurm's default. OpenPBS has each entity that its tree lacks in the group `unknown`.
     """
+    if _is_of_entities(prepared, machine):
+        return _tree_of_entities(prepared.log, machine)
     log, associations = prepared.log, list(machine.associations)
     account, names = log.account, tuple(name.lower() for name in log.accounts)
     if prepared.shares_from != OF_CLUSTER:
@@ -127,6 +148,37 @@ def _tree(prepared: PreparedLog, machine: Machine) -> tuple[ShareTree, IntArray]
     tree = ShareTree.of([*associations, *added])
     places = tree.places
     return tree, np.array([places[pair] for pair in asked], dtype=np.int64)[of_job]
+
+
+def _is_of_entities(prepared: PreparedLog, machine: Machine) -> bool:
+    """Whether the tree is OpenPBS's, and no other shares were given."""
+    return bool(machine.entity) and prepared.shares_from != GIVEN
+
+
+def _tree_of_entities(log: JobLog, machine: Machine) -> tuple[ShareTree, IntArray]:
+    names, column = {
+        OF_USERS: ((*log.users, "(unknown)"), log.user),
+        OF_ACCOUNTS: (log.accounts, log.account),
+        OF_QUEUES: (log.partitions, log.partition),
+    }[machine.entity]
+    used, of_job = np.unique(column, return_inverse=True)
+    tree, places = tree_of_entities(machine, [names[at] for at in used.tolist()])
+    return tree, places[of_job]
+
+
+def _decays(log: JobLog, weights: PriorityWeights) -> FloatArray:
+    """When pbs_sched decays usage, seconds: step by step from the first submission on.
+
+    None under Slurm, and where they are so many that `half_life` says the same.
+    """
+    if len(log) == 0 or not weights.decay_every:
+        return np.empty(0)
+    first = float(log.submit[0])
+    end = float(log.submit[-1] + log.run_time.sum())  # by then all have run, one by one
+    steps = int((end - first) / weights.decay_every) + 1
+    if steps > _MOST_DECAYS:
+        return np.empty(0)
+    return first + weights.decay_every * np.arange(1.0, steps + 1.0)
 
 
 def _resets(log: JobLog, weights: PriorityWeights) -> FloatArray:

@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
+from slurm_rl_plugin.batch_systems.pbs.answers.fair_share_files import FairShareFiles
 from slurm_rl_plugin.batch_systems.pbs.answers.machine import (
     PBSNODES,
     QSTAT_QUEUES,
     QSTAT_SERVER,
     parse_machine,
     read_running_machine,
-    with_formula,
+    with_order,
 )
 from slurm_rl_plugin.batch_systems.pbs.kind import PBS
+from slurm_rl_plugin.domain.share_tree import Association
 from slurm_rl_plugin.errors import BatchSystemError
 from tests.fakes.fake_pbs_cluster import FakePbs
 
@@ -65,10 +67,10 @@ QUEUES = {
 }
 
 
-def test_vnodes_and_queues() -> None:
+def test_vnodes_and_queues(tmp_path: Path) -> None:
     server = {"Server": {"head": {"job_sort_formula": "rl_score"}}}
     answers = {PBSNODES: NODES, QSTAT_QUEUES: QUEUES, QSTAT_SERVER: server}
-    machine = read_running_machine(lambda command: answers[tuple(command)])
+    machine = read_running_machine(lambda command: answers[tuple(command)], tmp_path)
     assert machine.name == "head"
     assert machine.resources == ("cpus", "memory", "gpus")
     told = [(kind.name, kind.count, kind.resources) for kind in machine.kinds]
@@ -100,12 +102,13 @@ def test_what_is_not_modelled_is_told() -> None:
     ],
 )
 def test_the_sites_own_formula_is_its_priority(formula: str, own: str) -> None:
-    machine = with_formula(parse_machine(NODES, QUEUES), formula)
+    machine = with_order(parse_machine(NODES, QUEUES), formula, FairShareFiles())
     assert (machine.weights.formula, len(machine.left_out)) == (own, 4)
 
 
 def test_a_formula_that_replays_cannot_follow_is_told() -> None:
-    machine = with_formula(parse_machine(NODES, QUEUES), "ncpus * eligible_time")
+    formula = "ncpus * eligible_time"
+    machine = with_order(parse_machine(NODES, QUEUES), formula, FairShareFiles())
     assert machine.weights.formula == ""
     assert machine.left_out[-1] == (
         "job_sort_formula 'ncpus * eligible_time' is no sum of a fixed part, eligible_time and "
@@ -130,9 +133,16 @@ def test_sizes_of_memory(size: str, mebibytes: float) -> None:
 
 
 def test_the_registry_asks_a_running_pbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in FakePbs(tmp_path).env.items():
+    fake = FakePbs(tmp_path)
+    for name, value in fake.env.items():
         monkeypatch.setenv(name, value)
+    (fake.home / "sched_priv" / "sched_config").write_text("fairshare_entity: queue\n")
+    (fake.home / "sched_priv" / "resource_group").write_text("batch 50 root 40\n")
     assert PBS.machine is not None
     machine = PBS.machine(20.0)
     assert [(kind.name, kind.resources[0]) for kind in machine.kinds] == [("n[1-3]", 4.0)]
     assert {partition.name for partition in machine.partitions} == {"batch", "long", "workq"}
+    assert (machine.entity, Association("root", "batch", share=40.0) in machine.associations) == (
+        "queues",
+        True,
+    )

@@ -13,6 +13,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     SHOW_PARTITIONS,
     SHOW_QOS,
     SHOW_USERS,
+    read_billing,
     read_running_cluster,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG
@@ -82,3 +83,11 @@ def test_without_accounting_no_limits_are_asked_for() -> None:
 def test_an_answer_that_is_not_understood(name: str, answer: str) -> None:
     with pytest.raises(BatchSystemError, match="not understood"):
         read_running_cluster(recorded(RELEASES[0], **{name: answer}))
+
+
+@pytest.mark.parametrize("folder", RELEASES, ids=lambda path: path.name)
+def test_what_each_release_bills(folder: Path) -> None:
+    qos = folder.joinpath("machine-qos.txt").read_text()
+    billing = read_billing(recorded(folder, qos=qos.replace("|1.000000|", "|0.250000|", 1)))
+    assert billing.weights["gpu"] == {"cpus": 1.0, "memory": 0.25 / 1024, "gpus": 2.0}
+    assert sorted(billing.factors.values())[:2] == [0.25, 1.0]

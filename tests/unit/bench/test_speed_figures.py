@@ -25,11 +25,11 @@ def test_a_goal_is_a_bound_from_the_better_side(figure, value, met):
 @pytest.mark.parametrize(
     ("figure", "now", "before", "worse"),
     [
-        (TIME, [2.0, 2.1, 2.2], [1.0, 1.05, 1.1], True),
-        (TIME, [1.0, 1.1, 1.0], [1.0, 1.0, 1.1], False),
-        (TIME, [0.5, 3.0, 1.0], [1.0, 1.0, 1.0], False),  # noise
-        (RATE, [50.0, 52.0, 51.0], [100.0, 100.0, 100.0], True),
-        (RATE, [200.0, 200.0, 200.0], [100.0, 100.0, 100.0], False),
+        (TIME, [2.0, 2.1, 2.2, 2.0, 2.1], [1.0, 1.05, 1.1, 1.0, 1.0], True),
+        (TIME, [1.0, 1.1, 1.0, 1.0, 1.1], [1.0, 1.0, 1.1, 1.1, 1.0], False),
+        (TIME, [0.5, 3.0, 1.0, 0.6, 2.0], [1.0] * 5, False),  # noise
+        (RATE, [50.0, 52.0, 51.0, 50.0, 51.0], [100.0] * 5, True),
+        (RATE, [200.0] * 5, [100.0] * 5, False),
     ],
 )
 def test_what_went_backwards_beyond_the_noise_is_worse(figure, now, before, worse):

@@ -27,6 +27,7 @@ def bills(
         np.zeros(count, dtype=np.int64),
         total[:, 0].astype(np.int64),
         ResourceRequests.of_totals(total, names=NAMES, nodes=nodes),
+        ("",) * count,
     ).tolist()
 
 
@@ -69,12 +70,24 @@ def test_parts_of_a_unit_are_billed():
 
 def test_a_partition_without_weights_and_a_job_that_asks_for_nothing_else_are_billed_their_cpus():
     billing = Billing(weights={"gpu": WEIGHTS, "batch": {}})
-    assert billing.has_weights
-    assert not Billing(weights={"batch": {}}).has_weights
+    assert not billing.counts_cpus
+    assert Billing(weights={"batch": {}}, factors={"normal": 1.0}).counts_cpus
     found = billed_each_second(
-        billing, ("batch", "gpu"), np.array([0, 1, -1]), np.array([6, 7, 8]), None
+        billing, ("batch", "gpu"), np.array([0, 1, -1]), np.array([6, 7, 8]), None, ("",) * 3
     )
     assert found.tolist() == [6, 7 + 3, 8]
+
+
+def test_the_factor_of_a_jobs_qos_multiplies_its_bill():
+    billing = Billing(
+        weights={"gpu": {"cpus": 2.0}, "batch": {}},
+        factors={"dear": 1.5, "free": 0.0, "normal": 1.0},
+    )
+    assert not Billing(weights={}, factors={"free": 0.0}).counts_cpus
+    qos = ("dear", "free", "normal", "dear", "")
+    place, cpus = np.array([0, 0, 0, 1, 1]), np.array([4, 4, 4, 4, 4])
+    found = billed_each_second(billing, ("batch", "gpu"), place, cpus, None, qos)
+    assert found.tolist() == [6, 0, 4, 12, 8]
 
 
 @pytest.mark.parametrize("flags", [(), (DEAREST,), (DEAREST_AND_GRES,)], ids=str)

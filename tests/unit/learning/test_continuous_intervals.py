@@ -23,11 +23,11 @@ def interval(jobs: list[int]) -> list[float] | None:
     return ci95
 
 
-@pytest.mark.parametrize("jobs", [[5, 0, 0, 5], [5, 0, 5, 0, 0, 0, 0]])
+@pytest.mark.parametrize("jobs", [[5, 0, 5, 5, 5, 0, 5], [5, 5, 5, 5, 5, 0, 0, 0, 0]])
 def test_days_without_jobs_tell_nothing(jobs: list[int]) -> None:
     assert interval(jobs) == pytest.approx([0.5, 0.5])
 
 
-@pytest.mark.parametrize("jobs", [[5], [5, 0, 0]])
-def test_one_day_with_jobs_gives_no_interval(jobs: list[int]) -> None:
+@pytest.mark.parametrize("jobs", [[5], [5, 5, 5, 5], [5, 0, 5, 0, 5, 5]])
+def test_four_days_with_jobs_give_no_interval(jobs: list[int]) -> None:
     assert interval(jobs) is None

@@ -26,7 +26,6 @@ def test_both_means_by_hand():
     ratio = ratio_over_windows(np.array([1.0, 8.0]), np.array([4.0, 2.0]), rng())
     assert ratio.mean == pytest.approx(9 / 6)
     assert ratio.geometric_mean == pytest.approx(1.0)
-    assert ratio.ci95 == pytest.approx((0.25, 4.0))
 
 
 def test_a_policy_twice_as_bad_in_every_window_is_known_to_be():
@@ -58,10 +57,10 @@ def test_blocks_tell_that_repeated_windows_know_no_more():
     assert width(16) == pytest.approx(np.log(alone[1] / alone[0]), rel=0.25)
 
 
-def test_without_two_blocks_there_is_no_interval():
-    assert ratio_over_windows(SOME, SOME, rng(), block=31).ci95 is None
-    assert ratio_over_windows(SOME[:1], SOME[:1], rng()).ci95 is None
-    assert ratio_over_windows(SOME, SOME, rng(), block=30).ci95 == (1.0, 1.0)
+def test_without_five_blocks_there_is_no_interval():
+    assert ratio_over_windows(SOME, SOME, rng(), block=13).ci95 is None
+    assert ratio_over_windows(SOME[:4], SOME[:4], rng()).ci95 is None
+    assert ratio_over_windows(SOME, SOME, rng(), block=12).ci95 == (1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,6 @@ def test_without_two_blocks_there_is_no_interval():
         (np.zeros(3), np.ones(3), {}),
         (np.ones(3), np.array([1.0, np.nan, 1.0]), {}),
         (SOME, SOME, {"block": 0}),
-        (SOME, SOME, {"resamples": 0}),
     ],
 )
 def test_what_has_no_ratio_is_refused(numerators, denominators, more):

@@ -180,12 +180,29 @@ def test_limits_that_nobody_has_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "factor"),
+    [("0", 0.0), ("0.500000", 0.5), ("2", 2.0), ("1.000000", 1.0), ("-1", 1.0)],
+)
+def test_the_usage_factor_of_a_qos(tmp_path: Path, said: str, factor: float) -> None:
+    """It holds whatever limits Slurm enforces, and costs no sentence."""
+    lines = ("ClusterName=site", NODES, PARTITION)
+    script = f"add account a\nadd qos x UsageFactor={said}\n"
+    found = machine_of_lines(tmp_path, *lines, sacctmgr_script=script)
+    assert found.billing.factors == {"x": factor}
+    assert found.left_out == ()
+
+
+def test_a_usage_factor_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="UsageFactor=two: this is no factor"):
+        machine(tmp_path, sacctmgr_script="add account a\nadd qos x UsageFactor=two\n")
+
+
+@pytest.mark.parametrize(
     ("line", "sentence"),
     [
         ("add qos x GrpTRESMins=cpu=100", "GrpTRESMins=cpu=100: used minutes are not limited."),
         ("add qos x Preempt=y", "Preempt=y: no job is preempted."),
         ("add qos x Flags=NoReserve", "Flags=NoReserve: flags of a QOS have no effect."),
-        ("add qos x UsageFactor=2", "UsageFactor=2: usage counts the same in each QOS."),
         ("add qos x MaxNewThing=2", "MaxNewThing=2: not known here, so it has no effect."),
     ],
 )

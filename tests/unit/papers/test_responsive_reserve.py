@@ -7,7 +7,6 @@ import pytest
 
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.papers.responsive_reserve.block_figures import (
-    BLOCK_JOBS,
     WITHIN,
     measured_on_one_log,
 )
@@ -26,6 +25,7 @@ from slurm_rl_plugin.papers.study.claims import Cell, Claim, measure, ratio_of_m
 from slurm_rl_plugin.papers.study.paired_trials import Contender, run_trial
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from slurm_rl_plugin.utility.intervals import BLOCK_JOBS
 from tests.functional.small_network import small_network
 
 POLICIES = {

@@ -49,8 +49,8 @@ def log() -> JobLog:
     )
 
 
-def machine(folder: Path, *more: str) -> Machine:
-    return machine_of_lines(folder, *LINES, *more)
+def machine(folder: Path, *more: str, **files: str) -> Machine:
+    return machine_of_lines(folder, *LINES, *more, **files)
 
 
 def test_each_partition_bills_by_its_own_weights(tmp_path: Path) -> None:
@@ -91,6 +91,14 @@ def test_shares_of_a_log_are_fractions_of_what_was_billed(tmp_path: Path) -> Non
     assert prepared.workload(None).billed.tolist() == [4, 18, 34, 2]
     window = select_prepared(prepared, np.array([1, 3]))
     assert window.charged.tolist() == [18, 2]
+
+
+def test_jobs_of_a_qos_that_costs_nothing_are_no_work_of_their_account(tmp_path: Path) -> None:
+    free = machine(tmp_path, sacctmgr_script="add qos free UsageFactor=0\nadd qos normal\n")
+    named = replace(log(), qos=("normal", "free", "", "normal"))
+    prepared = prepare_log(named, machine=free)
+    assert prepared.workload(None).billed.tolist() == [4, 0, 34, 2]
+    assert dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True)) == {"a0": 1, "a1": 0}
 
 
 def test_a_log_alone_is_billed_by_what_it_tells() -> None:

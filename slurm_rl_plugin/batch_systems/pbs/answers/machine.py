@@ -6,9 +6,14 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.accounting.pbs.fields import parse_duration
+from slurm_rl_plugin.batch_systems.pbs.answers.fair_share_files import (
+    FairShareFiles,
+    read_fair_share,
+)
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import parse_count, text
 from slurm_rl_plugin.batch_systems.pbs.answers.nodes import (
     PBSNODES,
@@ -19,7 +24,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.nodes import (
 from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, parse_server
 from slurm_rl_plugin.batch_systems.pbs.process import not_understood, section
 from slurm_rl_plugin.batch_systems.pbs.sort_formula import without_ours
-from slurm_rl_plugin.domain.machine import Machine, MachinePartition
+from slurm_rl_plugin.domain.machine import Machine, MachinePartition, PriorityWeights
 from slurm_rl_plugin.domain.site_priority import CLASSIC
 from slurm_rl_plugin.domain.sort_formula import check_formula
 from slurm_rl_plugin.errors import ConfigurationError
@@ -27,41 +32,73 @@ from slurm_rl_plugin.machine_files.hostlists import compress
 from slurm_rl_plugin.machine_files.kinds import kinds_of, resources_of
 from slurm_rl_plugin.machine_files.nodes import Node
 from slurm_rl_plugin.machine_files.partitions import ServedPartition
-from slurm_rl_plugin.units import DAY
 
 _NOT_READ = (
-    "limits of queues and of the server, sched_config and how pbs_sched plans are not read: jobs "
-    "start as under Slurm's backfill, in one order for all queues; accounts have the log's shares."
+    "limits of queues and of the server and how pbs_sched plans are not read: jobs start as under "
+    "Slurm's backfill, in one order for all queues."
 )
+#: Points of the best place in the order of `fair_share`: each rank is another whole number.
+_FAIR_SHARE_POINTS = 1e6
 
 
-def read_running_machine(read_json: Callable[[Sequence[str]], Mapping[str, Any]]) -> Machine:
+def read_running_machine(
+    read_json: Callable[[Sequence[str]], Mapping[str, Any]], folder: Path
+) -> Machine:
     """Ask a running OpenPBS for its machine; vnodes that are out of use now are counted.
 
     Args:
         read_json: runs a command and gives the document that it prints.
+        folder: `sched_priv`, whose files make fair share.
 
     Raises:
         BatchSystemUnavailable: no answer in time, or the server cannot be reached.
         BatchSystemError: an answer that cannot be understood.
     """
     nodes, queues, server = (read_json(each) for each in (PBSNODES, QSTAT_QUEUES, QSTAT_SERVER))
-    return with_formula(parse_machine(nodes, queues), parse_server(server).formula)
+    formula, files = parse_server(server).formula, read_fair_share(folder)
+    return with_order(parse_machine(nodes, queues), formula, files)
 
 
-def with_formula(machine: Machine, formula: str) -> Machine:
-    """The machine whose jobs are sorted by the site's own terms of a job_sort_formula.
+def with_order(machine: Machine, formula: str, files: FairShareFiles) -> Machine:
+    """The machine whose jobs are sorted as pbs_sched does it: by formula, else by fair share.
 
     With a formula that replays cannot follow jobs go in the order of their submission.
+
+    Args:
+        machine: without an order.
+        formula: job_sort_formula, of which the site's own terms count.
+        files: what the scheduler's files say.
     """
+    notes = [*machine.left_out, *files.notes]
+    weights = replace(
+        machine.weights,
+        half_life=files.decay_every * math.log(0.5) / math.log(files.decay_factor),
+        decay_every=files.decay_every,
+        decay_factor=files.decay_factor,
+        period=0.0,
+    )
     try:
         own = without_ours(formula)
         if own:
             check_formula(own)
     except ConfigurationError as error:
-        return replace(machine, left_out=(*machine.left_out, f"{error} Replays sort without it."))
-    weights = replace(machine.weights, formula=own, flags=frozenset({CLASSIC}), half_life=DAY)
-    return replace(machine, weights=weights)
+        notes.append(f"{error} Replays sort without it.")
+    else:
+        weights = _ordered(weights, own, files)
+    return replace(
+        machine,
+        associations=files.associations,
+        entity=files.entity,
+        partitions=tuple(replace(each, billing=files.usage) for each in machine.partitions),
+        weights=weights,
+        left_out=tuple(notes),
+    )
+
+
+def _ordered(weights: PriorityWeights, formula: str, files: FairShareFiles) -> PriorityWeights:
+    if not formula and files.sorts_by_usage:
+        return replace(weights, fairshare=_FAIR_SHARE_POINTS)
+    return replace(weights, formula=formula or files.sort_key, flags=frozenset({CLASSIC}))
 
 
 def parse_machine(told_nodes: Mapping[str, Any], told_queues: Mapping[str, Any]) -> Machine:

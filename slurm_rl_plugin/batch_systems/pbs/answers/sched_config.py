@@ -11,6 +11,7 @@ from slurm_rl_plugin.whole_file import read_whole
 
 _LINE = re.compile(r"\s*(\w+)\s*:\s*(?:\"([^\"]*)\"?|'([^']*)'?|(\S+))\s*(\S*)")
 _DIGITS = re.compile(r"\d{1,18}", re.ASCII)
+SORT_KEY = "job_sort_key"
 #: Of the periods into which `holidays` divides the week; a line without one is for both.
 _PERIODS = {"prime": ("prime",), "non_prime": ("non_prime",), "none": ()}
 _BOTH = ("prime", "non_prime")
@@ -18,7 +19,10 @@ _BOTH = ("prime", "non_prime")
 
 @dataclass(frozen=True, slots=True)
 class SchedConfig:
-    """The values of one file, by name and period; of two lines for the same the last counts.
+    """The values of one file, by name and period.
+
+    Of two lines for the same the last counts, but of `job_sort_key` the first: it sorts before
+    those that follow.
 
     Attributes:
         path: of the file.
@@ -35,6 +39,10 @@ class SchedConfig:
     def ever(self, name: str) -> bool:
         """Whether it is true in one of them at least."""
         return any(self._is_true(name, period) for period in _BOTH)
+
+    def text(self, name: str) -> str:
+        """Its value in prime time, else outside; "" where it is not set."""
+        return next((self.values[name, each] for each in _BOTH if (name, each) in self.values), "")
 
     def _is_true(self, name: str, period: str) -> bool:
         """As pbs_sched takes it: `no` is true as well as `yes`; `false` and a number of 0 are not.
@@ -63,5 +71,6 @@ def read_sched_config(path: Path) -> SchedConfig:
         if found is not None:
             value = next((each for each in found.groups()[1:4] if each is not None), "")
             for period in _PERIODS.get(found[5].lower(), _BOTH):
-                values[found[1], period] = value
+                if found[1] != SORT_KEY or (SORT_KEY, period) not in values:
+                    values[found[1], period] = value
     return SchedConfig(path, values)

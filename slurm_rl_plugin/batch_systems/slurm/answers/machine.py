@@ -9,6 +9,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.machine_files.database.entries import DatabaseEntry
+from slurm_rl_plugin.machine_files.database.reader import database_of
 from slurm_rl_plugin.machine_files.database.tables import read_tables
 from slurm_rl_plugin.machine_files.hostlists import compress
 from slurm_rl_plugin.machine_files.partitions import billing_weights
@@ -79,7 +80,12 @@ def read_billing(read: Callable[[Sequence[str]], str]) -> Billing:
     settings = parse_config(read(SHOW_CONFIG))
     shown = _records(read(SHOW_PARTITIONS), "partitionname", SHOW_PARTITIONS)
     weights = {each.name.text: billing_weights(each) for each in map(_partition, shown)}
-    return Billing(weights=weights, flags=weights_of_priorities(settings).flags)
+    qos = database_of(_entries(read, settings, (SHOW_QOS,))).qos
+    return Billing(
+        weights=weights,
+        flags=weights_of_priorities(settings).flags,
+        factors={name: each.usage_factor for name, each in qos.items()},
+    )
 
 
 def parse_config(text: str) -> dict[str, Value]:
@@ -193,14 +199,16 @@ def _future(name: str) -> ConfRecord:
 
 
 def _entries(
-    read: Callable[[Sequence[str]], str], settings: Mapping[str, Value]
+    read: Callable[[Sequence[str]], str],
+    settings: Mapping[str, Value],
+    commands: Sequence[tuple[str, ...]] = (SHOW_QOS, SHOW_ASSOCIATIONS, SHOW_USERS),
 ) -> list[DatabaseEntry]:
-    """Entries of the accounting database; none where none is kept."""
+    """Entries of the accounting database by some commands; none where none is kept."""
     if not settings.get("accountingstoragetype", _UNSET).text.endswith("slurmdbd"):
         return []
     cluster = name_of(settings)
     found: list[DatabaseEntry] = []
-    for command in (SHOW_QOS, SHOW_ASSOCIATIONS, SHOW_USERS):
+    for command in commands:
         place = " ".join(command[:1] + command[3:5])
         found += read_tables(place, read(command).splitlines(), cluster=cluster)
     return found

@@ -15,12 +15,14 @@ from slurm_rl_plugin.utility.summary import ScheduledJobs
 def machine_entry(machine: Machine) -> dict[str, Any]:
     """Its nodes, what it bills, and what of its configuration is not simulated."""
     weights = {each.name: dict(each.billing) for each in machine.partitions if each.billing}
+    factors = {name: each for name, each in machine.billing.factors.items() if each != 1.0}
     return {
         "name": machine.name,
         "nodes": machine.nodes,
         "resources": dict(zip(machine.resources, machine.capacity.tolist(), strict=True)),
         "partitions": [each.name for each in machine.partitions],
         **({"billing_weights": weights} if weights else {}),
+        **({"usage_factors": factors} if factors else {}),
         "not_simulated": list(machine.left_out),
     }
 

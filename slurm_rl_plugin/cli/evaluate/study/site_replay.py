@@ -28,7 +28,6 @@ from slurm_rl_plugin.learning.evaluation.recorded_replay import (
 )
 from slurm_rl_plugin.learning.evaluation.replay_figures import (
     GOALS,
-    RESAMPLES,
     compare,
     figures_of,
     overall,
@@ -39,6 +38,7 @@ from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_shares import OTHER_ACCOUNT
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.utility.intervals import RESAMPLES
 
 #: Fewer jobs that ran are not replayed at all.
 FEWEST_JOBS = 20

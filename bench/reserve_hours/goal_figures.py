@@ -1,4 +1,4 @@
-"""How far the figures of the shown hours may be from those of all such hours: a bootstrap.
+"""The figures of the goals over the shown hours, with intervals over hours, and of each hour.
 
 Hours are drawn with replacement, each with all three runs of it, so that what one hour does to
 both sides of a ratio stays together.
@@ -12,6 +12,7 @@ import numpy as np
 
 from bench.reserve_hours.runs import ORDER, PLAIN, RESERVE, Runs
 from bench.reserve_hours.search import Sums, measures, meets, sums_of
+from slurm_rl_plugin.utility.intervals import FEWEST_BLOCKS, Interval, drawn_places, interval_of
 
 #: The four figures of the goals, as `measures` gives them.
 FIGURES = (
@@ -20,28 +21,26 @@ FIGURES = (
     "batch wait, reserve / order",
     "utilization lost",
 )
-_DRAWS = 10_000
-
-#: Figure, its value over all hours, bounds that hold 95 % of the draws.
-Interval = tuple[str, float, float, float]
 
 
 def _sides(runs: Runs, seeds: Sequence[int]) -> list[Sums]:
     return [sums_of([runs[seed, name] for seed in seeds]) for name in (PLAIN, ORDER, RESERVE)]
 
 
-def intervals(runs: Runs, seeds: Sequence[int]) -> Iterator[Interval]:
+def over_hours(runs: Runs, seeds: Sequence[int]) -> Iterator[tuple[str, float, Interval]]:
     """Each figure of the goals over all hours, and its 95 % interval over hours drawn anew.
+
+    None for an interval where the hours are fewer than FEWEST_BLOCKS.
 
     Args:
         runs: all three of each hour.
         seeds: of the hours.
     """
     sides = _sides(runs, seeds)
-    drawn = np.random.default_rng(0).integers(0, len(seeds), (_DRAWS, len(seeds)))
     whole = measures(*sides, np.arange(len(seeds))[None, :])[:, 0]
-    low, high = np.quantile(measures(*sides, drawn), (0.025, 0.975), axis=1)
-    yield from zip(FIGURES, whole.tolist(), low.tolist(), high.tolist(), strict=True)
+    drawn = measures(*sides, drawn_places(len(seeds), np.random.default_rng(0)))
+    for figure, value, draws in zip(FIGURES, whole.tolist(), drawn, strict=True):
+        yield figure, value, interval_of(draws) if len(seeds) >= FEWEST_BLOCKS else None
 
 
 def each_hour(runs: Runs, seeds: Sequence[int]) -> Iterator[tuple[int, list[float], list[bool]]]:
