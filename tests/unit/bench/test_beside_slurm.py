@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections import Counter
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
-from bench.live.beside_slurm import cell, figures_of, table
+from bench.live.beside_slurm import cell, figures_of, kept_figures, table
 from bench.live.load_and_figures import (
     DrawnJob,
     Moments,
@@ -136,6 +138,21 @@ def test_figures_are_told_apart_by_the_end_of_the_first_ordering() -> None:
     found = figures_of(run, "shipped")
     assert (found["first: wait, median"], found["after: wait, median"]) == (8.0, 1.0)
     assert (found["load average"], found["faults in the log"]) == (1.5, 1.0)
+
+
+def test_the_wide_jobs_wait_is_put_over_that_of_the_same_repetition(tmp_path: Path) -> None:
+    job = {"submitted": 0.0, "read": 0.0, "placed": 0.0, "launched": 1.0}
+    common = {"newcomers": [job], "end": 60.0, "load": [1.0, 1.0], "faults": []}
+    for order, waits in {"slurm": (10.0, 20.0), "shipped": (15.0, 10.0)}.items():
+        for seed, wait in enumerate(waits, start=1):
+            folder = tmp_path / "backlog" / f"{order}-{seed}"
+            folder.mkdir(parents=True)
+            run = {**common, "wide": wait, "wide started": True, "service": {"used": 6400.0}}
+            folder.joinpath("run.json").write_text(json.dumps(run))
+    chosen = Namespace(orders=["slurm", "shipped"], repetitions=2, output=tmp_path)
+    found = kept_figures(chosen, "backlog")
+    assert [each["wide job, wait, over Slurm's"] for each in found["shipped"]] == [1.5, 0.5]
+    assert found["shipped"][0]["machine used"] == 0.5
 
 
 def test_a_table_has_medians_with_intervals_and_a_dash_for_what_is_not_there() -> None:
