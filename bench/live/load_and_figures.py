@@ -207,6 +207,8 @@ def newcomers_of(jobs: Sequence[int], moments: Moments, audit: Iterable[str]) ->
 def newcomer_figures(jobs: Sequence[Newcomer], end: float, *, daemon: bool) -> dict[str, float]:
     """Waits of new jobs and, with a daemon, how long they are without a place, seconds.
 
+    The parts of a wait are medians over the jobs that had their place before their start.
+
     Args:
         jobs: at least one.
         end: of the observation, at which the wait of a job that has not started is cut.
@@ -227,9 +229,14 @@ def newcomer_figures(jobs: Sequence[Newcomer], end: float, *, daemon: bool) -> d
         figures |= {
             "place, median": float(np.median(place)),
             "place, p95": float(np.quantile(place, 0.95)),
-            "placed by a start": float(np.mean(placed == launched)),
-            "submission to reading": float(np.median(read - submitted)),
-            "reading to place": float(np.median(np.maximum(placed - read, 0.0))),
-            "place to start": float(np.median(launched - placed)),
+            "placed by a start": float(np.mean(placed >= launched)),
         }
+    ranked = placed < launched
+    if ranked.any():
+        parts = {
+            "submission to reading": read - submitted,
+            "reading to place": np.maximum(placed - read, 0.0),
+            "place to start": launched - placed,
+        }
+        figures |= {name: float(np.median(part[ranked])) for name, part in parts.items()}
     return figures
