@@ -64,9 +64,12 @@ _WINDOW, _APART, _WIDE_AT, _WIDE_PATIENCE = 200.0, 8.0, 20.0, 300.0
 _WIDE = DrawnJob(
     account="civil", user=USERS["civil"][0], cpus=_NODES * _CPUS, minutes=120, seconds=10
 )
-#: Of newcomers: seconds until the nodes are full, from the daemon's start to the end of the first
-#: ordering at most (and exactly, without a daemon), and observed after it.
-_WARM_UP, _FIRST, _ORDERING_PATIENCE, _AFTER = 10.0, 60.0, 600.0, 60.0
+#: Of newcomers: seconds until slurmctld has counted the backlog's usage; from the daemon's start to
+#: the end of the first phase, which holds the whole first ordering, at least and at most; and of
+#: the second phase.
+_WARM_UP, _FIRST, _ORDERING_PATIENCE, _AFTER = 75.0, 60.0, 600.0, 120.0
+#: Seconds in which the last newcomers may start.
+_LAST_STARTS = 60.0
 #: The first ordering has ended when so many of the pending jobs carry a factor.
 _ORDERED = 0.9
 PLAN = ClusterPlan(
@@ -230,10 +233,10 @@ def newcomers(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
     run.submit_all(jobs)
     open_partition(run.cluster, True)
     time.sleep(_WARM_UP)
-    numbers, stop = list[int](), Event()
+    numbers, stop, begin = list[int](), Event(), time.time()  # noqa: TID251
 
     def submit() -> None:
-        due = np.arange(_FIRST + _ORDERING_PATIENCE + _AFTER).tolist()
+        due = np.arange(_ORDERING_PATIENCE + _AFTER).tolist()
         with suppress(Stopped):
             in_time(
                 run.folder.name, due, lambda at: numbers.append(run.submit_newcomer(at, 5)), stop
@@ -243,12 +246,15 @@ def newcomers(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
         submitting = pool.submit(submit)
         try:
             with run.daemon() as hook:
-                ordered = _first_ordering(run, hook)
-                tell(f"{run.folder.name}: the first ordering has ended")
+                if hook is not None:
+                    _wait_for_first_ordering(run, hook)
+                time.sleep(max(begin + _FIRST - time.time(), 0.0))  # noqa: TID251
+                ordered = time.time()  # noqa: TID251
+                tell(f"{run.folder.name}: the second phase begins")
                 time.sleep(_AFTER)
                 stop.set()
                 submitting.result()
-                last = time.time() + _AFTER  # noqa: TID251
+                last = time.time() + _LAST_STARTS  # noqa: TID251
                 while run.waits(numbers) and time.time() < last:  # noqa: TID251
                     time.sleep(1.0)
                 end = time.time()  # noqa: TID251
@@ -258,21 +264,16 @@ def newcomers(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
     return {"newcomers": found, "ordered": ordered, "end": end}
 
 
-def _first_ordering(run: Run, hook: RunningHook | None) -> float:
-    """Waits for the end of the first ordering; when it was."""
-    if hook is None:
-        time.sleep(_FIRST)
-        return time.time()  # noqa: TID251
-    last = time.time() + _ORDERING_PATIENCE  # noqa: TID251
-    while time.time() < last:  # noqa: TID251
+def _wait_for_first_ordering(run: Run, hook: RunningHook) -> None:
+    last = time.monotonic() + _ORDERING_PATIENCE
+    while time.monotonic() < last:
         factors = site_factors(run.cluster).values()
         if sum(factor != 0 for factor in factors) >= _ORDERED * len(factors):
-            return time.time()  # noqa: TID251
+            return
         if hook.process.poll() is not None:
             raise ClusterError(hook.log)
         time.sleep(2.0)
     tell(f"{run.folder.name}: the first ordering has not ended in {_ORDERING_PATIENCE:g} s")
-    return last
 
 
 def run_once(scene: str, order: str, seed: int, folder: Path, chosen: argparse.Namespace) -> None:
@@ -305,7 +306,7 @@ def figures_of(run: Mapping[str, Any], order: str) -> dict[str, float]:
         found |= {f"service / share, {name}": ratio for name, ratio in service.items()}
         found |= {WIDE_WAIT: run["wide"], "wide job started": float(run["wide started"])}
         return found | newcomer_figures(jobs, end, daemon=daemon)
-    for phase, first in (("first", True), ("after", False)):
+    for phase, first in (("first phase", True), ("second phase", False)):
         part = [each for each in jobs if (each.submitted < run["ordered"]) == first]
         each = newcomer_figures(part, end, daemon=daemon) if part else {}
         found |= {f"{phase}: {key}": value for key, value in each.items()}

@@ -130,14 +130,14 @@ def test_waits_and_their_parts() -> None:
     assert "place, median" not in newcomer_figures(jobs, 50.0, daemon=False)
 
 
-def test_figures_are_told_apart_by_the_end_of_the_first_ordering() -> None:
+def test_newcomers_are_told_apart_by_the_end_of_the_first_phase() -> None:
     jobs = [
         {"submitted": begin, "read": begin, "placed": begin, "launched": begin + wait}
         for begin, wait in ((0.0, 8.0), (20.0, 1.0))
     ]
     run = {"newcomers": jobs, "ordered": 15.0, "end": 60.0, "load": [1.5, 2.0], "faults": ["x"]}
     found = figures_of(run, "shipped")
-    assert (found["first: wait, median"], found["after: wait, median"]) == (8.0, 1.0)
+    assert (found["first phase: wait, median"], found["second phase: wait, median"]) == (8.0, 1.0)
     assert (found["load average"], found["faults in the log"]) == (1.5, 1.0)
 
 
