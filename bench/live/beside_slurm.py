@@ -4,7 +4,7 @@ Needs root and Slurm's daemons, see tests/real/install_daemons.sh. Scenes:
 
     backlog           665 jobs of five accounts on 64 CPUs, one floods; 25 newcomers; one wide job
     adverse           the same; the largest account's jobs are long and wide, the flood is short
-    newcomers-N       N pending jobs, and one newcomer each second from the start of the daemon on
+    newcomers-N       N pending jobs, and a newcomer every 2 s from the start of the daemon on
 
 Orders: `slurm` has no daemon; `shipped` runs this checkout's daemon with its defaults, active;
 `influence-0` lets its order override Slurm's; `other` runs the daemon of another checkout (`--other
@@ -62,14 +62,14 @@ _NODES, _CPUS, _CYCLE = 8, 8, 30
 #: one is observed at most.
 _WINDOW, _APART, _WIDE_AT, _WIDE_PATIENCE = 200.0, 8.0, 20.0, 300.0
 _WIDE = DrawnJob(
-    account="civil", user=USERS["civil"][0], cpus=_NODES * _CPUS, minutes=120, seconds=10
+    account="elec", user=USERS["elec"][0], cpus=_NODES * _CPUS, minutes=120, seconds=10
 )
 #: Of newcomers: seconds until slurmctld has counted the backlog's usage; from the daemon's start to
 #: the end of the first phase, which holds the whole first ordering, at least and at most; and of
 #: the second phase.
-_WARM_UP, _FIRST, _ORDERING_PATIENCE, _AFTER = 75.0, 60.0, 600.0, 120.0
-#: Seconds in which the last newcomers may start.
-_LAST_STARTS = 60.0
+_WARM_UP, _FIRST, _ORDERING_PATIENCE, _AFTER = 75.0, 60.0, 600.0, 90.0
+#: Seconds between newcomers, and in which the last may start.
+_EACH, _LAST_STARTS = 2.0, 60.0
 #: The first ordering has ended when so many of the pending jobs carry a factor.
 _ORDERED = 0.9
 PLAN = ClusterPlan(
@@ -128,10 +128,10 @@ class Run:
         tell(f"{self.folder.name}: {len(jobs)} jobs pending")
         return dict(zip(numbers, jobs, strict=True))
 
-    def submit_newcomer(self, place: int, accounts: int) -> int:
+    def submit_newcomer(self, place: int) -> int:
         """Submits one, and notes the load of the machine."""
         self.loads.append(os.getloadavg()[0])
-        return self.submit(newcomer(place, accounts))
+        return self.submit(newcomer(place))
 
     @contextmanager
     def daemon(self) -> Iterator[RunningHook | None]:
@@ -187,7 +187,7 @@ def backlog(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
 
     def submit(place: int) -> None:
         if places[place] in due:
-            newcomers.append(run.submit_newcomer(len(newcomers), 3))
+            newcomers.append(run.submit_newcomer(len(newcomers)))
         else:
             wide.append(run.submit(_WIDE))
 
@@ -229,18 +229,16 @@ def _end_all(run: Run) -> None:
 
 
 def newcomers(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
-    """Newcomers of five accounts during the first ordering of a deep queue, and after it."""
+    """Newcomers of three accounts during the first ordering of a deep queue, and after it."""
     run.submit_all(jobs)
     open_partition(run.cluster, True)
     time.sleep(_WARM_UP)
     numbers, stop, begin = list[int](), Event(), time.time()  # noqa: TID251
 
     def submit() -> None:
-        due = np.arange(_ORDERING_PATIENCE + _AFTER).tolist()
+        due = np.arange(0.0, _ORDERING_PATIENCE + _AFTER, _EACH).tolist()
         with suppress(Stopped):
-            in_time(
-                run.folder.name, due, lambda at: numbers.append(run.submit_newcomer(at, 5)), stop
-            )
+            in_time(run.folder.name, due, lambda at: numbers.append(run.submit_newcomer(at)), stop)
 
     with ThreadPoolExecutor(1) as pool:
         submitting = pool.submit(submit)

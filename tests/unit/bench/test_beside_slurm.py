@@ -48,9 +48,9 @@ def test_the_adverse_mix_has_long_wide_jobs_and_a_short_narrow_flood() -> None:
 
 
 def test_newcomers_take_turns_by_account_and_by_user() -> None:
-    jobs = [newcomer(place, 2) for place in range(4)]
-    assert [job.account for job in jobs] == ["med", "elec", "med", "elec"]
-    assert len({job.user for job in jobs}) == 4
+    jobs = [newcomer(place) for place in range(6)]
+    assert [job.account for job in jobs] == ["math", "mech", "civil"] * 2
+    assert len({job.user for job in jobs}) == 6
     assert {(job.cpus, job.seconds) for job in jobs} == {(1, 4)}
 
 
