@@ -56,10 +56,22 @@ class RunningHook:
             assert self.process.poll() is None, f"the daemon ended:\n{self.log}"
             time.sleep(0.05)
 
-    def stop(self) -> int:
+    def stop(self, seconds: float = 60.0) -> int:
         """Stop it as systemd does; its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=seconds)
+
+
+#: Shares of the accounts of most tests, and which of their jobs are interactive.
+SITE = """
+[shares]
+physics = 0.7
+biology = 0.3
+
+[[job_class]]
+class = "interactive"
+time_limit_at_most = 60
+"""
 
 
 def write_configuration(
@@ -68,22 +80,25 @@ def write_configuration(
     *,
     mode: str,
     cycle: float,
-    influence: float = 0.0,
+    influence: float | None = 0.0,
     rails: str = "",
     more: str = "",
+    site: str = SITE,
     state: Path | None = None,
 ) -> Path:
     """A configuration whose files all lie in `folder`, unless the state has another place.
 
-    By default the order counts in full, so that tests can tell it from the site's own. `rails` are
-    lines of [guard_rails], and `more` of [hook] and whatever follows it.
+    By default the order counts in full, so that tests can tell it from the site's own; None leaves
+    the key out. `rails` are lines of [guard_rails], `more` of [hook] and whatever follows it, and
+    `site` those of shares and job classes.
     """
+    influences = "" if influence is None else f"influence_hours = {influence:.9g}"
     path = folder / "slurm-rl.toml"
     path.write_text(f"""
 [hook]
 mode = "{mode}"
 cycle = {cycle}
-influence_hours = {influence:.9g}
+{influences}
 disable_file = "{folder}/DISABLE"
 state_file = "{state or folder / "state.json"}"
 audit_file = "{folder}/audit.jsonl"
@@ -92,20 +107,12 @@ audit_file = "{folder}/audit.jsonl"
 [policy]
 model = "{model}"
 
-[shares]
-physics = 0.7
-biology = 0.3
-
 [guard_rails]
 {rails}
 
 [metrics]
 port = 0
-
-[[job_class]]
-class = "interactive"
-time_limit_at_most = 60
-""")
+{site}""")
     return path
 
 
@@ -117,9 +124,10 @@ def running_hook(
     *,
     mode: str = "active",
     cycle: float = 2,
-    influence: float = 0.0,
+    influence: float | None = 0.0,
     rails: str = "",
     more: str = "",
+    site: str = SITE,
     state: Path | None = None,
     before: Sequence[str] = (),
     program: str = "slurm_rl_plugin.cli.entry",
@@ -138,6 +146,7 @@ def running_hook(
         influence=influence,
         rails=rails,
         more=more,
+        site=site,
         state=state,
     )
     with (folder / "daemon.log").open("wb") as log:
