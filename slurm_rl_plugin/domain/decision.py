@@ -26,12 +26,15 @@ class Decision:
         memory: the policy's memory for its next decision; None for a policy without one.
         run_times: tells seconds below which parts of such runs end (`run_prediction.PARTS`), shape
             [n, parts]; called by `explain` and by evaluations only. None where none are foretold.
+        steps: jobs of a higher step go before those of a lower one, however little the order is
+            worth next to the site's own priority, int64[n]; None where all are of one step.
     """
 
     scores: FloatArray
     reserve: int = 0
     memory: Memory | None = None
     run_times: Callable[[], FloatArray] | None = None
+    steps: IntArray | None = None
 
     def putting_first(self, places: IntArray) -> Self:
         """The decision with the jobs at these places before all others, in this order."""
@@ -39,4 +42,6 @@ class Decision:
         _, rank = np.unique(self.scores, return_inverse=True)
         scores = rank.astype(np.float64)
         scores[places] = len(scores) + np.arange(len(places))[::-1]
-        return replace(self, scores=scores)
+        steps = np.zeros(len(scores), dtype=np.int64)
+        steps[places] = 1
+        return replace(self, scores=scores, steps=steps)

@@ -232,6 +232,41 @@ def test_who_is_operator_only_is_told_so_and_may_use_licences(
     assert reservation_of(cluster) == ""
 
 
+def test_an_interactive_job_starts_though_the_sites_priority_has_it_behind(
+    start_slurm: StartSlurm, tmp_path: Path
+) -> None:
+    """A bounded order, and no backfill: a batch job that waits for a whole node blocks others.
+
+    Both nodes are in use. The batch job fits below the limit, and its QOS puts it far in front.
+    """
+    options = {
+        **PLAN.options,
+        "SchedulerType": "sched/builtin",
+        "PriorityWeightQOS": "1000000",
+    }
+    cluster = start_slurm(replace(PLAN, nodes=2, processors_per_node=4, options=options))
+    cluster.run("sacctmgr", "-i", "add", "qos", "batch", "set", "priority=100")
+    users = ("where", "name=alice,bob")
+    cluster.run("sacctmgr", "-i", "modify", "user", *users, "set", "qos+=batch")
+    cluster.submit("--qos=batch", "--nodelist=n1", user="alice", account="physics")
+    short = {"user": "bob", "account": "biology", "minutes": 1, "seconds": 60}
+    cluster.submit("--nodelist=n2", **short)
+    cluster.wait_until(lambda: running(cluster) == 2, 20, "a job on each node")
+    with running_hook(cluster, tmp_path, "reserve:2", cycle=0.5, influence=24, more=BY_QOS) as hook:
+        hook.wait_for("batch_limit=5", 30)
+        whole = ("--qos=batch", "--nodes=1", "--ntasks-per-node=4")
+        wide = cluster.submit(*whole, user="alice", account="physics", processors=4)
+        reason = ("squeue", "-h", "-j", str(wide), "-o", "%r")
+        cluster.wait_until(
+            lambda: cluster.run(*reason).stdout.strip() == "Resources", 20, "the wide job's wait"
+        )
+        job = cluster.submit(**short)
+        state = ("squeue", "-h", "-j", str(job), "-o", "%T")
+        cluster.wait_until(lambda: cluster.run(*state).stdout.strip() == "RUNNING", 10, "its start")
+        assert cluster.run(*reason).stdout.strip() == "Resources"
+        assert hook.stop() == 0
+
+
 def test_where_slurm_enforces_no_limits_the_line_to_add_is_said(
     start_slurm: StartSlurm, tmp_path: Path
 ) -> None:

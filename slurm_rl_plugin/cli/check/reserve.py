@@ -60,10 +60,6 @@ def _bounds(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
     else:
         what = f"{reserve.most} of {capacity} processors at most"
         yield Check(PASS, "reserve size", what)
-    if look.cycle.batch_system.facts().bound(float(configuration.sections.hook.influence_hours)):
-        what = "interactive jobs may stand behind batch jobs that wait for processors, which block "
-        what += "them: accept that, or set influence_hours = 0, which overrides accounts' shares"
-        yield Check(WARN, "reserve order", what)
 
 
 def _resource(name: str, reserve: ReserveSettings, snapshot: QueueSnapshot) -> Check:

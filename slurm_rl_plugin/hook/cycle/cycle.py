@@ -382,6 +382,7 @@ class Cycle:
             facts.highest_priority,
             self.settings.max_writes,
             requests.lost,
+            decision.steps,
         )
         releases = fallback_reason is not None and self.settings.fallback == "site"
         return QueuePlan(

@@ -105,6 +105,7 @@ def planned_order(
     highest: int = HIGHEST_PRIORITY,
     most: int | None = None,
     lost: BoolArray | None = None,
+    steps: IntArray | None = None,
 ) -> tuple[list[int], PlannedChanges]:
     """Job places in the decided order, and the fewest writes that give it.
 
@@ -116,6 +117,7 @@ def planned_order(
         highest: priority that the batch system takes.
         most: writes that are sent in one cycle; None for all.
         lost: jobs whose place was for another request, shape [n]; their writes come first.
+        steps: see `Decision.steps`.
     """
     pending = snapshot.pending
     order = orderable_by_score(snapshot, scores, untouched)
@@ -125,7 +127,8 @@ def planned_order(
         wanted = order_changes(total_priority(pending)[order], ceiling, most, in_order)
     else:
         native, factor_now = pending.native_priority[order], pending.factor[order]
-        wanted = bounded_changes(native, factor_now, influence, ceiling, in_order)
+        in_steps = None if steps is None else steps[order]
+        wanted = bounded_changes(native, factor_now, influence, ceiling, in_order, in_steps)
     moved = order[wanted.place]
     factor = np.clip(
         wanted.priority - pending.native_priority[moved], -LARGEST_FACTOR, LARGEST_FACTOR

@@ -82,18 +82,17 @@ class ReserveRail:
             self.reason = STARVING
         else:
             self.reason = KEPT
-            scores = self._ordered(decision.scores, snapshot.pending.jobs)
-            return replace(decision, reserve=reserve, scores=scores)
+            steps = self._steps(snapshot.pending.jobs)
+            scores = in_steps(decision.scores, steps)
+            return replace(decision, reserve=reserve, scores=scores, steps=steps)
         if self.reason == STARVING:
             decision = decision.putting_first(starving)
         return decision if decision.reserve == 0 else replace(decision, reserve=0)
 
-    def _ordered(self, scores: FloatArray, jobs: JobTable) -> FloatArray:
-        """Interactive jobs, narrow batch jobs, wide ones; each as the policy has them."""
-        if self.settings.narrow_first:
-            narrow = jobs.processors <= self.settings.widest_batch_job
-            scores = put_first(scores, jobs.interactive | narrow)
-        return put_first(scores, jobs.interactive)
+    def _steps(self, jobs: JobTable) -> IntArray:
+        """Interactive jobs above narrow batch jobs above wide ones, shape [n]."""
+        narrow = self.settings.narrow_first & (jobs.processors <= self.settings.widest_batch_job)
+        return np.where(jobs.interactive, 2, narrow).astype(np.int64)
 
     def go_on_from(self, earlier: ReserveRail) -> None:
         """After a reload: when the last interactive job came."""
@@ -185,7 +184,7 @@ def _of_resource(snapshot: QueueSnapshot, name: str) -> tuple[int, int]:
     return math.floor(now.of(name, now.capacity)), math.ceil(in_use)
 
 
-def put_first(scores: FloatArray, first: BoolArray) -> FloatArray:
-    """Scores of the same order among those `first` and among the others, shape [n]."""
+def in_steps(scores: FloatArray, steps: IntArray) -> FloatArray:
+    """Scores of the same order within each step, a higher step before a lower one, shape [n]."""
     _, rank = np.unique(scores, return_inverse=True)
-    return rank.astype(np.float64) + len(scores) * first
+    return rank.astype(np.float64) + len(scores) * steps
