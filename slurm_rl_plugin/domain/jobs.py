@@ -132,6 +132,8 @@ class PendingJobs:
         shared: other clusters hold the job too, and a write would reach them; never touched. None
             where the system shares none.
         wait_counts: how many times a policy counts the wait of each, float64; None for once.
+        as_batch: why each counts as batch though its class is interactive, numbered as
+            `claims.AS_BATCH`; -1 where it counts as classed. None where every job does.
     """
 
     jobs: JobTable
@@ -150,6 +152,7 @@ class PendingJobs:
     expected: FloatArray | None = None
     shared: BoolArray | None = None
     wait_counts: FloatArray | None = None
+    as_batch: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.jobs)

@@ -270,6 +270,46 @@ def check(site: Site, said: Said) -> dict[str, tuple[str, str]]:
     return {name: each for name, each in found.items() if name.startswith(("reserve", "outst"))}
 
 
+class TestWhoMayUseIt:
+    def flood(self, site: Site) -> None:
+        """Five interactive jobs of alice, beside the one that runs: 4 x 0.33 is 2 of hers."""
+        now = site.cluster.state["now"]
+        for job in range(4, 9):
+            site.cluster.add(job, submit=now, eligible=now, time_limit="1:00")
+
+    def test_explain_says_why_a_job_counts_as_batch(
+        self, site: Site, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.flood(site)
+        assert site.run("explain", "8") == 0
+        said = capsys.readouterr().out
+        assert "Class: batch, by the rule: interactive if time_limit_at_most=60" in said
+        assert (
+            "It counts as batch: with it, interactive jobs of its user would hold more than 2 "
+            "processors of the reserve ([reserve] user_share)." in said
+        )
+        assert site.run("explain", "4") == 0
+        assert "counts as batch" not in capsys.readouterr().out
+
+    def test_the_queue_shows_the_class_that_counts(self, site: Site, said: Said) -> None:
+        self.flood(site)
+        assert site.run("queue", "--json") == 0
+        classes = {each["jobid"]: each["class"] for each in said()["jobs"]}
+        assert [job for job, name in classes.items() if name == "interactive"] == [4]
+
+    def test_1_turns_it_off(self, site: Site, said: Said) -> None:
+        self.flood(site)
+        site.reserve |= {"user_share": 1, "account_share": 1}
+        assert site.run("explain", "8", "--json") == 0
+        document = said()
+        assert (document["class"], document["as_batch"]) == ("interactive", None)
+        assert check(site, said)["reserve size"][1] == "4 of 8 processors at most"
+
+    def test_check_says_what_one_may_hold(self, site: Site, said: Said) -> None:
+        what = "4 of 8 processors at most; 2 for one account, 2 for one user"
+        assert check(site, said)["reserve size"] == ("pass", what)
+
+
 class TestCheck:
     @pytest.mark.parametrize("text", EXAMPLES)
     def test_the_examples_of_the_documents_pass(self, site: Site, said: Said, text: str) -> None:

@@ -232,6 +232,26 @@ def test_who_is_operator_only_is_told_so_and_may_use_licences(
     assert reservation_of(cluster) == ""
 
 
+def test_one_user_does_not_fill_the_machine_with_short_jobs(
+    cluster: PrivateSlurm, tmp_path: Path
+) -> None:
+    """A user holds 2 of 4 processors. Eight of alice run, yet batch jobs may use 8 - 2 - 2."""
+    short = {"minutes": 1, "seconds": 60}
+    for _ in range(12):
+        cluster.submit(user="alice", account="physics", **short)
+    cluster.wait_until(lambda: running(cluster) == PROCESSORS, 20, "a full machine")
+    with running_hook(cluster, tmp_path, "reserve:2", cycle=0.5, more=BY_QOS) as hook:
+        hook.wait_for("batch_limit=4", 30)
+        wait_for_metric(cluster, hook, 'interactive_jobs_as_batch{reason="user_share"}', 4)
+        job = cluster.submit(user="bob", account="biology", **short)
+        first = "the job of another user before the four of alice that wait"
+        cluster.wait_until(lambda: last_first(cluster)[-1] == job, 30, first)
+        end_some(cluster, 1)
+        state = ("squeue", "-h", "-j", str(job), "-o", "%T")
+        cluster.wait_until(lambda: cluster.run(*state).stdout.strip() == "RUNNING", 10, "its start")
+        assert hook.stop() == 0
+
+
 def test_an_interactive_job_starts_though_the_sites_priority_has_it_behind(
     start_slurm: StartSlurm, tmp_path: Path
 ) -> None:

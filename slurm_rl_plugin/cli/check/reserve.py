@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,7 +60,14 @@ def _bounds(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
         yield Check(WARN, "reserve size", what)
     else:
         what = f"{reserve.most} of {capacity} processors at most"
-        yield Check(PASS, "reserve size", what)
+        yield Check(PASS, "reserve size", what + _for_one(reserve))
+
+
+def _for_one(reserve: ReserveSettings) -> str:
+    """What one account and one user may hold of it; "" where nothing bounds that."""
+    bounds = (("account", reserve.account_most), ("user", reserve.user_most))
+    told = [f"{most:g} for one {who}" for who, most in bounds if math.isfinite(most)]
+    return f"; {', '.join(told)}" if told else ""
 
 
 def _resource(name: str, reserve: ReserveSettings, snapshot: QueueSnapshot) -> Check:

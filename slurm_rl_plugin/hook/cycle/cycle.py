@@ -44,6 +44,7 @@ from slurm_rl_plugin.hook.order.order_changes import in_safe_order
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
 from slurm_rl_plugin.hook.outstanding import Outstanding, outstanding_at, restore_all
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
+from slurm_rl_plugin.hook.rails.claims import counted_classes
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, UntouchedJobs
 from slurm_rl_plugin.hook.rails.policy_guard import PolicyGuard
 from slurm_rl_plugin.policies.port import Policy
@@ -171,7 +172,7 @@ class Cycle:
                 self._accounting.look(load.backlog, self.disturbances)
                 obstacle = self._obstacle(facts, load)
             if obstacle is None:
-                snapshot = self.batch_system.snapshot()
+                snapshot = self._classed(self.batch_system.snapshot())
                 watch.lap("observe", begin)
                 if not self._shadow:
                     self._written.look(snapshot, self.disturbances)
@@ -203,6 +204,11 @@ class Cycle:
             calls=calls,
             disturbances=self.disturbances.taken(),
         )
+
+    def _classed(self, snapshot: QueueSnapshot) -> QueueSnapshot:
+        """The queue with classes as they count where processors are kept free."""
+        rail = self.limit.rail
+        return snapshot if rail is None else counted_classes(snapshot, rail.settings)
 
     def _standby(self, facts: SchedulerFacts) -> CycleReport | None:
         """The report of a cycle that is another host's to do, or None."""
@@ -447,7 +453,7 @@ class Cycle:
         Raises:
             BatchSystemError: the queue cannot be read.
         """
-        facts, snapshot = self.batch_system.facts(), self.batch_system.snapshot()
+        facts, snapshot = self.batch_system.facts(), self._classed(self.batch_system.snapshot())
         guard = self._new_guard(read_only=True)
         remembered, service = guard.memory, self._new_service()
         lifts = service.lifts(snapshot)

@@ -37,6 +37,8 @@ class ReserveSettings:
             nothing is said.
         narrow_first: while something is kept, batch jobs wider than `widest_batch_job` go behind
             the other batch jobs.
+        account_share, user_share: part of `most` that the interactive jobs of one account, and of
+            one user, hold at most; see `claims`. 1 for no bound.
     """
 
     most: int
@@ -47,6 +49,21 @@ class ReserveSettings:
     narrow_first: bool = False
     most_resources: Mapping[str, int] = field(default_factory=dict)
     widest_batch_resources: Mapping[str, int] = field(default_factory=dict)
+    account_share: float = 1.0
+    user_share: float = 1.0
+
+    @property
+    def account_most(self) -> float:
+        """Processors that interactive jobs of one account hold at most; inf for no bound."""
+        return self._part(self.account_share)
+
+    @property
+    def user_most(self) -> float:
+        """The same of one user."""
+        return self._part(self.user_share)
+
+    def _part(self, share: float) -> float:
+        return math.inf if share >= 1.0 else float(max(math.ceil(share * self.most), 1))
 
 
 @dataclass(slots=True)
