@@ -66,10 +66,13 @@ class JobTable(JobColumns):
         interactive: job class; True for interactive, False for batch.
         weighed: processors that each job weighs by its dominant share of the machine; None where
             it weighs those that it asks for.
+        by_limit: interactive by its time limit, see `job_class.classes_of`; None where that is not
+            known.
     """
 
     interactive: BoolArray
     weighed: FloatArray | None = None
+    by_limit: BoolArray | None = None
 
     @property
     def size(self) -> FloatArray:
@@ -268,12 +271,14 @@ class EndedJobs:
             before the last snapshot.
         from_accounting: these are the runs of the past that the first snapshot reports; whoever
             remembers runs from an earlier process has counted those before its memory's time.
+        timed_out: whether its time limit ended each, shape [n]; None where nobody told.
     """
 
     jobs: JobTable
     start: FloatArray
     end: FloatArray
     from_accounting: bool = False
+    timed_out: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.jobs)

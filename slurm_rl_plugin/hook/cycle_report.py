@@ -61,6 +61,7 @@ class CycleReport:
         experiment: whose turn it is, where there is one.
         service: of accounts in the last fortnight; None until enough of it has been seen.
         lifts: with which the policy saw the queue.
+        overrunners: how many users have lost an interactive class.
     """
 
     time: float
@@ -86,6 +87,7 @@ class CycleReport:
     experiment: ExperimentReport = field(default_factory=ExperimentReport)
     service: ServiceSeen | None = None
     lifts: Lifts = field(default_factory=Lifts)
+    overrunners: int = 0
 
     @property
     def succeeded(self) -> bool:

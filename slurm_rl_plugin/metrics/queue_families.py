@@ -37,6 +37,7 @@ class SeenQueue:
         accounts: labels of `snapshot.accounts`.
         service: of the accounts; None until enough has been seen.
         lifts: with which the policy saw the queue.
+        overrunners: how many users have lost an interactive class.
     """
 
     snapshot: QueueSnapshot
@@ -45,6 +46,7 @@ class SeenQueue:
     accounts: CappedNames
     service: ServiceSeen | None = None
     lifts: Lifts = field(default_factory=Lifts)
+    overrunners: int = 0
 
     @property
     def partition(self) -> IntArray:
@@ -56,6 +58,11 @@ def queue_families(queue: SeenQueue) -> Iterator[Metric]:
     """Every gauge that a snapshot gives."""
     yield from _pending_families(queue)
     yield _as_batch(queue.snapshot)
+    yield GaugeMetricFamily(
+        "slurm_rl_users_as_batch",
+        "Users whose time limits make no job interactive.",
+        queue.overrunners,
+    )
     yield from _order_families(queue)
     yield from _account_families(queue)
     yield from _service_families(queue)

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from slurm_rl_plugin.cli.assembly.hook import build_cycle, load_policy
 from slurm_rl_plugin.cli.check import surroundings
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.configuration import read_configuration
+from slurm_rl_plugin.configuration import Configuration, read_configuration
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from tests.architecture.markdown_documents import TOP, code_blocks
@@ -61,6 +62,10 @@ class Site:
     def cpu(self) -> int | None:
         found: int | None = self.cluster.state["qos"]["batch"]["cpu"]
         return found
+
+    def configured(self) -> Configuration:
+        assert self.run("show-config") == 0  # writes it
+        return read_configuration(self.folder / "site.toml")
 
     def run(self, *words: str) -> int:
         hook = {
@@ -305,6 +310,28 @@ class TestWhoMayUseIt:
         assert (document["class"], document["as_batch"]) == ("interactive", None)
         assert check(site, said)["reserve size"][1] == "4 of 8 processors at most"
 
+    def test_explain_says_until_when_a_users_limits_do_not_count(
+        self, site: Site, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Four of five jobs that the daemon saw end were ended by their limits."""
+        now = site.cluster.state["now"]
+        began = {"start": now - 70, "nodes": "n1", "end": now}
+        for job in range(10, 15):
+            site.cluster.add(job, time_limit="1:00", state="RUNNING", **began)
+        configuration = site.configured()
+        cycle = build_cycle(configuration, load_policy(site.model))
+        cycle.run()
+        for job in range(10, 15):
+            site.cluster.change(job, state="TIMEOUT" if job > 10 else "COMPLETED")
+        assert cycle.run().overrunners == 1
+        cycle.remember()
+        site.cluster.add(20, submit=now, eligible=now, time_limit="1:00")
+        assert site.run("explain", "20") == 0
+        said = capsys.readouterr().out
+        assert "Class: batch, by the rule: interactive if time_limit_at_most=60" in said
+        assert "It counts as batch until 20" in said
+        assert ": 4 of its user's 5 interactive jobs were ended by their time limit." in said
+
     def test_check_says_what_one_may_hold(self, site: Site, said: Said) -> None:
         what = "4 of 8 processors at most; 2 for one account, 2 for one user"
         assert check(site, said)["reserve size"] == ("pass", what)
@@ -484,7 +511,7 @@ def test_check_tells_whether_a_daemon_restores_it(
 ) -> None:
     assert site.run("run", "--once") == 0
     site.hook["beside_controllers"] = beside_controllers
-    assert site.run("show-config") == 0  # writes the configuration
+    configuration = site.configured()
     monkeypatch.setattr(surroundings, "daemon_runs", lambda _: runs)
-    found = surroundings.outstanding_of(read_configuration(site.folder / "site.toml"))
+    found = surroundings.outstanding_of(configuration)
     assert found.result == result

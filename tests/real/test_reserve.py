@@ -17,6 +17,7 @@ from tests.real.ordinary_user import AS_HIM, NAME, STAFF, give_him, make_him_ope
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
 from tests.real.system_users import add_system_user
+from tests.real.test_priority_basic import slurm_rl
 
 pytestmark = pytest.mark.real
 
@@ -249,6 +250,27 @@ def test_one_user_does_not_fill_the_machine_with_short_jobs(
         end_some(cluster, 1)
         state = ("squeue", "-h", "-j", str(job), "-o", "%T")
         cluster.wait_until(lambda: cluster.run(*state).stdout.strip() == "RUNNING", 10, "its start")
+        assert hook.stop() == 0
+
+
+def test_time_limits_that_end_a_users_jobs_make_no_more_of_them_interactive(
+    cluster: PrivateSlurm, tmp_path: Path
+) -> None:
+    """Four jobs of alice run until their limit of a minute; a restart does not forget that."""
+    short = {"user": "alice", "account": "physics", "minutes": 1}
+    with running_hook(cluster, tmp_path, "reserve:2", cycle=1, more=BY_QOS) as hook:
+        for _ in range(4):
+            cluster.submit(**short, seconds=300)
+        cluster.wait_until(lambda: running(cluster) == 4, 20, "their starts")
+        cluster.wait_until(lambda: running(cluster) == 0, 150, "their ends")
+        wait_for_metric(cluster, hook, "users_as_batch", 1)
+        assert hook.stop() == 0
+    with running_hook(cluster, tmp_path, "reserve:2", cycle=1, more=BY_QOS) as hook:
+        for _ in range(9):
+            job = cluster.submit(**short, seconds=50)
+        wait_for_metric(cluster, hook, 'interactive_jobs_as_batch{reason="overrun"}', 1)
+        said = slurm_rl(cluster, tmp_path, "explain", str(job)).stdout
+        assert "4 of its user's 4 interactive jobs were ended by their time limit." in said
         assert hook.stop() == 0
 
 

@@ -152,6 +152,7 @@ class Cycle:
             path=service_path(self.state.path),
             goals=self.settings.goals,
             wait_targets=self.settings.wait_targets,
+            counts_overruns=self.limit.rail is not None,
         )
 
     def run(self) -> CycleReport:
@@ -172,7 +173,7 @@ class Cycle:
                 self._accounting.look(load.backlog, self.disturbances)
                 obstacle = self._obstacle(facts, load)
             if obstacle is None:
-                snapshot = self._classed(self.batch_system.snapshot())
+                snapshot = self._classed(self.batch_system.snapshot(), self._service)
                 watch.lap("observe", begin)
                 if not self._shadow:
                     self._written.look(snapshot, self.disturbances)
@@ -205,10 +206,12 @@ class Cycle:
             disturbances=self.disturbances.taken(),
         )
 
-    def _classed(self, snapshot: QueueSnapshot) -> QueueSnapshot:
+    def _classed(self, snapshot: QueueSnapshot, service: AccountService) -> QueueSnapshot:
         """The queue with classes as they count where processors are kept free."""
         rail = self.limit.rail
-        return snapshot if rail is None else counted_classes(snapshot, rail.settings)
+        if rail is None:
+            return snapshot
+        return counted_classes(snapshot, rail.settings, service.overruns(snapshot))
 
     def _standby(self, facts: SchedulerFacts) -> CycleReport | None:
         """The report of a cycle that is another host's to do, or None."""
@@ -344,6 +347,7 @@ class Cycle:
             requests_changed=requests.parts,
             service=service,
             lifts=lifts,
+            overrunners=self._service.overrunners,
         )
         what = "would_write" if self._shadow else "write"
         decided = decided_order(report, plan, self._guard.acted, self._unaudited)
@@ -453,13 +457,20 @@ class Cycle:
         Raises:
             BatchSystemError: the queue cannot be read.
         """
-        facts, snapshot = self.batch_system.facts(), self._classed(self.batch_system.snapshot())
+        facts, service = self.batch_system.facts(), self._new_service()
+        snapshot = self._classed(self.batch_system.snapshot(), service)
         guard = self._new_guard(read_only=True)
-        remembered, service = guard.memory, self._new_service()
+        remembered = guard.memory
         lifts = service.lifts(snapshot)
         decision, fallback_reason = guard.decide(self.policy, snapshot, lifts.seen(snapshot))
         plan = self._planned(snapshot, facts, decision, fallback_reason, ChangedRequests())
-        return replace(plan, memory=remembered, lifts=lifts, service=service.served(snapshot))
+        return replace(
+            plan,
+            memory=remembered,
+            lifts=lifts,
+            service=service.served(snapshot),
+            overruns=service.overruns(snapshot),
+        )
 
     def _mode(self, fallback_reason: str | None) -> str:
         if self._shadow:

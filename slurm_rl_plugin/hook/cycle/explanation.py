@@ -14,7 +14,7 @@ from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, orderable_by_score
-from slurm_rl_plugin.hook.rails.claims import ACCOUNT, AS_BATCH, AS_CLASSED, USER
+from slurm_rl_plugin.hook.rails.claims import ACCOUNT, AS_BATCH, AS_CLASSED, OVERRUN, USER
 from slurm_rl_plugin.hook.rails.guard_rails import rail_name
 from slurm_rl_plugin.policies.feature_effects import feature_effects
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
@@ -90,11 +90,14 @@ class Explanation:
         }
 
     def _as_batch(self) -> dict[str, Any] | None:
-        """Why it counts as batch, and the bound in processors; None where it counts as classed."""
+        """Why it counts as batch, and what says so; None where it counts as classed."""
         as_batch, rail = self._snapshot.pending.as_batch, self.cycle.limit.rail
         if rail is None or as_batch is None or as_batch[self.place] == AS_CLASSED:
             return None
         reason, settings = AS_BATCH[int(as_batch[self.place])], rail.settings
+        if reason == OVERRUN:
+            user = int(self._snapshot.pending.jobs.user[self.place])
+            return {"reason": reason, **asdict(self._plan.overruns[user])}
         most = {ACCOUNT: settings.account_most, USER: settings.user_most}
         return {"reason": reason, "most": int(most[reason])}
 

@@ -2,12 +2,14 @@
 
 A class is what users say of their own jobs, by a time limit for example. So one account, and one
 user, holds a part of the reserve at most: the processors of its running interactive jobs, and of
-the pending ones that go before. What comes on top counts as batch.
+the pending ones that go before. What comes on top counts as batch. So does what is interactive by
+its time limit alone, of a user whose runs are ended by that limit too often (`overruns`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,21 +19,32 @@ from slurm_rl_plugin.hook.rails.guard_rails import total_priority
 from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
 from slurm_rl_plugin.units import BoolArray, IntArray
 
-ACCOUNT, USER = "account_share", "user_share"
+ACCOUNT, USER, OVERRUN = "account_share", "user_share", "overrun"
 #: Why a job of the interactive class counts as batch; `PendingJobs.as_batch` has places in it.
-AS_BATCH = (ACCOUNT, USER)
+AS_BATCH = (ACCOUNT, USER, OVERRUN)
 #: In `PendingJobs.as_batch` a job that counts as what its class is.
 AS_CLASSED = -1
 
 
-def counted_classes(snapshot: QueueSnapshot, settings: ReserveSettings) -> QueueSnapshot:
+def counted_classes(
+    snapshot: QueueSnapshot, settings: ReserveSettings, overrunners: Collection[int] = ()
+) -> QueueSnapshot:
     """The queue with classes as they count for the reserve.
 
     Running jobs claim first, in the order of their starts; then pending ones by priority. Of the
     latter one that could not start now holds nothing, and an array holds what all its waiting
     tasks ask for.
+
+    Args:
+        snapshot: the queue.
+        settings: how much one may hold.
+        overrunners: numbers of the users whose time limits make no job interactive.
     """
-    room = _Room(account_most=settings.account_most, user_most=settings.user_most)
+    room = _Room(
+        account_most=settings.account_most,
+        user_most=settings.user_most,
+        overrunners=np.array(sorted(overrunners), dtype=np.int64),
+    )
     running, pending = snapshot.running, snapshot.pending
     begun = np.lexsort((running.jobs.job_id, running.start))
     refused = room.claim(running.jobs, running.jobs.processors, begun)
@@ -58,10 +71,12 @@ class _Room:
 
     Attributes:
         account_most, user_most: processors that one may hold.
+        overrunners: numbers of users who have lost the class, shape [users].
     """
 
     account_most: float
     user_most: float
+    overrunners: IntArray
     _accounts: Counter[int] = field(default_factory=Counter)
     _users: Counter[int] = field(default_factory=Counter)
 
@@ -80,7 +95,9 @@ class _Room:
             As `PendingJobs.as_batch`, shape [n].
         """
         found = np.full(len(jobs), AS_CLASSED, dtype=np.int64)
-        order = order[jobs.interactive[order]]
+        if jobs.by_limit is not None:
+            found[jobs.by_limit & np.isin(jobs.user, self.overrunners)] = AS_BATCH.index(OVERRUN)
+        order = order[(jobs.interactive & (found == AS_CLASSED))[order]]
         keeps = np.ones(len(jobs), dtype=np.bool_) if holds is None else holds
         claims = (each[order].tolist() for each in (jobs.account, jobs.user, amounts, keeps))
         for place, account, user, amount, kept in zip(order.tolist(), *claims, strict=True):

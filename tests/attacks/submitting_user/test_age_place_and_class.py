@@ -307,6 +307,30 @@ class TestAClassBought:
         first = jobs.job_id[np.argsort(-decision.scores, kind="stable")][:3]
         assert sorted(first.tolist()) == [HONEST, 2, 3]
 
+    def test_limits_that_end_the_jobs_buy_no_class_for_long(
+        self, cluster: FakeCluster, tmp_path: Path
+    ) -> None:
+        """Long work in pieces of a quarter of an hour: the daemon has seen four pieces killed."""
+        ran = {"user": "mallory", "time_limit": "15:00", "start": NOW - 900, "nodes": "n1"}
+        for job in range(3, 7):
+            cluster.add(job, state="RUNNING", end=NOW, **ran)
+        settings = replace(
+            cluster.adapter_settings(history_days=0.0), interactive=JobClassifier().is_interactive
+        )
+        rail = ReserveRail(ReserveSettings(most=6))
+        system, policy = SlurmCommands(settings), rule_policy("reserve:4")
+        cycle = cycle_over(system, policy, tmp_path, rail, shadow=True)
+        cycle.run()
+        for job in range(3, 7):
+            cluster.change(job, state="TIMEOUT")
+        cycle.run()
+        cluster.add(ATTACKER, time_limit="15:00", user="mallory")
+        cluster.add(HONEST, time_limit="15:00", user="alice")
+        seen = cycle.run().snapshot
+        assert seen is not None
+        jobs = seen.pending.jobs
+        assert jobs.job_id[jobs.interactive].tolist() == [HONEST]
+
     def test_a_session_of_a_working_day_is(self, cluster: FakeCluster) -> None:
         cluster.add(HONEST, batch=0, time_limit="8:00:00")
         cluster.add(ATTACKER, partition="debug,short", time_limit="1-00:00:00")

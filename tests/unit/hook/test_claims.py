@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot, RunningJobs
-from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
-from slurm_rl_plugin.hook.rails.claims import ACCOUNT, AS_BATCH, USER, counted_classes
+from slurm_rl_plugin.hook.rails.claims import ACCOUNT, AS_BATCH, OVERRUN, USER, counted_classes
 from slurm_rl_plugin.hook.rails.reserve import ReserveRail, ReserveSettings, batch_limit
 from slurm_rl_plugin.policies.registry import rule_policy
 from tests.unit.hook.queues import QueueInMemory, job_table, pending_jobs, snapshot_of
@@ -117,11 +116,28 @@ def test_a_cycle_orders_them_as_batch_jobs(tmp_path: Path) -> None:
     rows += [(0, 1, 1, INTERACTIVE)]
     queue = QueueInMemory(queue_of(rows).pending)
     rail = ReserveRail(replace(SETTINGS, account_share=1.0))
-    cycle = cycle_over(queue, rule_policy("reserve:2"), tmp_path)
-    cycle.guard_rails, cycle.limit = (rail,), BatchLimit(rail=rail)
+    cycle = cycle_over(queue, rule_policy("reserve:2"), tmp_path, rail)
     report = cycle.run()
     assert report.failure is None
     assert queue.order() == [2, 4, 1, 3]
     assert report.snapshot is not None
     assert report.snapshot.pending.jobs.interactive.tolist() == [False, True, False, True]
     assert cycle.look().snapshot.pending.as_batch.tolist() == [-1, -1, AS_BATCH.index(USER), -1]
+
+
+def test_time_limits_of_who_overruns_them_make_no_job_interactive() -> None:
+    """Of user 0 the first job is interactive by its limit, the second by its partition."""
+    rows = [(0, 0, 1, INTERACTIVE), (0, 0, 4, INTERACTIVE), (0, 1, 1, INTERACTIVE)]
+    snapshot = queue_of(rows, rows)
+    by_limit = np.array([True, False, True])
+    snapshot = replace(
+        snapshot,
+        pending=replace(snapshot.pending, jobs=replace(snapshot.pending.jobs, by_limit=by_limit)),
+        running=replace(snapshot.running, jobs=replace(snapshot.running.jobs, by_limit=by_limit)),
+    )
+    free = replace(SETTINGS, account_share=1.0, user_share=1.0)
+    counted = counted_classes(snapshot, free, {0})
+    for jobs in (counted.pending.jobs, counted.running.jobs):
+        assert jobs.interactive.tolist() == [False, True, True]
+    assert counted.pending.as_batch is not None
+    assert counted.pending.as_batch.tolist() == [AS_BATCH.index(OVERRUN), -1, -1]
