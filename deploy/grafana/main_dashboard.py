@@ -257,6 +257,16 @@ MAIN: list[Row] = [
                     "failed: {{reason}} {{cluster}}",
                 ),
             ),
+            lines(
+                "Interactive jobs that count as batch",
+                "Pending jobs by reason, and users whose time limits make no job interactive.",
+                "none",
+                (
+                    f"max by (cluster, reason) (slurm_rl_interactive_jobs_as_batch{{{SITE}}})",
+                    "{{reason}} {{cluster}}",
+                ),
+                (f"max by (cluster) (slurm_rl_users_as_batch{{{SITE}}})", "users {{cluster}}"),
+            ),
         ],
     ),
     (

@@ -148,6 +148,8 @@ class Configuration:
             lift_after=float(reserve.lift_hours) * HOUR or math.inf,
             idle_after=float(reserve.idle_minutes) * MINUTE or math.inf,
             narrow_first=reserve.narrow_first,
+            account_share=float(reserve.account_share),
+            user_share=float(reserve.user_share),
             most_resources=reserved_amounts(reserve.most_resources),
             widest_batch_resources=reserved_amounts(reserve.widest_batch_resources),
         )

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: What a policy remembers from one decision to the next; only the policy knows what it means.
 Memory = FloatArray
@@ -26,16 +26,19 @@ class Decision:
         memory: the policy's memory for its next decision; None for a policy without one.
         run_times: tells seconds below which parts of such runs end (`run_prediction.PARTS`), shape
             [n, parts]; called by `explain` and by evaluations only. None where none are foretold.
-        among: number of the set within which the site's points and a user's own order move each
-            job, shape [n]; less than 0, -1 - number, for a job whose place a guard rail gave, which
-            no other job of its user takes. None where all are one set.
+        steps: jobs of a higher step go before those of a lower one, however little the order is
+            worth next to the site's own priority; the site's points and a user's own order move
+            jobs within a step only; int64[n]. None where all are of one step.
+        kept: jobs whose place a guard rail gave: no other job of their users takes it, bool[n];
+            None for none.
     """
 
     scores: FloatArray
     reserve: int = 0
     memory: Memory | None = None
     run_times: Callable[[], FloatArray] | None = None
-    among: IntArray | None = None
+    steps: IntArray | None = None
+    kept: BoolArray | None = None
 
     def putting_first(self, places: IntArray) -> Self:
         """The decision with the jobs at these places before all others, in this order."""
@@ -43,10 +46,12 @@ class Decision:
         _, rank = np.unique(self.scores, return_inverse=True)
         scores = rank.astype(np.float64)
         scores[places] = len(scores) + np.arange(len(places))[::-1]
-        return self.keeping(places, scores)
+        steps = np.zeros(len(scores), dtype=np.int64)
+        steps[places] = 1
+        return replace(self, steps=steps).keeping(places, scores)
 
     def keeping(self, places: IntArray, scores: FloatArray) -> Self:
         """The decision with other scores, in which the jobs at these places keep theirs."""
-        among = np.zeros(len(scores), dtype=np.int64) if self.among is None else self.among.copy()
-        among[places] = np.minimum(among[places], -1 - among[places])
-        return replace(self, scores=scores, among=among)
+        kept = np.zeros(len(scores), dtype=np.bool_) if self.kept is None else self.kept.copy()
+        kept[places] = True
+        return replace(self, scores=scores, kept=kept)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from slurm_rl_plugin.domain.job_description import JobDescription
@@ -16,6 +16,17 @@ _QUICK = r"(?i)(^|[-_])(interactive|interact|debug|short|dev|devel|test)($|[-_])
 
 #: Tells whether a job is of the interactive class.
 IsInteractive = Callable[[JobDescription], bool]
+
+
+def classes_of(interactive: IsInteractive, job: JobDescription) -> tuple[bool, bool]:
+    """Whether a job is interactive, and that by its time limit: without one it would be batch.
+
+    A session without a batch script is not so by its limit, until which it often lasts.
+    """
+    if not interactive(job):
+        return False, False
+    is_session = job.has_batch_script is False
+    return True, not is_session and not interactive(replace(job, time_limit=math.inf))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,10 +66,13 @@ class JobTable(JobColumns):
         interactive: job class; True for interactive, False for batch.
         weighed: processors that each job weighs by its dominant share of the machine; None where
             it weighs those that it asks for.
+        by_limit: interactive by its time limit, see `job_class.classes_of`; None where that is not
+            known.
     """
 
     interactive: BoolArray
     weighed: FloatArray | None = None
+    by_limit: BoolArray | None = None
 
     @property
     def size(self) -> FloatArray:
@@ -136,6 +139,8 @@ class PendingJobs:
         shared: other clusters hold the job too, and a write would reach them; never touched. None
             where the system shares none.
         wait_counts: how many times a policy counts the wait of each, float64; None for once.
+        as_batch: why each counts as batch though its class is interactive, numbered as
+            `claims.AS_BATCH`; -1 where it counts as classed. None where every job does.
     """
 
     jobs: JobTable
@@ -156,6 +161,7 @@ class PendingJobs:
     expected: FloatArray | None = None
     shared: BoolArray | None = None
     wait_counts: FloatArray | None = None
+    as_batch: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -271,12 +277,14 @@ class EndedJobs:
             before the last snapshot.
         from_accounting: these are the runs of the past that the first snapshot reports; whoever
             remembers runs from an earlier process has counted those before its memory's time.
+        timed_out: whether its time limit ended each, shape [n]; None where nobody told.
     """
 
     jobs: JobTable
     start: FloatArray
     end: FloatArray
     from_accounting: bool = False
+    timed_out: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.jobs)

@@ -64,6 +64,7 @@ class CycleReport:
         lifts: with which the policy saw the queue.
         of_new_jobs: it only placed new jobs, and knows nothing else of the queue.
         place_seconds: of each job that got its first place, seconds since it could start.
+        overrunners: how many users have lost an interactive class.
     """
 
     time: float
@@ -92,6 +93,7 @@ class CycleReport:
     lifts: Lifts = field(default_factory=Lifts)
     of_new_jobs: bool = False
     place_seconds: tuple[float, ...] = ()
+    overrunners: int = 0
 
     @property
     def succeeded(self) -> bool:

@@ -328,6 +328,7 @@ class CycleMetrics:
             ),
             service=report.service,
             lifts=report.lifts,
+            overrunners=report.overrunners,
         )
         self._queue.seen = tuple(queue_families(queue))
         self._observe_waits(queue)

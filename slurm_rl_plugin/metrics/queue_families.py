@@ -14,6 +14,7 @@ from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
 from slurm_rl_plugin.hook.memory.lifts import Lifts
 from slurm_rl_plugin.hook.order.order_changes import out_of_order
+from slurm_rl_plugin.hook.rails.claims import AS_BATCH
 from slurm_rl_plugin.metrics.label_cap import CappedNames
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.fairness import fairness, share_deficit
@@ -36,6 +37,7 @@ class SeenQueue:
         accounts: labels of `snapshot.accounts`.
         service: of the accounts; None until enough has been seen.
         lifts: with which the policy saw the queue.
+        overrunners: how many users have lost an interactive class.
     """
 
     snapshot: QueueSnapshot
@@ -44,6 +46,7 @@ class SeenQueue:
     accounts: CappedNames
     service: ServiceSeen | None = None
     lifts: Lifts = field(default_factory=Lifts)
+    overrunners: int = 0
 
     @property
     def partition(self) -> IntArray:
@@ -54,6 +57,12 @@ class SeenQueue:
 def queue_families(queue: SeenQueue) -> Iterator[Metric]:
     """Every gauge that a snapshot gives."""
     yield from _pending_families(queue)
+    yield _as_batch(queue.snapshot)
+    yield GaugeMetricFamily(
+        "slurm_rl_users_as_batch",
+        "Users whose time limits make no job interactive.",
+        queue.overrunners,
+    )
     yield from _order_families(queue)
     yield from _account_families(queue)
     yield from _service_families(queue)
@@ -88,6 +97,17 @@ def _pending_families(queue: SeenQueue) -> Iterator[Metric]:
             median.add_metric(where, float(np.median(ages)) if len(ages) else 0.0)
             oldest.add_metric(where, float(ages.max(initial=0.0)))
     yield from (jobs, median, oldest)
+
+
+def _as_batch(snapshot: QueueSnapshot) -> Metric:
+    """Jobs by why they count as batch, all 0 where classes count as they are."""
+    meaning = "Pending jobs of the interactive class that count as batch."
+    family = _gauge("interactive_jobs_as_batch", meaning, ["reason"])
+    as_batch = snapshot.pending.as_batch
+    for place, reason in enumerate(AS_BATCH):
+        found = 0 if as_batch is None else int((as_batch == place).sum())
+        family.add_metric([reason], found)
+    return family
 
 
 def _order_families(queue: SeenQueue) -> Iterator[Metric]:

@@ -17,6 +17,7 @@ from tests.real.ordinary_user import AS_HIM, NAME, STAFF, give_him, make_him_ope
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
 from tests.real.system_users import add_system_user
+from tests.real.test_priority_basic import slurm_rl
 
 pytestmark = pytest.mark.real
 
@@ -230,6 +231,82 @@ def test_who_is_operator_only_is_told_so_and_may_use_licences(
         cluster.wait_until(lambda: running(cluster) == 8, 20, "5 of them beside three others")
         assert hook.stop() == 0
     assert reservation_of(cluster) == ""
+
+
+def test_one_user_does_not_fill_the_machine_with_short_jobs(
+    cluster: PrivateSlurm, tmp_path: Path
+) -> None:
+    """A user holds 2 of 4 processors. Eight of alice run, yet batch jobs may use 8 - 2 - 2."""
+    short = {"minutes": 1, "seconds": 60}
+    for _ in range(12):
+        cluster.submit(user="alice", account="physics", **short)
+    cluster.wait_until(lambda: running(cluster) == PROCESSORS, 20, "a full machine")
+    with running_hook(cluster, tmp_path, "reserve:2", cycle=0.5, more=BY_QOS) as hook:
+        hook.wait_for("batch_limit=4", 30)
+        wait_for_metric(cluster, hook, 'interactive_jobs_as_batch{reason="user_share"}', 4)
+        job = cluster.submit(user="bob", account="biology", **short)
+        first = "the job of another user before the four of alice that wait"
+        cluster.wait_until(lambda: last_first(cluster)[-1] == job, 30, first)
+        end_some(cluster, 1)
+        state = ("squeue", "-h", "-j", str(job), "-o", "%T")
+        cluster.wait_until(lambda: cluster.run(*state).stdout.strip() == "RUNNING", 10, "its start")
+        assert hook.stop() == 0
+
+
+def test_time_limits_that_end_a_users_jobs_make_no_more_of_them_interactive(
+    cluster: PrivateSlurm, tmp_path: Path
+) -> None:
+    """Four jobs of alice run until their limit of a minute; a restart does not forget that."""
+    short = {"user": "alice", "account": "physics", "minutes": 1}
+    with running_hook(cluster, tmp_path, "reserve:2", cycle=1, more=BY_QOS) as hook:
+        for _ in range(4):
+            cluster.submit(**short, seconds=300)
+        cluster.wait_until(lambda: running(cluster) == 4, 20, "their starts")
+        cluster.wait_until(lambda: running(cluster) == 0, 150, "their ends")
+        wait_for_metric(cluster, hook, "users_as_batch", 1)
+        assert hook.stop() == 0
+    with running_hook(cluster, tmp_path, "reserve:2", cycle=1, more=BY_QOS) as hook:
+        for _ in range(9):
+            job = cluster.submit(**short, seconds=50)
+        wait_for_metric(cluster, hook, 'interactive_jobs_as_batch{reason="overrun"}', 1)
+        said = slurm_rl(cluster, tmp_path, "explain", str(job)).stdout
+        assert "4 of its user's 4 interactive jobs were ended by their time limit." in said
+        assert hook.stop() == 0
+
+
+def test_an_interactive_job_starts_though_the_sites_priority_has_it_behind(
+    start_slurm: StartSlurm, tmp_path: Path
+) -> None:
+    """A bounded order, and no backfill: a batch job that waits for a whole node blocks others.
+
+    Both nodes are in use. The batch job fits below the limit, and its QOS puts it far in front.
+    """
+    options = {
+        **PLAN.options,
+        "SchedulerType": "sched/builtin",
+        "PriorityWeightQOS": "1000000",
+    }
+    cluster = start_slurm(replace(PLAN, nodes=2, processors_per_node=4, options=options))
+    cluster.run("sacctmgr", "-i", "add", "qos", "batch", "set", "priority=100")
+    users = ("where", "name=alice,bob")
+    cluster.run("sacctmgr", "-i", "modify", "user", *users, "set", "qos+=batch")
+    cluster.submit("--qos=batch", "--nodelist=n1", user="alice", account="physics")
+    short = {"user": "bob", "account": "biology", "minutes": 1, "seconds": 60}
+    cluster.submit("--nodelist=n2", **short)
+    cluster.wait_until(lambda: running(cluster) == 2, 20, "a job on each node")
+    with running_hook(cluster, tmp_path, "reserve:2", cycle=0.5, influence=24, more=BY_QOS) as hook:
+        hook.wait_for("batch_limit=5", 30)
+        whole = ("--qos=batch", "--nodes=1", "--ntasks-per-node=4")
+        wide = cluster.submit(*whole, user="alice", account="physics", processors=4)
+        reason = ("squeue", "-h", "-j", str(wide), "-o", "%r")
+        cluster.wait_until(
+            lambda: cluster.run(*reason).stdout.strip() == "Resources", 20, "the wide job's wait"
+        )
+        job = cluster.submit(**short)
+        state = ("squeue", "-h", "-j", str(job), "-o", "%T")
+        cluster.wait_until(lambda: cluster.run(*state).stdout.strip() == "RUNNING", 10, "its start")
+        assert cluster.run(*reason).stdout.strip() == "Resources"
+        assert hook.stop() == 0
 
 
 def test_where_slurm_enforces_no_limits_the_line_to_add_is_said(

@@ -195,6 +195,10 @@ class Pbs:
             jobs=build.jobs(ended),
             start=_starts(ended),
             end=np.array([min(job.end, now) for job in ended], dtype=np.float64),
+            # PBS ends a job a little after its limit, and no job ends itself at just that second
+            timed_out=np.array(
+                [job.end - job.start >= job.time_limit for job in ended], dtype=bool
+            ),
         )
         accounts = build.accounts.all
         return QueueSnapshot(

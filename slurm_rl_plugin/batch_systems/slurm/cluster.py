@@ -24,6 +24,7 @@ from slurm_rl_plugin.batch_systems.port import (
 from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import PastRun, read_past_runs
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     RUNNING_STATES,
+    TIMED_OUT,
     WAITING_STATES,
     QueueRow,
     parse_capacity,
@@ -393,6 +394,7 @@ def _ended(build: TableBuilder, ended: Sequence[QueueRow], past: Sequence[PastRu
         start=_starts(past or ended),
         end=np.array([each.end for each in past or ended], dtype=np.float64),
         from_accounting=bool(past),
+        timed_out=None if past else np.array([row.state == TIMED_OUT for row in ended], dtype=bool),
     )
 
 

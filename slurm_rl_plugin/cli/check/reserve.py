@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,11 +60,14 @@ def _bounds(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
         yield Check(WARN, "reserve size", what)
     else:
         what = f"{reserve.most} of {capacity} processors at most"
-        yield Check(PASS, "reserve size", what)
-    if look.cycle.batch_system.facts().bound(float(configuration.sections.hook.influence_hours)):
-        what = "interactive jobs may stand behind batch jobs that wait for processors, which block "
-        what += "them: accept that, or set influence_hours = 0, which overrides accounts' shares"
-        yield Check(WARN, "reserve order", what)
+        yield Check(PASS, "reserve size", what + _for_one(reserve))
+
+
+def _for_one(reserve: ReserveSettings) -> str:
+    """What one account and one user may hold of it; "" where nothing bounds that."""
+    bounds = (("account", reserve.account_most), ("user", reserve.user_most))
+    told = [f"{most:g} for one {who}" for who, most in bounds if math.isfinite(most)]
+    return f"; {', '.join(told)}" if told else ""
 
 
 def _resource(name: str, reserve: ReserveSettings, snapshot: QueueSnapshot) -> Check:

@@ -8,6 +8,7 @@ from typing import Any
 from slurm_rl_plugin.cli.look.room import amount_text, room_sentences
 from slurm_rl_plugin.cli.tables import print_table, printable, slurm_duration, slurm_time
 from slurm_rl_plugin.hook.rails.batch_limit import OFF
+from slurm_rl_plugin.hook.rails.claims import ACCOUNT, OVERRUN
 
 #: Features shown; --json has them all.
 FEATURES = 6
@@ -55,6 +56,23 @@ def _job(document: Mapping[str, Any]) -> list[str]:
         *_reason(document),
         *_accrued(document),
         f"Class: {document['class']}, by the rule: {document['class_rule'] or 'not read'}.",
+        *_as_batch(document["as_batch"]),
+    ]
+
+
+def _as_batch(found: Mapping[str, Any] | None) -> list[str]:
+    """Say why a job of the interactive class counts as batch; no line where it does not."""
+    if found is None:
+        return []
+    if found["reason"] == OVERRUN:
+        return [
+            f"It counts as batch until {slurm_time(found['until'])}: {found['timed_out']} of its "
+            f"user's {found['runs']} interactive jobs were ended by their time limit."
+        ]
+    who = "account" if found["reason"] == ACCOUNT else "user"
+    return [
+        f"It counts as batch: with it, interactive jobs of its {who} would hold more than "
+        f"{found['most']} processors of the reserve ([reserve] {found['reason']})."
     ]
 
 

@@ -67,6 +67,20 @@ class ReserveSection:
         "the narrower ones, until lift_hours",
         note="A wide job blocks those behind it and then does not fit below the limit itself.",
     )
+    account_share: float = key(
+        default=0.5,
+        least=0,
+        most=1,
+        meaning="part of most_processors that the interactive jobs of one account hold at most, "
+        "rounded up: further ones count as batch jobs; 1 for no bound",
+        note="[Who may use it](reserve.md#who-may-use-it) says what counts.",
+    )
+    user_share: float = key(
+        default=0.33,
+        least=0,
+        most=1,
+        meaning="the same for one user",
+    )
     qos: str = key(
         default="",
         meaning="QOS of the batch jobs, for mechanism qos",

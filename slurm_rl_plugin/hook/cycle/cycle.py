@@ -47,6 +47,7 @@ from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
 from slurm_rl_plugin.hook.order.said_order import SaidOrder
 from slurm_rl_plugin.hook.outstanding import Outstanding, outstanding_at, restore_all
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
+from slurm_rl_plugin.hook.rails.claims import counted_classes
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, UntouchedJobs
 from slurm_rl_plugin.hook.rails.policy_guard import PolicyGuard
 from slurm_rl_plugin.policies.port import Policy
@@ -175,6 +176,7 @@ class Cycle:
             path=service_path(self.state.path),
             goals=self.settings.goals,
             wait_targets=self.settings.wait_targets,
+            counts_overruns=self.limit.rail is not None,
         )
 
     def run(self, *, new_jobs: bool = False) -> CycleReport:
@@ -199,7 +201,7 @@ class Cycle:
                 self._accounting.look(load.backlog, self.disturbances)
                 obstacle = self._obstacle(facts, load)
             if obstacle is None:
-                snapshot = self._snapshot(new_jobs=new_jobs)
+                snapshot = self._classed(self._snapshot(new_jobs=new_jobs), self._service)
                 watch.lap("observe", begin)
                 if not self._shadow:
                     self._written.look(snapshot, self.disturbances)
@@ -243,6 +245,13 @@ class Cycle:
         if new_jobs and isinstance(self.batch_system, TellsWaiting):
             return self.batch_system.waiting_now()
         return self.batch_system.snapshot()
+
+    def _classed(self, snapshot: QueueSnapshot, service: AccountService) -> QueueSnapshot:
+        """The queue with classes as they count where processors are kept free."""
+        rail = self.limit.rail
+        if rail is None:
+            return snapshot
+        return counted_classes(snapshot, rail.settings, service.overruns(snapshot))
 
     def _standby(self, facts: SchedulerFacts) -> CycleReport | None:
         """The report of a cycle that is another host's to do, or None."""
@@ -413,6 +422,7 @@ class Cycle:
             requests_changed=requests.parts,
             service=service,
             lifts=lifts,
+            overrunners=self._service.overrunners,
         )
         what = "would_write" if self._shadow else "write"
         decided = decided_order(report, plan, self._guard.acted, self._unaudited)
@@ -487,7 +497,8 @@ class Cycle:
         return SaidOrder(
             span=facts.replaced_points if is_full else None,
             nice=self._own_nice.look(snapshot),
-            among=decision.among,
+            steps=decision.steps,
+            kept=decision.kept,
         )
 
     def _influence(self, facts: SchedulerFacts) -> float:
@@ -567,9 +578,10 @@ class Cycle:
         Raises:
             BatchSystemError: the queue cannot be read.
         """
-        facts, snapshot = self.batch_system.facts(), self.batch_system.snapshot()
+        facts, service = self.batch_system.facts(), self._new_service()
+        snapshot = self._classed(self.batch_system.snapshot(), service)
         guard = self._new_guard(read_only=True)
-        remembered, service = guard.memory, self._new_service()
+        remembered = guard.memory
         lifts = service.lifts(snapshot)
         decision, fallback_reason = guard.decide(self.policy, snapshot, lifts.seen(snapshot))
         plan = self._planned(
@@ -580,7 +592,13 @@ class Cycle:
             ChangedRequests(),
             most=self.settings.max_writes,
         )
-        return replace(plan, memory=remembered, lifts=lifts, service=service.served(snapshot))
+        return replace(
+            plan,
+            memory=remembered,
+            lifts=lifts,
+            service=service.served(snapshot),
+            overruns=service.overruns(snapshot),
+        )
 
     def _mode(self, fallback_reason: str | None) -> str:
         if self._shadow:

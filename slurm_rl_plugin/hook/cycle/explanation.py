@@ -15,6 +15,7 @@ from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, orderable_by_score
 from slurm_rl_plugin.hook.order.said_order import own_jobs
+from slurm_rl_plugin.hook.rails.claims import ACCOUNT, AS_BATCH, AS_CLASSED, OVERRUN, USER
 from slurm_rl_plugin.hook.rails.guard_rails import rail_name
 from slurm_rl_plugin.policies.feature_effects import feature_effects
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
@@ -78,6 +79,7 @@ class Explanation:
             "user": snapshot.users[user] if 0 <= user < len(snapshot.users) else "",
             "partition": snapshot.partitions[jobs.partition[place]],
             "class": "interactive" if jobs.interactive[place] else "batch",
+            "as_batch": self._as_batch(),
             "processors": int(jobs.processors[place]),
             "time_limit": float(jobs.time_limit[place]),
             "submit": float(jobs.submit[place]),
@@ -92,6 +94,18 @@ class Explanation:
             "untouched": self.considered.untouched[place] or None,
             "requests": self._requests(),
         }
+
+    def _as_batch(self) -> dict[str, Any] | None:
+        """Why it counts as batch, and what says so; None where it counts as classed."""
+        as_batch, rail = self._snapshot.pending.as_batch, self.cycle.limit.rail
+        if rail is None or as_batch is None or as_batch[self.place] == AS_CLASSED:
+            return None
+        reason, settings = AS_BATCH[int(as_batch[self.place])], rail.settings
+        if reason == OVERRUN:
+            user = int(self._snapshot.pending.jobs.user[self.place])
+            return {"reason": reason, **asdict(self._plan.overruns[user])}
+        most = {ACCOUNT: settings.account_most, USER: settings.user_most}
+        return {"reason": reason, "most": int(most[reason])}
 
     def _requests(self) -> dict[str, Any] | None:
         """What it asks of nodes, memory in MiB; None where the system tells of processors alone."""

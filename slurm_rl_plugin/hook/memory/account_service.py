@@ -5,7 +5,7 @@ what more an account could have used: jobs that wait, up to their limits and the
 waited, and what running jobs lost by their waits (docs/definitions.md#who-got-what).
 A job that starts and ends between two cycles is not seen. An account that is short of its
 entitlement and has jobs that wait gains a lift (`lifts`), and so does a group of jobs whose mean
-wait is above its target.
+wait is above its target. Beside them the file keeps who has lost an interactive class (`overruns`).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from slurm_rl_plugin.hook.memory.lifts import (
     groupings,
     moved,
 )
+from slurm_rl_plugin.hook.memory.overruns import Overrun, Overruns
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray
 from slurm_rl_plugin.utility.entitlement import FORTNIGHT, SMALL, entitled_service
 from slurm_rl_plugin.whole_file import PRIVATE, owner_of_folder, read_own, write_whole
@@ -99,14 +100,17 @@ class AccountService:
         path: of the file.
         goals: what the site wants: accounts are lifted where shares count.
         wait_targets: group of jobs -> mean wait that it should have, seconds.
+        counts_overruns: whether users may lose an interactive class.
     """
 
     path: Path
     goals: Goals = AS_TRAINED
     wait_targets: Mapping[str, float] = field(default_factory=dict)
+    counts_overruns: bool = False
     _days: dict[int, _Day] = field(default_factory=dict)
     _lifts: dict[str, float] = field(default_factory=dict)
     _group_lifts: dict[str, float] = field(default_factory=dict)
+    _overruns: Overruns = field(default_factory=Overruns)
     _last: float = math.nan
     _written: float = -math.inf
     _is_read: bool = False
@@ -127,6 +131,8 @@ class AccountService:
                 name = snapshot.accounts[place]
                 day.service[name] = day.service.get(name, 0.0) + float(of_running[place]) * since
         self._count_starts(snapshot)
+        if self.counts_overruns:
+            self._overruns.count(snapshot)
         self._forget(int(now // DAY))
         found = self.served(snapshot)
         if is_seen:
@@ -146,7 +152,10 @@ class AccountService:
             for day, each in self._days.items()
         }
         lifts = {"accounts": self._lifts, "groups": self._group_lifts}
-        content = json.dumps({"version": _VERSION, "days": days, "lifts": lifts})
+        overruns = self._overruns.document()
+        content = json.dumps(
+            {"version": _VERSION, "days": days, "lifts": lifts, "overruns": overruns}
+        )
         try:
             write_whole(self.path, content, sync=False, mode=PRIVATE)
         except OSError as error:
@@ -178,6 +187,16 @@ class AccountService:
             groups={name: self._group_lifts.get(name, 0.0) for name in self.wait_targets},
             group_waits=self._group_waits(),
         )
+
+    def overruns(self, snapshot: QueueSnapshot) -> dict[int, Overrun]:
+        """Number of each user who has lost an interactive class -> why."""
+        self._read()
+        return self._overruns.of_users(snapshot) if self.counts_overruns else {}
+
+    @property
+    def overrunners(self) -> int:
+        """How many users have lost an interactive class."""
+        return len(self._overruns)
 
     def _shares_count(self, snapshot: QueueSnapshot) -> bool:
         return self.goals.resolved(snapshot.shares).points_a_doubling > 0.0
@@ -245,6 +264,7 @@ class AccountService:
             lifts = found.get("lifts", {})  # an earlier release left none
             self._lifts = _bounded(lifts.get("accounts", {}))
             self._group_lifts = _bounded(lifts.get("groups", {}))
+            self._overruns = Overruns.of_document(found.get("overruns", {}))
         except FileNotFoundError:
             pass
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -7,6 +7,7 @@ room for the jobs between. All others are placed into the gaps.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -289,12 +290,14 @@ def bounded_changes(
     points: float,
     ceiling: int = HIGHEST_PRIORITY + 1,
     lost: BoolArray | None = None,
+    steps: IntArray | None = None,
 ) -> OrderChanges:
     """What to write so that the best place adds `points`, the last one next to nothing.
 
     The terms fall evenly from place to place, as the simulator's do. A term that is off by less
     than INFLUENCE_TOLERANCE of the influence stays as it is, so a queue that hardly changes costs
-    hardly any writes. Two jobs closer than that may be in either order.
+    hardly any writes. Two jobs closer than that may be in either order. All jobs of a step get the
+    same points on top, as many as put them before the lower steps.
 
     Args:
         native: the batch system's own priority of each job, in the wanted order, first to start
@@ -303,10 +306,15 @@ def bounded_changes(
         points: what the best place is worth, priority points.
         ceiling: priority of the lowest job that must stay before all of these.
         lost: jobs whose term was for another request and is not kept, shape [n]; None for none.
+        steps: see `Decision.steps`, in the same order, shape [n].
     """
     count = len(native)
     ideal = np.rint(points * np.arange(count, 0, -1) / max(count, 1)).astype(np.int64)
-    ideal = np.minimum(ideal, np.maximum(ceiling - 1 - native, 0))
+    room = ceiling - 1 - native
+    if steps is not None:
+        ideal = _raised(native, ideal, steps, points)
+        room += steps - steps.max(initial=0)
+    ideal = np.minimum(ideal, np.maximum(room, 0))
     off = np.abs(ideal - factor) > INFLUENCE_TOLERANCE * points
     if lost is not None:
         off |= lost & (ideal != factor)
@@ -316,3 +324,19 @@ def bounded_changes(
     place = moved[most_wrong_first]
     priority = np.maximum(native[place] + ideal[place], LOWEST_PRIORITY)
     return OrderChanges(place=place, priority=priority)
+
+
+def _raised(native: IntArray, term: IntArray, steps: IntArray, points: float) -> IntArray:
+    """Terms that put each step above the lower ones, whatever the native priorities; shape [n].
+
+    In whole multiples of the influence, so that a queue that hardly changes costs hardly any
+    writes; and with room for the tolerance of both terms.
+    """
+    raised, grain = term.copy(), max(math.ceil(points), 1)
+    apart = 2 * math.ceil(INFLUENCE_TOLERANCE * points) + 1
+    for step in np.unique(steps)[1:]:
+        mine, lower = steps == step, steps < step
+        total = native + raised
+        missing = int(total[lower].max()) + apart - int(total[mine].min())
+        raised[mine] += grain * math.ceil(max(missing, 0) / grain)
+    return raised

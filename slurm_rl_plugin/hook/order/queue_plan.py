@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
@@ -13,6 +13,7 @@ from slurm_rl_plugin.batch_systems.port import HIGHEST_PRIORITY, LARGEST_FACTOR,
 from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
 from slurm_rl_plugin.hook.memory.lifts import Lifts
+from slurm_rl_plugin.hook.memory.overruns import Overrun
 from slurm_rl_plugin.hook.order.order_changes import bounded_changes, order_changes
 from slurm_rl_plugin.hook.order.said_order import SaidOrder
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
@@ -70,6 +71,7 @@ class QueuePlan:
         limit: on batch jobs that is to be set.
         lifts: with which the policy saw the queue.
         service: of accounts in the last fortnight; None until enough of it has been seen.
+        overruns: number of each user whose time limits make no job interactive -> why.
     """
 
     snapshot: QueueSnapshot
@@ -82,6 +84,7 @@ class QueuePlan:
     limit: LimitReport = field(default_factory=LimitReport)
     lifts: Lifts = field(default_factory=Lifts)
     service: ServiceSeen | None = None
+    overruns: Mapping[int, Overrun] = field(default_factory=dict)
 
     @property
     def seen(self) -> QueueSnapshot:
@@ -134,7 +137,8 @@ def planned_order(
         wanted = order_changes(total_priority(pending)[order], ceiling, most, in_order)
     else:
         native, factor_now = pending.native_priority[order], pending.factor[order]
-        wanted = bounded_changes(native, factor_now, influence, ceiling, in_order)
+        in_steps = None if said.steps is None else said.steps[order]
+        wanted = bounded_changes(native, factor_now, influence, ceiling, in_order, in_steps)
     moved = order[wanted.place]
     factor = np.clip(
         wanted.priority - pending.native_priority[moved], -LARGEST_FACTOR, LARGEST_FACTOR

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.domain import PendingJobs
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,12 +19,13 @@ class SaidOrder:
             association; None where these move no job.
         nice: of each pending job as its user meant it, lower first, shape [n]; None for that of
             the batch system.
-        among: see `Decision.among`.
+        steps, kept: see `Decision`.
     """
 
     span: float | None = None
     nice: IntArray | None = None
-    among: IntArray | None = None
+    steps: IntArray | None = None
+    kept: BoolArray | None = None
 
     def kept_in(self, order: IntArray, pending: PendingJobs) -> IntArray:
         """The order with what was said: first the site's points, then each user's own order.
@@ -34,13 +35,17 @@ class SaidOrder:
             pending: the queue of n jobs.
         """
         if self.span is not None:
-            order = in_site_order(pending, order, self.span, self.among)
+            order = in_site_order(pending, order, self.span, self.steps, self.kept)
         nice = pending.nice if self.nice is None else self.nice
-        return in_own_order(pending, order, nice, self.among)
+        return in_own_order(pending, order, nice, self.steps, self.kept)
 
 
 def in_site_order(
-    pending: PendingJobs, order: IntArray, span: float, among: IntArray | None = None
+    pending: PendingJobs,
+    order: IntArray,
+    span: float,
+    steps: IntArray | None = None,
+    kept: BoolArray | None = None,
 ) -> IntArray:
     """Order jobs by the points of their place in our order, plus the site's own for them.
 
@@ -50,8 +55,9 @@ def in_site_order(
         pending: the queue of n jobs.
         order: places of the orderable jobs, first to start first, shape [m].
         span: points that our order stands for: those of age, fair share and size.
-        among: jobs pass others of their set only; see `Decision.among`. A job that keeps its place
-            counts for as much as the best of its account, so that it stays before them.
+        steps: jobs pass others of their step only; see `Decision`.
+        kept: such a job counts for as much as the best of its account, so that it stays before
+            them; see `Decision`.
 
     Returns:
         As `order`.
@@ -61,15 +67,14 @@ def in_site_order(
     standing = pending.standing[order].astype(np.float64)
     if not (standing != standing[:1]).any():
         return order
-    places, sets = np.arange(len(order)), np.zeros(len(order), dtype=np.int64)
-    if among is not None:
-        kept = among[order] < 0
-        sets = np.where(kept, -1 - among[order], among[order])
+    places = np.arange(len(order))
+    if kept is not None:
         best = _best_of_account(pending.jobs.account[order], standing)
-        standing = np.where(kept, best, standing)
+        standing = np.where(kept[order], best, standing)
     value = span * (len(order) - places) / len(order) + standing
+    step = np.zeros(len(order), dtype=np.int64) if steps is None else steps[order]
     ordered = order.copy()
-    ordered[np.argsort(sets, kind="stable")] = order[np.lexsort((places, -value, sets))]
+    ordered[np.argsort(step, kind="stable")] = order[np.lexsort((places, -value, step))]
     return ordered
 
 
@@ -81,7 +86,11 @@ def _best_of_account(account: IntArray, standing: FloatArray) -> FloatArray:
 
 
 def in_own_order(
-    pending: PendingJobs, order: IntArray, nice: IntArray, among: IntArray | None = None
+    pending: PendingJobs,
+    order: IntArray,
+    nice: IntArray,
+    steps: IntArray | None = None,
+    kept: BoolArray | None = None,
 ) -> IntArray:
     """Permute the places of each user's jobs: lower nice first, equal nice as they are.
 
@@ -92,20 +101,21 @@ def in_own_order(
         pending: the queue of n jobs.
         order: places of the orderable jobs, first to start first, shape [m].
         nice: of each pending job, lower first, shape [n].
-        among: jobs exchange places with others of their set only; see `Decision.among`. A job of
-            an unknown user keeps its place too.
+        steps: jobs exchange places with others of their step only; see `Decision`.
+        kept: jobs that keep their places; see `Decision`. One of an unknown user does too.
 
     Returns:
         As `order`.
     """
     if not nice[order].any():
         return order
-    anywhere = np.zeros(len(pending), dtype=np.int64)
-    sets = (anywhere if among is None else among)[order]
-    places = np.flatnonzero((pending.jobs.user[order] >= 0) & (sets >= 0))
-    own, groups, sets = nice[order[places]], own_jobs(pending)[order[places]], sets[places]
-    taken = places[np.lexsort((places, sets, groups))]
-    given = places[np.lexsort((places, own, sets, groups))]
+    may = pending.jobs.user >= 0 if kept is None else (pending.jobs.user >= 0) & ~kept
+    places = np.flatnonzero(may[order])
+    jobs = order[places]
+    own, groups = nice[jobs], own_jobs(pending)[jobs]
+    step = np.zeros(len(jobs), dtype=np.int64) if steps is None else steps[jobs]
+    taken = places[np.lexsort((places, step, groups))]
+    given = places[np.lexsort((places, own, step, groups))]
     permuted = order.copy()
     permuted[taken] = order[given]
     return permuted

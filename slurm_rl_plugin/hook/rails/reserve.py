@@ -37,6 +37,8 @@ class ReserveSettings:
             nothing is said.
         narrow_first: while something is kept, batch jobs wider than `widest_batch_job` go behind
             the other batch jobs.
+        account_share, user_share: part of `most` that the interactive jobs of one account, and of
+            one user, hold at most; see `claims`. 1 for no bound.
     """
 
     most: int
@@ -47,6 +49,21 @@ class ReserveSettings:
     narrow_first: bool = False
     most_resources: Mapping[str, int] = field(default_factory=dict)
     widest_batch_resources: Mapping[str, int] = field(default_factory=dict)
+    account_share: float = 1.0
+    user_share: float = 1.0
+
+    @property
+    def account_most(self) -> float:
+        """Processors that interactive jobs of one account hold at most; inf for no bound."""
+        return self._part(self.account_share)
+
+    @property
+    def user_most(self) -> float:
+        """The same of one user."""
+        return self._part(self.user_share)
+
+    def _part(self, share: float) -> float:
+        return math.inf if share >= 1.0 else float(max(math.ceil(share * self.most), 1))
 
 
 @dataclass(slots=True)
@@ -82,22 +99,17 @@ class ReserveRail:
             self.reason = STARVING
         else:
             self.reason = KEPT
-            return self._ordered(replace(decision, reserve=reserve), snapshot.pending.jobs)
+            steps = self._steps(snapshot.pending.jobs)
+            scores = in_steps(decision.scores, steps)
+            return replace(decision, reserve=reserve, scores=scores, steps=steps)
         if self.reason == STARVING:
             decision = decision.putting_first(starving)
         return decision if decision.reserve == 0 else replace(decision, reserve=0)
 
-    def _ordered(self, decision: Decision, jobs: JobTable) -> Decision:
-        """Interactive jobs, narrow batch jobs, wide ones; each as the policy has them.
-
-        A user's own order holds within each of the three.
-        """
-        scores, wide = decision.scores, np.zeros(len(jobs), dtype=np.bool_)
-        if self.settings.narrow_first:
-            wide = ~jobs.interactive & (jobs.processors > self.settings.widest_batch_job)
-            scores = put_first(scores, ~wide)
-        among = np.where(jobs.interactive, 0, np.where(wide, 2, 1))
-        return replace(decision, scores=put_first(scores, jobs.interactive), among=among)
+    def _steps(self, jobs: JobTable) -> IntArray:
+        """Interactive jobs above narrow batch jobs above wide ones, shape [n]."""
+        narrow = self.settings.narrow_first & (jobs.processors <= self.settings.widest_batch_job)
+        return np.where(jobs.interactive, 2, narrow).astype(np.int64)
 
     def go_on_from(self, earlier: ReserveRail) -> None:
         """After a reload: when the last interactive job came."""
@@ -189,7 +201,7 @@ def _of_resource(snapshot: QueueSnapshot, name: str) -> tuple[int, int]:
     return math.floor(now.of(name, now.capacity)), math.ceil(in_use)
 
 
-def put_first(scores: FloatArray, first: BoolArray) -> FloatArray:
-    """Scores of the same order among those `first` and among the others, shape [n]."""
+def in_steps(scores: FloatArray, steps: IntArray) -> FloatArray:
+    """Scores of the same order within each step, a higher step before a lower one, shape [n]."""
     _, rank = np.unique(scores, return_inverse=True)
-    return rank.astype(np.float64) + len(scores) * first
+    return rank.astype(np.float64) + len(scores) * steps

@@ -8,6 +8,7 @@ import numpy as np
 
 from slurm_rl_plugin.domain.decision import INFLUENCE_TOLERANCE
 from slurm_rl_plugin.simulator.kernel.best_first import best_first
+from slurm_rl_plugin.simulator.kernel.class_limit import rail_orders, rail_step
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -138,7 +139,8 @@ def _bound_influence(
     """A job's priority is the site's own; its place in the order adds up to `influence` points.
 
     Its age is that of the last calculation, or of the last write of its site factor: slurmctld's
-    update_job calculates the whole priority.
+    update_job calculates the whole priority. Whom the rail of the reserve puts first, gets what it
+    takes to be first beside the site's own priority.
     """
     _place_points(cluster, effects, scores, jobs)
     calculated = calculate(workload, cluster, effects.site)
@@ -147,6 +149,31 @@ def _bound_influence(
         if len(effects.recalculated) > 0:
             at = max(at, effects.recalculated[job])
         scores[place] += site_points(workload, cluster, effects.site, job, at)
+    if rail_orders(cluster):
+        _raise_steps(workload, cluster, effects, scores, jobs)
+
+
+@compiled
+def _raise_steps(
+    workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
+) -> None:
+    """Put each step of the rail above the lower ones; a job without points waits for its own."""
+    count, remembers = cluster.counts[PENDING], effects.refresh[0] > 0.0
+    step = np.zeros(count, dtype=np.int64)
+    for place in range(count):
+        if not remembers or not np.isnan(effects.written[jobs[place]]):
+            step[place] = rail_step(workload, cluster, jobs[place])
+    for raised in (1, 2):
+        highest, lowest = -np.inf, np.inf
+        for place in range(count):
+            if step[place] < raised:
+                highest = max(highest, scores[place])
+            elif step[place] == raised:
+                lowest = min(lowest, scores[place])
+        if lowest <= highest and not np.isinf(lowest):
+            for place in range(count):
+                if step[place] == raised:
+                    scores[place] += highest - lowest + 1.0
 
 
 @compiled_borrowing

@@ -17,6 +17,7 @@ from slurm_rl_plugin.domain import Decision, JobTable, PendingJobs, QueueSnapsho
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
+from slurm_rl_plugin.hook.rails.claims import counted_classes
 from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound
 from slurm_rl_plugin.hook.rails.reserve import KEPT, ReserveRail, ReserveSettings
 from slurm_rl_plugin.metrics.collector import CycleMetrics
@@ -291,6 +292,44 @@ class TestAClassBought:
     ) -> None:
         cluster.add(ATTACKER, **job)
         assert snapshot_of(cluster).pending.jobs.interactive.tolist() == [False]
+
+    def test_one_user_does_not_fill_the_reserve(self, cluster: FakeCluster) -> None:
+        """Twenty jobs of a quarter of an hour, the last one by an array; then an honest one."""
+        for job in range(2, 21):
+            cluster.add(job, time_limit="15:00", user="mallory")
+        cluster.add(30, time_limit="15:00", user="mallory", tasks="1-20000")
+        cluster.add(HONEST, time_limit="15:00", user="alice", submit=NOW)
+        rail = ReserveRail(ReserveSettings(most=6, account_share=1.0, user_share=0.33))
+        snapshot = counted_classes(snapshot_of(cluster), rail.settings)
+        jobs = snapshot.pending.jobs
+        assert jobs.job_id[jobs.interactive].tolist() == [2, 3, HONEST]
+        decision = rail.check(rule_policy("reserve:4").decide(snapshot), snapshot)
+        first = jobs.job_id[np.argsort(-decision.scores, kind="stable")][:3]
+        assert sorted(first.tolist()) == [HONEST, 2, 3]
+
+    def test_limits_that_end_the_jobs_buy_no_class_for_long(
+        self, cluster: FakeCluster, tmp_path: Path
+    ) -> None:
+        """Long work in pieces of a quarter of an hour: the daemon has seen four pieces killed."""
+        ran = {"user": "mallory", "time_limit": "15:00", "start": NOW - 900, "nodes": "n1"}
+        for job in range(3, 7):
+            cluster.add(job, state="RUNNING", end=NOW, **ran)
+        settings = replace(
+            cluster.adapter_settings(history_days=0.0), interactive=JobClassifier().is_interactive
+        )
+        rail = ReserveRail(ReserveSettings(most=6))
+        system, policy = SlurmCommands(settings), rule_policy("reserve:4")
+        cycle = cycle_over(system, policy, tmp_path, rail, shadow=True)
+        cycle.run()
+        for job in range(3, 7):
+            cluster.change(job, state="TIMEOUT")
+        cycle.run()
+        cluster.add(ATTACKER, time_limit="15:00", user="mallory")
+        cluster.add(HONEST, time_limit="15:00", user="alice")
+        seen = cycle.run().snapshot
+        assert seen is not None
+        jobs = seen.pending.jobs
+        assert jobs.job_id[jobs.interactive].tolist() == [HONEST]
 
     def test_a_session_of_a_working_day_is(self, cluster: FakeCluster) -> None:
         cluster.add(HONEST, batch=0, time_limit="8:00:00")

@@ -635,3 +635,22 @@ def test_a_hook_that_an_operator_may_not_see_is_not_called_missing(fake: FakePbs
     assert "cannot be seen as an operator (slurmrl@head is unauthorized" in check.what
     assert "ask a manager: `qmgr -c 'list hook slurm_rl_dead_man'`" in check.what
     assert "no hook" not in check.what
+
+
+def test_an_ended_job_tells_whether_its_limit_ended_it(fake: FakePbs) -> None:
+    """One ran ten minutes, as long as it had asked for; the other a second less."""
+    system = adapter(fake)
+    system.snapshot()
+    for job, seconds in ((1, 600), (3, 599)):
+        fake.run_job(f"{job}.head", NOW - seconds)
+    system.snapshot()
+    for job in (1, 3):
+        fake.end_job(f"{job}.head", NOW)
+    ended = system.snapshot().ended
+    assert ended.timed_out is not None
+    assert ended.jobs.by_limit is not None
+    assert dict(zip(ended.jobs.job_id.tolist(), ended.timed_out.tolist(), strict=True)) == {
+        1: True,
+        3: False,
+    }
+    assert ended.jobs.by_limit.tolist() == [True, True]

@@ -175,7 +175,7 @@ class TestSnapshot:
             account="physics",
             user="alice",
         )
-        assert math.isnan(seen[2].time_limit)
+        assert math.isnan(seen[-1].time_limit)
         assert snapshot.pending.jobs.interactive.tolist() == [False, True, False]
 
     def test_array_is_one_row_and_its_requeued_task_does_not_delay_it(
@@ -426,7 +426,29 @@ class TestEnds:
         assert ended.end.tolist() == [NOW + 7, NOW + 9]
         assert ended.jobs.processors.tolist() == [1, 1]  # as asked for, not as given
         assert [snapshot.users[user] for user in ended.jobs.user] == ["alice", "alice"]
+        assert ended.timed_out is not None
+        assert ended.timed_out.tolist() == [False, True]
         assert len(system.snapshot().ended) == 0
+
+    def test_the_class_follows_the_limit_of_now(self, cluster: FakeCluster) -> None:
+        """`scontrol update TimeLimit` raises that of a waiting, a running and an ended job."""
+        for job in (1, 2, 3, 4):
+            cluster.add(job, time_limit="1:00")
+        for job in (2, 3, 4):
+            cluster.run_job(job, NOW - 5)
+        system = adapter(cluster)
+        before = system.snapshot()
+        assert before.pending.jobs.interactive.tolist() == [True]
+        assert before.running.jobs.interactive.tolist() == [True] * 3
+        for job in (1, 2, 3):
+            cluster.change(job, time_limit="2:00:00")
+        for job in (3, 4):
+            cluster.change(job, state="TIMEOUT", end=NOW + 7)
+        after = system.snapshot()
+        assert after.pending.jobs.interactive.tolist() == [False]
+        assert after.running.jobs.interactive.tolist() == [False]
+        assert after.ended.jobs.by_limit is not None
+        assert after.ended.jobs.by_limit.tolist() == [False, True]
 
     @pytest.mark.parametrize("change", [
         {"state": "CANCELLED", "start": NOW + 1, "end": NOW + 1},  # while it waited

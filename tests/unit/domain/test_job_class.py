@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule, classes_of
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.errors import ConfigurationError
 
@@ -118,3 +118,18 @@ def test_a_broken_pattern_is_refused_by_its_text():
 def test_a_rule_says_what_it_names():
     rule = JobClassRule(job_class="interactive", partition="short", time_limit_at_most=900.0)
     assert str(rule) == "interactive if partition='short', time_limit_at_most=900.0"
+
+
+@pytest.mark.parametrize(
+    ("fields", "by_limit"),
+    [
+        ({"time_limit": 900.0}, True),
+        ({"time_limit": 900.0, "has_batch_script": None}, True),
+        ({"time_limit": 900.0, "has_batch_script": False}, False),  # a session
+        ({"time_limit": 900.0, "partition": "debug"}, False),
+        ({"time_limit": 901.0}, False),
+        ({"time_limit": math.nan}, False),
+    ],
+)
+def test_a_class_is_by_limit_where_a_longer_one_would_make_the_job_batch(fields, by_limit):
+    assert classes_of(JobClassifier().is_interactive, job(**fields))[1] is by_limit

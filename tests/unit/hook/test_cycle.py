@@ -17,13 +17,19 @@ from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END
 from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
 from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.order.order_changes import in_safe_order
+from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.rails.policy_guard import MEMORY_INTERVAL
+from slurm_rl_plugin.hook.rails.reserve import ReserveRail
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 
 
 def cycle_over(
-    queue: QueueInMemory, policy: ScorePolicy, folder: Path, **settings: object
+    queue: QueueInMemory,
+    policy: ScorePolicy,
+    folder: Path,
+    rail: ReserveRail | None = None,
+    **settings: object,
 ) -> Cycle:
     ticks = count()
     return Cycle(
@@ -31,11 +37,12 @@ def cycle_over(
         policy=policy,
         model_sha256="abc",
         settings=CycleSettings(**{"shadow": False, **settings}),  # type: ignore[arg-type]
-        guard_rails=default_guard_rails(float("inf")),
+        guard_rails=default_guard_rails(float("inf"), rail),
         untouched=UntouchedJobs(),
         state=StateFile(folder / "state.json"),
         audit=AuditLog(folder / "audit.jsonl"),
         monotonic=lambda: next(ticks) * 0.001,
+        limit=BatchLimit(rail=rail),
     )
 
 

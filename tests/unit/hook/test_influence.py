@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -70,3 +72,49 @@ def test_jobs_that_the_site_puts_first_stay_first() -> None:
     after[changes.place] = changes.priority
     assert after[:2].max() < 700
     assert after[2] == 900
+
+
+def in_steps(native: list[int], factor: list[int], steps: list[int]) -> tuple[list[int], int]:
+    """Priorities after the changes, in the wanted order, and how many were written."""
+    changes = bounded_changes(np.array(native), np.array(factor), POINTS, steps=np.array(steps))
+    after = np.array(native) + np.array(factor)
+    after[changes.place] = changes.priority
+    return after.tolist(), len(changes.place)
+
+
+def test_a_higher_step_goes_first_though_the_site_has_it_far_behind() -> None:
+    """Within a step the site's own priority goes on counting; a second cycle writes nothing."""
+    native, steps = [10, 300, 90_000, 20], [2, 2, 0, 0]
+    after, written_jobs = in_steps(native, [0, 0, 0, 0], steps)
+    assert np.argsort(-np.array(after)).tolist() == [1, 0, 2, 3]
+    assert after[1] - after[0] == 290 - 250
+    assert written_jobs == 4
+    factor = (np.array(after) - native).tolist()
+    assert in_steps(native, factor, steps) == (after, 0)
+
+
+def test_points_on_top_go_with_the_step() -> None:
+    """They are whole multiples of the influence, so that they stay while the queue hardly moves."""
+    raised, _ = in_steps([10, 90_000], [0, 0], [2, 0])
+    assert (raised[0] - 10 - POINTS) % POINTS == 0
+    moved, writes = in_steps([60, 90_050], [raised[0] - 10, raised[1] - 90_000], [2, 0])
+    assert (moved, writes) == ([raised[0] + 50, raised[1] + 50], 0)
+    back, _ = in_steps([10, 90_000], [raised[0] - 10, 500], [0, 0])
+    assert back == [10 + 1000, 90_000 + 500]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 10**6), st.integers(-5000, 5000), st.integers(0, 2)),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_steps_hold_for_every_queue(jobs: list[tuple[int, int, int]]) -> None:
+    jobs = sorted(jobs, key=lambda job: -job[2])
+    native, factor, steps = (list(column) for column in zip(*jobs, strict=True))
+    after, _ = in_steps(native, factor, steps)
+    for step in (1, 2):
+        higher = [each for each, at in zip(after, steps, strict=True) if at >= step]
+        lower = [each for each, at in zip(after, steps, strict=True) if at < step]
+        assert min(higher, default=math.inf) > max(lower, default=-math.inf)

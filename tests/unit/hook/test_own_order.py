@@ -124,9 +124,10 @@ def test_no_job_takes_the_place_of_a_starving_one() -> None:
     snapshot = queue([9, 0, 0])
     rail = StarvationBound(bound=985.0)
     decision = rail.check(Decision(scores=np.array([1.0, 2.0, 3.0])), snapshot)
-    assert decision.among is not None
-    assert decision.among.tolist() == [-1, 0, 0]
-    order, _ = planned_order(snapshot, decision.scores, ALL, said=SaidOrder(among=decision.among))
+    assert decision.kept is not None
+    assert decision.kept.tolist() == [True, False, False]
+    said = SaidOrder(steps=decision.steps, kept=decision.kept)
+    order, _ = planned_order(snapshot, decision.scores, ALL, said=said)
     assert order == [0, 2, 1]
 
 
@@ -136,7 +137,8 @@ def test_batch_jobs_take_no_place_of_interactive_ones_beside_a_reserve() -> None
     rail = ReserveRail(ReserveSettings(most=2))
     decision = rail.check(Decision(scores=np.array([1.0, 3.0, 2.0]), reserve=2), snapshot)
     assert decision.reserve == 2
-    order, _ = planned_order(snapshot, decision.scores, ALL, said=SaidOrder(among=decision.among))
+    said = SaidOrder(steps=decision.steps, kept=decision.kept)
+    order, _ = planned_order(snapshot, decision.scores, ALL, said=said)
     assert order == [2, 0, 1]
 
 

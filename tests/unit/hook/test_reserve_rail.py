@@ -191,6 +191,8 @@ class TestTheRail:
         ]
         order = np.argsort(-decision.scores, kind="stable").tolist()
         assert order[: len(overdue)] == [place for _, place in sorted(overdue)]
+        assert decision.steps is not None
+        assert np.flatnonzero(decision.steps).tolist() == sorted(place for _, place in overdue)
 
     def test_jobs_that_cannot_start_lift_nothing(self) -> None:
         held = queue_of([(5, False, 3 * HOUR), (1, True, 1.0)])
@@ -233,6 +235,8 @@ class TestTheRail:
         quick = [place for place, each in enumerate(waiting) if each[1]]
         slow = [place for place, each in enumerate(waiting) if not each[1]]
         assert order == [*quick, *slow]
+        assert decision.steps is not None
+        assert (decision.steps[quick].min() > decision.steps[slow]).all()
 
     @given(ROWS, st.integers(1, 9))
     def test_wide_batch_jobs_go_last_where_the_site_says_so(
@@ -246,6 +250,8 @@ class TestTheRail:
         steps = [0 if quick else 1 + (width > 3) for width, quick, _ in waiting]
         expected = sorted(range(len(waiting)), key=lambda place: (steps[place], place))
         assert np.argsort(-decision.scores, kind="stable").tolist() == expected
+        assert decision.steps is not None
+        assert decision.steps.tolist() == [2 - step for step in steps]
         unkept = rail.check(wish(snapshot, 0), snapshot)
         assert np.argsort(-unkept.scores, kind="stable").tolist() == list(range(len(waiting)))
 

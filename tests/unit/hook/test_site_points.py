@@ -41,7 +41,7 @@ def order(
     """Job numbers in the decided order; by default job 1 has the best score."""
     count = len(snapshot.pending)
     given = decision or Decision(scores=np.array(scores or range(count, 0, -1), dtype=np.float64))
-    said = SaidOrder(span=span, among=given.among)
+    said = SaidOrder(span=span, steps=given.steps, kept=given.kept)
     places, _ = planned_order(snapshot, given.scores, UntouchedJobs(), said=said)
     return [place + 1 for place in places]
 

@@ -15,6 +15,7 @@ from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
 from slurm_rl_plugin.hook.memory.lifts import Lifts
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
+from slurm_rl_plugin.hook.rails.claims import ACCOUNT, AS_BATCH, OVERRUN, USER
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 
@@ -42,6 +43,8 @@ NAMES = {
     "slurm_rl_adjustments_total",
     "slurm_rl_adjustments_suppressed_total",
     "slurm_rl_fallback_active",
+    "slurm_rl_interactive_jobs_as_batch",
+    "slurm_rl_users_as_batch",
     "slurm_rl_reserve_processors",
     "slurm_rl_model_info",
     "slurm_rl_batch_system_call_duration_seconds_bucket",
@@ -239,6 +242,21 @@ def test_accounts_of_one_label_have_the_greatest_lift_of_them() -> None:
     value = registry.get_sample_value
     assert value("slurm_rl_account_lift_doublings", {"account": "a"}) == 0.25
     assert value("slurm_rl_account_lift_doublings", {"account": "_other"}) == 1.5
+
+
+def test_jobs_that_count_as_batch_are_counted_by_reason() -> None:
+    registry = CollectorRegistry()
+    pending = pending_jobs([1, 1, 1], as_batch=[1, -1, 1])
+    CycleMetrics(registry, {}).publish(report(snapshot=snapshot_of(pending)))
+    name = "slurm_rl_interactive_jobs_as_batch"
+    found = {why: registry.get_sample_value(name, {"reason": why}) for why in AS_BATCH}
+    assert found == {ACCOUNT: 0, USER: 2, OVERRUN: 0}
+
+
+def test_users_whose_limits_do_not_count_are_counted() -> None:
+    registry = CollectorRegistry()
+    CycleMetrics(registry, {}).publish(report(overrunners=2))
+    assert registry.get_sample_value("slurm_rl_users_as_batch") == 2
 
 
 def test_groups_of_jobs_have_their_waits_and_lifts(

@@ -7,6 +7,7 @@ import pytest
 
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.policy_search.rule_networks import RULE_WEIGHTS, rule_network
+from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
@@ -197,3 +198,28 @@ def test_a_bound_beyond_reach_changes_nothing_beside_old_scores(workload):
 
 def test_rules_are_networks_of_known_features():
     assert all(set(weights) <= set(SITE.jobs) for weights in RULE_WEIGHTS.values())
+
+
+def test_beside_a_bounded_order_interactive_jobs_go_first_below_a_limit():
+    """Two processors, both with interactive jobs. A batch job and a later interactive one wait.
+
+    The batch job may use the processor that becomes free at 10 s, and age puts it first.
+    """
+    run_time = np.array([10.0, 20.0, 5.0, 5.0])
+    workload = random_workload(0, jobs=4, parallel=False)._replace(
+        submit=np.array([0.0, 0.0, 1.0, 5.0]),
+        run_time=run_time,
+        estimate=run_time,
+        time_limit=run_time,
+        interactive=np.array([True, True, False, True]),
+        account=np.zeros(4, dtype=np.int64),
+    )
+    site = SitePriority(
+        points=np.zeros(4), age=1e5, highest_age=1e5, fairshare=0.0, period=1.0, first=0.0
+    )
+    settings = SimulationSettings(capacity=2, influence=1e-6, class_limit=ClassLimit(), reserve=1)
+    order = QueueOrder(scores=-run_time, site=site)
+    found = simulate_order(workload, order, settings).start.tolist()
+    assert found == [0.0, 0.0, 15.0, 10.0]
+    without = simulate_order(workload, order, replace(settings, reserve=0)).start.tolist()
+    assert without == [0.0, 0.0, 10.0, 15.0]

@@ -14,7 +14,7 @@ from slurm_rl_plugin.batch_systems.numbered_names import Names
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob
 from slurm_rl_plugin.batch_systems.pbs.answers.reasons import is_for_processors, is_own_doing
 from slurm_rl_plugin.domain import JobTable, PendingJobs
-from slurm_rl_plugin.domain.job_class import IsInteractive
+from slurm_rl_plugin.domain.job_class import IsInteractive, classes_of
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.jobs import measures
 from slurm_rl_plugin.domain.resources import GPUS, ResourceRequests
@@ -45,6 +45,8 @@ class PbsTables:
     def jobs(self, jobs: Sequence[PbsJob]) -> JobTable:
         """One row for each job, in the same order; times in seconds since the epoch."""
         processors = np.array([job.processors for job in jobs], dtype=np.int64)
+        classes = [classes_of(self._interactive, describe(job)) for job in jobs]
+        interactive, by_limit = np.array(classes, dtype=np.bool_).reshape(-1, 2).T
         return JobTable(
             **measures(jobs),
             job_id=np.array([job.job_id for job in jobs], dtype=np.int64),
@@ -52,9 +54,8 @@ class PbsTables:
             account=self._numbers(self.accounts, [job.account for job in jobs]),
             user=self._numbers(self.users, [job.user for job in jobs]),
             partition=self._numbers(self.queues, [job.queue for job in jobs]),
-            interactive=np.array(
-                [self._interactive(describe(job)) for job in jobs], dtype=np.bool_
-            ),
+            interactive=interactive,
+            by_limit=by_limit,
             requests=_requests(jobs, processors) if self._with_requests else None,
         )
 

@@ -57,9 +57,11 @@ WAITING_STATES = frozenset(
 RUNNING_STATES = frozenset({"RUNNING", "CONFIGURING", "RESIZING", "SIGNALING", "STOPPED"})
 WAITING_OR_RUNNING = WAITING_STATES | RUNNING_STATES
 #: States of a job that is over; a requeued one shows COMPLETING at first and then PENDING.
+#: Of a job that its time limit ended.
+TIMED_OUT = "TIMEOUT"
 FINAL_STATES = frozenset(
     {
-        *("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"),
+        *("COMPLETED", "CANCELLED", "FAILED", TIMED_OUT, "NODE_FAIL", "PREEMPTED"),
         *("BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"),
     }
 )

@@ -72,6 +72,7 @@ class TableBuilder:
             user=self._users(lines["user"]),
             partition=numbers_of(self.partitions, lines["partitions"], first),
             interactive=column("interactive"),
+            by_limit=column("by_limit"),
             requests=self._requests(rows, processors),
         )
 

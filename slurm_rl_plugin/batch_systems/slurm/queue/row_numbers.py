@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from slurm_rl_plugin.batch_systems.numbered_names import Names
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import MANY, QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import is_own_doing, waits_for_processors
-from slurm_rl_plugin.domain.job_class import IsInteractive
+from slurm_rl_plugin.domain.job_class import IsInteractive, classes_of
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.units import IntArray
 
@@ -21,7 +21,8 @@ LINE = np.dtype(
         *((name, np.int64) for name in ("job_id", "array_id", "processors", "nice")),
         *((name, np.int64) for name in ("account", "user", "qos", "partitions")),
         *((name, np.float64) for name in ("submit", "eligible", "accrue", "start", "time_limit")),
-        *((name, np.bool_) for name in ("interactive", "held", "own_doing", "for_processors")),
+        *((name, np.bool_) for name in ("interactive", "by_limit", "held")),
+        *((name, np.bool_) for name in ("own_doing", "for_processors")),
     ]
 )
 _PRIORITY = QueueRow._fields.index("priority")
@@ -108,7 +109,8 @@ class RowNumbers:
             *(self.words[row.account], self.words[row.user], self.words[row.qos]),
             self.partition_lists[row.partitions],
             *(row.submit, row.eligible, row.accrue, row.start, row.time_limit),
-            *(self._interactive(describe(row)), row.held, is_own_doing(row.reason)),
+            *classes_of(self._interactive, describe(row)),
+            *(row.held, is_own_doing(row.reason)),
             waits_for_processors(row.reason) or keeps_back,
         )
 

@@ -1,0 +1,115 @@
+"""Who may use the reserve: jobs of the interactive class that count as batch all the same.
+
+A class is what users say of their own jobs, by a time limit for example. So one account, and one
+user, holds a part of the reserve at most: the processors of its running interactive jobs, and of
+the pending ones that go before. What comes on top counts as batch. So does what is interactive by
+its time limit alone, of a user whose runs are ended by that limit too often (`overruns`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from slurm_rl_plugin.domain import JobTable, QueueSnapshot
+from slurm_rl_plugin.hook.rails.guard_rails import total_priority
+from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
+from slurm_rl_plugin.units import BoolArray, IntArray
+
+ACCOUNT, USER, OVERRUN = "account_share", "user_share", "overrun"
+#: Why a job of the interactive class counts as batch; `PendingJobs.as_batch` has places in it.
+AS_BATCH = (ACCOUNT, USER, OVERRUN)
+#: In `PendingJobs.as_batch` a job that counts as what its class is.
+AS_CLASSED = -1
+
+
+def counted_classes(
+    snapshot: QueueSnapshot, settings: ReserveSettings, overrunners: Collection[int] = ()
+) -> QueueSnapshot:
+    """The queue with classes as they count for the reserve.
+
+    Running jobs claim first, in the order of their starts; then pending ones by priority. Of the
+    latter one that could not start now holds nothing, and an array holds what all its waiting
+    tasks ask for.
+
+    Args:
+        snapshot: the queue.
+        settings: how much one may hold.
+        overrunners: numbers of the users whose time limits make no job interactive.
+    """
+    room = _Room(
+        account_most=settings.account_most,
+        user_most=settings.user_most,
+        overrunners=np.array(sorted(overrunners), dtype=np.int64),
+    )
+    running, pending = snapshot.running, snapshot.pending
+    begun = np.lexsort((running.jobs.job_id, running.start))
+    refused = room.claim(running.jobs, running.jobs.processors, begun)
+    busy = _counted(running.jobs, refused)
+
+    jobs, holds = pending.jobs, snapshot.waits_for_machine
+    tasks = 1 if pending.tasks is None else pending.tasks
+    order = np.lexsort((jobs.job_id, jobs.submit, -total_priority(pending), ~holds))
+    as_batch = room.claim(jobs, jobs.processors * tasks, order, holds)
+    return replace(
+        snapshot,
+        running=replace(running, jobs=busy),
+        pending=replace(pending, jobs=_counted(jobs, as_batch), as_batch=as_batch),
+    )
+
+
+def _counted(jobs: JobTable, as_batch: IntArray) -> JobTable:
+    return replace(jobs, interactive=jobs.interactive & (as_batch == AS_CLASSED))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Room:
+    """Processors that accounts and users hold so far.
+
+    Attributes:
+        account_most, user_most: processors that one may hold.
+        overrunners: numbers of users who have lost the class, shape [users].
+    """
+
+    account_most: float
+    user_most: float
+    overrunners: IntArray
+    _accounts: Counter[int] = field(default_factory=Counter)
+    _users: Counter[int] = field(default_factory=Counter)
+
+    def claim(
+        self, jobs: JobTable, amounts: IntArray, order: IntArray, holds: BoolArray | None = None
+    ) -> IntArray:
+        """Let interactive jobs claim their processors one after another while there is room.
+
+        Args:
+            jobs: n jobs.
+            amounts: processors that each claims, shape [n].
+            order: places of the jobs, first to claim first, shape [n].
+            holds: whether a job keeps what it claims from the later ones, shape [n]; None for all.
+
+        Returns:
+            As `PendingJobs.as_batch`, shape [n].
+        """
+        found = np.full(len(jobs), AS_CLASSED, dtype=np.int64)
+        if jobs.by_limit is not None:
+            found[jobs.by_limit & np.isin(jobs.user, self.overrunners)] = AS_BATCH.index(OVERRUN)
+        order = order[(jobs.interactive & (found == AS_CLASSED))[order]]
+        keeps = np.ones(len(jobs), dtype=np.bool_) if holds is None else holds
+        claims = (each[order].tolist() for each in (jobs.account, jobs.user, amounts, keeps))
+        for place, account, user, amount, kept in zip(order.tolist(), *claims, strict=True):
+            reason = self._refusal(account, user, amount)
+            if reason is not None:
+                found[place] = AS_BATCH.index(reason)
+            elif kept:
+                self._accounts[account] += amount
+                self._users[user] += amount
+        return found
+
+    def _refusal(self, account: int, user: int, amount: int) -> str | None:
+        if user >= 0 and self._users[user] + amount > self.user_most:  # below 0 nobody knows whose
+            return USER
+        return ACCOUNT if self._accounts[account] + amount > self.account_most else None
