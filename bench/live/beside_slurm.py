@@ -21,7 +21,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -64,12 +64,13 @@ _WINDOW, _APART, _WIDE_AT, _WIDE_PATIENCE = 200.0, 8.0, 20.0, 300.0
 _WIDE = DrawnJob(
     account="elec", user=USERS["elec"][0], cpus=_NODES * _CPUS, minutes=120, seconds=10
 )
-#: Of newcomers: seconds until slurmctld has counted the backlog's usage; from the daemon's start to
-#: the end of the first phase, which holds the whole first ordering, at least and at most; and of
-#: the second phase.
-_WARM_UP, _FIRST, _ORDERING_PATIENCE, _AFTER = 75.0, 60.0, 600.0, 90.0
+#: Of newcomers: seconds from the daemon's start to the end of the first phase, which holds the
+#: whole first ordering, at least and at most; and of the second phase.
+_FIRST, _ORDERING_PATIENCE, _AFTER = 60.0, 600.0, 90.0
 #: Seconds between newcomers, and in which the last may start.
 _EACH, _LAST_STARTS = 2.0, 60.0
+#: Seconds until slurmctld has counted the usage of the backlog, at most.
+_USAGE_PATIENCE = 240.0
 #: The first ordering has ended when so many of the pending jobs carry a factor.
 _ORDERED = 0.9
 PLAN = ClusterPlan(
@@ -196,8 +197,7 @@ def backlog(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
         open_partition(run.cluster, True)
         in_time(run.folder.name, places, submit, Event())
         time.sleep(max(begin + _WINDOW - time.time(), 0.0))  # noqa: TID251
-        while run.waits(wide) and time.time() < begin + _WIDE_AT + _WIDE_PATIENCE:  # noqa: TID251
-            time.sleep(1.0)
+        _holds(lambda: not run.waits(wide), _WIDE_PATIENCE - (_WINDOW - _WIDE_AT))
         end = time.time()  # noqa: TID251
     _end_all(run)
     moments = run.moments()
@@ -232,7 +232,8 @@ def newcomers(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
     """Newcomers of three accounts during the first ordering of a deep queue, and after it."""
     run.submit_all(jobs)
     open_partition(run.cluster, True)
-    time.sleep(_WARM_UP)
+    if not _holds(lambda: _usage_counts(run.cluster), _USAGE_PATIENCE):
+        raise ClusterError("slurmctld does not recount usage")
     numbers, stop, begin = list[int](), Event(), time.time()  # noqa: TID251
 
     def submit() -> None:
@@ -244,17 +245,15 @@ def newcomers(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
         submitting = pool.submit(submit)
         try:
             with run.daemon() as hook:
-                if hook is not None:
-                    _wait_for_first_ordering(run, hook)
+                if hook and not _holds(lambda: _ordered(run, hook), _ORDERING_PATIENCE):
+                    tell(f"{run.folder.name}: no end of the first ordering")
                 time.sleep(max(begin + _FIRST - time.time(), 0.0))  # noqa: TID251
                 ordered = time.time()  # noqa: TID251
                 tell(f"{run.folder.name}: the second phase begins")
                 time.sleep(_AFTER)
                 stop.set()
                 submitting.result()
-                last = time.time() + _LAST_STARTS  # noqa: TID251
-                while run.waits(numbers) and time.time() < last:  # noqa: TID251
-                    time.sleep(1.0)
+                _holds(lambda: not run.waits(numbers), _LAST_STARTS)
                 end = time.time()  # noqa: TID251
         finally:
             stop.set()
@@ -262,16 +261,25 @@ def newcomers(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
     return {"newcomers": found, "ordered": ordered, "end": end}
 
 
-def _wait_for_first_ordering(run: Run, hook: RunningHook) -> None:
-    last = time.monotonic() + _ORDERING_PATIENCE
-    while time.monotonic() < last:
-        factors = site_factors(run.cluster).values()
-        if sum(factor != 0 for factor in factors) >= _ORDERED * len(factors):
-            return
-        if hook.process.poll() is not None:
-            raise ClusterError(hook.log)
+def _usage_counts(cluster: PrivateSlurm) -> bool:
+    """Whether slurmctld, which recounts usage once a minute, tells the accounts of jobs apart."""
+    return len(set(cluster.run("sprio", "-h", "-o", "%F", timeout=PATIENCE).stdout.split())) > 1
+
+
+def _ordered(run: Run, hook: RunningHook) -> bool:
+    """Whether the first ordering has ended."""
+    if hook.process.poll() is not None:
+        raise ClusterError(hook.log)
+    factors = site_factors(run.cluster).values()
+    return sum(factor != 0 for factor in factors) >= _ORDERED * len(factors)
+
+
+def _holds(condition: Callable[[], bool], seconds: float) -> bool:
+    """Polls a condition every 2 s for some seconds, until it holds; whether it does."""
+    end = time.monotonic() + seconds
+    while not (held := condition()) and time.monotonic() < end:
         time.sleep(2.0)
-    tell(f"{run.folder.name}: the first ordering has not ended in {_ORDERING_PATIENCE:g} s")
+    return held
 
 
 def run_once(scene: str, order: str, seed: int, folder: Path, chosen: argparse.Namespace) -> None:
