@@ -202,7 +202,7 @@ def _starving_now(workload: Workload, cluster: Cluster, job: int) -> bool:
 
 
 @compiled_borrowing
-def _step(workload: Workload, cluster: Cluster, job: int) -> int:
+def step_of(workload: Workload, cluster: Cluster, job: int) -> int:
     """Jobs of a higher step go before all others: starving ones, or interactive below a limit."""
     limit = cluster.limit
     if limit[STARVING] > 0.0:
@@ -236,7 +236,7 @@ def score_by_rail(workload: Workload, cluster: Cluster, scores: FloatArray, jobs
     for rank in range(count):
         scores[order[rank]] = float(count - rank)
     for place in range(count):
-        step = _step(workload, cluster, jobs[place])
+        step = step_of(workload, cluster, jobs[place])
         if step > 0 and limit[STARVING] > 0.0:
             scores[place] = 2 * count - place  # who waits longest
         else:
@@ -256,7 +256,7 @@ def order_by_rail(workload: Workload, cluster: Cluster, order: IntArray) -> IntA
     changed, last = np.empty_like(order), 0
     for step in (2, 1, 0):
         for job in order:
-            if _step(workload, cluster, job) == step:
+            if step_of(workload, cluster, job) == step:
                 changed[last] = job
                 last += 1
         if step == 2 and limit[STARVING] > 0.0:
