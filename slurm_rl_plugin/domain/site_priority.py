@@ -45,8 +45,13 @@ class FixedPoints(NamedTuple):
     def total(self) -> FloatArray:
         """Their sum, shape [n]."""
         of_resources = sum(self.resources.values(), np.zeros_like(self.size))
-        points: FloatArray = self.size + self.partition + self.qos + of_resources + self.association
+        points: FloatArray = self.size + of_resources + self.standing
         return points
+
+    @property
+    def standing(self) -> FloatArray:
+        """What partition, QOS and association add, shape [n]."""
+        return self.partition + self.qos + self.association
 
 
 def fixed_points(

@@ -17,7 +17,7 @@ from tests.real.test_slurm_commands_real import scontrol, wait_eligible, wait_st
 
 pytestmark = pytest.mark.real
 
-#: Components after the first one, as sbatch takes them: they differ in size, partition and nice.
+#: Components after the first one, as sbatch takes them: they differ in size and partition.
 OTHERS = (":", "--ntasks=2", "--nice=30", ":", "--ntasks=1", "--partition=short")
 
 
@@ -37,9 +37,10 @@ def submit_plain(cluster: PrivateSlurm, count: int, **options: float) -> list[in
     ]
 
 
-def submit_alike(cluster: PrivateSlurm, **options: float) -> int:
+def submit_alike(cluster: PrivateSlurm, *options: str, **amounts: float) -> int:
     """Submit a plain job of the account that heterogeneous ones are of."""
-    return cluster.submit(user="alice", account="physics", **options)  # type: ignore[arg-type]
+    named = {"user": "alice", "account": "physics"}
+    return cluster.submit(*options, **named, **amounts)  # type: ignore[arg-type]
 
 
 def test_components_keep_together_through_orders_and_release(
@@ -47,9 +48,10 @@ def test_components_keep_together_through_orders_and_release(
 ) -> None:
     cluster = closed_slurm
     # all of one account, so that plain ones stand between components whoever has used the machine
-    plain = [submit_alike(cluster) for _ in range(3)]
+    # and of one nice, which sbatch gives to each component
+    plain = [submit_alike(cluster, "--nice=30") for _ in range(3)]
     groups = [submit_het(cluster) for _ in range(2)]
-    plain += [submit_alike(cluster) for _ in range(3)]
+    plain += [submit_alike(cluster, "--nice=30") for _ in range(3)]
     records = [*plain, *(part for parts in groups for part in parts)]
     wait_eligible(cluster, tuple(records))
     before = kept(cluster)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from slurm_rl_plugin.batch_systems.port import ApplyReport
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
+    NO_TERM,
     PRIORITY_FORMAT,
     ROUNDING,
     ListedJob,
@@ -39,6 +40,8 @@ class SiteFactors:
         self._listed: Mapping[int, PriorityTerms] = {}
         #: Factors that we wrote or saw, by array number: `sprio` does not list every job.
         self._factors: dict[int, int] = {}
+        #: What partition, QOS and association added, by partitions, QOS, account and user.
+        self._standing: dict[tuple[tuple[str, ...], str, str, str], int] = {}
         #: Arrays whose factor did not show once.
         self._doubted: set[int] = set()
         #: Leader -> component -> points from it up to the one that speaks for the job.
@@ -67,13 +70,33 @@ class SiteFactors:
         if len(set(tiers.values())) > 1:
             self._listed = best_terms(self._lines.values(), tiers)
         self._lifts.clear()
-        terms = [self._terms(row) for row in waiting]
+        terms = self._with_standing(waiting, [self._terms(row) for row in waiting])
         self._doubted.intersection_update(row.array_id for row in waiting)
         self._factors = {
             row.array_id: self._factors.get(row.array_id, 0) if term.by_hand else term.site
             for row, term in zip(waiting, terms, strict=True)
         }
         return terms
+
+    def _with_standing(
+        self, waiting: Sequence[QueueRow], terms: Sequence[PriorityTerms]
+    ) -> list[PriorityTerms]:
+        """Give a job that `sprio` does not list what another job of its kind has, else 0.
+
+        A job that has just come, or starts between the two commands, is in `squeue` alone.
+        """
+        kinds = [(row.partitions, row.qos, row.account, row.user) for row in waiting]
+        listed = {
+            kind: term.standing
+            for kind, term in zip(kinds, terms, strict=True)
+            if term.standing != NO_TERM
+        }
+        of_kind = {kind: self._standing.get(kind, 0) for kind in kinds} | listed
+        self._standing = of_kind
+        return [
+            term if term.standing != NO_TERM else term._replace(standing=of_kind[kind])
+            for kind, term in zip(kinds, terms, strict=True)
+        ]
 
     def carrying(self, rows: Sequence[QueueRow]) -> list[int]:
         """Jobs with a SiteFactor, and those whose factor `sprio` does not show."""
@@ -142,7 +165,7 @@ class SiteFactors:
             return listed._replace(by_hand=True) if self._hides(row, listed) else listed
         factor = self._factors.get(row.array_id, 0)
         native = max(row.priority - factor, 1) if row.priority else 0
-        return PriorityTerms(native=native, site=factor, by_hand=False)
+        return PriorityTerms(native=native, site=factor, by_hand=False, standing=NO_TERM)
 
     def _terms_listed(self, row: QueueRow) -> PriorityTerms | None:
         """The terms that `sprio` lists for a job; None where it lists none.

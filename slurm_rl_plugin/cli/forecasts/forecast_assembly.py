@@ -109,6 +109,7 @@ def build_source(configuration: Configuration, kind: str) -> ReplaySource:
         on_nodes=AS_SLURM if kind == SLURM else "easy",
         half_life=_HALF_LIFE,
         influence=written_influence(configuration),
+        site_points=configuration.cycle_settings.site_points,
         goals=configuration.goals,
     )
 

@@ -48,6 +48,7 @@ class ReplaySource:
         on_nodes: of its scheduler where its nodes are known, and the queue is not too deep for it.
         half_life: of past usage, seconds.
         influence: hours of age that an order of the hook is worth; see SimulationSettings.
+        site_points: see SimulationSettings.
         goals: what the site wants of a network's order.
     """
 
@@ -56,6 +57,7 @@ class ReplaySource:
     on_nodes: str
     half_life: float
     influence: float = np.inf
+    site_points: bool = False
     goals: Goals = AS_TRAINED
 
     def waits(
@@ -104,6 +106,7 @@ class ReplaySource:
             backfilling=self._backfilling(site),
             half_life=self.half_life,
             influence=self.influence,
+            site_points=self.site_points,
             goals=site.prepared.goals(self.goals),
         )
         replayed = ReplayedSite(

@@ -122,9 +122,12 @@ def in_own_order(
 
 
 def own_jobs(pending: PendingJobs) -> IntArray:
-    """Number of the user, account, partition and QOS that each pending job is of, shape [n]."""
+    """Number of the user, account, partition and QOS that each pending job is of, shape [n].
+
+    A job that may also start in a partition of a higher tier is of that tier.
+    """
     jobs = pending.jobs
-    parts = [jobs.user, jobs.account, jobs.partition]
+    parts = [jobs.user, jobs.account, jobs.partition, pending.each_tier]
     if pending.qos is not None:
         parts.append(pending.qos)
     found = np.zeros(len(pending), dtype=np.int64)

@@ -72,6 +72,8 @@ class SimulationSettings:
             decision sees scores of its own instant.
         starvation: seconds of waiting after which a job goes first of its account; inf for never.
         class_limit: how a live batch system keeps the reserve; None keeps processors free.
+        site_points: where the order alone counts, what partition, QOS and association add to the
+            site's own priority keeps counting next to it.
         goals: what the site wants of a network's order.
     """
 
@@ -84,18 +86,26 @@ class SimulationSettings:
     refresh: float = 0.0
     starvation: float = math.inf
     class_limit: ClassLimit | None = None
+    site_points: bool = False
     goals: Goals = AS_TRAINED
 
     @property
     def has_hook(self) -> bool:
         """Whether the hook changes what scores alone would do."""
-        return self.refresh > 0.0 or math.isfinite(min(self.influence, self.starvation))
+        bounded = math.isfinite(min(self.influence, self.starvation))
+        return self.refresh > 0.0 or bounded or self.site_points
 
     @property
     def without_hook(self) -> SimulationSettings:
         """The same batch system left to itself: nothing is written and nothing kept free."""
         return replace(
-            self, influence=math.inf, refresh=0.0, starvation=math.inf, reserve=0, class_limit=None
+            self,
+            influence=math.inf,
+            refresh=0.0,
+            starvation=math.inf,
+            reserve=0,
+            class_limit=None,
+            site_points=False,
         )
 
     def ordered_queue(
@@ -129,6 +139,7 @@ class SimulationSettings:
                 math.inf if order.is_sites_own else self.influence,
                 self.refresh,
                 self.starvation,
+                site_points=self.site_points and not order.is_sites_own,
             ),
             scores=np.empty(places + 1),
             jobs=np.empty(places + 1, dtype=np.int64),

@@ -1,4 +1,4 @@
-"""What the hook makes of scores: the starvation bound, scores that age, bounded influence."""
+"""What the hook makes of scores: starvation bound, site points, ages, bounded influence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from slurm_rl_plugin.domain.decision import INFLUENCE_TOLERANCE
 from slurm_rl_plugin.simulator.kernel.best_first import best_first
 from slurm_rl_plugin.simulator.kernel.class_limit import rail_orders, rail_step
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
+from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, STARVING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, calculate, site_points
@@ -23,7 +23,7 @@ class HookEffects(NamedTuple):
     """How the hook writes scores, and what it has written.
 
     Attributes:
-        site: the priority to which bounded influence adds.
+        site: the priority to which bounded influence adds, and whose `standing` a full order keeps.
         influence: points that the best place in the order is worth, shape [1]; inf if the order
             alone counts.
         refresh: seconds between two cycles of the hook, shape [1]; 0 where every decision sees
@@ -57,6 +57,8 @@ def hook_effects(
     influence: float = np.inf,
     refresh: float = 0.0,
     starvation: float = np.inf,
+    *,
+    site_points: bool = False,
 ) -> HookEffects:
     """Effects for a workload of that many jobs; see HookEffects for the rest.
 
@@ -66,7 +68,10 @@ def hook_effects(
         influence: hours of age that the best place in the order is worth.
         refresh: see HookEffects.
         starvation: see HookEffects.
+        site_points: a full order keeps what partition, QOS and association add.
     """
+    if not site_points:
+        site = site._replace(standing=np.empty(0))
     points = np.inf if np.isinf(influence) else influence * site.points_an_hour
     remembered = jobs if refresh > 0.0 else 0
     return HookEffects(
@@ -181,7 +186,7 @@ def changes_scores(effects: HookEffects) -> bool:
     """Whether the batch system orders by anything but the scores themselves."""
     if effects.refresh[0] > 0.0 or not np.isinf(effects.influence[0]):
         return True
-    return not np.isinf(effects.starvation[0])
+    return not np.isinf(effects.starvation[0]) or len(effects.site.standing) > 0
 
 
 @compiled
@@ -208,6 +213,37 @@ def _put_starved_first(
 
 
 @compiled
+def _keep_site_points(
+    workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
+) -> None:
+    """Turn scores into ranks by the points of each place plus the site's own for the job.
+
+    As in the hook (`said_order.in_site_order`), jobs pass others of their step only, and a starved
+    one counts for as much as the best of its account.
+    """
+    count, site = cluster.counts[PENDING], effects.site
+    order = best_first(scores, count)
+    best = np.full(len(workload.shares), -np.inf)
+    for job in jobs[:count]:
+        best[workload.account[job]] = max(best[workload.account[job]], site.standing[job])
+    value, step = np.empty(count), np.zeros(count, dtype=np.int64)
+    lifts = cluster.limit[STARVING] > 0.0
+    for rank in range(count):
+        job = jobs[order[rank]]
+        starved = cluster.clock[NOW] - workload.submit[job] > effects.starvation[0]
+        if rail_orders(cluster):
+            step[rank] = rail_step(workload, cluster, job)
+            starved |= lifts and step[rank] > 0
+        own = best[workload.account[job]] if starved else site.standing[job]
+        value[rank] = site.span * (count - rank) / count + own
+    for each in range(3):
+        ranks = np.flatnonzero(step == each)
+        by_value = best_first(value[ranks], len(ranks))
+        for place in range(len(ranks)):
+            scores[order[ranks[by_value[place]]]] = float(count - ranks[place])
+
+
+@compiled
 def as_written(
     workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
 ) -> None:
@@ -224,5 +260,10 @@ def as_written(
         _put_starved_first(workload, cluster, effects, scores, jobs)
     if not np.isinf(effects.influence[0]):
         _bound_influence(workload, cluster, effects, scores, jobs)
-    elif effects.refresh[0] > 0.0:
+        return
+    if len(effects.site.standing) > 0 and (
+        effects.refresh[0] == 0.0 or writes_now(cluster, effects)
+    ):
+        _keep_site_points(workload, cluster, effects, scores, jobs)
+    if effects.refresh[0] > 0.0:
         _keep_written(cluster, effects, scores, jobs)

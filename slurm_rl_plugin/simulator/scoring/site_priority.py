@@ -40,6 +40,9 @@ class SitePriority(NamedTuple):
         first: when slurmctld calculated for the first time, seconds; only its rest over the period
             matters.
         size: points of a job that asks for all processors; 0 if `points` counts the size.
+        standing: those of `points` that partition, QOS and association add, shape [n]; shape [0]
+            where a full order does not keep them.
+        span: points that a full order stands for: those of age, fair share and size at their most.
         fair: accounts and users with what they were charged; of no account for those of the
             workload, by its shares.
     """
@@ -51,6 +54,8 @@ class SitePriority(NamedTuple):
     period: float
     first: float = 0.0
     size: float = 0.0
+    standing: FloatArray = np.empty(0)
+    span: float = 0.0
     fair: FairShare = fair_share_of_accounts(np.empty(0))
 
     @property
@@ -65,7 +70,8 @@ class SitePriority(NamedTuple):
     def of_jobs(self, jobs: IntArray) -> SitePriority:
         """The same for some of the jobs, of which some may come twice."""
         points = self.points[jobs] if len(self.points) else self.points
-        return self._replace(points=points, fair=self.fair.of_jobs(jobs))
+        standing = self.standing[jobs] if len(self.standing) else self.standing
+        return self._replace(points=points, standing=standing, fair=self.fair.of_jobs(jobs))
 
     def before(self, workload: Workload) -> SitePriority:
         """The same for a run of a workload that has not begun."""

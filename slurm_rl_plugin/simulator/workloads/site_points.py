@@ -66,6 +66,10 @@ def site_priority(prepared: PreparedLog, machine: Machine) -> SitePriority:
         highest_age=float(weights.highest_age),
         fairshare=float(weights.fairshare),
         period=float(weights.period),
+        standing=fixed.standing,
+        span=float(
+            weights.age + weights.fairshare + weights.size + sum(weights.resources.values())
+        ),
         fair=fair,
     )
 

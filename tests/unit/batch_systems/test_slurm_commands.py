@@ -245,6 +245,26 @@ class TestSnapshot:
         # the fake weighs its partitions by 100 and 1000 points
         assert dict(zip(*columns, strict=True)) == {1: 4107, 2: 1000}
 
+    def test_a_job_that_sprio_does_not_list_stands_as_others_of_its_kind(
+        self, cluster: FakeCluster
+    ) -> None:
+        none = {"age": 0, "fairshare": 10000, "size": 312}
+        with_bonus = {"factors": {**none, "assoc": 0, "qos": 4000}, "qos": "high"}
+        cluster.add(1, **with_bonus)
+        cluster.add(2, eligible=None, reason="Dependency", **with_bonus)
+        cluster.add(3, eligible=None, reason="Dependency", user="bob", **with_bonus)
+        system = adapter(cluster)
+
+        def standing() -> dict[int, int]:
+            pending = system.snapshot().pending
+            assert pending.standing is not None
+            columns = pending.jobs.job_id.tolist(), pending.standing.tolist()
+            return dict(zip(*columns, strict=True))
+
+        assert standing() == {1: 4100, 2: 4100, 3: 0}
+        cluster.change(1, eligible=None, reason="Dependency")
+        assert standing() == {1: 4100, 2: 4100, 3: 0}
+
     def test_a_nice_that_slurm_has_yet_to_count_is_counted(self, cluster: FakeCluster) -> None:
         cluster.add(1, site=500, nice=-3000, counted_nice=40)
         cluster.add(2, site=500, nice=0, counted_nice=0)

@@ -81,6 +81,12 @@ def test_jobs_of_another_qos_keep_their_places() -> None:
     assert started(snapshot, [3, 2, 1]) == "3 2 1"
 
 
+def test_jobs_that_start_in_another_tier_keep_their_places() -> None:
+    snapshot = queue([9, 0, 0])
+    snapshot = replace(snapshot, pending=replace(snapshot.pending, tier=np.array([1, 2, 1])))
+    assert started(snapshot, [3, 2, 1]) == "3 2 1"
+
+
 def test_jobs_of_unknown_users_are_not_one_users() -> None:
     assert started(queue([9, 0, 0], user=[-1, -1, -1]), [3, 2, 1]) == "1 2 3"
 

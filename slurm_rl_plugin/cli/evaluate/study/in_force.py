@@ -43,6 +43,7 @@ def settings_in_force(
         backfilling=AS_SLURM if on_nodes else "easy",
         cycle=cycle,
         influence=written_influence(configuration),
+        site_points=configuration.cycle_settings.site_points,
         refresh=configuration.pace.longest,
         starvation=configuration.starvation_bound,
         class_limit=_class_limit(configuration.reserve),
