@@ -43,6 +43,7 @@ SHARES = len(GRID)
 #: Mean run time times mean inverse, at most, of requests for which their users' runs do not speak:
 #: such runs count as an eighth of their mean at least, as large ones do on the logs.
 UNPAID = 64.0
+_LOG_BOUNDS = tuple(math.log(bound) for bound in BOUNDS)
 #: Predicted runs count as no shorter than a minute.
 _LOG_MINUTE = math.log(MINUTE)
 #: Mean seconds of runs that end before the first bound.
@@ -100,6 +101,7 @@ def expected_run(hazards: Any, time_limit: Any) -> tuple[Any, Any]:
         time_limit: requested seconds.
     """
     limit = np.maximum(time_limit, 1.0)
+    log_limit = np.log(limit)
     ended = hazards[0] * (AS_ASKED * limit > 0.0)
     mean = ended * np.minimum(_AT_ONCE, limit)
     rate = ended / SHORTEST
@@ -108,7 +110,8 @@ def expected_run(hazards: Any, time_limit: Any) -> tuple[Any, Any]:
         low = BOUNDS[place - 1]
         high = np.maximum(np.minimum(BOUNDS[place], limit), low * (1.0 + _NO_RISE))
         ended = outlived * hazards[place] * (low < AS_ASKED * limit)
-        span = np.log(high / low)
+        log_low = _LOG_BOUNDS[place - 1]
+        span = np.maximum(np.minimum(_LOG_BOUNDS[place], log_limit) - log_low, _NO_RISE)
         mean = mean + ended * (high - low) / span
         rate = rate + ended * (1.0 / low - 1.0 / high) / span
         outlived = outlived - ended
