@@ -56,6 +56,20 @@ _RATE, _EDGE = 0.005, 0.001
 _NO_RISE = 1e-9
 
 
+def drawn(above: Any, row: Any, place: int, runs: float) -> Any:
+    """The part of the runs that end before a bound, drawn towards that of the level above.
+
+    Elementwise.
+
+    Args:
+        above: the part at the level above.
+        row: of the level (`run_history`), shape [HISTORY] or [HISTORY, n].
+        place: in BOUNDS.
+        runs: how many runs the level above counts as: one of PRIOR_RUNS.
+    """
+    return (row[ENDED_BEFORE + place] + runs * above) / (row[AT_RISK + place] + runs)
+
+
 def fill_hazards(
     hazards: Any, site: Any, user: Any, limits: Any, template: Any, speaks: Any
 ) -> None:
@@ -74,19 +88,10 @@ def fill_hazards(
             shape [n].
     """
     for place in range(len(BOUNDS)):
-        known = UNKNOWN_HAZARD
-        known = (site[ENDED_BEFORE + place] + PRIOR_RUNS[0] * known) / (
-            site[AT_RISK + place] + PRIOR_RUNS[0]
-        )
-        own = (user[ENDED_BEFORE + place] + PRIOR_RUNS[1] * known) / (
-            user[AT_RISK + place] + PRIOR_RUNS[1]
-        )
-        own = (limits[ENDED_BEFORE + place] + PRIOR_RUNS[2] * own) / (
-            limits[AT_RISK + place] + PRIOR_RUNS[2]
-        )
-        own = (template[ENDED_BEFORE + place] + PRIOR_RUNS[3] * own) / (
-            template[AT_RISK + place] + PRIOR_RUNS[3]
-        )
+        known = drawn(UNKNOWN_HAZARD, site, place, PRIOR_RUNS[0])
+        own = drawn(known, user, place, PRIOR_RUNS[1])
+        own = drawn(own, limits, place, PRIOR_RUNS[2])
+        own = drawn(own, template, place, PRIOR_RUNS[3])
         hazards[place] = own * speaks + np.minimum(own, known) * (1.0 - speaks)
 
 
@@ -101,19 +106,20 @@ def expected_run(hazards: Any, time_limit: Any) -> tuple[Any, Any]:
         time_limit: requested seconds.
     """
     limit = np.maximum(time_limit, 1.0)
-    log_limit = np.log(limit)
-    ended = hazards[0] * (AS_ASKED * limit > 0.0)
+    log_limit, by_itself = np.log(limit), AS_ASKED * limit
+    ended = hazards[0] * (by_itself > 0.0)
     mean = ended * np.minimum(_AT_ONCE, limit)
     rate = ended / SHORTEST
     outlived = 1.0 - ended
     for place in range(1, len(BOUNDS)):
         low = BOUNDS[place - 1]
         high = np.maximum(np.minimum(BOUNDS[place], limit), low * (1.0 + _NO_RISE))
-        ended = outlived * hazards[place] * (low < AS_ASKED * limit)
+        ended = outlived * hazards[place] * (low < by_itself)
         log_low = _LOG_BOUNDS[place - 1]
         span = np.maximum(np.minimum(_LOG_BOUNDS[place], log_limit) - log_low, _NO_RISE)
-        mean = mean + ended * (high - low) / span
-        rate = rate + ended * (1.0 / low - 1.0 / high) / span
+        seconds = ended * (high - low) / span
+        mean = mean + seconds
+        rate = rate + seconds / (low * high)
         outlived = outlived - ended
     return mean + outlived * limit, rate + outlived / np.maximum(limit, SHORTEST)
 
