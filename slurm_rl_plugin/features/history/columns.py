@@ -19,10 +19,9 @@ from slurm_rl_plugin.features.history.job_keys import (
     met_users,
     template_keys,
 )
-from slurm_rl_plugin.features.history.past_runs import HistoryTable, PastRuns
+from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_history import (
     BOUNDS,
-    HISTORY,
     LIMIT_CLASSES,
     REQUEST_CLASSES,
     SPENT,
@@ -100,7 +99,7 @@ def known_past(
     users, which = met_users(snapshot.users, jobs.user)
     keys = template_keys(users[which], jobs.processors, jobs.time_limit)
     first, template = _templates(keys)
-    of_users = _rows(past.users, users)
+    of_users = past.users.rows_of(users)
     user, limit = which[first], asked_time(jobs.time_limit[first])
     processors = np.maximum(jobs.processors[first], 1).astype(np.float64)
     alike = request_class(limit, processors).astype(np.int64)
@@ -153,12 +152,12 @@ def _hazards(past: PastRuns, of_users: FloatArray, requests: _Requests) -> Float
     """
     user, limit, speaks = requests.user, requests.time_limit, requests.speaks
     site = np.full((len(BOUNDS), REQUEST_CLASSES), UNKNOWN_HAZARD)
-    _draw(site, _rows(past.site, np.arange(float(REQUEST_CLASSES))), PRIOR_RUNS[0])
+    _draw(site, past.site.rows_of(np.arange(float(REQUEST_CLASSES))), PRIOR_RUNS[0])
     hazards = np.take(site, requests.alike, axis=1)
     _draw(hazards, np.take(of_users, user, axis=1), PRIOR_RUNS[1])
     within = user * LIMIT_CLASSES + limit_class(limit).astype(np.int64)
     one, group = _numbered(_one_alike(within))
-    limits = _rows(past.limits, limit_keys(requests.users[user[one]], limit[one]))
+    limits = past.limits.rows_of(limit_keys(requests.users[user[one]], limit[one]))
     _draw(hazards, np.take(limits, group, axis=1), PRIOR_RUNS[2])
     seen = np.flatnonzero(requests.template >= 0)  # few of a long queue's templates have run
     of_seen = hazards[:, seen]
@@ -171,7 +170,7 @@ def _hazards(past: PastRuns, of_users: FloatArray, requests: _Requests) -> Float
 
 
 def _draw(hazards: FloatArray, rows: FloatArray, runs: float) -> None:
-    """Turn hazards of the level above, [len(BOUNDS), n], into a level's by its rows, [HISTORY, n]."""
+    """Turn hazards of the level above, [len(BOUNDS), n], into its own by rows, [HISTORY, n]."""
     for place in range(len(BOUNDS)):
         hazards[place] = drawn(hazards[place], rows, place, runs)
 
@@ -227,14 +226,3 @@ def _counted(keys: FloatArray, wanted: FloatArray) -> IntArray:
     """How many of `keys` are each of `wanted`."""
     met = np.sort(keys)
     return np.searchsorted(met, wanted, side="right") - np.searchsorted(met, wanted, side="left")
-
-
-def _rows(table: HistoryTable, keys: FloatArray) -> FloatArray:
-    """The row of history of each key, zeros where there is none; shape [HISTORY, n]."""
-    place = table.places(keys)
-    known = place >= 0
-    if not known.any():
-        return np.zeros((HISTORY, len(keys)))
-    rows = np.take(table.rows.T, place, axis=1)
-    rows *= known
-    return rows
