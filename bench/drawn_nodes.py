@@ -178,8 +178,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         settings = SimulationSettings(capacity=log.capacity, backfilling="easy")
         found.append(replay_continuously(replayed, log, settings, protocol))
         print(f"machine {number + 1}", file=sys.stderr, flush=True)
-    told = {base: {name: ratios(found, name, base) for name in policies} for base in policies}
-    print(json.dumps(told, indent=2))
+    table = {base: {name: ratios(found, name, base) for name in policies} for base in policies}
+    print(json.dumps(table, indent=2))
 
 
 def ratios(

@@ -141,16 +141,16 @@ def crps(parts: FloatArray, ran: FloatArray, limit: FloatArray) -> FloatArray:
     return np.asarray(((parts[:, :-1].cumsum(axis=1) - ended) ** 2 * width).sum(axis=1))
 
 
-def ratio_and_error(told: FloatArray, true: FloatArray) -> tuple[float, float]:
-    """Sum of what was told over that of what came, and mean |ln| of it in tenths by what was told.
+def ratio_and_error(guess: FloatArray, true: FloatArray) -> tuple[float, float]:
+    """Sum of what was predicted over that of what came, and mean |ln| of it in predicted tenths.
 
     Args:
-        told: predicted means, shape [n].
+        guess: predicted means, shape [n].
         true: what they are means of.
     """
-    tenths = np.array_split(np.argsort(told, kind="stable"), 10)
-    errors = [abs(np.log(told[part].sum() / true[part].sum())) for part in tenths if len(part)]
-    return float(told.sum() / true.sum()), float(np.mean(errors))
+    tenths = np.array_split(np.argsort(guess, kind="stable"), 10)
+    errors = [abs(np.log(guess[part].sum() / true[part].sum())) for part in tenths if len(part)]
+    return float(guess.sum() / true.sum()), float(np.mean(errors))
 
 
 def by_blocks(difference: FloatArray, submit: FloatArray) -> tuple[float, Interval]:
@@ -197,7 +197,7 @@ def shrunk_means(runs: Runs) -> FloatArray:
     ]
     sums: dict[tuple[Any, ...], list[float]] = {}
     inverse = 1.0 / np.maximum(runs.ran, SHORTEST)
-    told = np.empty((len(log), len(LEVELS), 2))
+    means = np.empty((len(log), len(LEVELS), 2))
     for event in order.tolist():
         job, submitted = event % len(log), event >= len(log)
         mean = OF_REQUEST * runs.limit[job]
@@ -207,11 +207,11 @@ def shrunk_means(runs: Runs) -> FloatArray:
             if submitted:
                 mean = (row[1] + prior * mean) / (row[0] + prior)
                 rate = (row[2] + prior * rate) / (row[0] + prior)
-                told[job, level] = mean, rate
+                means[job, level] = mean, rate
             else:
                 new = (1.0, runs.ran[job], inverse[job])
                 sums[key] = [keeps * old + each for old, each in zip(row, new, strict=True)]
-    return told
+    return means
 
 
 def ended_at(runs: Runs) -> FloatArray:
@@ -258,10 +258,10 @@ def by_means(runs: Runs) -> Predicted:
 def known_columns(runs: Runs) -> FloatArray:
     """What the trees see of each job as it comes, shape [n, columns]."""
     log, recent = runs.prepared.log, recent_runs(runs.prepared)
-    told = np.log(shrunk_means(runs)).reshape(len(log), -1)
+    means = np.log(shrunk_means(runs)).reshape(len(log), -1)
     request = np.log([runs.limit, log.processors])
     last = np.log([recent.predicted, recent.rate])
-    return np.column_stack([*request, *last, told, log.submit % DAY // HOUR])
+    return np.column_stack([*request, *last, means, log.submit % DAY // HOUR])
 
 
 def grown(columns: FloatArray, came: IntArray) -> HistGradientBoostingClassifier:
@@ -315,15 +315,15 @@ def scored(runs: Runs, names: Sequence[str]) -> Iterator[tuple[str, dict[str, An
         scores = log_scores(parts, came)
         package = scores if package is None else package
         difference, interval = by_blocks(scores - package, submit)
-        told: dict[str, Any] = {
+        figures: dict[str, Any] = {
             "log_score": float(scores.mean()),
             "against": [difference, interval, verdict(interval)],
             "crps": float(crps(parts, ran, limit).mean()),
         }
-        told["mean_ratio"], told["mean_error"] = ratio_and_error(mean, ran)
+        figures["mean_ratio"], figures["mean_error"] = ratio_and_error(mean, ran)
         true = 1.0 / np.maximum(ran, SHORTEST)
-        told["inverse_ratio"], told["inverse_error"] = ratio_and_error(rate, true)
-        yield name, told
+        figures["inverse_ratio"], figures["inverse_error"] = ratio_and_error(rate, true)
+        yield name, figures
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -337,8 +337,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         capacity = log.processors_available or int(log.processors.max())
         runs = Runs.of(prepare_log(log, capacity=capacity))
         print(f"{path.name}: {len(runs.ran) - runs.first} of {len(runs.ran)} jobs")
-        for name, told in scored(runs, chosen.predictor or [*PREDICTORS][1:]):
-            print(json.dumps({name: told}), flush=True)
+        for name, figures in scored(runs, chosen.predictor or [*PREDICTORS][1:]):
+            print(json.dumps({name: figures}), flush=True)
     return 0
 
 

@@ -106,7 +106,11 @@ def site_job_features(
     told = history_columns(snapshot, past or PastRuns())
     told[:, 0] += np.log(snapshot.each_runs)  # an array is as long as all its waiting tasks
     told[:, 0] *= goals.short_jobs
-    return np.concatenate([np.stack(columns, axis=1).astype(np.float32), told], axis=1)
+    features = np.empty((len(jobs), len(SITE.jobs)), dtype=np.float32)
+    for place, column in enumerate(columns):
+        features[:, place] = column
+    features[:, len(columns) :] = told
+    return features
 
 
 KNOWN_SCHEMAS = (

@@ -253,7 +253,7 @@ class QNetworkPolicy:
         if self.memory_size:
             parts += [np.asarray(each, np.float64) for each in (ready.graph, ready.inputs["queue"])]
         if self.knows_past:
-            parts += [ready.foretold.to_memory(), ready.past.to_memory()]
+            parts += [ready.foretold.to_memory(), *ready.past.to_memory()]
         return np.concatenate(parts)
 
     def _features(

@@ -1,34 +1,44 @@
 """The history columns of a snapshot: what past runs and jobs alike tell of each pending job.
 
-What is told depends on the template and the time limit only, so it is computed once for each
-pair of them that waits, however many jobs there are.
+Predictions are computed once for all jobs that are predicted alike, however many are pending: the
+jobs of a template with a past run, or a user's jobs of one request class and time limit.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot
-from slurm_rl_plugin.features.history.job_keys import job_keys, limit_keys, met_users, template_keys
-from slurm_rl_plugin.features.history.past_runs import HistoryTable, PastRuns
+from slurm_rl_plugin.features.history.job_keys import (
+    job_keys,
+    limit_keys,
+    met_users,
+    template_keys,
+)
+from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_history import (
     BOUNDS,
-    HISTORY,
+    LIMIT_CLASSES,
+    REQUEST_CLASSES,
     SPENT,
     asked_time,
+    limit_class,
     request_class,
     speaks_for,
 )
 from slurm_rl_plugin.features.history.run_prediction import (
     PARTS,
+    PRIOR_RUNS,
     SHARES,
+    UNKNOWN_HAZARD,
     alike_features,
     believed_rate,
+    drawn,
     expected_run,
-    fill_hazards,
     fill_shares,
     history_features,
     run_time_at,
@@ -39,21 +49,23 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPast:
-    """What is known of groups of jobs: those of one template and time limit.
+    """What is known of jobs, once for each group of jobs that are predicted alike.
 
     Attributes:
         hazards: as `run_prediction.fill_hazards`, shape [len(BOUNDS), groups].
         time_limit: requested seconds, shape [groups].
         speaks: whether its user's runs speak for the request, shape [groups].
-        alike: these jobs and running jobs of the template, shape [groups] each.
-        group: of each job, shape [n].
+        group: of each template, shape [templates].
+        alike: pending and running jobs of each template, shape [templates] each.
+        template: of each job, shape [n].
     """
 
     hazards: FloatArray
     time_limit: FloatArray
     speaks: BoolArray
-    alike: tuple[FloatArray | IntArray, IntArray]
     group: IntArray
+    alike: tuple[FloatArray | IntArray, IntArray]
+    template: IntArray
 
     def quantiles(self, asked: FloatArray) -> FloatArray:
         """Seconds below which parts of the jobs' runs end, the limit at most, [n, len(PARTS)].
@@ -67,7 +79,7 @@ class KnownPast:
             np.minimum(run_time_at(shares, asked[part]), self.time_limit)
             for part in range(len(PARTS))
         ]
-        return np.asarray(np.stack(found, axis=1)[self.group])
+        return np.asarray(np.stack(found, axis=1)[self.group[self.template]])
 
 
 def known_past(
@@ -84,27 +96,83 @@ def known_past(
         past: what runs have told up to the snapshot.
         waits_as: how many waiting jobs each of them is; by default one.
     """
-    running = snapshot.running.as_requested
     users, which = met_users(snapshot.users, jobs.user)
-    template = template_keys(users[which], jobs.processors, jobs.time_limit)
-    time_limit = asked_time(jobs.time_limit)
-    first, group, pending_alike = _alike(template, time_limit, waits_as)
-    _, running_template = job_keys(snapshot.users, running)
-    limit = time_limit[first]
+    keys = template_keys(users[which], jobs.processors, jobs.time_limit)
+    first, template = _templates(keys)
+    of_users = past.users.rows_of(users)
+    user, limit = which[first], asked_time(jobs.time_limit[first])
     processors = np.maximum(jobs.processors[first], 1).astype(np.float64)
-    user = _rows(past.users, users)[:, which[first]]
-    site = _rows(past.site, request_class(limit, processors))
-    speaks = speaks_for(user[SPENT], limit, processors)
-    hazards = np.empty((len(BOUNDS), len(first)))
-    limits = _rows(past.limits, limit_keys(users[which[first]], limit))
-    fill_hazards(hazards, site, user, limits, _rows(past.templates, template[first]), speaks)
+    alike = request_class(limit, processors).astype(np.int64)
+    speaks = speaks_for(of_users[SPENT, user], limit, processors)
+    row = past.templates.places(keys[first])
+    number = (user * REQUEST_CLASSES + alike) * 2 + speaks
+    like = _one_alike(np.where(row >= 0, 2 * REQUEST_CLASSES * len(users) + row, number))
+    like = np.where(limit == limit[like], like, np.arange(len(like)))
+    one, group = _numbered(like)
+    requests = _Requests(users, user[one], limit[one], alike[one], speaks[one], row[one])
+    pending = np.bincount(template, waits_as)
+    _, running = job_keys(snapshot.users, snapshot.running.as_requested)
     return KnownPast(
-        hazards=hazards,
-        time_limit=limit,
-        speaks=speaks,
-        alike=(pending_alike, _counted(running_template, template[first])),
+        hazards=_hazards(past, of_users, requests),
+        time_limit=limit[one],
+        speaks=speaks[one],
         group=group,
+        alike=(np.maximum(pending, 1), _counted(running, keys[first])),  # a job is alike itself
+        template=template,
     )
+
+
+class _Requests(NamedTuple):
+    """Requests of n groups of jobs: all columns but `users` have shape [n].
+
+    Attributes:
+        users: keys of users.
+        user: whose, as index into `users`.
+        time_limit: requested seconds.
+        alike: class of the request (`run_history.request_class`).
+        speaks: whether its user's runs speak for it.
+        template: row of the template in its table, -1 where it has none.
+    """
+
+    users: FloatArray
+    user: IntArray
+    time_limit: FloatArray
+    alike: IntArray
+    speaks: BoolArray
+    template: IntArray
+
+
+def _hazards(past: PastRuns, of_users: FloatArray, requests: _Requests) -> FloatArray:
+    """As `run_prediction.fill_hazards`, each level as often as it has rows, [len(BOUNDS), n].
+
+    Args:
+        past: what runs have told.
+        of_users: rows of `requests.users`, shape [HISTORY, users].
+        requests: n of them.
+    """
+    user, limit, speaks = requests.user, requests.time_limit, requests.speaks
+    site = np.full((len(BOUNDS), REQUEST_CLASSES), UNKNOWN_HAZARD)
+    _draw(site, past.site.rows_of(np.arange(float(REQUEST_CLASSES))), PRIOR_RUNS[0])
+    hazards = np.take(site, requests.alike, axis=1)
+    _draw(hazards, np.take(of_users, user, axis=1), PRIOR_RUNS[1])
+    within = user * LIMIT_CLASSES + limit_class(limit).astype(np.int64)
+    one, group = _numbered(_one_alike(within))
+    limits = past.limits.rows_of(limit_keys(requests.users[user[one]], limit[one]))
+    _draw(hazards, np.take(limits, group, axis=1), PRIOR_RUNS[2])
+    seen = np.flatnonzero(requests.template >= 0)  # few of a long queue's templates have run
+    of_seen = hazards[:, seen]
+    _draw(of_seen, past.templates.rows[requests.template[seen]].T, PRIOR_RUNS[3])
+    hazards[:, seen] = of_seen
+    silent = np.flatnonzero(~speaks)
+    known = site[:, requests.alike[silent]]
+    hazards[:, silent] = np.minimum(hazards[:, silent], known)
+    return hazards
+
+
+def _draw(hazards: FloatArray, rows: FloatArray, runs: float) -> None:
+    """Turn hazards of the level above, [len(BOUNDS), n], into its own by rows, [HISTORY, n]."""
+    for place in range(len(BOUNDS)):
+        hazards[place] = drawn(hazards[place], rows, place, runs)
 
 
 def history_columns(snapshot: QueueSnapshot, past: PastRuns | KnownPast) -> NDArray[np.float32]:
@@ -121,44 +189,40 @@ def history_columns(snapshot: QueueSnapshot, past: PastRuns | KnownPast) -> NDAr
         waits_as = snapshot.each_waits_as
         told = known_past(snapshot, snapshot.pending.jobs, told, waits_as)
     mean, rate = expected_run(told.hazards, told.time_limit)
-    columns = history_features(mean, believed_rate(mean, rate, told.speaks))
-    columns += tuple(told.speaks * each for each in alike_features(*told.alike))
-    return np.stack(columns, axis=1).astype(np.float32)[told.group]
+    predicted = history_features(mean, believed_rate(mean, rate, told.speaks))
+    of_groups = np.stack(predicted, axis=1).astype(np.float32)
+    columns = np.empty((len(told.group), len(SITE.history_jobs)), dtype=np.float32)
+    columns[:, : len(predicted)] = np.take(of_groups, told.group, axis=0)
+    for place, each in enumerate(alike_features(*told.alike), len(predicted)):
+        columns[:, place] = told.speaks[told.group] * each
+    return np.take(columns, told.template, axis=0)
 
 
-def _alike(
-    template: FloatArray, time_limit: FloatArray, waits_as: FloatArray | None
-) -> tuple[IntArray, IntArray, FloatArray | IntArray]:
-    """Groups of jobs of the same template and time limit.
+def _templates(keys: FloatArray) -> tuple[IntArray, IntArray]:
+    """The place of a job of each key, in the order of keys, and which of them each job has, [n]."""
+    order = np.argsort(keys)
+    ordered = keys[order]
+    begins = np.ones(len(order), dtype=np.bool_)
+    begins[1:] = ordered[1:] != ordered[:-1]
+    template = np.empty(len(order), dtype=np.int64)
+    template[order] = np.cumsum(begins) - 1
+    return order[begins], template
 
-    Returns:
-        A job of each group, shape [groups]; the group of each job, [n]; how many jobs wait of each
-        group's template, [groups]; one where none does, as a job is alike itself.
-    """
-    order = np.argsort(template)
-    by_template, limit = template[order], time_limit[order]
-    another = np.ones(len(order), dtype=np.bool_)  # of another template than the job before
-    another[1:] = by_template[1:] != by_template[:-1]
-    begins = another.copy()  # another group
-    begins[1:] |= limit[1:] != limit[:-1]
-    group = np.empty(len(order), dtype=np.int64)
-    group[order] = np.cumsum(begins) - 1
-    of_template = np.cumsum(another) - 1
-    weights = None if waits_as is None else waits_as[order]
-    waiting = np.maximum(np.bincount(of_template, weights), 1)
-    return order[begins], group, waiting[of_template[begins]]
+
+def _one_alike(numbers: IntArray) -> IntArray:
+    """A place where the number is the same, one for each number >= 0; shape [n]."""
+    place = np.empty(int(numbers.max()) + 1, dtype=np.int64)
+    place[numbers] = np.arange(len(numbers))
+    return np.asarray(place[numbers])
+
+
+def _numbered(like: IntArray) -> tuple[IntArray, IntArray]:
+    """The places that stand for themselves and others, and which of them stands for each, [n]."""
+    stands = like == np.arange(len(like))
+    return np.flatnonzero(stands), (np.cumsum(stands) - 1)[like]
 
 
 def _counted(keys: FloatArray, wanted: FloatArray) -> IntArray:
     """How many of `keys` are each of `wanted`."""
     met = np.sort(keys)
     return np.searchsorted(met, wanted, side="right") - np.searchsorted(met, wanted, side="left")
-
-
-def _rows(table: HistoryTable, keys: FloatArray) -> FloatArray:
-    """The row of history of each key, zeros where there is none; shape [HISTORY, n]."""
-    place = table.places(keys)
-    known = place >= 0
-    rows = np.zeros((HISTORY, len(keys)))
-    rows[:, known] = table.rows[place[known]].T
-    return rows

@@ -6,31 +6,15 @@ time, then kind, then job.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
 from slurm_rl_plugin.domain import Memory, QueueSnapshot
-from slurm_rl_plugin.features.history.run_events import ENDED, RunEvents
-from slurm_rl_plugin.features.history.run_history import (
-    BOUNDS,
-    HISTORY,
-    LIMIT_KEEPS,
-    LONG_RUN,
-    REQUEST_CLASSES,
-    SITE_KEEPS,
-    TEMPLATE_KEEPS,
-    USER_KEEPS,
-    fold_ended,
-    fold_last,
-    fold_outlived,
-    fold_spent,
-    place_of,
-    weight_among_limits,
-    weight_at_site,
-)
+from slurm_rl_plugin.features.history.event_folds import Level, fold_events
+from slurm_rl_plugin.features.history.run_events import RunEvents
+from slurm_rl_plugin.features.history.run_history import HISTORY, REQUEST_CLASSES
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Numbers of a line: key, time of the last event, the row of history.
@@ -65,32 +49,34 @@ class HistoryTable:
         place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
         return np.where(known[place] == keys, place, -1)
 
-    def rows_of(self, keys: FloatArray) -> dict[float, list[float]]:
-        """A copy of the row of each key that has one."""
+    def rows_of(self, keys: FloatArray) -> FloatArray:
+        """A copy of the row of each key, zeros where there is none; shape [HISTORY, m]."""
         place = self.places(keys)
-        found = place >= 0
-        rows = self.rows[place[found]].tolist()
-        return dict(zip(keys[found].tolist(), rows, strict=True))
+        known = place >= 0
+        if not known.any():
+            return np.zeros((HISTORY, len(keys)))
+        rows = np.take(self.rows.T, place, axis=1)
+        rows *= known
+        return rows
 
     def with_rows(
-        self, rows: Mapping[float, list[float]], heard: Mapping[float, float], at_most: int
+        self, keys: FloatArray, heard: FloatArray, rows: FloatArray, at_most: int
     ) -> Self:
         """A table with rows replaced or added, and no more than `at_most` of them.
 
         Args:
-            rows: key -> row.
-            heard: time of each key's last event, seconds since the epoch.
+            keys: of the rows, ascending, shape [m].
+            heard: time of each key's last event, seconds since the epoch; shape [m].
+            rows: shape [HISTORY, m].
             at_most: of more rows those go that were heard of longest ago.
         """
-        changed = np.array([[key, heard[key], *row] for key, row in rows.items()])
-        changed = changed.reshape(-1, LINE)
-        place = self.places(changed[:, _KEY])
+        changed = np.concatenate([[keys, heard], rows]).T
+        place = self.places(keys)
         lines, old = self.lines.copy(), place >= 0
         earlier = lines[place[old], _HEARD]
         lines[place[old]] = changed[old]
-        lines[place[old], _HEARD] = np.maximum(earlier, changed[old, _HEARD])
+        lines[place[old], _HEARD] = np.maximum(earlier, heard[old])
         added = changed[~old]
-        added = added[np.argsort(added[:, _KEY])]
         at = np.searchsorted(lines[:, _KEY], added[:, _KEY])
         return type(self)(_heard_lately(np.insert(lines, at, added, axis=0), at_most))
 
@@ -141,7 +127,7 @@ class PastRuns:
 
     @classmethod
     def from_memory(cls, memory: Memory) -> Self | None:
-        """What `to_memory` gave, as a view of it; None for numbers of another form."""
+        """What `to_memory` gave, joined, as a view of it; None for numbers of another form."""
         if len(memory) < _HEAD or memory[0] != _LAYOUT:
             return None
         behind = memory[_HEAD:]
@@ -154,11 +140,11 @@ class PastRuns:
         time = float(memory[1])
         return cls(time=time, site=site, users=users, limits=limits, templates=templates)
 
-    def to_memory(self) -> Memory:
-        """All of it as one vector: a head of fixed length, then the lines of the tables."""
+    def to_memory(self) -> list[FloatArray]:
+        """Vectors to be joined: a head of fixed length, then the lines of the tables; no copies."""
         tables = (self.site, self.users, self.limits, self.templates)
-        lines = [table.lines.ravel() for table in tables]
-        return np.concatenate([[_LAYOUT, self.time], [len(each) for each in tables], *lines])
+        head = np.array([_LAYOUT, self.time, *(len(each) for each in tables)])
+        return [head, *(table.lines.ravel() for table in tables)]
 
     def after(self, snapshot: QueueSnapshot) -> Self:
         """What is known after a snapshot; each event counts once, whatever the pace of snapshots.
@@ -171,58 +157,29 @@ class PastRuns:
         now = snapshot.now if ahead else max(self.time, snapshot.now)
         if len(events) == 0:
             return replace(self, time=now)
-        site = self.site.rows_of(np.unique(events.alike))
-        users = self.users.rows_of(np.unique(events.user))
-        limits = self.limits.rows_of(np.unique(events.limits))
-        templates = self.templates.rows_of(np.unique(events.template))
-        _fold(events, site, users, limits, templates)
-        return replace(
-            self,
-            time=now,
-            site=self.site.with_rows(site, _heard(events.alike, events), REQUEST_CLASSES),
-            users=self.users.with_rows(users, _heard(events.user, events), USERS_AT_MOST),
-            limits=self.limits.with_rows(limits, _heard(events.limits, events), LIMITS_AT_MOST),
-            templates=self.templates.with_rows(
-                templates, _heard(events.template, events), TEMPLATES_AT_MOST
-            ),
+        keys = (events.alike, events.user, events.limits, events.template)
+        tables = (self.site, self.users, self.limits, self.templates)
+        most = (REQUEST_CLASSES, USERS_AT_MOST, LIMITS_AT_MOST, TEMPLATES_AT_MOST)
+        known, levels = [], []
+        for table, each in zip(tables, keys, strict=True):
+            distinct, row = np.unique(each, return_inverse=True)
+            known.append(distinct)
+            levels.append(Level(table.rows_of(distinct), row[events.job]))
+        fold_events(events, *levels)
+        site, users, limits, templates = (
+            table.with_rows(each, _heard(level, events.time), level.rows, at_most)
+            for table, each, level, at_most in zip(tables, known, levels, most, strict=True)
         )
+        return replace(self, time=now, site=site, users=users, limits=limits, templates=templates)
 
 
-def _heard(keys: FloatArray, events: RunEvents) -> dict[float, float]:
-    """Key -> time of the last event that tells of it."""
-    return dict(zip(keys.tolist(), events.time.tolist(), strict=True))  # the last one stays
+def _heard(level: Level, time: FloatArray) -> FloatArray:
+    """When each row was last heard of, seconds since the epoch.
 
-
-def _fold(
-    events: RunEvents,
-    site: dict[float, list[float]],
-    users: dict[float, list[float]],
-    limits: dict[float, list[float]],
-    templates: dict[float, list[float]],
-) -> None:
-    """Let every event tell; plain numbers in lists, which Python changes faster than arrays."""
-    levels = (
-        *((site, SITE_KEEPS), (users, USER_KEEPS)),
-        *((limits, LIMIT_KEEPS), (templates, TEMPLATE_KEEPS)),
-    )
-    columns = (events.kind, events.run_time, events.processors, events.time_limit)
-    keys = (events.alike, events.user, events.limits, events.template)
-    told = zip(*(column.tolist() for column in columns + keys), strict=True)
-    for kind, run_time, processors, time_limit, *key in told:
-        rows = [
-            table.setdefault(each, [0.0] * HISTORY)
-            for each, (table, _) in zip(key, levels, strict=True)
-        ]
-        place = place_of(run_time, time_limit) if kind == ENDED else kind
-        among = weight_among_limits(rows[3], place)
-        weights = (weight_at_site(rows[1], place), 1.0, among, 1.0)
-        for row, (_, keeps), weight in zip(rows, levels, weights, strict=True):
-            if kind == ENDED:
-                fold_ended(row, place, keeps, weight)
-            else:
-                fold_outlived(row, place, keeps, weight)
-        if kind == ENDED:
-            fold_spent(rows[1], run_time, processors)
-            fold_last(rows[1], run_time)
-        elif BOUNDS[kind] == LONG_RUN:
-            fold_spent(rows[1], LONG_RUN, processors)
+    Args:
+        level: rows that events change.
+        time: of the events, ascending.
+    """
+    heard = np.empty(level.rows.shape[1])
+    heard[level.row] = time  # the last one stays
+    return heard

@@ -7,17 +7,15 @@ one look at the queue whose interval holds its time; an end belongs to the look 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
-from slurm_rl_plugin.domain import EndedJobs, JobTable, QueueSnapshot, RunningJobs
-from slurm_rl_plugin.domain.jobs import empty_job_table
-from slurm_rl_plugin.features.history.job_keys import job_keys, limit_keys
+from slurm_rl_plugin.domain import JobTable, QueueSnapshot
+from slurm_rl_plugin.features.history.job_keys import limit_keys, template_keys, user_keys
 from slurm_rl_plugin.features.history.run_history import BOUNDS, asked_time, request_class
-from slurm_rl_plugin.units import HOUR, MINUTE, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import HOUR, MINUTE, FloatArray, IntArray
 
 #: Kind of the event of an end; the kinds before are places in BOUNDS.
 ENDED = len(BOUNDS)
@@ -25,22 +23,22 @@ ENDED = len(BOUNDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvents:
-    """Events in the order in which they count: by time, then kind, then job; shape [n] each.
+    """n events in the order in which they count: by time, then kind, then job.
 
     Attributes:
-        time: seconds since the epoch.
-        kind: place in BOUNDS of what was outlived, or ENDED.
-        job_id: who tells.
-        run_time: seconds; of ends only, else 0.
-        processors: of the job.
-        time_limit: requested seconds, `run_history.NO_LIMIT` where none.
-        alike: class of the request, a whole number (`run_history.request_class`).
-        user, limits, template: keys of `history.job_keys`.
+        time: seconds since the epoch, shape [n].
+        kind: place in BOUNDS of what was outlived, or ENDED; shape [n].
+        job: who tells, as index into the columns of jobs; shape [n].
+        run_time: seconds; of ended jobs only, else 0; shape [jobs].
+        processors: requested, shape [jobs].
+        time_limit: requested seconds, `run_history.NO_LIMIT` where none; shape [jobs].
+        alike: class of the request, a whole number (`run_history.request_class`); shape [jobs].
+        user, limits, template: keys of `history.job_keys`, shape [jobs].
     """
 
     time: FloatArray
     kind: IntArray
-    job_id: IntArray
+    job: IntArray
     run_time: FloatArray
     processors: IntArray
     time_limit: FloatArray
@@ -63,67 +61,42 @@ class RunEvents:
             last: time of the snapshot before, seconds; -inf for none.
             snapshot: the queue.
         """
-        parts: list[_Part] = [
-            *_of_running(snapshot.running, last, snapshot.now),
-            *_of_ended(snapshot.ended, last),
-        ]
-        if not parts:  # as most looks at a queue
-            parts = [(empty_job_table(), np.empty(0), 0, np.empty(0))]
-        keyed = [_keyed(snapshot.users, *part) for part in parts]
-        columns = [np.concatenate(column) for column in zip(*keyed, strict=True)]
-        time, kind, job_id = columns[:3]
-        order = np.lexsort((job_id, kind, time))
-        names = ("time", "kind", "job_id", "run_time", "processors")
-        more = ("time_limit", "alike", "user", "limits", "template")
+        running, over = snapshot.running, snapshot.ended
+        new = np.isfinite(over.start) & np.isfinite(over.end)
+        if over.from_accounting:
+            new &= over.end > last
+        over_jobs, began, end = over.jobs.select(new), over.start[new], over.end[new]
+        start = np.concatenate([running.start, began])
+        until = np.concatenate([np.full(len(running), snapshot.now), end])
+        times = start[:, None] + np.array(BOUNDS)
+        job, kind = np.nonzero((times > last) & (times <= until[:, None]))
+        time = np.concatenate([times[job, kind], end])
+        job = np.concatenate([job, np.arange(len(running), len(start))])
+        kind = np.concatenate([kind, np.full(len(end), ENDED)])
+        met, job = np.unique(job, return_inverse=True)
+        job_id, user, processors, limit = (
+            np.concatenate(columns)[met]
+            for columns in zip(_columns(running.as_requested), _columns(over_jobs), strict=True)
+        )
+        order = np.lexsort((job_id[job], kind, time))
+        keys, asked = user_keys(snapshot.users, user), asked_time(limit)
+        ran = np.concatenate([np.zeros(len(running)), np.maximum(end - began, 0.0)])
         return cls(
-            **{name: column[order] for name, column in zip(names + more, columns, strict=True)}
+            time=time[order],
+            kind=kind[order],
+            job=job[order],
+            run_time=ran[met],
+            processors=processors,
+            time_limit=asked,
+            alike=request_class(asked, processors),
+            user=keys,
+            limits=limit_keys(keys, asked),
+            template=template_keys(keys, processors, limit),
         )
 
 
-_Part = tuple[JobTable, FloatArray, int, FloatArray]
-
-
-def _of_running(running: RunningJobs, last: float, now: float) -> Iterator[_Part]:
-    for kind, bound in enumerate(BOUNDS):
-        time = running.start + bound
-        yield from _part(running.as_requested, time, kind, (time > last) & (time <= now))
-
-
-def _of_ended(ended: EndedJobs, last: float) -> Iterator[_Part]:
-    new = np.isfinite(ended.start) & np.isfinite(ended.end)
-    if ended.from_accounting:
-        new &= ended.end > last
-    for kind, bound in enumerate(BOUNDS):
-        time = ended.start + bound
-        told = new & (time > last) & (time <= ended.end)
-        yield from _part(ended.jobs, time, kind, told)
-    run_time = np.maximum(ended.end - ended.start, 0.0)
-    yield from _part(ended.jobs, ended.end, ENDED, new, run_time)
-
-
-def _part(
-    jobs: JobTable,
-    time: FloatArray,
-    kind: int,
-    chosen: BoolArray,
-    run_time: FloatArray | None = None,
-) -> Iterator[_Part]:
-    """The events of the chosen jobs; nothing where there is none."""
-    places = np.flatnonzero(chosen)
-    if len(places):
-        told = np.zeros(len(places)) if run_time is None else run_time[places]
-        yield jobs.select(places), time[places], kind, told
-
-
-def _keyed(
-    users: tuple[str, ...], jobs: JobTable, time: FloatArray, kind: int, run_time: FloatArray
-) -> tuple[FloatArray | IntArray, ...]:
-    kinds = np.full(len(jobs), kind, dtype=np.int64)
-    asked = asked_time(jobs.time_limit)
-    alike = request_class(asked, jobs.processors)
-    told = (time, kinds, jobs.job_id, run_time, jobs.processors, asked, alike)
-    user, template = job_keys(users, jobs)
-    return (*told, user, limit_keys(user, asked), template)
+def _columns(jobs: JobTable) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+    return jobs.job_id, jobs.user, jobs.processors, jobs.time_limit
 
 
 #: Seconds in which a count fades to 1/e.

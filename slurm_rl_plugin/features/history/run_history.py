@@ -11,7 +11,8 @@ A large request is judged by its user's runs only where they cost as much as it 
 those of all users elsewhere, each of whom has about one voice: a place in the queue would be had
 for a few seconds of dummy runs otherwise (docs/security.md). See `speaks_for`.
 
-Plain loops over one row: the simulator compiles these very lines.
+Folds are plain loops over one row, which the simulator compiles; the head node folds many events at
+once (`event_folds`). All else is elementwise.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ AS_ASKED = 0.99
 #: Seconds under which bounded slowdown counts every run alike.
 SHORTEST = 10.0
 #: Weight of the newest run in the mean of inverses.
-_SLOW = 0.1
+SLOW = 0.1
 #: Classes of requests: by time limit from a minute on and by processors, both in powers of two.
 LIMIT_CLASSES, _WIDTH_CLASSES = 16, 14
 REQUEST_CLASSES = LIMIT_CLASSES * _WIDTH_CLASSES
@@ -74,26 +75,24 @@ def request_class(time_limit: Any, processors: Any) -> Any:
     return limit_class(time_limit) * _WIDTH_CLASSES + np.minimum(wide, _WIDTH_CLASSES - 1.0)
 
 
-def place_of(run_time: float, time_limit: float) -> int:
+def place_of(run_time: Any, time_limit: Any) -> Any:
     """What the end of a run tells: the place in BOUNDS of the first above its length.
 
     Of a run that its limit ended, len(BOUNDS) more: it has outlived that bound as far as it could.
-    Twice len(BOUNDS) and more tells nothing that was not told before.
+    Twice len(BOUNDS) tells nothing that was not told before. Elementwise.
 
     Args:
         run_time: seconds.
         time_limit: requested seconds.
     """
     place = 0
-    while place < len(BOUNDS) and run_time >= BOUNDS[place]:
-        place += 1
-    if place == len(BOUNDS):
-        return 2 * len(BOUNDS)
-    if run_time < AS_ASKED * time_limit:
-        return place
-    if place > 0 and BOUNDS[place - 1] >= AS_ASKED * time_limit:
-        return 2 * len(BOUNDS)
-    return place + len(BOUNDS)
+    beyond = 0  # bounds that it reached only after its limit
+    for bound in BOUNDS:
+        place = place + (run_time >= bound)
+        beyond = beyond + (run_time >= bound) * (bound >= AS_ASKED * time_limit)
+    by_limit = run_time >= AS_ASKED * time_limit
+    tells = (place < len(BOUNDS)) * (beyond == 0)
+    return (place + len(BOUNDS) * by_limit) * tells + 2 * len(BOUNDS) * (1 - tells)
 
 
 def asked_time(time_limit: Any) -> Any:
@@ -105,29 +104,27 @@ def asked_time(time_limit: Any) -> Any:
     return np.where(np.isfinite(time_limit) & (time_limit > 0.0), time_limit, NO_LIMIT)
 
 
-def weight_at_site(user: Any, place: int) -> float:
+def weight_at_site(told: Any) -> Any:
     """How much a run counts among requests alike: the less the more its user has told there.
 
     So users have about one voice each: who runs a thousand dummies is heard some ten times.
+    Elementwise.
 
     Args:
-        user: row of the user before the run is folded into it, shape [HISTORY].
-        place: as `place_of` tells, or in BOUNDS.
+        told: the user's runs that came so far, before the run is folded into the user's row.
     """
-    told = float(user[AT_RISK + place % len(BOUNDS)])
     return 1.0 / (1.0 + told) ** 2
 
 
-def weight_among_limits(template: Any, place: int) -> float:
+def weight_among_limits(told: Any) -> Any:
     """How much a run counts among its user's with limits alike: the less the more its template has.
 
-    So a template that is run a hundred times does not speak for the user's others.
+    So a template that is run a hundred times does not speak for the user's others. Elementwise.
 
     Args:
-        template: row of the template before the run is folded into it, shape [HISTORY].
-        place: as `place_of` tells, or in BOUNDS.
+        told: as of `weight_at_site`, of the template.
     """
-    return 1.0 / (1.0 + float(template[AT_RISK + place % len(BOUNDS)]))
+    return 1.0 / (1.0 + told)
 
 
 def fold_outlived(row: Any, place: int, keeps: float, weight: float) -> None:
@@ -176,7 +173,7 @@ def fold_spent(row: Any, run_time: float, processors: float) -> None:
 def fold_last(row: Any, run_time: float) -> None:
     """A user's run has ended: it is the last one now; arguments as of `fold_spent`."""
     inverse = 1.0 / max(run_time, SHORTEST)
-    row[INVERSE] += (_SLOW if row[INVERSE] > 0.0 else 1.0) * (inverse - row[INVERSE])
+    row[INVERSE] += (SLOW if row[INVERSE] > 0.0 else 1.0) * (inverse - row[INVERSE])
     row[PREVIOUS] = row[LAST] if row[LAST] > 0.0 else run_time
     row[LAST] = run_time
 

@@ -43,6 +43,7 @@ SHARES = len(GRID)
 #: Mean run time times mean inverse, at most, of requests for which their users' runs do not speak:
 #: such runs count as an eighth of their mean at least, as large ones do on the logs.
 UNPAID = 64.0
+_LOG_BOUNDS = tuple(math.log(bound) for bound in BOUNDS)
 #: Predicted runs count as no shorter than a minute.
 _LOG_MINUTE = math.log(MINUTE)
 #: Mean seconds of runs that end before the first bound.
@@ -53,6 +54,20 @@ MOST_ALIKE = 8.0
 _RATE, _EDGE = 0.005, 0.001
 #: Keeps a step of no height from dividing by 0, and a bound from touching the next.
 _NO_RISE = 1e-9
+
+
+def drawn(above: Any, row: Any, place: int, runs: float) -> Any:
+    """The part of the runs that end before a bound, drawn towards that of the level above.
+
+    Elementwise.
+
+    Args:
+        above: the part at the level above.
+        row: of the level (`run_history`), shape [HISTORY] or [HISTORY, n].
+        place: in BOUNDS.
+        runs: how many runs the level above counts as: one of PRIOR_RUNS.
+    """
+    return (row[ENDED_BEFORE + place] + runs * above) / (row[AT_RISK + place] + runs)
 
 
 def fill_hazards(
@@ -73,19 +88,10 @@ def fill_hazards(
             shape [n].
     """
     for place in range(len(BOUNDS)):
-        known = UNKNOWN_HAZARD
-        known = (site[ENDED_BEFORE + place] + PRIOR_RUNS[0] * known) / (
-            site[AT_RISK + place] + PRIOR_RUNS[0]
-        )
-        own = (user[ENDED_BEFORE + place] + PRIOR_RUNS[1] * known) / (
-            user[AT_RISK + place] + PRIOR_RUNS[1]
-        )
-        own = (limits[ENDED_BEFORE + place] + PRIOR_RUNS[2] * own) / (
-            limits[AT_RISK + place] + PRIOR_RUNS[2]
-        )
-        own = (template[ENDED_BEFORE + place] + PRIOR_RUNS[3] * own) / (
-            template[AT_RISK + place] + PRIOR_RUNS[3]
-        )
+        known = drawn(UNKNOWN_HAZARD, site, place, PRIOR_RUNS[0])
+        own = drawn(known, user, place, PRIOR_RUNS[1])
+        own = drawn(own, limits, place, PRIOR_RUNS[2])
+        own = drawn(own, template, place, PRIOR_RUNS[3])
         hazards[place] = own * speaks + np.minimum(own, known) * (1.0 - speaks)
 
 
@@ -100,17 +106,20 @@ def expected_run(hazards: Any, time_limit: Any) -> tuple[Any, Any]:
         time_limit: requested seconds.
     """
     limit = np.maximum(time_limit, 1.0)
-    ended = hazards[0] * (AS_ASKED * limit > 0.0)
+    log_limit, by_itself = np.log(limit), AS_ASKED * limit
+    ended = hazards[0] * (by_itself > 0.0)
     mean = ended * np.minimum(_AT_ONCE, limit)
     rate = ended / SHORTEST
     outlived = 1.0 - ended
     for place in range(1, len(BOUNDS)):
         low = BOUNDS[place - 1]
         high = np.maximum(np.minimum(BOUNDS[place], limit), low * (1.0 + _NO_RISE))
-        ended = outlived * hazards[place] * (low < AS_ASKED * limit)
-        span = np.log(high / low)
-        mean = mean + ended * (high - low) / span
-        rate = rate + ended * (1.0 / low - 1.0 / high) / span
+        ended = outlived * hazards[place] * (low < by_itself)
+        log_low = _LOG_BOUNDS[place - 1]
+        span = np.maximum(np.minimum(_LOG_BOUNDS[place], log_limit) - log_low, _NO_RISE)
+        seconds = ended * (high - low) / span
+        mean = mean + seconds
+        rate = rate + seconds / (low * high)
         outlived = outlived - ended
     return mean + outlived * limit, rate + outlived / np.maximum(limit, SHORTEST)
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.features.history.run_history import (
+    AT_RISK,
     BOUNDS,
     HISTORY,
     LIMIT_CLASSES,
@@ -154,25 +155,27 @@ def fold_run(past: WorkloadHistory, user: int, template: int, kind: int, run_tim
         kind: place in BOUNDS of what was outlived, or ENDED_EVENT.
         run_time: seconds; of ENDED_EVENT only.
     """
-    alike, limits = past.alike[template], past.limits[past.within[template]]
+    site, limits = past.site[past.alike[template]], past.limits[past.within[template]]
+    whose, own = past.users[user], past.templates[template]
+    place = kind
     if kind == ENDED_EVENT:
         place = place_of(run_time, past.asked[template])
-        weight = weight_at_site(past.users[user], place)
-        fold_ended(past.site[alike], place, SITE_KEEPS, weight)
-        fold_ended(past.users[user], place, USER_KEEPS, 1.0)
-        among = weight_among_limits(past.templates[template], place)
+    told = AT_RISK + place % len(BOUNDS)
+    at_site, among = weight_at_site(whose[told]), weight_among_limits(own[told])
+    if kind == ENDED_EVENT:
+        fold_ended(site, place, SITE_KEEPS, at_site)
+        fold_ended(whose, place, USER_KEEPS, 1.0)
         fold_ended(limits, place, LIMIT_KEEPS, among)
-        fold_ended(past.templates[template], place, TEMPLATE_KEEPS, 1.0)
-        fold_spent(past.users[user], run_time, past.processors[template])
-        fold_last(past.users[user], run_time)
+        fold_ended(own, place, TEMPLATE_KEEPS, 1.0)
+        fold_spent(whose, run_time, past.processors[template])
+        fold_last(whose, run_time)
     else:
-        fold_outlived(past.site[alike], kind, SITE_KEEPS, weight_at_site(past.users[user], kind))
-        fold_outlived(past.users[user], kind, USER_KEEPS, 1.0)
-        among = weight_among_limits(past.templates[template], kind)
-        fold_outlived(limits, kind, LIMIT_KEEPS, among)
-        fold_outlived(past.templates[template], kind, TEMPLATE_KEEPS, 1.0)
-        if kind == _LONG:
-            fold_spent(past.users[user], LONG_RUN, past.processors[template])
+        fold_outlived(site, place, SITE_KEEPS, at_site)
+        fold_outlived(whose, place, USER_KEEPS, 1.0)
+        fold_outlived(limits, place, LIMIT_KEEPS, among)
+        fold_outlived(own, place, TEMPLATE_KEEPS, 1.0)
+        if place == _LONG:
+            fold_spent(whose, LONG_RUN, past.processors[template])
 
 
 @compiled_borrowing

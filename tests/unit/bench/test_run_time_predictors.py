@@ -65,19 +65,19 @@ def test_a_run_ends_between_two_bounds_or_by_its_limit(
 
 
 def test_the_log_score_is_that_of_what_came_and_at_most_that_of_a_millionth() -> None:
-    told = np.concatenate([parts(0.5, 0.2)] * 3)
-    found = log_scores(told, np.array([0, 16, 2]))
+    predicted = np.concatenate([parts(0.5, 0.2)] * 3)
+    found = log_scores(predicted, np.array([0, 16, 2]))
     assert found == pytest.approx([-log(0.5), -log(0.3), -log(1e-6)])
 
 
 def test_the_crps_adds_up_squares_over_the_logarithm_of_seconds() -> None:
     """Half ends before 10 s, a fifth before 30 s, the rest by the limit of 60 s."""
-    told, limit = parts(0.5, 0.2), np.array([60.0])
+    predicted, limit = parts(0.5, 0.2), np.array([60.0])
     widths = [log10(10 / 5), log10(30 / 10), log10(60 / 30)]
     ended_at_20 = [0.5**2, (0.7 - 1) ** 2, (0.7 - 1) ** 2]
-    assert crps(told, np.array([20.0]), limit) == pytest.approx(np.dot(ended_at_20, widths))
+    assert crps(predicted, np.array([20.0]), limit) == pytest.approx(np.dot(ended_at_20, widths))
     by_limit = [0.5**2, 0.7**2, 0.7**2]
-    assert crps(told, np.array([60.0]), limit) == pytest.approx(np.dot(by_limit, widths))
+    assert crps(predicted, np.array([60.0]), limit) == pytest.approx(np.dot(by_limit, widths))
 
 
 def test_what_would_end_beyond_the_limit_is_ended_by_it() -> None:
@@ -118,11 +118,11 @@ def test_a_point_is_spread_as_earlier_runs_were_about_theirs() -> None:
 
 
 def test_the_ratio_is_of_sums_and_the_error_of_tenths_by_what_was_told() -> None:
-    told = np.repeat(np.arange(1.0, 11.0), 2)
-    true = told.copy()
-    assert ratio_and_error(told, true) == pytest.approx((1.0, 0.0))
-    true[:2] = 2.0  # told 1 s each
-    assert ratio_and_error(told, true) == pytest.approx((110 / 112, log(2) / 10))
+    guess = np.repeat(np.arange(1.0, 11.0), 2)
+    true = guess.copy()
+    assert ratio_and_error(guess, true) == pytest.approx((1.0, 0.0))
+    true[:2] = 2.0  # predicted as 1 s each
+    assert ratio_and_error(guess, true) == pytest.approx((110 / 112, log(2) / 10))
 
 
 def test_blocks_of_days_where_few_weeks_are_scored() -> None:
@@ -166,11 +166,11 @@ def test_shrunk_means_know_what_has_ended() -> None:
 def test_the_package_is_scored_as_the_heldout_evaluation_scores_it() -> None:
     prepared = prepare_log(generated_log("egee:jobs=400,processors=20"))
     runs = Runs.of(prepared)
-    told, came = by_package(runs).parts, outcome(runs.ran, runs.limit)
+    predicted, came = by_package(runs).parts, outcome(runs.ran, runs.limit)
     expected = run_time_scores(prepared, runs.first, len(runs.ran))
     part = slice(runs.first, None)
-    assert log_scores(told, came)[part].mean() == pytest.approx(expected["log_score"])
-    score = crps(told, runs.ran, runs.limit)[part].mean()
+    assert log_scores(predicted, came)[part].mean() == pytest.approx(expected["log_score"])
+    score = crps(predicted, runs.ran, runs.limit)[part].mean()
     assert score == pytest.approx(expected["crps"])
 
 
@@ -197,11 +197,11 @@ def test_every_predictor_gives_a_distribution_and_all_scores(
     main([str(path)])
     title, *lines = capsys.readouterr().out.splitlines()
     assert title == "site.swf: 120 of 300 jobs"
-    found = {name: told for line in lines for name, told in json.loads(line).items()}
+    found = {name: figures for line in lines for name, figures in json.loads(line).items()}
     assert [*found] == ["package", "class", "limit", "last two", "means", "trees"]
-    for told in found.values():
-        assert 0.0 < told["log_score"] < log(1e6)
-        assert 0.0 < told["crps"] < log10(2 * DAY)
+    for figures in found.values():
+        assert 0.0 < figures["log_score"] < log(1e6)
+        assert 0.0 < figures["crps"] < log10(2 * DAY)
     assert found["package"]["against"][0] == 0.0
     difference = found["limit"]["log_score"] - found["package"]["log_score"]
     assert found["limit"]["against"][0] == pytest.approx(difference)

@@ -1,6 +1,7 @@
 """What runs tell: by hand, each event once at any pace of snapshots, in bounded memory."""
 
 import math
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -185,11 +186,11 @@ def snapshots_of(runs, times):
         last = now
 
 
-def assert_same(past, readable):
+def assert_same(past, readable, rtol=1e-12):
     def same(table, key, row):
         place = table.places(np.atleast_1d(key).astype(np.float64))[0]
         assert place >= 0
-        np.testing.assert_allclose(table.rows[place], row.numbers(), rtol=1e-12)
+        np.testing.assert_allclose(table.rows[place], row.numbers(), rtol=rtol)
 
     assert len(past.site) == len(readable.site)
     assert len(past.users) == len(readable.users)
@@ -217,15 +218,39 @@ def test_at_any_pace_each_event_counts_once_and_in_order(seed):
     past = PastRuns()
     for snapshot in snapshots_of(runs, times):
         past = past.after(snapshot)
-        past = PastRuns.from_memory(past.to_memory())
+        past = PastRuns.from_memory(np.concatenate(past.to_memory()))
     assert_same(past, ReadableHistory.of(runs, times[-1]))
+
+
+def test_thousands_of_runs_at_once_leave_what_one_after_the_other_would():
+    runs = random_runs(np.random.default_rng(7), 3000)
+    past = PastRuns().after(snapshot_of(100_000.0, ended=runs))
+    assert_same(past, ReadableHistory.of(runs, 100_000.0), rtol=1e-10)
+
+
+def steps_of(runs):
+    """How many functions are called to learn from runs that have ended."""
+    snapshot, steps = snapshot_of(100_000.0, ended=runs), []
+    sys.setprofile(lambda _, event, __: steps.append(event))
+    try:
+        PastRuns().after(snapshot)
+    finally:
+        sys.setprofile(None)
+    return sum(event.endswith("call") for event in steps)
+
+
+def test_a_hundred_times_as_many_runs_are_learnt_from_in_the_same_steps():
+    """The first decision after a start learns from all that accounting knows, by its deadline."""
+    runs = random_runs(np.random.default_rng(8), 5000)
+    few, many = steps_of(runs[:50]), steps_of(runs)
+    assert many < few + 50
 
 
 def test_the_same_snapshot_again_changes_nothing_but_a_late_end_counts():
     run = Run(1, 0, 4, 9000.0, start=0.0, end=1000.0)
     past = PastRuns().after(snapshot_of(950.0, running=[run]))
     again = past.after(snapshot_of(950.0, running=[run]))
-    assert again.to_memory().tobytes() == past.to_memory().tobytes()
+    assert np.concatenate(again.to_memory()).tobytes() == np.concatenate(past.to_memory()).tobytes()
     # at 2000 it is gone, but the batch system is asked about it at 3000 only
     unseen = past.after(snapshot_of(2000.0))
     late = unseen.after(snapshot_of(3000.0, ended=[run]))
@@ -298,10 +323,10 @@ def test_memory_keeps_every_bit():
     past = PastRuns()
     for snapshot in snapshots_of(random_runs(rng, 80, whole=False), [1e4, 2e4, 3e4]):
         past = past.after(snapshot)
-    memory = past.to_memory()
+    memory = np.concatenate(past.to_memory())
     assert np.isfinite(memory).all()
     back = PastRuns.from_memory(memory)
-    assert back.to_memory().tobytes() == memory.tobytes()
+    assert np.concatenate(back.to_memory()).tobytes() == memory.tobytes()
     for name in ("site", "users", "templates"):
         lines = getattr(past, name).lines
         assert len(lines) > 1
@@ -312,14 +337,14 @@ def test_memory_keeps_every_bit():
 
 def test_a_memory_of_an_older_release_is_none():
     """Version 2 kept one row for the whole site, and means in place of counts."""
-    memory = PastRuns(time=1.0).to_memory()
+    memory = np.concatenate(PastRuns(time=1.0).to_memory())
     assert memory[0] == 4.0
     memory[0] = 3.0  # even where the lengths would fit
     assert PastRuns.from_memory(memory) is None
 
 
 def test_another_memory_is_none():
-    memory = PastRuns(time=1.0).to_memory()
+    memory = np.concatenate(PastRuns(time=1.0).to_memory())
     assert PastRuns.from_memory(memory) is not None
     wrong = [memory[:-1], np.concatenate([memory, [0.0]]), np.empty(0), np.ones(4)]
     for place, value in ((0, 5.0), (-1, 1.0), (-2, -1.0), (-2, 0.5), (-1, np.nan)):
@@ -348,7 +373,14 @@ def test_nothing_is_known_at_first():
     for table in (past.site, past.users, past.limits, past.templates):
         assert table.places(np.array([1.0, 2.0])).tolist() == [-1, -1]
     # a layout, a time and the lengths of four tables
-    assert past.after(snapshot_of(5.0)).to_memory().tolist() == [4.0, 5.0, 0.0, 0.0, 0.0, 0.0]
+    assert np.concatenate(past.after(snapshot_of(5.0)).to_memory()).tolist() == [
+        4.0,
+        5.0,
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+    ]
 
 
 def test_keys_are_whole_numbers_that_stay_the_same():

@@ -90,19 +90,18 @@ def test_a_run_that_counts_a_quarter_adds_a_quarter_and_takes_a_quarter_from_old
 
 
 def test_a_run_counts_the_less_at_the_site_the_more_its_user_has_told_of_the_bound():
-    user = [0.0] * HISTORY
-    user[AT_RISK + 3] = 4.0
-    assert weight_at_site(user, 3) == 1 / 5**2
-    assert weight_at_site(user, 3 + MANY) == 1 / 5**2  # its limit ended it there
-    assert weight_at_site(user, 2) == 1.0  # of another bound the user has told nothing
+    assert weight_at_site(np.array([0.0, 4.0])).tolist() == [1.0, 1 / 5**2]
 
 
 def test_a_run_counts_the_less_among_limits_alike_the_more_its_template_has_told_of_the_bound():
-    template = [0.0] * HISTORY
-    template[AT_RISK + 3] = 4.0
-    assert weight_among_limits(template, 3) == 1 / 5
-    assert weight_among_limits(template, 3 + MANY) == 1 / 5  # its limit ended it there
-    assert weight_among_limits(template, 2) == 1.0
+    assert weight_among_limits(np.array([0.0, 4.0])).tolist() == [1.0, 1 / 5]
+
+
+def test_places_of_many_ends_are_those_of_each():
+    run_time = np.array([5.0, 989.0, 990.0, 600.0, 2 * DAY])
+    limit = np.array([5.0, 1000.0, 1000.0, 600.0, 30 * DAY])
+    each = [place_of(*end) for end in zip(run_time.tolist(), limit.tolist(), strict=True)]
+    assert place_of(run_time, limit).tolist() == each
 
 
 def test_a_request_without_a_time_limit_asks_for_two_days():
