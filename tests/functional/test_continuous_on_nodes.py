@@ -53,9 +53,8 @@ def test_the_best_rule_of_the_first_part_is_what_others_are_compared_with(
     assert set(ratios) == set(found["policies"])
     assert set(ratios) == {"default", "fifo", "multifactor", found["best_heuristic"]}
     assert ratios[found["best_heuristic"]]["bounded_slowdown"] == 1.0
-    low, high = ratios["default"]["ci95"]
-    assert low <= high
     assert found["days"] == 3  # of the last 40 % of six days
+    assert ratios["default"]["ci95"] is None  # too few of them
     assert 100 < found["counted_jobs"] < 220
 
 
@@ -67,7 +66,7 @@ def test_people_see_the_rules_and_the_ratios(
     assert "mean bounded slowdown on the training part (over runs):" in told
     assert "best heuristic: " in told
     assert "slurm backfilling" in told
-    assert "over its figures, without intervals, which need two runs, and jobs on two days" in told
+    assert "over its figures, without intervals, which need two runs, and jobs on 5 days" in told
 
 
 @pytest.mark.parametrize("nodes", [True, False])

@@ -34,6 +34,7 @@ from slurm_rl_plugin.learning.load_windows import class_known_at_submission, tra
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import DAY
+from slurm_rl_plugin.utility.intervals import FEWEST_BLOCKS
 
 #: Always replayed: what the others are compared with, and what most sites run.
 FIRST_COME, MULTIFACTOR = "fifo", "multifactor"
@@ -181,7 +182,7 @@ def _print_ratios_to_best(continuous: dict[str, Any]) -> None:
     for name, ratio in continuous["ratio_to_best_heuristic"].items():
         interval = ratio["ci95"]
         if interval is None:
-            about = "without intervals, which need two runs, and jobs on two days, at least"
+            about = f"without intervals, which need two runs, and jobs on {FEWEST_BLOCKS} days"
         shown = None if interval is None else "{:.3f}-{:.3f}".format(*interval)
         rows.append([name, ratio["bounded_slowdown"], shown, ratio["longest_wait"]])
     best = continuous["best_heuristic"]
