@@ -473,7 +473,7 @@ class Cycle:
             facts.highest_priority,
             most,
             requests.lost,
-            requests.first,
+            requests.new,
             self._said(snapshot, facts, decision),
         )
         releases = fallback_reason is not None and self.settings.fallback == "site"

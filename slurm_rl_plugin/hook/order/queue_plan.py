@@ -112,7 +112,7 @@ def planned_order(
     highest: int = HIGHEST_PRIORITY,
     most: int | None = None,
     lost: BoolArray | None = None,
-    first: BoolArray | None = None,
+    new: BoolArray | None = None,
     said: SaidOrder = _NOTHING_MORE,
 ) -> tuple[list[int], PlannedChanges]:
     """Job places in the decided order, and the fewest writes that give it.
@@ -125,8 +125,9 @@ def planned_order(
         highest: priority that the batch system takes.
         most: writes that are sent in one cycle; None for all, 0 for so few that nothing is spaced
             anew.
-        lost: jobs whose place was for another request, shape [n]; None for none.
-        first: jobs whose writes come before all others, shape [n]; None for none.
+        lost: jobs whose place was for another request, shape [n]; their writes come first. None for
+            none.
+        new: jobs that had no place yet, shape [n]; theirs come next. None for none.
         said: what moves jobs after they were ordered by score.
     """
     pending = snapshot.pending
@@ -148,11 +149,12 @@ def planned_order(
     places = np.concatenate([moved, joined, freed])
     kept = pending.factor[joined]
     kept[kept == 0] = 1  # 0 would tell that the job carries nothing of ours
-    new = np.concatenate([factor, kept, np.zeros(len(freed), dtype=np.int64)])
-    if first is not None:
-        by_haste = np.argsort(~first[places], kind="stable")
-        places, new = places[by_haste], new[by_haste]
-    changes = PlannedChanges(pending.jobs.job_id[places], pending.factor[places], new)
+    wanted_factor = np.concatenate([factor, kept, np.zeros(len(freed), dtype=np.int64)])
+    none = np.zeros(len(pending), dtype=np.int64)
+    haste = 2 * (none if lost is None else lost) + (none if new is None else new)
+    first = np.argsort(-haste[places], kind="stable")
+    places, wanted_factor = places[first], wanted_factor[first]
+    changes = PlannedChanges(pending.jobs.job_id[places], pending.factor[places], wanted_factor)
     return order.tolist(), changes
 
 
