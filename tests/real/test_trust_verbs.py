@@ -40,9 +40,11 @@ def site_terms(cluster: PrivateSlurm) -> set[int]:
 def test_shadow_pause_disable_and_enable(operator: Operator, free_port: int) -> None:
     cluster, folder = operator.cluster, operator.folder
     for number in range(12):
-        user, account = ("bob", "biology") if number % 3 == 0 else ("alice", "physics")
+        user, account, nice = ("alice", "physics", 50)
+        if number % 3 == 0:
+            user, account, nice = ("bob", "biology", 0)
         minutes = float(40 - 3 * number)
-        cluster.submit(f"--nice={5 * number}", user=user, account=account, minutes=minutes)
+        cluster.submit(f"--nice={nice}", user=user, account=account, minutes=minutes)
     cluster.wait_until(lambda: len(sprio(cluster)) == 12, 10, "all jobs in sprio")
     plain = by_priority(cluster)
 
