@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -53,7 +54,7 @@ from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch
 from slurm_rl_plugin.batch_systems.slurm.queue.machine_look import MachineLook
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import QueueReader, WholeJobs
 from slurm_rl_plugin.batch_systems.slurm.queue.row_numbers import RowNumbers
-from slurm_rl_plugin.batch_systems.slurm.site_factor import SiteFactors
+from slurm_rl_plugin.batch_systems.slurm.site_factor import SPRIO, SiteFactors
 from slurm_rl_plugin.batch_systems.slurm.writes import (
     ChangeSender,
     FactorWriter,
@@ -128,7 +129,7 @@ class SlurmCluster:
         self._given = given
         self._runner = commands
         self._queue = WholeJobs(queue)
-        self._site_factor = SiteFactors(commands, FactorWriter(sender, WRITES_PER_CALL))
+        self._site_factor = SiteFactors(FactorWriter(sender, WRITES_PER_CALL))
         self._priority_type: str | None = None
         self._limit = SlurmBatchLimit(commands, given.limit, given.limits_file)
         self._watch = JobWatch()
@@ -196,10 +197,14 @@ class SlurmCluster:
         past = self._past_runs()  # may take a while, so before the queue is read
         self._machine.look()
         now = self._given.clock()
-        rows = self._queue.waiting_and_running()
-        self._look_at_factors()
-        tree = parse_shares(self._runner.read(SSHARE))
-        nodes = self._runner.read(SINFO)
+        with ThreadPoolExecutor(1) as beside:  # slurmctld answers several readers at a time
+            others = beside.submit(
+                lambda: (self._priorities(), *map(self._runner.read, (SSHARE, SINFO)))
+            )
+            rows = self._queue.waiting_and_running()
+            priorities, shares, nodes = others.result()
+        self._site_factor.take(priorities)
+        tree = parse_shares(shares)
         started, ended = self._watch.told(rows, self._read_vanished(rows), now)
         self._seen = _Seen(
             running=[row for row in rows if row.state in RUNNING_STATES], tree=tree, nodes=nodes
@@ -221,8 +226,7 @@ class SlurmCluster:
         if self._seen is None:
             raise BatchSystemError("no snapshot was taken yet")
         now = self._given.clock()
-        rows = self._queue.waiting()
-        self._look_at_factors()
+        rows = self._waiting_with_factors()
         return self._snapshot(now, rows, self._seen.without(rows), (), (), ())
 
     def _snapshot(
@@ -304,8 +308,7 @@ class SlurmCluster:
         """
         self._read_settings_once()
         if job_ids is None:
-            waiting = self._queue.waiting()
-            self._look_at_factors()
+            waiting = self._waiting_with_factors()
             others = shared_jobs(self._runner, waiting) - self._site_factor.showing(waiting)
             chosen = [job for job in self._site_factor.carrying(waiting) if job not in others]
         else:
@@ -356,8 +359,7 @@ class SlurmCluster:
         if not written:
             return frozenset()
         try:
-            waiting = self._queue.waiting()
-            self._look_at_factors()
+            waiting = self._waiting_with_factors()
         except BatchSystemError as error:
             logger.warning("release=not_looked_at reason=%s", error)
             return frozenset()
@@ -368,9 +370,21 @@ class SlurmCluster:
         if self._priority_type is None:
             self.facts()
 
-    def _look_at_factors(self) -> None:
-        """Read every factor; with `priority/basic` `sprio` refuses, and no factor counts."""
-        self._site_factor.look(listed=self._priority_type != BASIC)
+    def _waiting_with_factors(self) -> list[QueueRow]:
+        """Read the jobs that wait and, at the same time, every factor."""
+        with ThreadPoolExecutor(1) as beside:
+            priorities = beside.submit(self._priorities)
+            rows = self._queue.waiting()
+            self._site_factor.take(priorities.result())
+        return rows
+
+    def _priorities_shares_nodes(self) -> tuple[str, str, str]:
+        """The answers of SPRIO, SSHARE and SINFO."""
+        return self._priorities(), self._runner.read(SSHARE), self._runner.read(SINFO)
+
+    def _priorities(self) -> str:
+        """The answer of SPRIO; it refuses with `priority/basic`, where no factor counts."""
+        return "" if self._priority_type == BASIC else self._runner.read(SPRIO)
 
     def _read_vanished(self, rows: Sequence[QueueRow]) -> list[QueueRow]:
         """Ask for jobs that wait or run no longer; Slurm keeps them for MinJobAge (300 s)."""

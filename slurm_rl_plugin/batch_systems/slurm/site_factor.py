@@ -15,14 +15,13 @@ from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
     best_terms,
     parse_lines,
 )
-from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.writes import FactorWriter, ValueWrite
 
 SPRIO = ("sprio", "--noheader", "-o", PRIORITY_FORMAT)
 
 
 class SiteFactors:
-    """Reads factors from `sprio`, which alone shows them, and writes them.
+    """Takes factors from `sprio`, which alone shows them, and writes them.
 
     Held jobs and jobs that are not eligible yet are not listed by `sprio`; their factor is what we
     last wrote or saw, 0 if never, and the rest of their priority is native. A priority set by hand
@@ -33,8 +32,7 @@ class SiteFactors:
     set the leader's, so that is written first, and 0 needs no more.
     """
 
-    def __init__(self, commands: CommandRunner, writer: FactorWriter) -> None:
-        self._commands = commands
+    def __init__(self, writer: FactorWriter) -> None:
         self._writer = writer
         self._lines: Mapping[str, ListedJob] = {}
         self._listed: Mapping[int, PriorityTerms] = {}
@@ -47,17 +45,13 @@ class SiteFactors:
         #: Leader -> component -> points from it up to the one that speaks for the job.
         self._lifts: dict[int, dict[int, int]] = {}
 
-    def look(self, *, listed: bool = True) -> None:
-        """Ask `sprio` for the terms of every pending job's priority, after the rows were read.
-
-        Args:
-            listed: False where `sprio` refuses to answer; then no job is listed.
+    def take(self, answer: str) -> None:
+        """Take the terms of every pending job's priority from an answer of SPRIO.
 
         Raises:
-            BatchSystemUnavailable: no answer in time.
-            BatchSystemError: an answer that cannot be understood.
+            BatchSystemError: the answer cannot be understood.
         """
-        self._lines = parse_lines(self._commands.read(SPRIO), self._lines) if listed else {}
+        self._lines = parse_lines(answer, self._lines)
         self._listed = best_terms(self._lines.values(), {})
 
     def terms(self, waiting: Sequence[QueueRow], tiers: Mapping[str, int]) -> list[PriorityTerms]:
