@@ -11,7 +11,15 @@ import numpy as np
 
 from bench.speed.deep_queue import PATIENCE, OrderedQueue, tell
 from bench.speed.paired_ratio import paired_ratio
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
+    ASK_WAITING_OR_RUNNING,
+    QUEUE_FIELDS,
+    queue_format,
+)
 from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG, parse_load
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import SQUEUE
+from slurm_rl_plugin.batch_systems.slurm.site_factor import SPRIO
 from slurm_rl_plugin.cli.benchmark.fewest_writes import fewest_writes
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.hook.order.order_changes import in_safe_order
@@ -88,10 +96,16 @@ def _burst(writes: int, seconds: float) -> dict[str, float]:
 
 
 def steady_cycles(queue: OrderedQueue, cycles: int) -> dict[str, object]:
-    """Cycles in which one job in a hundred gets a new score, beside the fewest writes possible."""
-    queue.run_cycle(part=1.0)  # the cycle after it reads every job anew
-    rows = []
+    """Cycles in which one job in a hundred gets a new score, and what bounds them from below.
+
+    The fewest writes that give the order, and the two commands that a cycle cannot do without.
+    """
+    report = queue.run_cycle(part=1.0)
+    while report.suppressed["write_bound"]:  # a cycle writes for some seconds only
+        report = queue.run_cycle(part=0.0)
+    rows, bare = [], []
     for _ in range(cycles):
+        bare.append(_bare_commands(queue))
         begin = time.perf_counter()
         report = queue.run_cycle(part=STEADY_PART)
         seconds = time.perf_counter() - begin
@@ -106,7 +120,18 @@ def steady_cycles(queue: OrderedQueue, cycles: int) -> dict[str, object]:
         }
         rows.append(row)
         tell(f"steady cycle {len(rows)} of {cycles}: {report.writes} writes, {seconds:.2f} s")
-    return {"cycles": rows}
+    ratio = paired_ratio([row["seconds"] for row in rows], bare)
+    return {"cycles": rows, "bare_seconds": bare, "ratio_to_bare": ratio}
+
+
+def _bare_commands(queue: OrderedQueue) -> float:
+    """Seconds of `squeue` and `sprio` with the fields that a cycle asks for."""
+    commands = CommandRunner(environment=queue.cluster.env, timeout=PATIENCE, on_call=None)
+    form = queue_format("0" * 8, QUEUE_FIELDS)
+    begin = time.perf_counter()
+    commands.read([*SQUEUE, "--states", ASK_WAITING_OR_RUNNING], form)
+    commands.read(SPRIO)
+    return time.perf_counter() - begin
 
 
 def wanted_priorities(snapshot: QueueSnapshot, scores: dict[int, float]) -> list[int]:

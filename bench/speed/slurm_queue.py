@@ -83,6 +83,9 @@ def steady_lines(found: Mapping[str, Any]) -> Iterator[Line]:
     mean = statistics.mean(seconds)
     yield "  whole cycle", seconds_of(seconds), "mean <= .35 s", mean <= 0.35
     yield "  the longest", f"{max(seconds):.3f} s", "<= .6 s", max(seconds) <= 0.6
+    yield "squeue and sprio alone", seconds_of(found["bare_seconds"]), "", None
+    ratio = found["ratio_to_bare"]
+    yield "whole cycle / the two", interval(ratio), "<= 1.3", ratio["ratio"] <= 1.3
 
 
 def look_lines(found: Mapping[str, Any]) -> Iterator[Line]:

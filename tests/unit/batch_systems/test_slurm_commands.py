@@ -303,9 +303,9 @@ class TestSnapshot:
         system = adapter(cluster, calls=calls)
         system.snapshot()
         system.apply([set_factor(1, 1)])
-        assert [call for call, _ in calls] == [
-            *("scontrol", "sacct", "squeue", "sprio", "sshare", "sinfo", "scontrol")
-        ]
+        names = [call for call, _ in calls]
+        assert (names[:2], names[6:]) == (["scontrol", "sacct"], ["scontrol"])
+        assert sorted(names[2:6]) == ["sinfo", "sprio", "squeue", "sshare"]
         assert all(0 < took < 5 for _, took in calls)
 
     def test_filters_in_the_environment_are_ignored(
