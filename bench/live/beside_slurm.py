@@ -7,9 +7,11 @@ Needs root and Slurm's daemons, see tests/real/install_daemons.sh. Scenes:
     newcomers-N       N pending jobs, and a newcomer every 2 s from the start of the daemon on
 
 Orders: `slurm` has no daemon; `shipped` runs this checkout's daemon with its defaults, active;
-`influence-0` lets its order override Slurm's; `other` runs the daemon of another checkout (`--other
-DIR`) with that checkout's defaults. Each run has a cluster of its own, without past usage. All
-orders of a repetition have the same jobs. Finished runs in the same folder are not run again.
+`influence-0` lets its order override Slurm's; `reserve` keeps 4 % of the CPUs free of the backlog,
+whose jobs have a QOS of their own, with the default order; `other` runs the daemon of another
+checkout (`--other DIR`) with that checkout's defaults. Each run has a cluster of its own, without
+past usage. All orders of a repetition have the same jobs. Finished runs in the same folder are not
+run again.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -55,12 +57,29 @@ from tests.real.private_cluster import Account, ClusterError, ClusterPlan, Priva
 from tests.real.site_factors import site_factors
 from tests.real.slurm_releases import RELEASES, missing_programs, missing_release
 
-ORDERS = ("slurm", "shipped", "influence-0", "other")
+ORDERS = ("slurm", "shipped", "influence-0", "other", "reserve")
 SCENES = ("backlog", "adverse", "newcomers-1000", "newcomers-10000")
 _NODES, _CPUS, _CYCLE = 8, 8, 30
 #: Of the backlog: seconds that count, between newcomers, until the wide job, and for which that
 #: one is observed at most.
 _WINDOW, _APART, _WIDE_AT, _WIDE_PATIENCE = 200.0, 8.0, 20.0, 300.0
+_SHARES = '[shares]\nfrom = "slurm"\n'
+#: Keeps 3 of the 64 CPUs free of jobs with QOS batch.
+_RESERVE = """
+[reserve]
+mechanism = "qos"
+qos = "batch"
+most_processors = 3
+change_seconds = 5
+
+[[job_class]]
+class = "batch"
+qos = "^batch$"
+
+[[job_class]]
+class = "interactive"
+time_limit_at_most = 900
+"""
 _WIDE = DrawnJob(
     account="elec", user=USERS["elec"][0], cpus=_NODES * _CPUS, minutes=120, seconds=10
 )
@@ -108,9 +127,10 @@ class Run:
         self.loads = list[float]()
         self._other = other
 
-    def submit(self, job: DrawnJob) -> int:
-        """Submits a job; its id."""
+    def submit(self, job: DrawnJob, *options: str) -> int:
+        """Submits a job; further options are sbatch's. Its id."""
         return self.cluster.submit(
+            *options,
             user=job.user,
             account=job.account,
             processors=job.cpus,
@@ -121,8 +141,9 @@ class Run:
     def submit_all(self, jobs: Sequence[DrawnJob]) -> dict[int, DrawnJob]:
         """Submits jobs of which none can start yet; job id -> job."""
         open_partition(self.cluster, False)
+        options = ("--qos=batch",) if self.order == "reserve" else ()
         with ThreadPoolExecutor(4) as pool:
-            numbers = list(pool.map(self.submit, jobs))
+            numbers = list(pool.map(lambda job: self.submit(job, *options), jobs))
         self.cluster.wait_until(
             lambda: eligible_jobs(self.cluster) == len(jobs), PATIENCE, "jobs in sprio"
         )
@@ -146,7 +167,7 @@ class Run:
             "default",
             cycle=_CYCLE,
             influence=0.0 if self.order == "influence-0" else None,
-            site='[shares]\nfrom = "slurm"\n',
+            site=_SHARES + (_RESERVE if self.order == "reserve" else ""),
             before=("env", "-C", str(self._other)) if self.order == "other" else (),
         ) as hook:
             yield hook
@@ -282,6 +303,22 @@ def _holds(condition: Callable[[], bool], seconds: float) -> bool:
     return held
 
 
+def plan_of(order: str) -> ClusterPlan:
+    """The cluster; with a reserve slurmctld enforces QOS too."""
+    if order != "reserve":
+        return PLAN
+    enforced = {"AccountingStorageEnforce": "associations,limits,qos"}
+    return replace(PLAN, options={**PLAN.options, **enforced})
+
+
+def add_batch_qos(cluster: PrivateSlurm) -> None:
+    """Adds the QOS of the backlog and lets every account use it."""
+    cluster.run("sacctmgr", "-i", "add", "qos", "batch", timeout=PATIENCE)
+    cluster.run(
+        *("sacctmgr", "-i", "modify", "account", "root", "set", "qos+=batch"), timeout=PATIENCE
+    )
+
+
 def run_once(scene: str, order: str, seed: int, folder: Path, chosen: argparse.Namespace) -> None:
     """Runs one scene under one order and writes `run.json`; logs are kept next to it."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -291,7 +328,9 @@ def run_once(scene: str, order: str, seed: int, folder: Path, chosen: argparse.N
     pending = int(scene.partition("-")[2] or 665)
     jobs = drawn_backlog(pending, seed, adverse=scene == "adverse")
     play = newcomers if scene.startswith("newcomers") else backlog
-    with running_slurm(PLAN, release) as cluster:
+    with running_slurm(plan_of(order), release) as cluster:
+        if order == "reserve":
+            add_batch_qos(cluster)
         run = Run(cluster, folder, order, chosen.other)
         found = play(run, jobs)
         log = cluster.directory.joinpath("log", _CONTROLLER_LOG).read_bytes()

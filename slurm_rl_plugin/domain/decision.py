@@ -22,7 +22,8 @@ class Decision:
 
     Attributes:
         scores: float64[n], one for each pending job of the snapshot; higher starts earlier.
-        reserve: processors to keep free of batch work; 0 is the papers' greedy model.
+        reserve: processors to keep free of batch work; 0 is the papers' greedy model, None leaves
+            the number to the site.
         memory: the policy's memory for its next decision; None for a policy without one.
         run_times: tells seconds below which parts of such runs end (`run_prediction.PARTS`), shape
             [n, parts]; called by `explain` and by evaluations only. None where none are foretold.
@@ -34,7 +35,7 @@ class Decision:
     """
 
     scores: FloatArray
-    reserve: int = 0
+    reserve: int | None = None
     memory: Memory | None = None
     run_times: Callable[[], FloatArray] | None = None
     steps: IntArray | None = None

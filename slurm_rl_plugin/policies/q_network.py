@@ -289,9 +289,9 @@ class QNetworkPolicy:
                 f"model {self.card.path} failed on {jobs} jobs ({error}): retrain it."
             ) from None
 
-    def _processors(self, answers: Mapping[str, Any], capacity: int) -> int:
+    def _processors(self, answers: Mapping[str, Any], capacity: int) -> int | None:
         if not self.holds:
-            return 0
+            return None
         wanted = float(np.asarray(answers["reserve"]).reshape(-1)[0])
         if not math.isfinite(wanted):
             raise ScoreInvalid(

@@ -81,7 +81,7 @@ class NamedPolicy:
         else:
             raise ConfigurationError(f"policy {self.name} is a model and no rule.")
         return RulePolicy(
-            name=self.name, rule=rule, estimates=RequestedLimit(), reserve=self.reserve
+            name=self.name, rule=rule, estimates=RequestedLimit(), reserve=self.reserve or None
         )
 
 

@@ -28,13 +28,13 @@ class RulePolicy:
         name: as a configuration calls it.
         rule: gives the scores.
         estimates: of run times.
-        reserve: processors that it always wants kept free of batch work.
+        reserve: processors that it always wants kept free of batch work; None for no wish.
     """
 
     name: str
     rule: QueueRule
     estimates: RunTimeEstimate
-    reserve: int = 0
+    reserve: int | None = None
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
         """Score the pending jobs by the rule."""

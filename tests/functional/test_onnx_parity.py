@@ -107,7 +107,7 @@ def test_the_policy_scores_a_snapshot_as_the_network_scores_its_features(tmp_pat
     assert decision.scores.dtype == np.float64
     assert decision.scores.shape == (waiting,)
     assert_equal_scores(decision.scores, network.scores(queue, jobs))
-    assert decision.reserve == 0
+    assert decision.reserve is None
 
 
 def test_no_plan_is_kept_for_each_length_of_the_queue(tmp_path):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
-from slurm_rl_plugin.cli.evaluate.study.in_force import candidates_of
+from slurm_rl_plugin.cli.evaluate.study.in_force import policies_in_force
 from slurm_rl_plugin.configuration import read_configuration
 from tests.fakes.ended_jobs import ended_load
 from tests.fakes.fake_cluster import FakeCluster
@@ -266,7 +266,16 @@ def test_the_price_is_that_of_the_limit_with_the_bounds_of_the_site(
 def test_a_reserve_that_is_off_plays_no_part_in_the_replay(tmp_path: Path, reserve: str) -> None:
     path = tmp_path / "kept.toml"
     path.write_text(f'[policy]\nmodel = "responsive-reserve"\n{reserve}')
-    candidates = candidates_of(read_configuration(path))
+    candidates = policies_in_force(read_configuration(path)).values()
     kept = [each.network.reserve_weights is not None for each in candidates if each.network]
     assert kept == ([True, False] if reserve else [False])
-    assert len({each.name for each in candidates}) == len(candidates)
+
+
+@pytest.mark.parametrize("model", ["default", "sjf"])
+def test_a_policy_that_asks_for_no_number_keeps_most_processors(tmp_path: Path, model: str) -> None:
+    path = tmp_path / "kept.toml"
+    path.write_text(f'[policy]\nmodel = "{model}"\n{RESERVE}')
+    kept = {
+        name: each.reserve for name, each in policies_in_force(read_configuration(path)).items()
+    }
+    assert kept == {model: 2, f"{model} without reserve": 0}

@@ -23,7 +23,7 @@ def reserve_of(configuration: Configuration, look: QueueLook) -> Iterator[Check]
     if configuration.reserve is None:
         yield Check(PASS, "reserve", "off: no processors are kept free of batch jobs")
         return
-    yield _wanted(look)
+    yield _wanted(look, configuration.reserve)
     yield from _bounds(configuration, look)
     system = look.cycle.batch_system
     if not isinstance(system, LimitsBatch):
@@ -36,13 +36,14 @@ def reserve_of(configuration: Configuration, look: QueueLook) -> Iterator[Check]
             yield Check(FAIL, "reserve", str(error))
 
 
-def _wanted(look: QueueLook) -> Check:
-    """Whether the policy ever asks for processors."""
+def _wanted(look: QueueLook, reserve: ReserveSettings) -> Check:
+    """Who says how many processors to keep free."""
     policy = look.cycle.policy
-    if getattr(policy, "holds", False) or getattr(policy, "reserve", 0):
-        return Check(PASS, "reserve policy", f"{policy.name} says how many processors to keep free")
-    what = f"{policy.name} never asks for any: set [policy] model to responsive-reserve, a model"
-    return Check(WARN, "reserve policy", f"{what} trained with --hold, or reserve:N")
+    if getattr(policy, "holds", False) or getattr(policy, "reserve", None):
+        what = f"{policy.name} says how many processors to keep free"
+    else:
+        what = f"{policy.name} asks for no number: {reserve.most} processors are kept free"
+    return Check(PASS, "reserve policy", what)
 
 
 def _bounds(configuration: Configuration, look: QueueLook) -> Iterator[Check]:

@@ -94,7 +94,7 @@ def _decision(look: QueueLook) -> dict[str, Any]:
         "policy": look.cycle.policy.name,
         "model": look.cycle.model_sha256 or None,
         "fallback": look.considered.plan.fallback_reason,
-        "reserve": look.considered.plan.decision.reserve,
+        "reserve": look.considered.plan.decision.reserve or 0,
         "batch_limit": _batch_limit(look),
     }
 

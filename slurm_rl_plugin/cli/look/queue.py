@@ -97,7 +97,7 @@ def _document(look: QueueLook, rows: list[Row]) -> dict[str, Any]:
         "policy": look.cycle.policy.name,
         "model": look.cycle.model_sha256 or None,
         "fallback": plan.fallback_reason,
-        "reserve": plan.decision.reserve,
+        "reserve": plan.decision.reserve or 0,
         "batch_limit": {
             "processors": plan.limit.processors,
             "resources": plan.limit.others,

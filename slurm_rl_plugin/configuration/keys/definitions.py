@@ -20,7 +20,7 @@ SECTION_NOTES = {
     "waited for more than 1.2 times its target: "
     "[who guards the groups](order.md#who-guards-the-groups).",
     "reserve": "Processors kept free of batch jobs, so that interactive ones start at once; off by "
-    "default. The model says how many ([reserve](reserve.md)).",
+    "default. A model may say how many ([reserve](reserve.md)).",
     "metrics": "What is served: [metrics](metrics.md).",
     "forecast": "When jobs start: the service `slurm-rl forecast` reads them when it starts, the "
     "daemon `queue_file` alone: [when jobs start](when-jobs-start.md).",

@@ -416,7 +416,7 @@ class Cycle:
             model_sha256=self.model_sha256,
             snapshot=snapshot,
             fallback_reason=fallback_reason,
-            reserve=decision.reserve,
+            reserve=decision.reserve or 0,
             limit=plan.limit,
             order=() if plan.releases else plan.order,
             requests_changed=requests.parts,
@@ -485,7 +485,7 @@ class Cycle:
             changes=[] if releases else changes,
             releases=releases,
             limit=self.limit.planned(
-                snapshot, decision.reserve, fallback=fallback_reason is not None
+                snapshot, decision.reserve or 0, fallback=fallback_reason is not None
             ),
         )
 

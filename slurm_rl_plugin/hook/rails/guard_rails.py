@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -51,16 +51,6 @@ class FiniteScores:
         if broken:
             raise ScoreInvalid(f"the policy gave {broken} scores that are not finite: retrain it.")
         return decision
-
-
-@dataclass(frozen=True, slots=True)
-class ReserveWithinCapacity:
-    """The reserve lies in [0, capacity]."""
-
-    def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
-        """Bring the reserve between 0 and the capacity of the snapshot, processors."""
-        reserve = min(max(decision.reserve, 0), snapshot.capacity)
-        return decision if reserve == decision.reserve else replace(decision, reserve=reserve)
 
 
 #: Seconds for which a job is passed over before it has its turn for some: the reason that Slurm
@@ -186,7 +176,7 @@ def default_guard_rails(
         starvation_bound: seconds; inf for none.
         reserve: the rail of a site that keeps processors free of batch jobs.
     """
-    rails: tuple[GuardRail, ...] = (CompleteRanking(), FiniteScores(), ReserveWithinCapacity())
+    rails: tuple[GuardRail, ...] = (CompleteRanking(), FiniteScores())
     if reserve is not None:
         rails += (reserve,)
     if np.isfinite(starvation_bound):

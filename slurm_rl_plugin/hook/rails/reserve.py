@@ -25,7 +25,7 @@ class ReserveSettings:
     """How much a policy may keep free for interactive jobs, and how often that may change.
 
     Attributes:
-        most: processors kept free at most.
+        most: processors kept free at most, and always for a policy that asks for no number.
         widest_batch_job: processors; batch jobs up to this width always fit into the limit.
         change_interval: seconds between two changes of the limit; lifting it does not wait.
         lift_after: a batch job of several processors that has waited for so many seconds lifts the
@@ -88,7 +88,8 @@ class ReserveRail:
         """The decision with the reserve and the order that may be; see `GuardRail.check`."""
         newest = max(self._last_arrival, newest_interactive(snapshot))
         self._last_arrival = min(newest, snapshot.now)  # nobody came tomorrow: the clock was wrong
-        reserve = min(max(decision.reserve, 0), self.settings.most, snapshot.capacity)
+        wanted = self.settings.most if decision.reserve is None else max(decision.reserve, 0)
+        reserve = min(wanted, self.settings.most, snapshot.capacity)
         starving = starving_jobs(snapshot, self.settings)
         nobody = snapshot.now - self._last_arrival > self.settings.idle_after
         if reserve == 0:

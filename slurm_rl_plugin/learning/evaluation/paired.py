@@ -50,11 +50,13 @@ class Candidate:
         name: of a rule of the registry, or what reports call the network or policy.
         network: simulated in the compiled loop.
         policy: asked decision by decision; for what the compiled loop cannot run.
+        reserve: processors that are kept free of batch work all the time.
     """
 
     name: str
     network: QNetwork | EchoStateNetwork | None = None
     policy: Policy | None = None
+    reserve: int = 0
 
 
 def estimates_of(kind: str, training_log: PreparedLog) -> RunTimeEstimate | None:
@@ -79,7 +81,11 @@ def starts_under(
     Raises:
         ConfigurationError: an unknown rule, or "native" on a log that records no starts.
     """
-    settings = replace(settings, goals=prepared.goals(settings.goals))
+    settings = replace(
+        settings,
+        goals=prepared.goals(settings.goals),
+        reserve=max(settings.reserve, candidate.reserve),
+    )
     if goes_by_predictions(candidate):
         prepared = knowing_recent_runs(prepared, workload, settings)
     if prepared.machine is not None and candidate.name != NATIVE:

@@ -153,7 +153,7 @@ def simulate_policy(
         memory = decision.memory
         cluster.counts[DECISIONS] += 1
         order = waiting[np.argsort(-decision.scores, kind="stable")]
-        reserve = min(max(decision.reserve, settings.reserve), settings.capacity)
+        reserve = min(max(decision.reserve or 0, settings.reserve), settings.capacity)
         in_force = reserve_in_force(workload, cluster, reserve)
         order = order_by_rail(workload, cluster, order)
         dispatch_in_order(workload, cluster, order, len(order), backfilling, in_force)

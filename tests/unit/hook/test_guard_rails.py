@@ -10,7 +10,6 @@ from slurm_rl_plugin.errors import ScoreInvalid
 from slurm_rl_plugin.hook.rails.guard_rails import (
     CompleteRanking,
     FiniteScores,
-    ReserveWithinCapacity,
     StarvationBound,
     UntouchedJobs,
 )
@@ -29,12 +28,6 @@ def test_scores_that_are_not_finite_are_refused(bad: float) -> None:
 def test_missing_and_surplus_scores_are_refused(count: int) -> None:
     with pytest.raises(ScoreInvalid, match="3 pending jobs"):
         CompleteRanking().check(Decision(scores=np.zeros(count)), SNAPSHOT)
-
-
-@pytest.mark.parametrize(("asked", "given"), [(-3, 0), (2, 2), (99, 4)])
-def test_the_reserve_is_clipped_to_the_machine(asked: int, given: int) -> None:
-    decision = Decision(scores=np.zeros(3), reserve=asked)
-    assert ReserveWithinCapacity().check(decision, SNAPSHOT).reserve == given
 
 
 def test_jobs_past_the_starvation_bound_go_first_the_oldest_foremost() -> None:

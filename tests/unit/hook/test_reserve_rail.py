@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -171,6 +172,16 @@ class TestTheRail:
         decision = wish(snapshot, 0)
         assert rail.check(decision, snapshot) is decision
         assert rail.reason == UNWANTED
+
+    @pytest.mark.parametrize(
+        ("wanted", "kept"), [(None, SETTINGS.most), (99, SETTINGS.most), (1, 1)]
+    )
+    def test_as_many_as_the_site_allows_for_a_policy_that_asks_for_no_number(
+        self, wanted: int | None, kept: int
+    ) -> None:
+        snapshot = queue_of([(1, True, 5.0)])
+        decision = replace(wish(snapshot, 0), reserve=wanted)
+        assert ReserveRail(SETTINGS).check(decision, snapshot).reserve == kept
 
     @given(ROWS, ROWS, st.integers(1, 40))
     def test_a_starving_wide_job_lifts_it_and_goes_first(

@@ -48,7 +48,7 @@ def test_rule_orders_the_queue_as_its_name_says(name, order):
     decision = rule_policy(name).decide(SNAPSHOT)
     assert np.argsort(-decision.scores).tolist() == order
     assert decision.scores.dtype == np.float64
-    assert decision.reserve == 0
+    assert decision.reserve is None
 
 
 def test_a_rule_uses_the_estimates_it_was_given():

@@ -83,8 +83,24 @@ def _class_limit(reserve: ReserveSettings | None) -> ClassLimit | None:
 
 
 def policies_in_force(configuration: Configuration) -> dict[str, Candidate]:
-    """What reports call it -> policy: the configured one, and itself without its reserve."""
-    return {_called(each.name): each for each in candidates_of(configuration)}
+    """What reports call it -> the configured policy, and itself without its reserve.
+
+    In the compiled simulator where it can be; a graph of others decision by decision.
+    """
+    reserve, model = configuration.reserve, configuration.sections.policy.model
+    candidate = candidate_of(model, name=Path(model).name)
+    named, network = named_policy(model), candidate.network
+    name = f"{candidate.name} {WRITTEN}" if candidate.name in ALWAYS else candidate.name
+    without, plain = f"{candidate.name} {WITHOUT}", candidate
+    if named is not None and named.reserve:
+        without, plain = "interactive-first", Candidate(name="interactive-first")
+    elif isinstance(network, QNetwork) and network.reserve_weights is not None:
+        plain = replace(candidate, network=replace(network, reserve_weights=None, reserve_bias=0.0))
+    elif reserve is not None:
+        candidate = replace(candidate, reserve=reserve.most)
+    if plain is candidate or reserve is None:
+        return {without if named is not None and named.reserve else name: plain}
+    return {name: candidate, without: plain}
 
 
 def policies_beside(names: Sequence[str], taken: Container[str]) -> dict[str, Candidate]:
@@ -95,33 +111,3 @@ def policies_beside(names: Sequence[str], taken: Container[str]) -> dict[str, Ca
         PolicyError: a model that cannot be used.
     """
     return {name: candidate_of(name) for name in names if name not in ALWAYS and name not in taken}
-
-
-def _called(name: str) -> str:
-    return f"{name} {WRITTEN}" if name in ALWAYS else name
-
-
-def candidates_of(configuration: Configuration) -> list[Candidate]:
-    """The policy as it is configured; where it keeps processors free, itself without that behind.
-
-    In the compiled simulator where it can be; a graph of others decision by decision.
-    """
-    model, off = configuration.sections.policy.model, configuration.reserve is None
-    named = named_policy(model)
-    if named is None or not named.is_rule:
-        return _networks(model, off=off)
-    if not named.reserve:
-        return [Candidate(name=model)]
-    plain = Candidate(name="interactive-first")
-    return [plain] if off else [Candidate(name=model), plain]
-
-
-def _networks(model: str, *, off: bool) -> list[Candidate]:
-    candidate = candidate_of(model, name=Path(model).name)
-    network = candidate.network
-    if not isinstance(network, QNetwork) or network.reserve_weights is None:
-        return [candidate]
-    without = replace(network, reserve_weights=None, reserve_bias=0.0)
-    if off:
-        return [replace(candidate, network=without)]
-    return [candidate, Candidate(name=f"{candidate.name} {WITHOUT}", network=without)]
