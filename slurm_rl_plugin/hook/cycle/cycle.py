@@ -16,7 +16,7 @@ from slurm_rl_plugin.batch_systems.port import (
     FactorChange,
     SchedulerFacts,
     SchedulerLoad,
-    TellsWaiting,
+    ListsPending,
     WatchesJobs,
 )
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
@@ -239,11 +239,11 @@ class Cycle:
     @property
     def can_place_new_jobs(self) -> bool:
         """Whether `run` may be asked for new jobs alone."""
-        return isinstance(self.batch_system, TellsWaiting)
+        return isinstance(self.batch_system, ListsPending)
 
     def _snapshot(self, *, new_jobs: bool) -> QueueSnapshot:
-        if new_jobs and isinstance(self.batch_system, TellsWaiting):
-            return self.batch_system.waiting_now()
+        if new_jobs and isinstance(self.batch_system, ListsPending):
+            return self.batch_system.pending_now()
         return self.batch_system.snapshot()
 
     def _classed(self, snapshot: QueueSnapshot, service: AccountService) -> QueueSnapshot:

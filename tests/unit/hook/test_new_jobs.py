@@ -29,7 +29,7 @@ class WaitingQueue(QueueInMemory):
     def load(self) -> SchedulerLoad:
         return replace(super().load(), submitted=self.submitted)
 
-    def waiting_now(self) -> QueueSnapshot:
+    def pending_now(self) -> QueueSnapshot:
         return super().snapshot()
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
