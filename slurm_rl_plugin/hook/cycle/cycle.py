@@ -559,7 +559,12 @@ class Cycle:
         """Send changes in small calls, until all are sent or it has taken long enough."""
         report, begin = ApplyReport(), self.monotonic()
         for place in range(0, len(changes), WRITES_AT_ONCE):
-            report |= self.batch_system.apply(changes[place : place + WRITES_AT_ONCE])
+            try:
+                report |= self.batch_system.apply(changes[place : place + WRITES_AT_ONCE])
+            except ChangeRejected:
+                if not report.accepted:
+                    raise
+                break  # jobs of this call are refused, and the right is not missing
             taken = self.monotonic() - begin
             if len(changes) >= WRITES_AT_ONCE:
                 sent = place + WRITES_AT_ONCE
