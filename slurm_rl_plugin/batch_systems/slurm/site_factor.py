@@ -42,8 +42,8 @@ class SiteFactors:
         self._factors: dict[int, int] = {}
         #: What partition, QOS and association added, by partitions, QOS, account and user.
         self._standing: dict[tuple[tuple[str, ...], str, str, str], int] = {}
-        #: Arrays whose factor does not show -> whether it was written again since.
-        self._doubted: dict[int, bool] = {}
+        #: Arrays whose factor did not show once.
+        self._doubted: set[int] = set()
         #: Leader -> component -> points from it up to the one that speaks for the job.
         self._lifts: dict[int, dict[int, int]] = {}
 
@@ -71,8 +71,7 @@ class SiteFactors:
             self._listed = best_terms(self._lines.values(), tiers)
         self._lifts.clear()
         terms = self._with_standing(waiting, [self._terms(row) for row in waiting])
-        here = {row.array_id for row in waiting}
-        self._doubted = {job: again for job, again in self._doubted.items() if job in here}
+        self._doubted.intersection_update(row.array_id for row in waiting)
         self._factors = {
             row.array_id: self._factors.get(row.array_id, 0) if term.by_hand else term.site
             for row, term in zip(waiting, terms, strict=True)
@@ -142,7 +141,6 @@ class SiteFactors:
         rejected = {leader_of.get(number, number): words for number, words in refused.items()}
         accepted = {job_id: factor for job_id, factor in changes if job_id not in rejected}
         self._factors.update(accepted)
-        self._doubted.update(dict.fromkeys(self._doubted.keys() & accepted.keys(), True))
         return ApplyReport(accepted=frozenset(accepted), rejected=rejected)
 
     def _hides(self, row: QueueRow, listed: PriorityTerms) -> bool:
@@ -152,11 +150,14 @@ class SiteFactors:
         does not show after a second one, it is hidden.
         """
         if listed.site != 0 or listed.native > ROUNDING:
-            self._doubted.pop(row.array_id, None)
+            if self._doubted:
+                self._doubted.discard(row.array_id)
             return False
         if self._factors.get(row.array_id, 0) == 0:
             return False
-        return self._doubted.setdefault(row.array_id, False)
+        doubted = row.array_id in self._doubted
+        self._doubted.add(row.array_id)
+        return doubted
 
     def _terms(self, row: QueueRow) -> PriorityTerms:
         listed = self._terms_listed(row)
