@@ -105,9 +105,10 @@ class Daemon:
                 self._reload()
             begin, stood_by = self.monotonic(), self.cycle.stood_by
             report = self.run_once()
+            taken = self.monotonic() - begin
             if stood_by:  # calls that wait for a takeover are no work of the one who takes over
-                report = replace(report, calls=())
-            self._rest(self.monotonic() - begin, report)
+                report, taken = replace(report, calls=()), 0.0
+            self._rest(taken, report)
 
     def _rest(self, taken: float, report: CycleReport) -> None:
         """Wait until the next cycle; a long pause must neither look dead nor miss a wish.
