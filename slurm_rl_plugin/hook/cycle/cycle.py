@@ -188,7 +188,7 @@ class Cycle:
         """One cycle; never raises for a fault of the batch system, the policy or a file.
 
         Args:
-            new_jobs: look only at who waits, and write the places of those who had none yet.
+            new_jobs: read only the pending jobs, and write the places of those that had none.
         """
         watch = Stopwatch(self.monotonic)
         snapshot: QueueSnapshot | None = None
@@ -207,7 +207,7 @@ class Cycle:
                     self._accounting.look(load.backlog, self.disturbances)
                 obstacle = self._obstacle(facts, load)
             if obstacle is None:
-                snapshot = self._classed(self._snapshot(new_jobs=new_jobs), self._service)
+                snapshot = self._classed(self._read(new_jobs=new_jobs), self._service)
                 watch.lap("observe", begin)
                 if not self._shadow:
                     self._written.look(snapshot, self.disturbances)
@@ -243,12 +243,7 @@ class Cycle:
             disturbances=self.disturbances.taken(),
         )
 
-    @property
-    def can_place_new_jobs(self) -> bool:
-        """Whether `run` may be asked for new jobs alone."""
-        return isinstance(self.batch_system, ListsPending)
-
-    def _snapshot(self, *, new_jobs: bool) -> QueueSnapshot:
+    def _read(self, *, new_jobs: bool) -> QueueSnapshot:
         if new_jobs and isinstance(self.batch_system, ListsPending):
             return self.batch_system.pending_now()
         return self.batch_system.snapshot()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from slurm_rl_plugin.batch_systems.port import SchedulerLoad
+from slurm_rl_plugin.batch_systems.port import ListsPending, SchedulerLoad
 from slurm_rl_plugin.domain.switchback import OURS, SITE
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
@@ -171,7 +171,7 @@ class Daemon:
     def _places_new(self, report: CycleReport) -> bool:
         """Whether jobs that come before the next cycle get their places at once."""
         acts = report.mode == "active" and report.succeeded and bool(report.events)
-        return acts and self.cycle.can_place_new_jobs
+        return acts and isinstance(self.cycle.batch_system, ListsPending)
 
     def _place_new_jobs(self) -> CycleReport:
         report = self.cycle.run(new_jobs=True)
@@ -187,12 +187,9 @@ class Daemon:
 
     def _answers(self) -> bool:
         """Whether a cheap look says that a cycle may go well again; one a cycle's time, no more."""
-        try:
-            return self.cycle.batch_system.load().struggles is None
-        except SlurmRLError:
-            return False
-        finally:
-            self.cycle.calls.clear()  # a call without an answer is no work of the batch system
+        is_well = self._load() is not None
+        self.cycle.calls.clear()  # a call without an answer is no work of the batch system
+        return is_well
 
     def run_once(self) -> CycleReport:
         """Run one cycle, publish its report and log it; no cycle runs while disabled."""
@@ -287,12 +284,7 @@ class Daemon:
 
     def _may_release(self) -> bool:
         """Whether a turn's end may be written: several times a day, it waits for a busy system."""
-        if self.cycle.settings.shadow:
-            return True
-        try:
-            return self.cycle.batch_system.load().struggles is None
-        except SlurmRLError:
-            return False
+        return self.cycle.settings.shadow or self._load() is not None
 
     def _release_once(self, why: str) -> tuple[int, str | None]:
         """How many factors were taken back, and why not if they were not."""

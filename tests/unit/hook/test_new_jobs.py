@@ -419,3 +419,16 @@ def test_what_took_longer_than_a_cycle_is_followed_by_as_long_a_pause(
     daemon.pace, daemon.monotonic = Pace(longest=30.0, soonest=30.0), lambda: clock[0]
     daemon.run()
     assert began[0] - ended[0] == pytest.approx(pause)
+
+
+def test_what_a_user_did_between_cycles_outlasts_a_stop(
+    queue: WaitingQueue, cycle: Cycle, tmp_path: Path
+) -> None:
+    cycle.run()
+    queue.add([5, 4, 3, 2])
+    first = int(np.argmax(queue.pending.native_priority + queue.pending.factor))
+    queue.pending.nice[:3] = 1000  # as `scontrol top` leaves them
+    queue.pending.nice[first] = -2000
+    cycle.run(new_jobs=True)
+    cycle.remember()
+    assert (tmp_path / "state.json.own-nice").is_file()
