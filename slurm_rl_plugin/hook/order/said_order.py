@@ -96,9 +96,9 @@ def in_own_order(
     """Put each user's jobs in the order of their nice, lower first, equal nice as they are.
 
     The jobs of one user, account, partition and QOS exchange places, as `scontrol top` has it. A
-    job moves forward only to the place of a job that asks for as many processors and as much time,
-    or more. Otherwise those of higher nice move back to behind it. So no job of anybody else gets
-    more work before it.
+    job moves forward only to the place of a job that is as large and asks for as much time, or
+    more. Else those of higher nice move back to behind it. So no other user's job gets more work
+    before it.
 
     Args:
         pending: the queue of n jobs.
@@ -138,7 +138,7 @@ def _slots(sequence: IntArray, size: FloatArray, limit: FloatArray) -> list[int]
 
     Args:
         sequence: numbers of the jobs as they are to go, shape [k]; by place they are 0 to k - 1.
-        size: processors that the job of each place asks for, shape [k].
+        size: processors that the job of each place weighs, shape [k].
         limit: seconds that it asks for, shape [k].
     """
     asks = list(zip(size.tolist(), limit.tolist(), strict=True))

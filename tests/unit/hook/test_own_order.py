@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
 from slurm_rl_plugin.hook.order.queue_plan import orderable_by_score, planned_order
 from slurm_rl_plugin.hook.order.said_order import SaidOrder, in_own_order, own_jobs
 from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound, UntouchedJobs
@@ -192,6 +193,18 @@ def test_nobody_gets_more_of_anothers_work_before_his_jobs(
                 for mine, wide, long in zip(user, processors, limit, strict=True)
             ]
             assert user[job] or sum(asks[each] for each in own[:place]) <= sum(asks[:job])
+
+
+def test_a_job_without_gpus_lends_its_place_to_none_with_gpus() -> None:
+    snapshot = queue([9, 0, 0], user=[0, 1, 0])
+    total = np.array([[1.0, 50.0, 0.0], [1.0, 50.0, 4.0], [1.0, 50.0, 4.0]])
+    requests = ResourceRequests.of_totals(total, nodes=np.ones(3, dtype=np.int64))
+    jobs = replace(snapshot.pending.jobs, requests=requests)
+    snapshot = replace(snapshot, pending=replace(snapshot.pending, jobs=jobs))
+    here = np.array([16.0, 4000.0, 8.0])
+    machine = ResourcesNow(names=BASIC_RESOURCES, capacity=here, free=here)
+    assert started(snapshot, [3, 2, 1]) == "3 2 1"
+    assert started(replace(snapshot, resources=machine), [3, 2, 1]) == "2 3 1"
 
 
 def starts(
