@@ -192,17 +192,17 @@ class BatchSystem(Protocol):
 
 
 @runtime_checkable
-class TellsWaiting(Protocol):
-    """A batch system that tells which jobs wait now for less than a whole snapshot costs."""
+class ListsPending(Protocol):
+    """A batch system that lists its pending jobs at a lower cost than a whole snapshot."""
 
-    def waiting_now(self) -> QueueSnapshot:
-        """The last snapshot with the jobs that wait now, their priorities and our factors.
+    def pending_now(self) -> QueueSnapshot:
+        """Return the last snapshot with the pending jobs, priorities and factors of now.
 
-        Running jobs, shares and usage are as they were then, and nothing has started or ended.
+        Running jobs, shares and usage stay as they were; the tables of starts and ends are empty.
 
         Raises:
             BatchSystemUnavailable: no answer in time.
-            BatchSystemError: there was no snapshot, or an answer cannot be understood.
+            BatchSystemError: no snapshot was taken before, or an answer cannot be understood.
         """
         ...
 

@@ -83,7 +83,12 @@ class RequestWatch:
 
     A cycle calls `compare`, sends its writes and then calls `commit`. If the writes get no answer,
     the next cycle finds the same changes again. A restart forgets everything.
+
+    Attributes:
+        left: jobs whose places were decided and not sent; the next look counts them again.
     """
+
+    left: frozenset[int] = frozenset()
 
     _job_id: IntArray | None = None
     _columns: Columns = field(default_factory=dict)
@@ -109,15 +114,25 @@ class RequestWatch:
             logger.info("request=changed what=%s jobs=%d first=%d was=%s is=%s", *words)
         return found
 
-    def commit(self) -> None:
-        """Remember what the last compared jobs ask for: they have been ordered by it."""
-        if self._compared is not None:
-            self._job_id, self._columns, self._names = self._compared
-            self._compared = None
+    def commit(self, left: frozenset[int] = frozenset()) -> None:
+        """Remember what the last compared jobs ask for: they have been ordered by it.
+
+        Args:
+            left: jobs whose places were not sent: new ones stay new, others lose theirs later.
+        """
+        if self._compared is None:
+            return
+        job_id, columns, self._names = self._compared
+        known = () if self._job_id is None else self._job_id.tolist()
+        kept = ~np.isin(job_id, list(left.difference(known)))
+        self._job_id = job_id[kept]
+        self._columns = {key: column[kept] for key, column in columns.items()}
+        self._compared, self.left = None, left
 
     def forget(self) -> None:
         """Forget every place that was ours."""
         self._job_id = self._compared = None
+        self.left = frozenset()
 
     def _changed(
         self,
@@ -131,7 +146,7 @@ class RequestWatch:
         if len(self._job_id) == 0 or len(job_id) == 0:
             return ChangedRequests(new=ranked)
         row, known = self._rows_of(self._job_id, job_id)
-        lost = np.zeros(len(job_id), dtype=np.bool_)
+        lost = np.isin(job_id, list(self.left)) & known & ranked
         changes: list[RequestChange] = []
         for key in columns.keys() & self._columns.keys():
             before, now = self._columns[key][row], columns[key]
@@ -150,7 +165,7 @@ class RequestWatch:
                     RequestChange(job_id=int(job_id[place]), part=part, old=old, new=new)
                 )
         changes.sort(key=lambda each: REQUEST_PARTS.index(each.part))
-        return ChangedRequests(lost if changes else None, ranked & ~known, tuple(changes))
+        return ChangedRequests(lost if lost.any() else None, ranked & ~known, tuple(changes))
 
     @staticmethod
     def _rows_of(remembered: IntArray, job_id: IntArray) -> tuple[IntArray, BoolArray]:

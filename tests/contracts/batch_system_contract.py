@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.port import BatchSystem, FactorChange, TellsWaiting, WatchesJobs
+from slurm_rl_plugin.batch_systems.port import BatchSystem, FactorChange, ListsPending, WatchesJobs
 from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot
 
 UNKNOWN_JOB = 999999
@@ -233,12 +233,12 @@ class BatchSystemContract:
     def test_who_waits_now_takes_no_start_from_the_next_snapshot(
         self, queue: PreparedQueue
     ) -> None:
-        if queue.start is None or not isinstance(queue.system, TellsWaiting):
+        if queue.start is None or not isinstance(queue.system, ListsPending):
             pytest.skip("this system tells who waits by whole snapshots alone")
         first = queue.system.snapshot()
         queue.system.apply([set_factor(queue.waiting[0], 7)])
         queue.start(queue.waiting[1])
-        now = queue.system.waiting_now()
+        now = queue.system.pending_now()
         waiting = [job for job in first.pending.jobs.job_id.tolist() if job != queue.waiting[1]]
         assert sorted(now.pending.jobs.job_id.tolist()) == sorted(waiting)
         assert factors(now)[queue.waiting[0]] == 7

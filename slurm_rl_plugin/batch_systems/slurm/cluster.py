@@ -216,8 +216,8 @@ class SlurmCluster:
         return snapshot
 
     @collector_paused()
-    def waiting_now(self) -> QueueSnapshot:
-        """Read the jobs that wait and their factors; see `TellsWaiting.waiting_now`.
+    def pending_now(self) -> QueueSnapshot:
+        """Read the pending jobs and their factors; see `ListsPending.pending_now`.
 
         Raises:
             BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.

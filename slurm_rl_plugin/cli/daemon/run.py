@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -28,10 +28,10 @@ from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.daemon.loaded_files import LoadedFiles, check_lever, describe
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.configuration import Configuration, Flag
+from slurm_rl_plugin.domain.queue_file import QueueOnFile, write_queue
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.daemon import Daemon
-from slurm_rl_plugin.hook.daemon.left_queue import LeftQueue
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest
@@ -157,11 +157,11 @@ def _daemon(
         metrics.publish(report)
         if textfile is not None:
             textfile.write()
-        left.leave(report)
+        queue_file.write(report)
 
     state_file = Path(configuration.sections.hook.state_file)
     where = configuration.sections.forecast.queue_file
-    left = LeftQueue(path=Path(where) if where else None)
+    queue_file = _QueueFile(path=Path(where) if where else None)
     signal.signal(signal.SIGTERM, on_stop)
     signal.signal(signal.SIGINT, on_stop)
     daemon = Daemon(
@@ -180,6 +180,32 @@ def _daemon(
         turns=ExperimentTurns(files=ExperimentFiles(state_file=state_file)),
     )
     return daemon
+
+
+@dataclass(slots=True, kw_only=True)
+class _QueueFile:
+    """The queue as each cycle saw it, for the forecast service; no fault here stops a cycle.
+
+    Attributes:
+        path: of the file; None for none.
+    """
+
+    path: Path | None
+    _warned: bool = False
+
+    def write(self, report: CycleReport) -> None:
+        """Replace the file by what a cycle saw; one that failed or stood by saw nothing."""
+        if self.path is None or report.snapshot is None or report.failure is not None:
+            return
+        queue = QueueOnFile(snapshot=report.snapshot, mode=report.mode, policy=report.policy)
+        try:
+            write_queue(self.path, queue)
+        except OSError as error:
+            if not self._warned:
+                logger.warning("queue_file=unwritable path=%s error=%s", self.path, error)
+            self._warned = True
+        else:
+            self._warned = False
 
 
 def _alive(system: BatchSystem) -> None:

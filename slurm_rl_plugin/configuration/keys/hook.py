@@ -26,7 +26,12 @@ class HookSection:
         meaning="shadow decides and reports but writes nothing; active writes factors",
         note="Start with shadow.",
     )
-    cycle: float = key(default=30.0, least=0.1, meaning="most seconds between cycles")
+    cycle: float = key(
+        default=30.0,
+        least=0.1,
+        meaning="most seconds between cycles",
+        note="A cycle that takes longer is followed by a pause as long as it took.",
+    )
     soonest_cycle: float = key(
         default=0.0,
         least=0,

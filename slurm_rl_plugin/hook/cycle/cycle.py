@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 import numpy as np
 
@@ -14,9 +15,9 @@ from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
     BatchSystem,
     FactorChange,
+    ListsPending,
     SchedulerFacts,
     SchedulerLoad,
-    TellsWaiting,
     WatchesJobs,
 )
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
@@ -83,10 +84,12 @@ class _Sent:
     """What became of the writes of a cycle.
 
     Attributes:
+        jobs: those whose change was sent, whether accepted or refused.
         directions: direction -> writes accepted.
         suppressed: reason -> changes not made.
     """
 
+    jobs: frozenset[int] = frozenset()
     directions: Counter[str] = field(default_factory=Counter)
     suppressed: Counter[str] = field(default_factory=Counter)
 
@@ -138,6 +141,8 @@ class Cycle:
     _factors: CarriedFactors = field(init=False)
     _guard: PolicyGuard = field(init=False)
     _denied: int = 0
+    #: Writes that fit into LONGEST_WRITING, as the last long writing went.
+    _in_time: float = math.inf
     #: Time of the last snapshot by whose decision places were written.
     _seen_at: float = math.inf
     _unaudited: list[str] = field(default_factory=list)
@@ -183,7 +188,7 @@ class Cycle:
         """One cycle; never raises for a fault of the batch system, the policy or a file.
 
         Args:
-            new_jobs: look only at who waits, and write the places of those who had none yet.
+            new_jobs: read only the pending jobs, and write the places of those that had none.
         """
         watch = Stopwatch(self.monotonic)
         snapshot: QueueSnapshot | None = None
@@ -198,10 +203,11 @@ class Cycle:
             if obstacle is None:  # on standby we query nothing further
                 ours = self._charge.fault(facts) is None
                 load = self.batch_system.load()
-                self._accounting.look(load.backlog, self.disturbances)
+                if not new_jobs:  # a backlog is judged over cycles, not over seconds
+                    self._accounting.look(load.backlog, self.disturbances)
                 obstacle = self._obstacle(facts, load)
             if obstacle is None:
-                snapshot = self._classed(self._snapshot(new_jobs=new_jobs), self._service)
+                snapshot = self._classed(self._read(new_jobs=new_jobs), self._service)
                 watch.lap("observe", begin)
                 if not self._shadow:
                     self._written.look(snapshot, self.disturbances)
@@ -227,6 +233,7 @@ class Cycle:
         self.calls.clear()
         return replace(
             report,
+            of_new_jobs=new_jobs,
             phase_seconds=watch.phases,
             pass_interval=facts.pass_interval if facts else report.pass_interval,
             release=facts.release if facts else report.release,
@@ -236,14 +243,9 @@ class Cycle:
             disturbances=self.disturbances.taken(),
         )
 
-    @property
-    def can_place_new_jobs(self) -> bool:
-        """Whether `run` may be asked for new jobs alone."""
-        return isinstance(self.batch_system, TellsWaiting)
-
-    def _snapshot(self, *, new_jobs: bool) -> QueueSnapshot:
-        if new_jobs and isinstance(self.batch_system, TellsWaiting):
-            return self.batch_system.waiting_now()
+    def _read(self, *, new_jobs: bool) -> QueueSnapshot:
+        if new_jobs and isinstance(self.batch_system, ListsPending):
+            return self.batch_system.pending_now()
         return self.batch_system.snapshot()
 
     def _classed(self, snapshot: QueueSnapshot, service: AccountService) -> QueueSnapshot:
@@ -302,6 +304,7 @@ class Cycle:
         if not self.stood_by:
             self._guard.remember()
             self._service.keep(0.0)
+            self._own_nice.keep()
 
     def stands_by(self) -> bool:
         """Whether the factors are those of a daemon on another host.
@@ -361,7 +364,8 @@ class Cycle:
     ) -> CycleReport:
         """Write the places of jobs that had none, or had theirs for another request."""
         requests = self._requests.compare(snapshot, self.untouched.orderable(snapshot))
-        report = replace(self._report(), time=snapshot.now, of_new_jobs=True)
+        suppressed = self._suppressed(snapshot)
+        report = replace(self._report(), time=snapshot.now, suppressed=suppressed)
         if requests.first is None or not requests.first.any():
             return report
         begin = self.monotonic()
@@ -371,21 +375,18 @@ class Cycle:
         if fallback_reason is not None:
             return report
         plan = self._planned(snapshot, facts, decision, None, requests, most=0)
-        chosen = _numbers(snapshot, requests.first)
-        changes = [change for change in plan.changes if change.job_id in chosen]
-        changes = changes[: self.settings.max_writes]
+        changes = _first_changes(plan, requests)[: self.settings.max_writes]
         begin = watch.lap("order", begin)
         decided = decided_order(replace(report, snapshot=snapshot), plan, self._guard.acted, ())
         self.audit.record(decided, changes, "write", None, requests.changes, whole=False)
-        sent = self._write(plan, changes, chosen)
-        self._requests.commit()
+        sent = self._write(plan, changes, requests)
         watch.lap("apply", begin)
         return replace(
             report,
             adjustments=sent.directions,
-            suppressed=sent.suppressed,
+            suppressed=suppressed + sent.suppressed,
             requests_changed=requests.parts,
-            place_seconds=self._place_seconds(snapshot, requests, watch),
+            place_seconds=self._placed(plan, requests, sent, watch),
         )
 
     def _order(
@@ -396,14 +397,9 @@ class Cycle:
         lifts = self._service.lifts(snapshot)
         decision, fallback_reason = self._guard.decide(self.policy, snapshot, lifts.seen(snapshot))
         begin = watch.lap("decide", begin)
-        suppressed = Counter(
-            {
-                reason: int(np.count_nonzero(matches))
-                for reason, matches in self.untouched.reasons(snapshot).items()
-            }
-        )
+        suppressed = self._suppressed(snapshot)
         requests = self._requests.compare(snapshot, self.untouched.orderable(snapshot))
-        most = self.settings.max_writes
+        most = int(min(self.settings.max_writes, self._in_time))
         plan = self._planned(snapshot, facts, decision, fallback_reason, requests, most=most)
         self._own_nice.keep()
         suppressed["write_bound"] = max(len(plan.changes) - self.settings.max_writes, 0)
@@ -434,8 +430,7 @@ class Cycle:
             suppressed["shadow"] = len(changes)
             limit = self.limit.only_shown(self.batch_system, plan.limit)
             return replace(report, suppressed=suppressed, limit=limit)
-        sent = self._write(plan, changes, _numbers(snapshot, requests.first))
-        self._requests.commit()
+        sent = self._write(plan, changes, requests)
         limit = self.limit.carry_out(self.batch_system, plan.limit)
         watch.lap("apply", begin)
         return replace(
@@ -443,8 +438,13 @@ class Cycle:
             adjustments=sent.directions,
             suppressed=suppressed + sent.suppressed,
             limit=limit,
-            place_seconds=self._place_seconds(snapshot, requests, watch),
+            place_seconds=self._placed(plan, requests, sent, watch),
         )
+
+    def _suppressed(self, snapshot: QueueSnapshot) -> Counter[str]:
+        """Reason -> pending jobs that get no factor."""
+        reasons = self.untouched.reasons(snapshot).items()
+        return Counter({reason: int(np.count_nonzero(matches)) for reason, matches in reasons})
 
     def _planned(
         self,
@@ -508,14 +508,14 @@ class Cycle:
         return self.settings.influence * facts.points_an_hour
 
     def _write(
-        self, plan: QueuePlan, changes: Sequence[FactorChange], first: frozenset[int]
+        self, plan: QueuePlan, changes: Sequence[FactorChange], requests: ChangedRequests
     ) -> _Sent:
         """Remember the jobs, then send the writes of a plan, or restore every factor.
 
         Args:
             plan: what was decided.
             changes: those of its changes that may be sent in this cycle.
-            first: jobs whose changes are sent before all others.
+            requests: whose changes are sent before all others.
 
         Raises:
             BatchSystemUnavailable: no answer in time.
@@ -525,13 +525,14 @@ class Cycle:
             # every job that carries a factor, also those of an earlier run
             self._factors.before_writing(plan.snapshot, ())
             self._written.forget()  # before: a release may be cut short
-            return _Sent(Counter(reset=self._factors.restore(self.batch_system).applied))
+            reset = self._factors.restore(self.batch_system).applied
+            return _Sent(directions=Counter(reset=reset))
         self._factors.before_writing(plan.snapshot, (change.job_id for change in changes))
         if not changes:
             return _Sent()
         self._written.about_to_write({change.job_id: change.new for change in changes})
         try:
-            result = self._apply(changes, first)
+            result = self._apply(_in_turn(plan, changes, requests))
         except BatchSystemUnavailable:
             self._factors.without_answer()
             raise
@@ -541,6 +542,7 @@ class Cycle:
         for job, words in list(result.rejected.items())[:1]:
             logger.info("rejected=%d first=%d reason=%s", len(result.rejected), job, words)
         return _Sent(
+            result.accepted.union(result.rejected),
             Counter("up" if change.new > change.old else "down" for change in accepted),
             Counter(
                 rejected=len(result.rejected),
@@ -548,29 +550,43 @@ class Cycle:
             ),
         )
 
-    def _apply(self, changes: Sequence[FactorChange], first: frozenset[int]) -> ApplyReport:
+    def _apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
         """Send changes in small calls, until all are sent or it has taken long enough."""
-        urgent = in_safe_order([change for change in changes if change.job_id in first])
-        others = in_safe_order([change for change in changes if change.job_id not in first])
-        in_order = [*urgent, *others]
-        report, end = ApplyReport(), self.monotonic() + LONGEST_WRITING
-        for place in range(0, len(in_order), WRITES_AT_ONCE):
-            report |= self.batch_system.apply(in_order[place : place + WRITES_AT_ONCE])
-            if self.monotonic() >= end:
+        report, begin = ApplyReport(), self.monotonic()
+        for place in range(0, len(changes), WRITES_AT_ONCE):
+            try:
+                report |= self.batch_system.apply(changes[place : place + WRITES_AT_ONCE])
+            except ChangeRejected:
+                if not report.accepted:
+                    raise
+                break  # jobs of this call are refused, and the right is not missing
+            taken = self.monotonic() - begin
+            if len(changes) >= WRITES_AT_ONCE:
+                sent = place + WRITES_AT_ONCE
+                self._in_time = max(sent * LONGEST_WRITING / max(taken, 1e-3), WRITES_AT_ONCE)
+            if taken >= LONGEST_WRITING:
                 break
         return report
 
-    def _place_seconds(
-        self, snapshot: QueueSnapshot, requests: ChangedRequests, watch: Stopwatch
+    def _placed(
+        self, plan: QueuePlan, requests: ChangedRequests, sent: _Sent, watch: Stopwatch
     ) -> tuple[float, ...]:
-        """Seconds from when each new job could start until now, its place being written."""
-        since, self._seen_at = self._seen_at, snapshot.now
+        """Remember by which requests jobs got their places.
+
+        Returns:
+            Seconds from when each new job could start until now, its place being written.
+        """
+        jobs, before = plan.snapshot.pending.jobs, self._requests.left
+        left = {change.job_id for change in _first_changes(plan, requests)} - sent.jobs
+        self._requests.commit(frozenset(left))
+        since, self._seen_at = self._seen_at, plan.snapshot.now
         if requests.new is None:
             return ()
-        eligible = snapshot.pending.jobs.eligible[requests.new]
-        came = eligible[eligible >= math.floor(since)]  # others were held, and for how long?
-        now = snapshot.now + sum(watch.phases.values())
-        return tuple(np.maximum(now - came, 0.0).tolist())
+        came = jobs.eligible >= math.floor(since)  # others were held, and for how long?
+        came |= np.isin(jobs.job_id, list(before))
+        came &= requests.new & ~np.isin(jobs.job_id, list(left))
+        now = plan.snapshot.now + sum(watch.phases.values())
+        return tuple(np.maximum(now - jobs.eligible[came], 0.0).tolist())
 
     def look(self) -> QueuePlan:
         """What a cycle would decide now; nothing is written, audited or remembered.
@@ -606,8 +622,23 @@ class Cycle:
         return "active" if fallback_reason is None else "fallback"
 
 
-def _numbers(snapshot: QueueSnapshot, chosen: BoolArray | None) -> frozenset[int]:
+def _numbers(plan: QueuePlan, chosen: BoolArray | None) -> frozenset[int]:
     """Numbers of the chosen pending jobs; of none where there is no choice."""
     if chosen is None:
         return frozenset()
-    return frozenset(snapshot.pending.jobs.job_id[chosen].tolist())
+    return frozenset(plan.snapshot.pending.jobs.job_id[chosen].tolist())
+
+
+def _first_changes(plan: QueuePlan, requests: ChangedRequests) -> list[FactorChange]:
+    """The changes of a plan that come before all others."""
+    first = _numbers(plan, requests.first)
+    return list(takewhile(lambda change: change.job_id in first, plan.changes))
+
+
+def _in_turn(
+    plan: QueuePlan, changes: Sequence[FactorChange], requests: ChangedRequests
+) -> list[FactorChange]:
+    """Changes as they are sent: places for another request go, new jobs get theirs, then others."""
+    turn = dict.fromkeys(_numbers(plan, requests.new), 1)
+    turn |= dict.fromkeys(_numbers(plan, requests.lost), 0)
+    return sorted(in_safe_order(changes), key=lambda change: turn.get(change.job_id, 2))

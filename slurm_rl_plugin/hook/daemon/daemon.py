@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from slurm_rl_plugin.batch_systems.port import SchedulerLoad
+from slurm_rl_plugin.batch_systems.port import ListsPending, SchedulerLoad
 from slurm_rl_plugin.domain.switchback import OURS, SITE
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
@@ -105,9 +105,10 @@ class Daemon:
                 self._reload()
             begin, stood_by = self.monotonic(), self.cycle.stood_by
             report = self.run_once()
+            taken = self.monotonic() - begin
             if stood_by:  # calls that wait for a takeover are no work of the one who takes over
-                report = replace(report, calls=())
-            self._rest(self.monotonic() - begin, report)
+                report, taken = replace(report, calls=()), 0.0
+            self._rest(taken, report)
 
     def _rest(self, taken: float, report: CycleReport) -> None:
         """Wait until the next cycle; a long pause must neither look dead nor miss a wish.
@@ -116,41 +117,46 @@ class Daemon:
             taken: seconds since the cycle began.
             report: of that cycle.
         """
-        waited, end = taken, self._pause(report)
-        earliest = self.pace.earliest(report)
+        waited, rested = taken, taken + self.pace.air(taken)
+        end = max(self._pause(report), rested)
+        earliest = max(self.pace.earliest(report), rested)
         looks = report.succeeded and bool(report.events)
-        new_jobs = NewJobsDue.after(report, self.pace, taken) if self._places_new(report) else None
+        new_jobs = NewJobsDue.after(report, self.pace, rested) if self._places_new(report) else None
         poll = self.pace.poll(report) if new_jobs is None else SOONEST_POLL
-        # from the end of a cycle: one that took longer is not followed by the next without a pause
-        next_try = taken + self.pace.longest if self._unanswered(report) else math.inf
+        next_look = earliest if new_jobs is None else min(earliest, new_jobs.next_look)
+        next_try = rested + self.pace.longest if self._unanswered(report) else math.inf
         while waited < end and not self.stop.is_set():
             self.alive()
             turned = self._disabled() != (report.mode == "disabled") or self._turn_changed()
             if turned or self.reload_wanted.is_set():
                 return
-            if looks and (waited >= earliest or (new_jobs and waited >= new_jobs.next_look)):
-                begin = self.monotonic()
+            begin, since = self.monotonic(), waited
+            if looks and waited >= next_look:
                 load = self._load()
+                waited = since + self.monotonic() - begin
+                next_look = waited + max(poll, (waited - since) / self.pace.busy_share)
                 if load is None:
                     looks = False  # who did not answer is left alone until the cycle
-                elif waited >= earliest and load.events != report.events:
+                elif since >= earliest and load.events != report.events:
                     return
-                elif new_jobs is not None and new_jobs.may_have_come(load, waited):
+                elif new_jobs is not None and new_jobs.may_have_come(load, since):
                     placed = self._place_new_jobs()
-                    looks = placed.succeeded
-                    new_jobs.looked(placed, waited + self.monotonic() - begin)
-                waited += self.monotonic() - begin
+                    looks = placed.mode == "active" and placed.succeeded
+                    waited = since + self.monotonic() - begin
+                    rested = waited + self.pace.air(waited - since)
+                    end, earliest = max(end, rested), max(earliest, rested)
+                    new_jobs.looked(placed, rested)
+                due = earliest if new_jobs is None else min(earliest, new_jobs.next_look)
+                next_look = max(next_look, due)
             if waited >= next_try:
                 begin = self.monotonic()
                 if self._answers():
                     return
                 waited += self.monotonic() - begin
                 next_try = waited + self.pace.longest
-            due = earliest if new_jobs is None else min(earliest, new_jobs.next_look)
-            next_look = max(due - waited, poll)
-            pause = min(max(end - waited, 0.0), next_look, max(next_try - waited, 0.0), _SLICE)
-            self.stop.wait(pause)
-            waited += pause
+            wake = min(end, next_look if looks else end, next_try, waited + _SLICE)
+            self.stop.wait(max(wake - waited, 0.0))
+            waited = max(wake, waited)
         self.alive()
 
     def _load(self) -> SchedulerLoad | None:
@@ -165,7 +171,7 @@ class Daemon:
     def _places_new(self, report: CycleReport) -> bool:
         """Whether jobs that come before the next cycle get their places at once."""
         acts = report.mode == "active" and report.succeeded and bool(report.events)
-        return acts and self.cycle.can_place_new_jobs
+        return acts and isinstance(self.cycle.batch_system, ListsPending)
 
     def _place_new_jobs(self) -> CycleReport:
         report = self.cycle.run(new_jobs=True)
@@ -181,12 +187,9 @@ class Daemon:
 
     def _answers(self) -> bool:
         """Whether a cheap look says that a cycle may go well again; one a cycle's time, no more."""
-        try:
-            return self.cycle.batch_system.load().struggles is None
-        except SlurmRLError:
-            return False
-        finally:
-            self.cycle.calls.clear()  # a call without an answer is no work of the batch system
+        is_well = self._load() is not None
+        self.cycle.calls.clear()  # a call without an answer is no work of the batch system
+        return is_well
 
     def run_once(self) -> CycleReport:
         """Run one cycle, publish its report and log it; no cycle runs while disabled."""
@@ -281,12 +284,7 @@ class Daemon:
 
     def _may_release(self) -> bool:
         """Whether a turn's end may be written: several times a day, it waits for a busy system."""
-        if self.cycle.settings.shadow:
-            return True
-        try:
-            return self.cycle.batch_system.load().struggles is None
-        except SlurmRLError:
-            return False
+        return self.cycle.settings.shadow or self._load() is not None
 
     def _release_once(self, why: str) -> tuple[int, str | None]:
         """How many factors were taken back, and why not if they were not."""

@@ -37,6 +37,10 @@ class Pace:
         wanted = self.soonest or report.pass_interval / 2.0
         return min(max(wanted, self.owed(report)), self.longest)
 
+    def air(self, taken: float) -> float:
+        """Seconds of pause after a cycle that took so long: a slow batch system is left alone."""
+        return taken if taken > self.longest else 0.0
+
     def poll(self, report: CycleReport) -> float:
         """Seconds between looks whether the queue has changed."""
         return min(max(self.earliest(report) / 4.0, SOONEST_POLL), LATEST_POLL)
@@ -71,13 +75,9 @@ class NewJobsDue:
 
     @classmethod
     def after(cls, report: CycleReport, pace: Pace, waited: float) -> Self:
-        """After a cycle that has just ended."""
-        pending = report.snapshot.pending if report.snapshot is not None else None
-        held = pending is not None and bool(
-            pending.held.any() or (pending.jobs.eligible > report.time).any()
-        )
-        next_look = waited + SOONEST_POLL
-        return cls(pace, next_look, report.submitted, waited + _LOOK_AT_HELD, held)
+        """After a cycle, from `waited` on."""
+        next_look, next_held = waited + SOONEST_POLL, waited + _LOOK_AT_HELD
+        return cls(pace, next_look, report.submitted, next_held, _has_held(report))
 
     def may_have_come(self, load: SchedulerLoad, waited: float) -> bool:
         """Whether a job has come, or may have become eligible."""
@@ -87,6 +87,10 @@ class NewJobsDue:
 
     def looked(self, report: CycleReport, waited: float) -> None:
         """Take in what a look at who waits has cost."""
-        self.submitted = report.submitted
+        self.submitted, self.held = report.submitted, _has_held(report)
         self.next_look = waited + max(SOONEST_POLL, self.pace.owed(report))
         self.next_held = waited + max(_LOOK_AT_HELD, self.pace.owed(report))
+
+
+def _has_held(report: CycleReport) -> bool:
+    return any(report.suppressed.get(reason) for reason in ("held", "not_eligible"))

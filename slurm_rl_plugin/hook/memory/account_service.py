@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.hook.memory.lifts import (
@@ -267,7 +268,7 @@ class AccountService:
             self._overruns = Overruns.of_document(found.get("overruns", {}))
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except UNREADABLE as error:
             logger.warning("service=unreadable path=%s error=%s", self.path, error)
             self._days.clear()
             self._lifts.clear()

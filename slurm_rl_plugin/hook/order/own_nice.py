@@ -19,6 +19,7 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE
 from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END
 from slurm_rl_plugin.hook.order.said_order import own_jobs
 from slurm_rl_plugin.hook.rails.guard_rails import total_priority
 from slurm_rl_plugin.units import BoolArray, IntArray
@@ -40,7 +41,8 @@ class OwnNice:
     """
 
     path: Path
-    #: Job number, nice, and nice as it was meant; a row for each job, by number. None at first.
+    #: Job number, nice, nice as it was meant, and when the job was last pending or running, seconds
+    #: since the epoch; a row for each job, by number. None at first.
     _seen: IntArray | None = None
     #: The rows that the file holds.
     _kept: list[list[int]] = field(default_factory=list)
@@ -49,7 +51,8 @@ class OwnNice:
         """Nice of each pending job as its user meant it, lower first, shape [n]."""
         pending = snapshot.pending
         job_id, nice = pending.jobs.job_id, pending.nice
-        before, meant = self._before(job_id, nice)
+        now = int(snapshot.now)
+        before, meant = self._before(job_id, nice, now)
         change = nice - before
         found = np.where(change != 0, nice, meant)
         if (change < 0).any():
@@ -57,29 +60,40 @@ class OwnNice:
             for group in np.unique(groups[change < 0]):
                 own = (groups == group) & ~pending.held
                 _without_top(found, meant, change, total_priority(pending), own)
-        rows = np.column_stack([job_id, nice, found])
-        self._seen = rows[np.argsort(job_id)]
+        rows = np.column_stack([job_id, nice, found, np.full(len(job_id), now)])
+        rows = np.concatenate([rows, self._away(job_id, snapshot.running.numbers, now)])
+        self._seen = rows[np.argsort(rows[:, 0])]
         return found
+
+    def _away(self, pending: IntArray, running: set[int], now: int) -> IntArray:
+        """Rows of jobs that are not pending and may be again: Slurm can requeue them."""
+        assert self._seen is not None
+        away = self._seen[~np.isin(self._seen[:, 0], pending)]
+        runs = np.isin(away[:, 0], list(running))
+        away[:, 3] = np.where(runs, now, np.minimum(away[:, 3], now))
+        return away[now - away[:, 3] <= REMEMBERED_AFTER_END]
 
     def keep(self) -> None:
         """Replace the file where it has to say something else; no cycle waits for the disk."""
         if self._seen is None:
             return
-        differing = self._seen[self._seen[:, 1] != self._seen[:, 2]].tolist()
+        differing = self._seen[self._seen[:, 1] != self._seen[:, 2], :3].tolist()
         if differing == self._kept:
             return
-        self._kept = differing
         content = json.dumps({"version": _VERSION, "jobs": differing})
         try:
             write_whole(self.path, content, sync=False, mode=PRIVATE)
         except OSError as error:
             logger.warning("own_nice=unwritable path=%s error=%s", self.path, error)
+        else:
+            self._kept = differing
 
-    def _before(self, job_id: IntArray, nice: IntArray) -> tuple[IntArray, IntArray]:
+    def _before(self, job_id: IntArray, nice: IntArray, now: int) -> tuple[IntArray, IntArray]:
         """What the nice of each job was, and was meant to be; that of now for a new job."""
         if self._seen is None:
-            self._seen = self._read()
-            self._kept = self._seen.tolist()
+            kept = self._read()
+            self._seen = np.column_stack([kept, np.full(len(kept), now)])
+            self._kept = kept.tolist()
         if len(self._seen) == 0:
             return nice, nice
         row = np.minimum(np.searchsorted(self._seen[:, 0], job_id), len(self._seen) - 1)

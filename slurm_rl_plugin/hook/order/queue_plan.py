@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import overload
 
 import numpy as np
@@ -131,7 +131,8 @@ def planned_order(
         said: what moves jobs after they were ordered by score.
     """
     pending = snapshot.pending
-    order = said.kept_in(orderable_by_score(snapshot, scores, untouched), pending)
+    weighed = replace(pending, jobs=snapshot.weighed(pending.jobs))
+    order = said.kept_in(orderable_by_score(snapshot, scores, untouched), weighed)
     ceiling = _ceiling(snapshot, order, untouched, highest)
     in_order = None if lost is None else lost[order]
     if math.isinf(influence):

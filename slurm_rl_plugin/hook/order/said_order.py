@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import ge
 
 import numpy as np
 
@@ -92,16 +93,18 @@ def in_own_order(
     steps: IntArray | None = None,
     kept: BoolArray | None = None,
 ) -> IntArray:
-    """Permute the places of each user's jobs: lower nice first, equal nice as they are.
+    """Put each user's jobs in the order of their nice, lower first, equal nice as they are.
 
-    The jobs of one user, account, partition and QOS exchange places, as `scontrol top` has it. The
-    place of any other job stays.
+    The jobs of one user, account, partition and QOS exchange places, as `scontrol top` has it. A
+    job moves forward only to the place of a job that is as large and asks for as much time, or
+    more. Else those of higher nice move back to behind it. So no other user's job gets more work
+    before it.
 
     Args:
         pending: the queue of n jobs.
         order: places of the orderable jobs, first to start first, shape [m].
         nice: of each pending job, lower first, shape [n].
-        steps: jobs exchange places with others of their step only; see `Decision`.
+        steps: jobs move among others of their step only; see `Decision`.
         kept: jobs that keep their places; see `Decision`. One of an unknown user does too.
 
     Returns:
@@ -114,11 +117,43 @@ def in_own_order(
     jobs = order[places]
     own, groups = nice[jobs], own_jobs(pending)[jobs]
     step = np.zeros(len(jobs), dtype=np.int64) if steps is None else steps[jobs]
-    taken = places[np.lexsort((places, step, groups))]
-    given = places[np.lexsort((places, own, step, groups))]
-    permuted = order.copy()
-    permuted[taken] = order[given]
-    return permuted
+    given = np.lexsort((places, step, groups))
+    wanted = np.lexsort((places, own, step, groups))
+    borders = np.flatnonzero(np.diff(groups[given]) | np.diff(step[given])) + 1
+    edges = [0, *borders.tolist(), len(jobs)]
+    place, turn, number = np.arange(len(order)), np.zeros_like(order), np.zeros_like(jobs)
+    turn[places[wanted]] = number[given] = np.arange(len(jobs))
+    asks = pending.jobs.size[jobs], np.nan_to_num(pending.jobs.time_limit[jobs], nan=np.inf)
+    differs = np.searchsorted(borders, np.flatnonzero(given != wanted), side="right")
+    for group in np.unique(differs).tolist():
+        start, end = edges[group : group + 2]
+        mine, sequence = given[start:end], wanted[start:end]
+        slots = _slots(number[sequence] - start, *(each[mine] for each in asks))
+        place[places[sequence]] = places[mine[slots]]
+    return order[np.lexsort((turn, place))]
+
+
+def _slots(sequence: IntArray, size: FloatArray, limit: FloatArray) -> list[int]:
+    """Which of the places of k jobs each gets, in their sequence; some share one.
+
+    Args:
+        sequence: numbers of the jobs as they are to go, shape [k]; by place they are 0 to k - 1.
+        size: processors that the job of each place weighs, shape [k].
+        limit: seconds that it asks for, shape [k].
+    """
+    asks = list(zip(size.tolist(), limit.tolist(), strict=True))
+    slot_of = list(range(len(asks)))
+    holder, last, found = slot_of.copy(), -1, []
+    for job in sequence.tolist():
+        if slot_of[job] > last:
+            last += 1
+            while last < slot_of[job] and not all(map(ge, asks[last], asks[job])):
+                last += 1
+            other, left = holder[last], slot_of[job]
+            slot_of[other], holder[left] = left, other
+            slot_of[job], holder[last] = last, job
+        found.append(last)
+    return found
 
 
 def own_jobs(pending: PendingJobs) -> IntArray:

@@ -327,7 +327,7 @@ class TestWhoWaitsNow:
         here.snapshot()
         cluster.add(2, user="bob", account="biology")
         calls.clear()
-        now = here.waiting_now()
+        now = here.pending_now()
         assert now.pending.jobs.job_id.tolist() == [1, 2]
         assert now.accounts[now.pending.jobs.account[1]] == "biology"
         assert sorted(call for call, _ in calls) == ["sprio", "squeue"]
@@ -337,13 +337,13 @@ class TestWhoWaitsNow:
         cluster.run_job(cluster.add(1))
         assert here.snapshot().running.jobs.job_id.tolist() == [1]
         cluster.change(1, state="PENDING", reason="Priority", start=None, nodes="")
-        now = here.waiting_now()
+        now = here.pending_now()
         assert now.pending.jobs.job_id.tolist() == [1]
         assert len(now.running.jobs) == 0
 
     def test_without_a_snapshot_there_is_nothing_to_add_to(self, cluster: FakeCluster) -> None:
         with pytest.raises(BatchSystemError, match="no snapshot"):
-            adapter(cluster).waiting_now()
+            adapter(cluster).pending_now()
 
 
 class TestStarts:

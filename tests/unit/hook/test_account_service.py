@@ -111,6 +111,7 @@ def test_a_fortnight_is_remembered_and_no_more(tmp_path: Path) -> None:
         "[]",
         '{"version": 2, "days": {}}',
         '{"version": 1, "days": {"x": {}}}',
+        '{"version": 1, "days": {}, "overruns": {"days": {"1": {"user": [1e999, 1]}}}}',
         '{"version": 1, "days": {"20000": {"seen": 1e9, "service": {"a": -1}}}}',
         '{"version": 1, "days": {"20000": {"seen": NaN, "service": {}}}}',
         '{"version": 1, "days": {}, "lifts": {"accounts": {"a": -1}}}',

@@ -9,7 +9,13 @@ from threading import Event
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange, LeverTraits, SchedulerLoad
+from slurm_rl_plugin.batch_systems.port import (
+    ApplyReport,
+    FactorChange,
+    LeverTraits,
+    SchedulerFacts,
+    SchedulerLoad,
+)
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
 from slurm_rl_plugin.hook.daemon.pace import Pace
 from slurm_rl_plugin.hook.memory import carried_factors
@@ -220,17 +226,26 @@ def test_calls_that_waited_for_a_takeover_are_no_reason_to_pause(tmp_path: Path)
     here.known = replace(FACTS, in_charge=False)
     cycle = cycle_over(here, SCORES, tmp_path, beside_controllers=True)
 
+    clock = [0.0]
+    facts = here.facts
+
+    def slow_facts() -> SchedulerFacts:
+        clock[0] += 70.0 if here.known is FACTS else 0.0
+        return facts()
+
     def between(number: int) -> None:
-        if number == 10:
+        clock[0] += stop.pauses[-1]
+        if clock[0] == 10.0:
             here.known = FACTS
             cycle.calls.append(("scontrol", 7.0))
 
-    stop = CountedStop(11, between)
+    here.facts = slow_facts  # type: ignore[method-assign]
+    stop = CountedStop(3, between)
     daemon, reports = daemon_of(cycle, stop)
-    daemon.pace = Pace(longest=10.0, soonest=1.0)
+    daemon.pace, daemon.monotonic = Pace(longest=10.0, soonest=1.0), lambda: clock[0]
     daemon.run()
     assert [each.mode for each in reports] == ["standby", "active"]
-    assert stop.pauses[-1] == 1.0  # for ten times 7 s it would be a slice
+    assert stop.pauses[-1] == 1.0  # for ten times 7 s, or for 70 s, it would be a slice
     assert reports[1].calls == (("scontrol", 7.0),)  # metrics tell them
 
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange, SchedulerLoad
+from slurm_rl_plugin.batch_systems.port import (
+    ApplyReport,
+    FactorChange,
+    SchedulerFacts,
+    SchedulerLoad,
+)
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
+from slurm_rl_plugin.errors import ChangeRejected
 from slurm_rl_plugin.hook.cycle.cycle import LONGEST_WRITING, WRITES_AT_ONCE, Cycle
+from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.pace import Pace
-from tests.unit.hook.queues import NOW, QueueInMemory, ScorePolicy, pending_jobs
+from tests.unit.hook.queues import FACTS, NOW, QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import audit_lines, cycle_over
 from tests.unit.hook.test_daemon import CountedStop, daemon_of
 
@@ -29,7 +36,7 @@ class WaitingQueue(QueueInMemory):
     def load(self) -> SchedulerLoad:
         return replace(super().load(), submitted=self.submitted)
 
-    def waiting_now(self) -> QueueSnapshot:
+    def pending_now(self) -> QueueSnapshot:
         return super().snapshot()
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
@@ -205,3 +212,223 @@ def test_in_shadow_mode_nobody_looks_for_new_jobs(queue: WaitingQueue, tmp_path:
     daemon.pace = Pace(longest=60.0, soonest=60.0)
     daemon.run()
     assert len(reports) == 1
+
+
+def slow(cycle: Cycle, queue: WaitingQueue) -> None:
+    """Each call that writes takes so long that no other follows in its cycle."""
+    queue.now = 100.0 * NOW
+    cycle.monotonic = lambda: LONGEST_WRITING * len(queue.bursts)
+
+
+def test_a_place_for_another_request_goes_before_new_jobs_also_where_writes_are_slow(
+    queue: WaitingQueue, tmp_path: Path
+) -> None:
+    few = 20
+    policy = ScorePolicy(list(range(few)))
+    queue.pending = pending_jobs([1] * few)
+    cycle = cycle_over(queue, policy, tmp_path)
+    cycle.run()
+    assert queue.order()[0] == few
+    slow(cycle, queue)
+    count = few + 2 * WRITES_AT_ONCE
+    queue.add([1] * count)
+    queue.pending.jobs.time_limit[few - 1] = 6000.0
+    policy.scores = [*range(few - 1), -1, *range(few, count)]
+    queue.written.clear()
+    cycle.run(new_jobs=True)
+    assert len(queue.written) == WRITES_AT_ONCE
+    assert queue.written[0].job_id == few
+    assert queue.written[0].new < queue.written[0].old
+
+
+def test_a_place_that_was_not_sent_is_decided_first_again(
+    queue: WaitingQueue, tmp_path: Path
+) -> None:
+    """More limits are raised than one cycle can write: all lose their places in the next ones."""
+    count = 4 * WRITES_AT_ONCE
+    raised = count // 2
+    policy = ScorePolicy(list(range(count)))
+    queue.pending, queue.now = pending_jobs([1] * count), 100.0 * NOW
+    cycle = cycle_over(queue, policy, tmp_path)
+    cycle.run()
+    slow(cycle, queue)
+    queue.pending.jobs.time_limit[raised:] = 6000.0
+    policy.scores = [*range(count, count + raised), *range(raised)]
+    queue.written.clear()
+    for _ in range(raised // WRITES_AT_ONCE):
+        cycle.run(new_jobs=True)
+    assert sorted(change.job_id for change in queue.written) == list(range(raised + 1, count + 1))
+    assert cycle.run(new_jobs=True).writes == 0
+
+
+def test_how_long_new_jobs_were_without_places_that_were_not_sent_at_once(
+    queue: WaitingQueue, cycle: Cycle
+) -> None:
+    cycle.run()
+    slow(cycle, queue)
+    cycle.run()
+    queue.add([1] * (3 + 2 * WRITES_AT_ONCE))
+    queue.pending.jobs.eligible[3:] = queue.now + 1.0
+    queue.now += 2.0
+    for passed in (1.0, 4.0):
+        seconds = cycle.run(new_jobs=True).place_seconds
+        assert seconds == (passed + LONGEST_WRITING,) * WRITES_AT_ONCE
+        queue.now += 3.0
+
+
+def test_a_queue_that_is_spaced_anew_is_written_to_the_end(
+    queue: WaitingQueue, tmp_path: Path
+) -> None:
+    """Begun and not ended, spacing would begin again in each cycle."""
+    count = 700
+    policy = ScorePolicy([*range(count, 1, -1), 100.5])  # the last job is to go before a hundred
+    queue.pending = pending_jobs([1] * count, factor=list(range(count - 1, -1, -1)))
+    cycle = cycle_over(queue, policy, tmp_path)
+    slow(cycle, queue)
+    for _ in range(10):
+        cycle.run()
+    assert queue.order() == [*range(1, 601), 700, *range(601, 700)]
+    assert cycle.run().writes == 0
+
+
+def test_a_call_of_which_all_is_refused_after_others_is_no_missing_right(
+    queue: WaitingQueue, tmp_path: Path
+) -> None:
+    queue.add(list(range(WRITES_AT_ONCE + 2, 0, -1)))
+    queue.now = 100.0 * NOW
+    cycle = cycle_over(queue, LastFirst([]), tmp_path)
+    apply = queue.apply
+
+    def refusing(changes: Sequence[FactorChange]) -> ApplyReport:
+        if len(changes) < WRITES_AT_ONCE:
+            raise ChangeRejected("no job took it")
+        return apply(changes)
+
+    queue.apply = refusing  # type: ignore[method-assign]
+    report = cycle.run()
+    assert (report.failure, report.writes) == (None, WRITES_AT_ONCE)
+
+
+def test_looks_for_new_jobs_judge_no_backlog_of_accounting(
+    queue: WaitingQueue, cycle: Cycle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cycle.run()
+    load = queue.load
+    monkeypatch.setattr(queue, "load", lambda: replace(load(), backlog=9))
+    assert not any(cycle.run(new_jobs=True).disturbances for _ in range(9))
+
+
+def test_a_look_for_new_jobs_that_fails_is_no_cycle(queue: WaitingQueue, cycle: Cycle) -> None:
+    cycle.run()
+    queue.away = True
+    report = cycle.run(new_jobs=True)
+    assert (report.failure, report.of_new_jobs) == ("batch_system", True)
+
+
+def looked(cycle: Cycle, between: Callable[[int], None]) -> tuple[list[float], list[CycleReport]]:
+    """Pauses and reports of a daemon whose next cycle is not due for a minute."""
+    stop = CountedStop(12, between)
+    daemon, reports = daemon_of(cycle, stop)
+    daemon.pace = Pace(longest=60.0, soonest=60.0)
+    daemon.run()
+    return stop.pauses, reports
+
+
+def test_once_another_hosts_controller_is_in_charge_nobody_looks_for_new_jobs(
+    queue: WaitingQueue, tmp_path: Path
+) -> None:
+    cycle = cycle_over(queue, LastFirst([]), tmp_path, beside_controllers=True)
+
+    def between(number: int) -> None:
+        queue.known = replace(FACTS, in_charge=False)
+        queue.add([5, 4, 3, *[2] * number])
+
+    _, reports = looked(cycle, between)
+    assert [each.mode for each in reports] == ["active", "standby"]
+
+
+def test_a_job_that_comes_held_is_looked_for_until_it_may_start(
+    queue: WaitingQueue, cycle: Cycle
+) -> None:
+    def between(number: int) -> None:
+        if number == 2:
+            queue.add([5, 4, 3, 0], held=[False, False, False, True])
+        if number == 4:
+            queue.add([5, 4, 3, 2])
+
+    _, reports = looked(cycle, between)
+    assert [each.writes for each in reports if each.of_new_jobs][:2] == [0, 1]
+
+
+def test_a_batch_system_whose_cheap_look_takes_long_is_asked_less_often(
+    queue: WaitingQueue, cycle: Cycle
+) -> None:
+    clock, load = [0.0], queue.load
+
+    def slow_load() -> SchedulerLoad:
+        clock[0] += 0.4
+        return load()
+
+    queue.load = slow_load  # type: ignore[method-assign]
+    stop = CountedStop(6)
+    daemon, _ = daemon_of(cycle, stop)
+    daemon.pace, daemon.monotonic = Pace(longest=60.0, soonest=60.0), lambda: clock[0]
+    daemon.run()
+    assert stop.pauses == pytest.approx([1.0, *[4.0] * 5])  # a tenth of the time
+
+
+@pytest.mark.parametrize(
+    ("call", "taken", "pause"),
+    [
+        ("snapshot", 3.0, 27.0),
+        ("snapshot", 29.0, 1.0),
+        ("snapshot", 31.0, 31.0),
+        ("snapshot", 200.0, 200.0),
+        ("pending_now", 31.0, 31.0),
+        ("pending_now", 200.0, 200.0),
+    ],
+)
+def test_what_took_longer_than_a_cycle_is_followed_by_as_long_a_pause(
+    queue: WaitingQueue, cycle: Cycle, call: str, taken: float, pause: float
+) -> None:
+    clock, began, ended = [0.0], [], []
+    answer = getattr(queue, call)
+
+    def slow_answer() -> QueueSnapshot:
+        if not ended:
+            clock[0] += taken
+            ended.append(clock[0])
+        return answer()
+
+    facts = queue.facts
+
+    def first_call() -> SchedulerFacts:
+        began.extend([clock[0]] * len(ended))
+        return facts()
+
+    def between(number: int) -> None:
+        clock[0] += stop.pauses[-1]
+        queue.events = (number,)  # the queue changes all the time
+        if call == "pending_now" and number == 1:
+            queue.add([5, 4, 3, 2])
+
+    setattr(queue, call, slow_answer)
+    queue.facts = first_call  # type: ignore[method-assign]
+    stop = CountedStop(100, between)
+    daemon, _ = daemon_of(cycle, stop)
+    daemon.pace, daemon.monotonic = Pace(longest=30.0, soonest=30.0), lambda: clock[0]
+    daemon.run()
+    assert began[0] - ended[0] == pytest.approx(pause)
+
+
+def test_what_a_user_did_between_cycles_outlasts_a_stop(
+    queue: WaitingQueue, cycle: Cycle, tmp_path: Path
+) -> None:
+    cycle.run()
+    queue.add([5, 4, 3, 2])
+    first = int(np.argmax(queue.pending.native_priority + queue.pending.factor))
+    queue.pending.nice[:3] = 1000  # as `scontrol top` leaves them
+    queue.pending.nice[first] = -2000
+    cycle.run(new_jobs=True)
+    cycle.remember()
+    assert (tmp_path / "state.json.own-nice").is_file()

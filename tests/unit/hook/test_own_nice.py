@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slurm_rl_plugin.domain import RunningJobs
 from slurm_rl_plugin.hook.order.own_nice import OwnNice, own_nice_path
 from slurm_rl_plugin.hook.order.queue_plan import planned_order
 from slurm_rl_plugin.hook.order.said_order import SaidOrder
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs
-from tests.unit.hook.queues import pending_jobs, snapshot_of
+from tests.unit.hook.queues import NOW, pending_jobs, snapshot_of
 
 
 @dataclass
@@ -31,6 +32,10 @@ class OneUser:
     factor: list[int]
     nice: list[int]
     seen: OwnNice = field(init=False)
+    #: Jobs that are not pending, and those of them that run.
+    away: tuple[int, ...] = ()
+    running: tuple[int, ...] = ()
+    now: float = NOW
 
     def __post_init__(self) -> None:
         self.restart()
@@ -64,14 +69,20 @@ class OneUser:
     def cycle(self) -> list[int]:
         """Job numbers in the order that a cycle decides and writes."""
         native = [100_000 - each for each in self.nice]
-        snapshot = snapshot_of(pending_jobs(native, factor=self.factor, nice=self.nice))
-        scores = -np.arange(len(self.nice), dtype=np.float64)
+        pending = pending_jobs(native, factor=self.factor, nice=self.nice)
+        here = [job - 1 for job in pending.jobs.job_id.tolist() if job not in self.away]
+        snapshot = snapshot_of(pending.select(np.array(here)), self.now)
+        if self.running:
+            table = pending.jobs.select(np.array(self.running) - 1)
+            runs = RunningJobs(jobs=table, start=table.submit)
+            snapshot = replace(snapshot, running=runs)
+        scores = -np.array(here, dtype=np.float64)
         own = self.seen.look(snapshot)
         order, changes = planned_order(snapshot, scores, UntouchedJobs(), said=SaidOrder(nice=own))
         self.seen.keep()
         for change in changes:
             self.factor[change.job_id - 1] = change.new
-        return [place + 1 for place in order]
+        return [here[place] + 1 for place in order]
 
 
 @pytest.fixture
@@ -185,6 +196,51 @@ def test_what_a_user_does_while_no_daemon_runs_is_seen_at_the_start(path: Path) 
     user.restart()
     user.top(2)
     assert user.cycle()[:3] == [2, 10, 1]
+
+
+@pytest.mark.parametrize(
+    ("running", "seconds", "remembered"),
+    [
+        ((), 30.0, True),
+        ((), 599.0, True),
+        ((), 700.0, False),
+        ((3,), 9e6, True),
+        ((), -500.0, True),
+    ],
+)
+def test_a_job_that_is_requeued_has_the_nice_that_its_user_meant(
+    path: Path, running: tuple[int, ...], seconds: float, remembered: bool
+) -> None:
+    user = jobs(path, 5)
+    user.top(5)
+    assert user.cycle() == [5, 1, 2, 3, 4]
+    user.away, user.running = (3,), running
+    user.now += seconds
+    assert user.cycle() == [5, 1, 2, 4]
+    user.restart()
+    user.cycle()
+    user.away = user.running = ()
+    assert user.cycle() == ([5, 1, 2, 3, 4] if remembered else [5, 1, 2, 4, 3])
+
+
+def test_what_is_remembered_of_jobs_that_are_gone_does_not_grow(path: Path) -> None:
+    user = jobs(path, 50)
+    user.away = tuple(range(2, 51))
+    for _ in range(3):
+        user.now += 400.0
+        user.cycle()
+    assert user.seen._seen is not None
+    assert len(user.seen._seen) == 1
+
+
+def test_a_file_that_could_not_be_written_is_written_later(path: Path) -> None:
+    user = jobs(path, 4)
+    user.top(4)
+    path.mkdir()
+    user.cycle()
+    path.rmdir()
+    user.cycle()
+    assert path.is_file()
 
 
 def test_without_any_top_there_is_no_file(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
 from slurm_rl_plugin.hook.order.queue_plan import orderable_by_score, planned_order
 from slurm_rl_plugin.hook.order.said_order import SaidOrder, in_own_order, own_jobs
 from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound, UntouchedJobs
@@ -148,21 +150,92 @@ def test_batch_jobs_take_no_place_of_interactive_ones_beside_a_reserve() -> None
     assert order == [2, 0, 1]
 
 
-def starts(nice: Sequence[int], user: Sequence[int]) -> list[int]:
+@pytest.mark.parametrize(
+    ("limit", "nice", "order"),
+    [
+        ((60, 900, 900), (0, 0, 0), "1 2 3"),
+        ((60, 900, 900), (9, 0, 0), "2 3 1"),  # the short job steps back, and lends no place
+        ((900, 60, 900), (9, 0, 0), "2 3 1"),
+        ((900, 900, 60), (0, 0, -1), "3 1 2"),
+        ((60, 60, 900), (0, 0, -1), "3 1 2"),
+        ((60, 900, 60), (5, 9, 0), "3 1 2"),
+    ],
+)
+def test_each_users_nice_is_kept_whatever_his_jobs_ask_for(
+    limit: tuple[int, ...], nice: tuple[int, ...], order: str
+) -> None:
+    assert started(queue(nice, time_limit=limit), [3, 2, 1]) == order
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 1), st.integers(-2, 2), st.integers(1, 3), st.sampled_from([60, 600])
+        ),
+        min_size=1,
+        max_size=25,
+    )
+)
+def test_nobody_gets_more_of_anothers_work_before_his_jobs(
+    jobs: list[tuple[int, int, int, int]],
+) -> None:
+    user, nice, processors, limit = ([each[column] for each in jobs] for column in range(4))
+    nice = [each if mine else 0 for mine, each in zip(user, nice, strict=True)]
+    snapshot = queue(nice, user=user, processors=processors, time_limit=limit)
+    order = np.arange(len(jobs))
+    own = in_own_order(snapshot.pending, order, np.array(nice, dtype=np.int64)).tolist()
+    ordered = [job for job in own if user[job]]
+    assert ordered == sorted(ordered, key=lambda job: (nice[job], job))
+    for place, job in enumerate(own):
+        for width, time in product((1, 2, 3), (60, 600)):
+            asks = [
+                bool(mine) and wide >= width and long >= time
+                for mine, wide, long in zip(user, processors, limit, strict=True)
+            ]
+            assert user[job] or sum(asks[each] for each in own[:place]) <= sum(asks[:job])
+
+
+def test_a_job_without_gpus_lends_its_place_to_none_with_gpus() -> None:
+    snapshot = queue([9, 0, 0], user=[0, 1, 0])
+    total = np.array([[1.0, 50.0, 0.0], [1.0, 50.0, 4.0], [1.0, 50.0, 4.0]])
+    requests = ResourceRequests.of_totals(total, nodes=np.ones(3, dtype=np.int64))
+    jobs = replace(snapshot.pending.jobs, requests=requests)
+    snapshot = replace(snapshot, pending=replace(snapshot.pending, jobs=jobs))
+    here = np.array([16.0, 4000.0, 8.0])
+    machine = ResourcesNow(names=BASIC_RESOURCES, capacity=here, free=here)
+    assert started(snapshot, [3, 2, 1]) == "3 2 1"
+    assert started(replace(snapshot, resources=machine), [3, 2, 1]) == "2 3 1"
+
+
+def starts(
+    nice: Sequence[int], user: Sequence[int], limit: Sequence[int] | None = None
+) -> list[int]:
     """Jobs 1, 2, ... in the order of their starts; the first job by our order starts each time."""
     waiting, order = list(range(len(nice))), []
+    limits = limit or [600] * len(nice)
     while waiting:
-        snapshot = queue([nice[job] for job in waiting], user=[user[job] for job in waiting])
+        snapshot = queue(
+            [nice[job] for job in waiting],
+            user=[user[job] for job in waiting],
+            time_limit=[limits[job] for job in waiting],
+        )
         first = int(started(snapshot, [-job for job in waiting]).split()[0])
         order.append(waiting.pop(first - 1) + 1)
     return order
 
 
-def test_what_a_decoy_costs() -> None:
-    """It stands where the long job stood; while it waits, it serves one long job after another."""
-    decoy, long, others = [1], [4, 5, 6], [2, 3]
+def test_a_short_job_with_a_bad_nice_lends_its_place_to_no_longer_one() -> None:
+    short, long, others = [1], [4, 5, 6], [2, 3]
     user = [1 if job in others else 0 for job in range(1, 7)]
-    assert starts([0] * 6, user) == decoy + others + long
+    limit = [60, 60, 60, 9000, 9000, 9000]
+    assert starts([0] * 6, user, limit) == short + others + long
+    assert starts([9, 0, 0, 0, 0, 0], user, limit) == others + long + short
+
+
+def test_what_a_job_costs_that_lends_its_place_to_jobs_alike() -> None:
+    """An older job of the same request stands where the younger one stood, again and again."""
+    older, younger, others = [1], [4, 5, 6], [2, 3]
+    user = [1 if job in others else 0 for job in range(1, 7)]
     at_once = started(queue([9, 0, 0, 0, 0, 0], user=user), [6, 5, 4, 3, 2, 1])
     assert at_once == "4 2 3 5 6 1"
-    assert starts([9, 0, 0, 0, 0, 0], user) == long + decoy + others
+    assert starts([9, 0, 0, 0, 0, 0], user) == younger + older + others

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from slurm_rl_plugin.batch_systems.port import SchedulerLoad
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.pace import NewJobsDue, Pace
-from tests.unit.hook.queues import NOW, pending_jobs, snapshot_of
 
 
 def report(*, calls: float = 0.0, pass_interval: float = 30.0) -> CycleReport:
@@ -51,27 +49,25 @@ def test_accounting_at_the_start_earns_no_pause() -> None:
     assert Pace(longest=30.0).owed(last) == 0.0
 
 
-def seen(held: bool, eligible: float) -> CycleReport:
-    pending = pending_jobs([1, 1], held=[False, held])
-    pending.jobs.eligible[1] = eligible
-    return replace(report(), snapshot=snapshot_of(pending), time=NOW, submitted=7)
+def seen(**suppressed: int) -> CycleReport:
+    return replace(report(), suppressed=suppressed, submitted=7)
 
 
 @pytest.mark.parametrize(
-    ("held", "eligible", "may"),
-    [(False, NOW, False), (True, NOW, True), (False, NOW + 1.0, True), (False, math.inf, True)],
+    ("suppressed", "may"),
+    [({"held": 0}, False), ({"held": 1}, True), ({"not_eligible": 1}, True)],
 )
 def test_where_jobs_are_held_it_is_looked_without_a_sign(
-    held: bool, eligible: float, may: bool
+    suppressed: dict[str, int], may: bool
 ) -> None:
-    due = NewJobsDue.after(seen(held, eligible), Pace(longest=30.0), 2.0)
+    due = NewJobsDue.after(seen(**suppressed), Pace(longest=30.0), 2.0)
     same = SchedulerLoad(struggles=None, events=(9,), submitted=7)
     assert due.may_have_come(same, 7.0) is may
     assert not due.may_have_come(same, 6.9)
 
 
 def test_a_job_that_came_is_looked_for_within_a_second_or_what_the_last_look_cost() -> None:
-    due = NewJobsDue.after(seen(held=False, eligible=NOW), Pace(longest=30.0), 2.0)
+    due = NewJobsDue.after(seen(), Pace(longest=30.0), 2.0)
     more = SchedulerLoad(struggles=None, events=(9,), submitted=8)
     assert not due.may_have_come(more, 2.9)
     assert due.may_have_come(more, 3.0)
