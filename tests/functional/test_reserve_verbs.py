@@ -334,6 +334,7 @@ class TestWhoMayUseIt:
 
     def test_check_says_what_one_may_hold(self, site: Site, said: Said) -> None:
         what = "4 of 8 processors at most; 2 for one account, 2 for one user"
+        what += ", further jobs are ordered as batch"
         assert check(site, said)["reserve size"] == ("pass", what)
 
 

@@ -63,7 +63,8 @@ class ReserveSettings:
         return self._part(self.user_share)
 
     def _part(self, share: float) -> float:
-        return math.inf if share >= 1.0 else float(max(math.ceil(share * self.most), 1))
+        most = math.ceil(round(share * self.most, 6))  # 0.07 * 100 is a little above 7
+        return math.inf if share >= 1.0 else float(max(most, 1))
 
 
 @dataclass(slots=True)
