@@ -293,6 +293,7 @@ class TestWhoMayUseIt:
             "It counts as batch: with it, interactive jobs of its user would hold more than 2 "
             "processors of the reserve ([reserve] user_share)." in said
         )
+        assert "It is ordered as one of them." in said  # the QOS does not limit it
         assert site.run("explain", "4") == 0
         assert "counts as batch" not in capsys.readouterr().out
 

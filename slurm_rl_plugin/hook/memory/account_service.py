@@ -191,7 +191,7 @@ class AccountService:
         )
 
     def overruns(self, snapshot: QueueSnapshot) -> dict[int, Overrun]:
-        """Number of each user who has lost an interactive class -> why."""
+        """Number of each user that has lost an interactive class -> why."""
         self._read()
         return self._overruns.of_users(snapshot) if self.counts_overruns else {}
 
@@ -277,7 +277,7 @@ class AccountService:
 
 
 def service_path(state_path: Path) -> Path:
-    """Where service is kept, beside the state file."""
+    """Where service is kept: next to the state file."""
     return state_path.with_name(state_path.name + ".service")
 
 

@@ -39,7 +39,7 @@ class Overrun:
 
 @dataclass(slots=True, kw_only=True)
 class Overruns:
-    """Runs of a week by day and user, and who has lost the class; users appear as hashes."""
+    """Runs of a week by day and user, and users that have lost the class; users are hashes."""
 
     _days: dict[int, dict[str, tuple[int, int]]] = field(default_factory=dict)
     _lost: dict[str, Overrun] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Overruns:
             self._judge(user, now)
 
     def of_users(self, snapshot: QueueSnapshot) -> dict[int, Overrun]:
-        """Who has lost the class: number of the user in the snapshot -> why."""
+        """Number in the snapshot of each user that has lost the class -> why."""
         found = {}
         for number, name in enumerate(snapshot.users if self._lost else ()):
             overrun = self._lost.get(_key(name))

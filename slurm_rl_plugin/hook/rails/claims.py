@@ -76,7 +76,7 @@ class _Room:
 
     Attributes:
         account_most, user_most: processors that one account, and one user, may hold.
-        overrunners: numbers of users who have lost the class, shape [users].
+        overrunners: numbers of users that have lost the class, shape [users].
     """
 
     account_most: float
