@@ -91,8 +91,8 @@ class SchedulerFacts:
         points_an_hour: priority points that an hour of waiting is worth.
         fairshare_points: priority points of an account or user that has used nothing of its share;
             0 where the batch system counts no shares or does not tell.
-        replaced_points: priority points of the terms for which our order stands where it wins: age,
-            fair share, size and resources; 0 where the batch system has none.
+        replaced_points: priority points of the terms that a full order replaces: age, fair share,
+            size and resources; 0 where the batch system has none.
         pass_interval: seconds between the scheduler's own looks at the whole queue.
         in_charge: False where another host's controller runs the cluster now, whose own daemon
             has to act; None where that cannot be told now.
@@ -129,7 +129,7 @@ class SchedulerLoad:
         struggles: why the batch system should be left alone now; None where it is well.
         events: counts of what happens to jobs; the queue has changed where any of them has.
         backlog: messages that wait for the accounting daemon; 0 where that is not known.
-        submitted: jobs that have come since the batch system counts; 0 where it does not tell.
+        submitted: jobs submitted since the batch system began to count; 0 where it does not count.
     """
 
     struggles: str | None
@@ -193,12 +193,12 @@ class BatchSystem(Protocol):
 
 @runtime_checkable
 class TellsWaiting(Protocol):
-    """A batch system that tells which jobs wait now for less than a whole snapshot costs."""
+    """A batch system that shows which jobs wait now, at a lower cost than a whole snapshot."""
 
     def waiting_now(self) -> QueueSnapshot:
         """The last snapshot with the jobs that wait now, their priorities and our factors.
 
-        Running jobs, shares and usage are as they were then, and nothing has started or ended.
+        Running jobs, shares and usage are those of that snapshot, and no job has started or ended.
 
         Raises:
             BatchSystemUnavailable: no answer in time.
