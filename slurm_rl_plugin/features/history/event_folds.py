@@ -64,11 +64,7 @@ class _Turns(NamedTuple):
 
     @classmethod
     def of(cls, group: IntArray) -> _Turns:
-        """The turns of events that come in the order in which they count.
-
-        Args:
-            group: number of the group of each event, shape [n].
-        """
+        """The turns of events in the order in which they count; `group` has shape [n]."""
         bits = len(group).bit_length()  # sorting numbers is faster than ranking them
         ordered = np.sort((group << bits) + np.arange(len(group)))
         order, group = ordered & ((1 << bits) - 1), ordered >> bits

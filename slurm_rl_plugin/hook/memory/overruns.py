@@ -8,8 +8,8 @@ for another PERIOD.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -21,8 +21,7 @@ PERIOD, ALLOWED, ALLOWED_PART = 7 * DAY, 3, 0.1
 _DAYS = round(PERIOD / DAY)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overrun:
+class Overrun(NamedTuple):
     """Why and until when the jobs of a user count as batch.
 
     Attributes:
@@ -90,10 +89,7 @@ class Overruns:
 
     def document(self) -> dict[str, Any]:
         """All of it, for a JSON file."""
-        return {
-            "days": self._days,
-            "lost": {user: asdict(overrun) for user, overrun in self._lost.items()},
-        }
+        return {"days": self._days, "lost": self._lost}
 
     @classmethod
     def of_document(cls, found: Mapping[str, Any]) -> Self:
@@ -111,12 +107,8 @@ class Overruns:
                 for day, users in found.get("days", {}).items()
             },
             _lost={
-                str(user): Overrun(
-                    until=float(str(each["until"])),
-                    timed_out=int(str(each["timed_out"])),
-                    runs=int(str(each["runs"])),
-                )
-                for user, each in found.get("lost", {}).items()
+                str(user): Overrun(float(str(until)), int(str(timed_out)), int(str(runs)))
+                for user, (until, timed_out, runs) in found.get("lost", {}).items()
             },
         )
 

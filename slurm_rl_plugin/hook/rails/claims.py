@@ -48,10 +48,10 @@ def counted_classes(
         overrunners=np.array(sorted(overrunners), dtype=np.int64),
     )
     running, pending, started = snapshot.running, snapshot.pending, snapshot.started
-    nothing = np.zeros(len(started), dtype=np.bool_)
-    came = room.claim(started.jobs, started.jobs.processors, np.arange(len(started)), nothing)
+    none, every = np.zeros(len(started), dtype=bool), np.ones(len(running), dtype=bool)
+    came = room.claim(started.jobs, started.jobs.processors, np.arange(len(started)), none)
     begun = np.lexsort((running.jobs.job_id, running.start))
-    refused = room.claim(running.jobs, running.jobs.processors, begun)
+    refused = room.claim(running.jobs, running.jobs.processors, begun, every)
     beyond = running.jobs.job_id[refused != AS_CLASSED]
     still = (came == AS_CLASSED) & ~np.isin(started.jobs.job_id, beyond)
     jobs, holds = pending.jobs, snapshot.waits_for_machine
@@ -86,7 +86,7 @@ class _Room:
     _users: Counter[int] = field(default_factory=Counter)
 
     def claim(
-        self, jobs: JobTable, amounts: IntArray, order: IntArray, holds: BoolArray | None = None
+        self, jobs: JobTable, amounts: IntArray, order: IntArray, holds: BoolArray
     ) -> IntArray:
         """Let interactive jobs claim processors one after another while there is room.
 
@@ -94,7 +94,7 @@ class _Room:
             jobs: n jobs.
             amounts: processors that each claims, shape [n].
             order: places of the jobs, the first to claim first, shape [n].
-            holds: whether later jobs lack what the job claims, shape [n]; None for all.
+            holds: whether later jobs lack what the job claims, shape [n].
 
         Returns:
             As `PendingJobs.as_batch`, shape [n].
@@ -103,8 +103,7 @@ class _Room:
         if jobs.by_limit is not None:
             found[jobs.by_limit & np.isin(jobs.user, self.overrunners)] = AS_BATCH.index(OVERRUN)
         order = order[(jobs.interactive & (found == AS_CLASSED))[order]]
-        keeps = np.ones(len(jobs), dtype=np.bool_) if holds is None else holds
-        claims = (each[order].tolist() for each in (jobs.account, jobs.user, amounts, keeps))
+        claims = (each[order].tolist() for each in (jobs.account, jobs.user, amounts, holds))
         for place, account, user, amount, kept in zip(order.tolist(), *claims, strict=True):
             reason = self._refusal(account, user, amount)
             if reason is not None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from slurm_rl_plugin.domain import Decision, JobTable, QueueSnapshot
 from slurm_rl_plugin.domain.resources import CPUS, MEMORY
-from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import BoolArray, IntArray
 
 #: Why the reserve is what it is; a closed list, since a metric's label takes these values.
 KEPT, UNWANTED, NOBODY, STARVING = "kept", "unwanted", "nobody_came", "starving"
@@ -101,7 +101,8 @@ class ReserveRail:
         else:
             self.reason = KEPT
             steps = self._steps(snapshot.pending.jobs)
-            scores = in_steps(decision.scores, steps)
+            _, rank = np.unique(decision.scores, return_inverse=True)
+            scores = (rank + len(rank) * steps).astype(np.float64)
             return replace(decision, reserve=reserve, scores=scores, steps=steps)
         if self.reason == STARVING:
             decision = decision.putting_first(starving)
@@ -119,15 +120,8 @@ class ReserveRail:
 
 def newest_interactive(snapshot: QueueSnapshot) -> float:
     """When the newest interactive job came, seconds since the epoch; -inf where none is seen."""
-    tables = (
-        snapshot.pending.jobs,
-        snapshot.running.jobs,
-        snapshot.started.jobs,
-    )
-    return max(
-        (float(jobs.submit[jobs.interactive].max(initial=-math.inf)) for jobs in tables),
-        default=-math.inf,
-    )
+    tables = (snapshot.pending.jobs, snapshot.running.jobs, snapshot.started.jobs)
+    return max(float(jobs.submit[jobs.interactive].max(initial=-math.inf)) for jobs in tables)
 
 
 def starving_jobs(snapshot: QueueSnapshot, settings: ReserveSettings) -> IntArray:
@@ -200,9 +194,3 @@ def _of_resource(snapshot: QueueSnapshot, name: str) -> tuple[int, int]:
     # OpenPBS shows no requests where every running job asks for processors alone
     in_use = 0.0 if jobs.requests is None else jobs.requests.of(name)[jobs.interactive].sum()
     return math.floor(now.of(name, now.capacity)), math.ceil(in_use)
-
-
-def in_steps(scores: FloatArray, steps: IntArray) -> FloatArray:
-    """Scores of the same order within each step, a higher step before a lower one, shape [n]."""
-    _, rank = np.unique(scores, return_inverse=True)
-    return rank.astype(np.float64) + len(scores) * steps

@@ -143,8 +143,9 @@ class TestTheFile:
             {"days": 3},
             {"days": {"1": {"7": [1]}}},
             {"days": {"1": {"7": [math.inf, 1]}}},
-            {"lost": {"7": {"until": 1}}},
-            {"lost": {"7": {"until": 10**400, "timed_out": math.inf, "runs": 1}}},
+            {"lost": {"7": [1]}},
+            {"lost": {"7": {"until": 1, "timed_out": 4, "runs": 4}}},
+            {"lost": {"7": [10**400, math.inf, 1]}},
         ],
     )
     def test_a_damaged_one_is_none(self, tmp_path: Path, overruns: object) -> None:
