@@ -90,7 +90,7 @@ _FIRST, _ORDERING_PATIENCE, _AFTER = 60.0, 600.0, 90.0
 _EACH, _LAST_STARTS = 2.0, 60.0
 #: Seconds until slurmctld has counted the usage of the backlog, at most.
 _USAGE_PATIENCE = 240.0
-#: The first ordering has ended when so many of the pending jobs carry a factor.
+#: The first ordering has ended when this part of the pending jobs carries a factor.
 _ORDERED = 0.9
 PLAN = ClusterPlan(
     nodes=_NODES,
@@ -283,7 +283,7 @@ def newcomers(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
 
 
 def _usage_counts(cluster: PrivateSlurm) -> bool:
-    """Whether slurmctld, which recounts usage once a minute, tells the accounts of jobs apart."""
+    """Whether slurmctld, which recounts usage once a minute, has different usage for accounts."""
     return len(set(cluster.run("sprio", "-h", "-o", "%F", timeout=PATIENCE).stdout.split())) > 1
 
 

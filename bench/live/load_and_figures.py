@@ -26,7 +26,7 @@ NEWCOMERS = ("math", "mech", "civil")
 USERS = {name: (f"flood{place:02}", f"flood{place + 50:02}") for place, name in enumerate(SHARES)}
 #: Seconds that a job sleeps -> minutes that it requests.
 LIMITS = {4: 5, 5: 10, 10: 10, 20: 60, 40: 240, 60: 600}
-#: Run times and widths, each drawn alike; in the adverse mix two accounts have their own.
+#: Run times and widths, all equally likely; in the adverse mix two accounts have their own.
 _USUAL = ((5, 10, 20, 40, 60), (1, 2, 4, 4, 8))
 _ADVERSE = {"physics": ((40, 60), (4, 8, 8)), FLOODS: ((5, 10, 20), (1, 2, 4, 4))}
 #: Writes at most in one cycle as shipped: a cycle with as many may have left some for the next.

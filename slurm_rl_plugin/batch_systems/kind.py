@@ -142,7 +142,7 @@ class JobRecord:
         state: in the batch system's word; "" where it is not known.
         is_pending: whether some of it waits.
         name, qos, reason: of what waits.
-        meaning: what the reason means of the job, and what its user can do; "" without a reason.
+        meaning: what the reason means for the job, and what its user can do; "" without a reason.
         tasks: which of an array wait; "" for a job that is none.
         description: what the class rules see of it.
         terms: partition -> term of the priority -> points.

@@ -91,8 +91,8 @@ class SchedulerFacts:
         points_an_hour: priority points that an hour of waiting is worth.
         fairshare_points: priority points of an account or user that has used nothing of its share;
             0 where the batch system counts no shares or does not tell.
-        replaced_points: priority points of the terms for which our order stands where it wins: age,
-            fair share, size and resources; 0 where the batch system has none.
+        replaced_points: priority points of the terms that a full order replaces: age, fair share,
+            size and resources; 0 where the batch system has none.
         pass_interval: seconds between the scheduler's own looks at the whole queue.
         in_charge: False where another host's controller runs the cluster now, whose own daemon
             has to act; None where that cannot be told now.
@@ -129,7 +129,7 @@ class SchedulerLoad:
         struggles: why the batch system should be left alone now; None where it is well.
         events: counts of what happens to jobs; the queue has changed where any of them has.
         backlog: messages that wait for the accounting daemon; 0 where that is not known.
-        submitted: jobs that have come since the batch system counts; 0 where it does not tell.
+        submitted: jobs submitted since the batch system began to count; 0 where it does not count.
     """
 
     struggles: str | None
@@ -198,7 +198,7 @@ class ListsPending(Protocol):
     def pending_now(self) -> QueueSnapshot:
         """Return the last snapshot with the pending jobs, priorities and factors of now.
 
-        Running jobs, shares and usage stay as they were; the tables of starts and ends are empty.
+        Running jobs, shares and usage are those of that snapshot, and no job has started or ended.
 
         Raises:
             BatchSystemUnavailable: no answer in time.

@@ -25,13 +25,13 @@ class Decision:
         reserve: processors to keep free of batch work; 0 is the papers' greedy model, None leaves
             the number to the site.
         memory: the policy's memory for its next decision; None for a policy without one.
-        run_times: tells seconds below which parts of such runs end (`run_prediction.PARTS`), shape
-            [n, parts]; called by `explain` and by evaluations only. None where none are foretold.
-        steps: jobs of a higher step go before those of a lower one, however little the order is
-            worth next to the site's own priority; the site's points and a user's own order move
-            jobs within a step only; int64[n]. None where all are of one step.
-        kept: jobs whose place a guard rail gave: no other job of their users takes it, bool[n];
-            None for none.
+        run_times: returns seconds below which parts of such runs end (`run_prediction.PARTS`),
+            shape [n, parts]; called by `explain` and by evaluations only. None without predictions.
+        steps: jobs of a higher step go before those of a lower one, also where the site's own
+            priority bounds what the order is worth; the site's points and a user's own order move
+            jobs within a step only; int64[n]. None where all jobs have one step.
+        kept: jobs whose place a guard rail gave: no other job of their users takes it, bool[n].
+            None for no job.
     """
 
     scores: FloatArray

@@ -19,9 +19,9 @@ IsInteractive = Callable[[JobDescription], bool]
 
 
 def classes_of(interactive: IsInteractive, job: JobDescription) -> tuple[bool, bool]:
-    """Whether a job is interactive, and that by its time limit: without one it would be batch.
+    """Whether a job is interactive, and whether only its time limit makes it interactive.
 
-    A session without a batch script is not so by its limit, until which it often lasts.
+    A session without a batch script often lasts until its limit, so its limit does not count.
     """
     if not interactive(job):
         return False, False

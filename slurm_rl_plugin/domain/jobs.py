@@ -66,8 +66,8 @@ class JobTable(JobColumns):
         interactive: job class; True for interactive, False for batch.
         weighed: processors that each job weighs by its dominant share of the machine; None where
             it weighs those that it asks for.
-        by_limit: interactive by its time limit, see `job_class.classes_of`; None where that is not
-            known.
+        by_limit: interactive only by its time limit, see `job_class.classes_of`; None where that is
+            not known.
     """
 
     interactive: BoolArray
@@ -116,14 +116,14 @@ class PendingJobs:
         factor: our term in the priority, as the batch system reports it; 0 where never set.
         held: a user or an administrator holds the job; it must stay so.
         admin_set: an administrator fixed the priority by hand; never touched.
-        nice: the user's own order among his jobs, lower first; kept as it is.
+        nice: the user's own order of the user's jobs, lower first; kept as it is.
         qos: index into the snapshot's names of QOS; None where the system knows none.
         spread: a job of several components is tried at several priorities, at most so many points
             from its own; 0 for other jobs. None where the system knows no components.
         tier: jobs of a higher one start first whatever the priorities; of several partitions that
             a job may start in, the highest counts. None where the system knows none.
         standing: priority points that QOS, partition and association add. None where the system
-            tells none.
+            shows none.
         accrued: seconds of waiting that the batch system counts, 0 while it counts none, float64;
             None where it counts all since a job was eligible.
         own_doing: waits by what its user controls: a hold, a dependency, a limit of the user's or
@@ -132,8 +132,8 @@ class PendingJobs:
             where the reason is unknown. None where the system tells no reasons.
         tasks: how many jobs each row stands for, > 0: the waiting tasks of an array. None where
             every row is one job.
-        last_start: when a task of each array last started, seconds since the epoch; NaN where none
-            has, and for a job that is no array. None where the system tells of none.
+        last_start: when a task of each array last started, seconds since the epoch; NaN where no
+            task has started, and for a job that is no array. None where the system shows no starts.
         expected: when the batch system itself expects each to start, seconds since the epoch; NaN
             where it says nothing. None where it never says.
         shared: other clusters hold the job too, and a write would reach them; never touched. None
@@ -277,7 +277,7 @@ class EndedJobs:
             before the last snapshot.
         from_accounting: these are the runs of the past that the first snapshot reports; whoever
             remembers runs from an earlier process has counted those before its memory's time.
-        timed_out: whether its time limit ended each, shape [n]; None where nobody told.
+        timed_out: whether its time limit ended each, shape [n]; None where that is not known.
     """
 
     jobs: JobTable

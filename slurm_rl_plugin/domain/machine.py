@@ -176,8 +176,8 @@ class Machine:
         parent_of: the account above each account, "root" at the top.
         account_of: the default account of each user.
         associations: accounts and users with their shares and priorities; `ShareTree.of` them.
-        entity: OpenPBS: which column of a log has the names of the tree, of which each stands in
-            it once: OF_USERS, OF_ACCOUNTS or OF_QUEUES. "" for accounts and their users (Slurm).
+        entity: OpenPBS: which column of a log has the names of the tree, each of them once:
+            OF_USERS, OF_ACCOUNTS or OF_QUEUES. "" for accounts and their users (Slurm).
         licences: how many the cluster has, by name.
         counts_memory: memory is given out as CPUs are (CR_*_Memory); else nobody counts it.
         whole_nodes: nodes are given out whole (select/linear, or jobs exclusive by default).

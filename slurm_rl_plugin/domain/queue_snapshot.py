@@ -105,9 +105,9 @@ class QueueSnapshot:
 
     @property
     def each_runs(self) -> FloatArray:
-        """How many runs of one task after another each pending row takes, at least 1; [pending].
+        """How often the waiting tasks of each array fill the machine, at least 1; [pending].
 
-        So often do the waiting tasks of an array fill the machine. Any other job runs once.
+        1 for any other job.
         """
         tasks = self.pending.tasks
         if tasks is None:

@@ -171,8 +171,8 @@ def best_first(scores: FloatArray, count: int) -> IntArray:
 def fair_tree_factors(tree: RankedTree, usage: FloatArray, factors: FloatArray) -> None:
     """Fair Tree: rank of each user over the number of users; 0 for accounts.
 
-    OpenPBS with `fair_share` sorts jobs alike: at the first level at which their paths part, the
-    one with less usage for its percentage goes first. Only the order of ties differs.
+    OpenPBS with `fair_share` sorts jobs in the same way: at the first level at which their paths
+    differ, the job with less usage for its percentage goes first. Only the order of ties differs.
 
     slurmctld does not merge the users of accounts that tie, although its documentation says so: the
     first user of the second account takes the rank of the last one before it. Accounts that tie
@@ -229,8 +229,8 @@ def classic_factors(
 ) -> None:
     """Classic fair-share: 2^(-effective usage / share / dampening).
 
-    With a dampening of 1 it is also the `fairshare_factor` of OpenPBS, but that there each node
-    begins with a usage of 1.
+    With a dampening of 1 it is also the `fairshare_factor` of OpenPBS, except that in OpenPBS each
+    node begins with a usage of 1.
 
     Args:
         tree: accounts and users.

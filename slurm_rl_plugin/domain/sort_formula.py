@@ -1,8 +1,8 @@
 """The priority that OpenPBS gives pending jobs: its job_sort_formula, taken apart for replays.
 
-A replay needs what of a formula is fixed while a job waits, what a second of eligible time adds,
-and what fair share adds. A formula that is no such sum, alike for all jobs, is refused. So is one
-of fairshare_usage_res whose usage does not grow by the same amount with each second of a run.
+A replay needs the part of a formula that is fixed while a job waits, and what a second of eligible
+time and fair share add. A formula that is no such sum, with the same weights for all jobs, is
+refused. So is a fairshare_usage_res whose usage does not grow by the same amount each second.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def _of_floats(function: Callable[..., Any]) -> Callable[..., float]:
 _FUNCTIONS = {
     name: _of_floats(each) for name, each in {**_PYTHONS, **vars(math)}.items() if callable(each)
 }
-#: `fairshare_tree_usage` changes as the factor does, in another way.
+#: `fairshare_tree_usage` changes while a job waits, but not as the factor does.
 _TREE_USAGE = "fairshare_tree_usage"
-#: What usage may be made of beside time, and its name and unit here; OpenPBS counts KiB, not MiB.
+#: Resources that usage may count, with their names and units here; OpenPBS counts KiB, not MiB.
 _AMOUNTS = {
     "ncpus": (CPUS, 1.0),
     "mem": (MEMORY, 1024.0),
@@ -148,7 +148,7 @@ def used_each_second(formula: str) -> dict[str, float]:
 
 
 def _names(program: ast.Expression) -> set[str]:
-    """Names of a formula but those of functions."""
+    """Names in a formula, without those of functions."""
     return {node.id for node in ast.walk(program) if isinstance(node, ast.Name)} - {*_FUNCTIONS}
 
 

@@ -103,13 +103,13 @@ def site_job_features(
         goals.longest_wait,
         goals.points_a_doubling,
     )
-    told = history_columns(snapshot, past or PastRuns())
-    told[:, 0] += np.log(snapshot.each_runs)  # an array is as long as all its waiting tasks
-    told[:, 0] *= goals.short_jobs
+    history = history_columns(snapshot, past or PastRuns())
+    history[:, 0] += np.log(snapshot.each_runs)  # an array is as long as all its waiting tasks
+    history[:, 0] *= goals.short_jobs
     features = np.empty((len(jobs), len(SITE.jobs)), dtype=np.float32)
     for place, column in enumerate(columns):
         features[:, place] = column
-    features[:, len(columns) :] = told
+    features[:, len(columns) :] = history
     return features
 
 

@@ -54,7 +54,7 @@ class CycleReport:
             order is left to stand.
         release: of the batch system; "" where it did not tell.
         events: what had happened to jobs when the cycle began (`SchedulerLoad`).
-        submitted: jobs that had come by then (`SchedulerLoad`).
+        submitted: jobs that had been submitted by then (`SchedulerLoad`).
         pass_interval: seconds between the scheduler's own looks at the queue; 0 where unknown.
         disturbances: what happened from outside and was got over, one of DISTURBANCES -> count.
         requests_changed: what jobs ask for otherwise than when they were ranked, one of
@@ -62,9 +62,9 @@ class CycleReport:
         experiment: whose turn it is, where there is one.
         service: of accounts in the last fortnight; None until enough of it has been seen.
         lifts: with which the policy saw the queue.
-        of_new_jobs: it only placed new jobs, and knows nothing else of the queue.
-        place_seconds: of each job that got its first place, seconds since it could start.
-        overrunners: how many users have lost an interactive class.
+        of_new_jobs: the cycle only placed new jobs, and knows nothing else of the queue.
+        place_seconds: seconds from when each job could start until its first place was written.
+        overrunners: users that have lost an interactive class.
     """
 
     time: float

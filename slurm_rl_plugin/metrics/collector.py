@@ -258,7 +258,7 @@ class CycleMetrics:
         self._reload.set(1 if succeeded else 0)
 
     def publish(self, report: CycleReport) -> None:
-        """Take one cycle's report into the metrics; what it does not tell keeps its value."""
+        """Take one cycle's report into the metrics; what it lacks keeps its value."""
         self._count_work(report)
         if report.of_new_jobs:
             return
@@ -293,7 +293,7 @@ class CycleMetrics:
             self._places.observe(seconds)
 
     def _with_what_was(self, report: CycleReport) -> CycleReport:
-        """A cycle without an answer takes nothing back that is known."""
+        """The report with what the cycle before knew, where this one failed."""
         before = self._queue.report
         if not report.release:
             report = replace(report, release=before.release)
@@ -304,6 +304,7 @@ class CycleMetrics:
             report,
             limit=limit_as_before(before.limit) if untold else report.limit,
             reserve=before.reserve,
+            overrunners=before.overrunners,
             fallback_reason=report.fallback_reason or before.fallback_reason,
         )
 

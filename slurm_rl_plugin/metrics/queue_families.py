@@ -37,7 +37,7 @@ class SeenQueue:
         accounts: labels of `snapshot.accounts`.
         service: of the accounts; None until enough has been seen.
         lifts: with which the policy saw the queue.
-        overrunners: how many users have lost an interactive class.
+        overrunners: users that have lost an interactive class.
     """
 
     snapshot: QueueSnapshot
@@ -80,7 +80,7 @@ def _gauge(name: str, meaning: str, labels: Sequence[str]) -> GaugeMetricFamily:
 
 
 def _pending_families(queue: SeenQueue) -> Iterator[Metric]:
-    """Numbers and ages; who is held, may not start yet or waits by its own doing has no age."""
+    """Numbers and ages; a job that is held, not eligible or waits by its own doing has no age."""
     pending, now = queue.snapshot.pending, queue.snapshot.now
     jobs = _gauge("pending_jobs", "Pending jobs seen.", _QUEUE)
     median = _gauge("pending_age_seconds_median", "Median age of jobs that could start.", _QUEUE)

@@ -41,11 +41,10 @@ class RulePolicy:
         del memory
         jobs = snapshot.weighed(snapshot.pending.jobs)
         pending = snapshot.pending
-        told = (pending.accrued, pending.wait_counts, pending.last_start)
-        if any(each is not None for each in told):
+        waits = (pending.accrued, pending.wait_counts, pending.last_start)
+        if any(each is not None for each in waits):
             jobs = replace(jobs, submit=snapshot.now - snapshot.counted_wait)
-        estimate = self.estimates.estimate(jobs.time_limit, jobs.interactive)
-        estimate = estimate * snapshot.each_runs
+        estimate = self.estimates.estimate(jobs.time_limit, jobs.interactive) * snapshot.each_runs
         scores = np.asarray(self.rule(snapshot, jobs, estimate), dtype=np.float64)
         return Decision(scores=scores, reserve=self.reserve)
 

@@ -174,11 +174,13 @@ def test_a_policy_that_cannot_be_used_is_said(words: Words, tmp_path: Path) -> N
     assert status == 0
     assert "cannot be read as ONNX" in err
     assert [int(job) for job in out.split()][2:7] == list(ORDERED)  # by submission
+    assert "Our order puts the job at place" in words("explain", "6")[1]
     configure(tmp_path, model=f"{tmp_path}/broken.onnx", policy='fallback = "site"')
     jobs = document(words, "queue")["jobs"]
     assert [job["rank"] for job in jobs] == [job["siterank"] for job in jobs]
     told = words("explain", "6")[1]
     assert "The policy is not used" in told
+    assert "The order is the site's: place" in told
     assert "Score" not in told
     assert "Guard rail" not in told
 

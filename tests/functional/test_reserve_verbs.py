@@ -293,6 +293,7 @@ class TestWhoMayUseIt:
             "It counts as batch: with it, interactive jobs of its user would hold more than 2 "
             "processors of the reserve ([reserve] user_share)." in said
         )
+        assert "It is ordered as one of them." in said  # the QOS does not limit it
         assert site.run("explain", "4") == 0
         assert "counts as batch" not in capsys.readouterr().out
 
@@ -334,6 +335,7 @@ class TestWhoMayUseIt:
 
     def test_check_says_what_one_may_hold(self, site: Site, said: Said) -> None:
         what = "4 of 8 processors at most; 2 for one account, 2 for one user"
+        what += ", further jobs are ordered as batch"
         assert check(site, said)["reserve size"] == ("pass", what)
 
 

@@ -1,4 +1,4 @@
-"""Checks of `slurm-rl check` on the reserve: whether anybody asks for one and it can be kept."""
+"""Checks of `slurm-rl check` on the reserve: whether a policy asks for one and it can be kept."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def _bounds(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
 
 
 def _for_one(reserve: ReserveSettings) -> str:
-    """What one account and one user may hold of it; "" where nothing bounds that."""
+    """What one account and one user may hold of the reserve; "" without bounds."""
     bounds = (("account", reserve.account_most), ("user", reserve.user_most))
-    told = [f"{most:g} for one {who}" for who, most in bounds if math.isfinite(most)]
-    return f"; {', '.join(told)}" if told else ""
+    parts = [f"{most:g} for one {who}" for who, most in bounds if math.isfinite(most)]
+    return f"; {', '.join(parts)}, further jobs are ordered as batch" if parts else ""
 
 
 def _resource(name: str, reserve: ReserveSettings, snapshot: QueueSnapshot) -> Check:

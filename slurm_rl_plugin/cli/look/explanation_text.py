@@ -84,7 +84,7 @@ def _reason(document: Mapping[str, Any]) -> list[str]:
     place = f"place {ranks['decided']} of {ranks['of']}"
     if ranks["decided"] is None:
         ours = "Our order gives the job no place until then"
-    elif document["untouched"] or document["fallback"]:
+    elif document["score"] is None:  # untouched, or all factors are restored
         ours = f"The order is the site's: {place}"
     elif document["for_processors"]:
         ours = f"Our order puts the job at {place}"
@@ -215,7 +215,7 @@ def _account(account: Mapping[str, Any]) -> str:
 
 def _points(document: Mapping[str, Any]) -> list[str]:
     """What counts in a linear score, and by how many points; no line for another policy."""
-    told = {
+    points = {
         each["name"]: each["points"]
         for each in document["features"] or []
         if each.get("points") is not None
@@ -228,11 +228,11 @@ def _points(document: Mapping[str, Any]) -> list[str]:
         "log_size": f"{document['processors']} processors",
         "share_points": "its account's usage over its share",
         "interactive_points": "interactive",
-        "log_alike_none_running": "jobs alike wait and none runs",
+        "log_alike_none_running": "jobs with this request wait and none runs",
     }
-    if not set(words) <= set(told):
+    if not set(words) <= set(points):
         return []
-    parts = [f"{text}: {told[name]:+.1f}" for name, text in words.items() if told[name]]
+    parts = [f"{text}: {points[name]:+.1f}" for name, text in words.items() if points[name]]
     return [f"Points: {'; '.join(parts)}."] if parts else []
 
 
@@ -242,6 +242,8 @@ def _limit(document: Mapping[str, Any]) -> list[str]:
     if limit["reason"] == OFF:
         return []
     of_it = " It is one of them." if document["class"] == "batch" else " It is none of them."
+    if document["as_batch"] is not None:  # the batch system may not count it
+        of_it = " It is ordered as one of them."
     words = limit["words"]
     return [f"Reserve: {words}{of_it if limit['processors'] is not None else ''}"]
 

@@ -12,7 +12,7 @@ from slurm_rl_plugin.policies.registry import NAMED_POLICIES, SHIPPED_MODEL, SHI
 _RULES = [each.name for each in NAMED_POLICIES.values() if each.is_rule and not each.needs_log]
 
 
-#: Defaults of what a cycle is given stand there.
+#: Has the defaults of the settings of a cycle.
 _CYCLE = CycleSettings()
 
 
@@ -51,16 +51,16 @@ class HookSection:
         default=72.0,
         least=0,
         meaning="hours of waiting that the first place in our order is worth, next to the site's "
-        "own priority; 0: our order stands for age, size and accounts' fair share in that priority",
+        "own priority; 0: our order replaces age, size and accounts' fair share in that priority",
         note="Slurm only. On PBS our order always comes first, and the site's own terms decide "
         "between jobs of one score.",
     )
     site_points: bool = key(
         default=_CYCLE.site_points,
-        meaning="in the full order, what QOS, partition and association add to a priority keeps "
-        "counting",
-        note="Slurm only, with `influence_hours = 0`: see [how far our order goes](slurm.md#how-"
-        "far-our-order-goes-and-how-often).",
+        meaning="with influence_hours = 0, the priority points of QOS, partition and association "
+        "keep counting",
+        note="Slurm only: see [how far our order goes](slurm.md#how-far-our-order-goes-and-how-"
+        "often).",
     )
     beside_controllers: bool = key(
         default=False,

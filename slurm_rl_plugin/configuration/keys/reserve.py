@@ -71,15 +71,15 @@ class ReserveSection:
         default=0.5,
         least=0,
         most=1,
-        meaning="part of most_processors that the interactive jobs of one account hold at most, "
-        "rounded up: further ones count as batch jobs; 1 for no bound",
-        note="[Who may use it](reserve.md#who-may-use-it) says what counts.",
+        meaning="part of most_processors that the interactive jobs of one account may hold, "
+        "rounded up; further jobs count as batch; 1 for no bound",
+        note="What counts: [who may use it](reserve.md#who-may-use-it).",
     )
     user_share: float = key(
         default=0.33,
         least=0,
         most=1,
-        meaning="the same for one user",
+        meaning="the same for the interactive jobs of one user",
     )
     qos: str = key(
         default="",

@@ -1,6 +1,6 @@
-"""The history columns of a snapshot: what past runs and jobs alike tell of each pending job.
+"""The history columns of a snapshot: predictions of each pending job from past runs and the queue.
 
-Predictions are computed once for all jobs that are predicted alike, however many are pending: the
+Predictions are computed once for all jobs that have the same one, however many are pending: the
 jobs of a template with a past run, or a user's jobs of one request class and time limit.
 """
 
@@ -49,14 +49,14 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPast:
-    """What is known of jobs, once for each group of jobs that are predicted alike.
+    """What is known of jobs, once for each group of jobs that have the same prediction.
 
     Attributes:
         hazards: as `run_prediction.fill_hazards`, shape [len(BOUNDS), groups].
         time_limit: requested seconds, shape [groups].
         speaks: whether its user's runs speak for the request, shape [groups].
         group: of each template, shape [templates].
-        alike: pending and running jobs of each template, shape [templates] each.
+        counts: pending and running jobs of each template, shape [templates] each.
         template: of each job, shape [n].
     """
 
@@ -64,7 +64,7 @@ class KnownPast:
     time_limit: FloatArray
     speaks: BoolArray
     group: IntArray
-    alike: tuple[FloatArray | IntArray, IntArray]
+    counts: tuple[FloatArray | IntArray, IntArray]
     template: IntArray
 
     def quantiles(self, asked: FloatArray) -> FloatArray:
@@ -88,12 +88,12 @@ def known_past(
     past: PastRuns,
     waits_as: FloatArray | None = None,
 ) -> KnownPast:
-    """What past runs and jobs alike tell of jobs of a snapshot.
+    """What past runs and the queue say of jobs of a snapshot.
 
     Args:
         snapshot: the queue.
         jobs: n jobs of it, one at least.
-        past: what runs have told up to the snapshot.
+        past: runs up to the snapshot.
         waits_as: how many waiting jobs each of them is; by default one.
     """
     users, which = met_users(snapshot.users, jobs.user)
@@ -102,14 +102,14 @@ def known_past(
     of_users = past.users.rows_of(users)
     user, limit = which[first], asked_time(jobs.time_limit[first])
     processors = np.maximum(jobs.processors[first], 1).astype(np.float64)
-    alike = request_class(limit, processors).astype(np.int64)
+    request = request_class(limit, processors).astype(np.int64)
     speaks = speaks_for(of_users[SPENT, user], limit, processors)
     row = past.templates.places(keys[first])
-    number = (user * REQUEST_CLASSES + alike) * 2 + speaks
-    like = _one_alike(np.where(row >= 0, 2 * REQUEST_CLASSES * len(users) + row, number))
-    like = np.where(limit == limit[like], like, np.arange(len(like)))
-    one, group = _numbered(like)
-    requests = _Requests(users, user[one], limit[one], alike[one], speaks[one], row[one])
+    number = (user * REQUEST_CLASSES + request) * 2 + speaks
+    same = _one_of_each(np.where(row >= 0, 2 * REQUEST_CLASSES * len(users) + row, number))
+    same = np.where(limit == limit[same], same, np.arange(len(same)))
+    one, group = _numbered(same)
+    requests = _Requests(users, user[one], limit[one], request[one], speaks[one], row[one])
     pending = np.bincount(template, waits_as)
     _, running = job_keys(snapshot.users, snapshot.running.as_requested)
     return KnownPast(
@@ -117,7 +117,7 @@ def known_past(
         time_limit=limit[one],
         speaks=speaks[one],
         group=group,
-        alike=(np.maximum(pending, 1), _counted(running, keys[first])),  # a job is alike itself
+        counts=(np.maximum(pending, 1), _counted(running, keys[first])),  # a job counts itself
         template=template,
     )
 
@@ -127,17 +127,17 @@ class _Requests(NamedTuple):
 
     Attributes:
         users: keys of users.
-        user: whose, as index into `users`.
+        user: index into `users`.
         time_limit: requested seconds.
-        alike: class of the request (`run_history.request_class`).
-        speaks: whether its user's runs speak for it.
+        request: class of the request (`run_history.request_class`).
+        speaks: whether its user's runs speak for the request.
         template: row of the template in its table, -1 where it has none.
     """
 
     users: FloatArray
     user: IntArray
     time_limit: FloatArray
-    alike: IntArray
+    request: IntArray
     speaks: BoolArray
     template: IntArray
 
@@ -146,17 +146,17 @@ def _hazards(past: PastRuns, of_users: FloatArray, requests: _Requests) -> Float
     """As `run_prediction.fill_hazards`, each level as often as it has rows, [len(BOUNDS), n].
 
     Args:
-        past: what runs have told.
+        past: past runs.
         of_users: rows of `requests.users`, shape [HISTORY, users].
         requests: n of them.
     """
     user, limit, speaks = requests.user, requests.time_limit, requests.speaks
     site = np.full((len(BOUNDS), REQUEST_CLASSES), UNKNOWN_HAZARD)
     _draw(site, past.site.rows_of(np.arange(float(REQUEST_CLASSES))), PRIOR_RUNS[0])
-    hazards = np.take(site, requests.alike, axis=1)
+    hazards = np.take(site, requests.request, axis=1)
     _draw(hazards, np.take(of_users, user, axis=1), PRIOR_RUNS[1])
     within = user * LIMIT_CLASSES + limit_class(limit).astype(np.int64)
-    one, group = _numbered(_one_alike(within))
+    one, group = _numbered(_one_of_each(within))
     limits = past.limits.rows_of(limit_keys(requests.users[user[one]], limit[one]))
     _draw(hazards, np.take(limits, group, axis=1), PRIOR_RUNS[2])
     seen = np.flatnonzero(requests.template >= 0)  # few of a long queue's templates have run
@@ -164,7 +164,7 @@ def _hazards(past: PastRuns, of_users: FloatArray, requests: _Requests) -> Float
     _draw(of_seen, past.templates.rows[requests.template[seen]].T, PRIOR_RUNS[3])
     hazards[:, seen] = of_seen
     silent = np.flatnonzero(~speaks)
-    known = site[:, requests.alike[silent]]
+    known = site[:, requests.request[silent]]
     hazards[:, silent] = np.minimum(hazards[:, silent], known)
     return hazards
 
@@ -180,26 +180,25 @@ def history_columns(snapshot: QueueSnapshot, past: PastRuns | KnownPast) -> NDAr
 
     Args:
         snapshot: the queue.
-        past: what runs have told up to the snapshot, or what is known by it of the pending jobs.
+        past: runs up to the snapshot, or what is known of the pending jobs by them.
     """
     if len(snapshot.pending) == 0:
         return np.empty((0, len(SITE.history_jobs)), dtype=np.float32)
-    told = past
-    if isinstance(told, PastRuns):
-        waits_as = snapshot.each_waits_as
-        told = known_past(snapshot, snapshot.pending.jobs, told, waits_as)
-    mean, rate = expected_run(told.hazards, told.time_limit)
-    predicted = history_features(mean, believed_rate(mean, rate, told.speaks))
+    known = past
+    if isinstance(known, PastRuns):
+        known = known_past(snapshot, snapshot.pending.jobs, known, snapshot.each_waits_as)
+    mean, rate = expected_run(known.hazards, known.time_limit)
+    predicted = history_features(mean, believed_rate(mean, rate, known.speaks))
     of_groups = np.stack(predicted, axis=1).astype(np.float32)
-    columns = np.empty((len(told.group), len(SITE.history_jobs)), dtype=np.float32)
-    columns[:, : len(predicted)] = np.take(of_groups, told.group, axis=0)
-    for place, each in enumerate(alike_features(*told.alike), len(predicted)):
-        columns[:, place] = told.speaks[told.group] * each
-    return np.take(columns, told.template, axis=0)
+    columns = np.empty((len(known.group), len(SITE.history_jobs)), dtype=np.float32)
+    columns[:, : len(predicted)] = np.take(of_groups, known.group, axis=0)
+    for place, each in enumerate(alike_features(*known.counts), len(predicted)):
+        columns[:, place] = known.speaks[known.group] * each
+    return np.take(columns, known.template, axis=0)
 
 
 def _templates(keys: FloatArray) -> tuple[IntArray, IntArray]:
-    """The place of a job of each key, in the order of keys, and which of them each job has, [n]."""
+    """A place of each key, in the order of keys, and the index into them of each job, [n]."""
     order = np.argsort(keys)
     ordered = keys[order]
     begins = np.ones(len(order), dtype=np.bool_)
@@ -209,17 +208,17 @@ def _templates(keys: FloatArray) -> tuple[IntArray, IntArray]:
     return order[begins], template
 
 
-def _one_alike(numbers: IntArray) -> IntArray:
-    """A place where the number is the same, one for each number >= 0; shape [n]."""
+def _one_of_each(numbers: IntArray) -> IntArray:
+    """One place of each number, which is >= 0, at every place that has the number; shape [n]."""
     place = np.empty(int(numbers.max()) + 1, dtype=np.int64)
     place[numbers] = np.arange(len(numbers))
     return np.asarray(place[numbers])
 
 
-def _numbered(like: IntArray) -> tuple[IntArray, IntArray]:
-    """The places that stand for themselves and others, and which of them stands for each, [n]."""
-    stands = like == np.arange(len(like))
-    return np.flatnonzero(stands), (np.cumsum(stands) - 1)[like]
+def _numbered(same: IntArray) -> tuple[IntArray, IntArray]:
+    """The distinct places of `_one_of_each`, and the index into them of each, [n]."""
+    is_one = same == np.arange(len(same))
+    return np.flatnonzero(is_one), (np.cumsum(is_one) - 1)[same]
 
 
 def _counted(keys: FloatArray, wanted: FloatArray) -> IntArray:

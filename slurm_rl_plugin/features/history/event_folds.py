@@ -1,9 +1,9 @@
-"""Fold many events into rows of history at once: what one event after the other leaves there.
+"""Fold many events into rows of history at once, with the result of one event after the other.
 
-A count is kept in part at each event of its row and bound, and each event adds its weight
-(`run_history.fold_ended`): so an event weighs what all later ones keep of it. Of users and
-templates, where all runs weigh the same, the count before an event follows from how many came
-before it; that weighs the event at the levels above.
+Each event multiplies the count of its row and bound and adds its own weight
+(`run_history.fold_ended`). So the final weight of an event is what all later events leave of it.
+All runs of a user, and of a template, weigh the same there, so the count before an event follows
+from the number of events before it. That count weighs the event at the levels above.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Level(NamedTuple):
 
     Attributes:
         rows: changed in place, shape [HISTORY, rows].
-        row: which of them each event changes, shape [n].
+        row: index of the row that each event changes, shape [n].
     """
 
     rows: FloatArray
@@ -48,7 +48,7 @@ class Level(NamedTuple):
 
 
 class _Turns(NamedTuple):
-    """Events one group after the other, those of a group in the order in which they count.
+    """Events by group, and within a group in the order in which they count.
 
     Attributes:
         order: place of each event, shape [n].
@@ -64,8 +64,8 @@ class _Turns(NamedTuple):
 
     @classmethod
     def of(cls, group: IntArray) -> _Turns:
-        """Events in the order in which they count, by the number of their group, shape [n]."""
-        bits = len(group).bit_length()  # numbers that are sorted faster than they are ranked
+        """The turns of events in the order in which they count; `group` has shape [n]."""
+        bits = len(group).bit_length()  # sorting numbers is faster than ranking them
         ordered = np.sort((group << bits) + np.arange(len(group)))
         order, group = ordered & ((1 << bits) - 1), ordered >> bits
         first = np.flatnonzero(np.diff(group, prepend=-1))
@@ -77,23 +77,23 @@ class _Turns(NamedTuple):
         return self.first + self.length - 1
 
     def before(self) -> IntArray:
-        """How many events of the group count before each in `order`, shape [n]."""
+        """Events of the same group before each event of `order`, shape [n]."""
         return np.arange(len(self.order)) - np.repeat(self.first, self.length)
 
-    def told(self, at_risk: FloatArray, keeps: float) -> FloatArray:
-        """What the group's count is before each event, all of which weigh 1; shape [n].
+    def counts_before(self, at_risk: FloatArray, keeps: float) -> FloatArray:
+        """The group's count before each event, shape [n]; all events weigh 1.
 
         Args:
             at_risk: the count before all events, shape [groups].
             keeps: as of `run_history.fold_outlived`.
         """
         kept = (keeps ** np.arange(int(self.length.max(initial=0))))[self.before()]
-        told = np.empty(len(self.order))
-        told[self.order] = np.repeat(at_risk, self.length) * kept + (1.0 - kept) / (1.0 - keeps)
-        return told
+        found = np.empty(len(self.order))
+        found[self.order] = np.repeat(at_risk, self.length) * kept + (1.0 - kept) / (1.0 - keeps)
+        return found
 
     def fold(self, level: Level, ended: BoolArray, weight: FloatArray, keeps: float) -> None:
-        """Let the events of each row and bound tell; `_row_and_bound` numbers the groups.
+        """Add the events to each row and bound; `_row_and_bound` numbers the groups.
 
         Args:
             level: whose rows change.
@@ -106,11 +106,11 @@ class _Turns(NamedTuple):
         kept = np.log1p(-weight * (1.0 - keeps))
         so_far = np.cumsum(kept)
         until = so_far[self.last]
-        weight *= np.exp(np.repeat(until, self.length) - so_far)  # as later events leave it
+        weight *= np.exp(np.repeat(until, self.length) - so_far)  # what later events leave of it
         of_old = np.exp(until - so_far[self.first] + kept[self.first])
-        for place, told in ((AT_RISK, weight), (ENDED_BEFORE, weight * ended)):
+        for place, added in ((AT_RISK, weight), (ENDED_BEFORE, weight * ended)):
             old = level.rows[place + bound, row] * of_old
-            level.rows[place + bound, row] = old + np.add.reduceat(told, self.first)
+            level.rows[place + bound, row] = old + np.add.reduceat(added, self.first)
 
 
 def _row_and_bound(row: IntArray, bound: IntArray) -> IntArray:
@@ -120,30 +120,30 @@ def _row_and_bound(row: IntArray, bound: IntArray) -> IntArray:
 def fold_events(
     events: RunEvents, site: Level, users: Level, limits: Level, templates: Level
 ) -> None:
-    """Let every event tell; the rows of the levels change.
+    """Add every event to the rows of its levels, which change.
 
     Args:
-        events: one at least.
-        site: requests alike.
-        users: their users.
-        limits: their users' jobs with limits alike.
-        templates: their templates.
+        events: at least one.
+        site: rows of request classes.
+        users: rows of users.
+        limits: rows of users' jobs of one limit class.
+        templates: rows of templates.
     """
     of_ends = place_of(events.run_time, events.time_limit)[events.job]
     place = np.where(events.kind == ENDED, of_ends, events.kind + len(BOUNDS))
-    tells = np.flatnonzero(place < 2 * len(BOUNDS))
-    if len(tells):
-        ended, bound = place[tells] < len(BOUNDS), place[tells] % len(BOUNDS)
+    counted = np.flatnonzero(place < 2 * len(BOUNDS))
+    if len(counted):
+        ended, bound = place[counted] < len(BOUNDS), place[counted] % len(BOUNDS)
         site, whose, limits, templates = (
-            Level(each.rows, each.row[tells]) for each in (site, users, limits, templates)
+            Level(each.rows, each.row[counted]) for each in (site, users, limits, templates)
         )
         of_user, of_template = (
             _Turns.of(_row_and_bound(each.row, bound)) for each in (whose, templates)
         )
-        at_site = weight_at_site(of_user.told(_at_risk(of_user, whose), USER_KEEPS))
-        told = of_template.told(_at_risk(of_template, templates), TEMPLATE_KEEPS)
-        among = weight_among_limits(told)
-        whole = np.ones(len(tells))
+        at_site = weight_at_site(of_user.counts_before(_at_risk(of_user, whose), USER_KEEPS))
+        of_runs = of_template.counts_before(_at_risk(of_template, templates), TEMPLATE_KEEPS)
+        among = weight_among_limits(of_runs)
+        whole = np.ones(len(counted))
         _Turns.of(_row_and_bound(site.row, bound)).fold(site, ended, at_site, SITE_KEEPS)
         _Turns.of(_row_and_bound(limits.row, bound)).fold(limits, ended, among, LIMIT_KEEPS)
         of_user.fold(whose, ended, whole, USER_KEEPS)
@@ -158,7 +158,7 @@ def _at_risk(turns: _Turns, level: Level) -> FloatArray:
 
 
 def _fold_spent(events: RunEvents, users: Level) -> None:
-    """Users' runs have ended or outlived LONG_RUN (`run_history.fold_spent`)."""
+    """Add runs that have ended or outlived LONG_RUN to users' rows (`run_history.fold_spent`)."""
     ended = events.kind == ENDED
     pays = np.flatnonzero(ended | (events.kind == BOUNDS.index(LONG_RUN)))
     turns = _Turns.of(users.row[pays])
@@ -177,7 +177,7 @@ def _fold_spent(events: RunEvents, users: Level) -> None:
 
 
 def _fold_last(events: RunEvents, users: Level) -> None:
-    """Users' runs have ended (`run_history.fold_last`)."""
+    """Add runs that have ended to users' rows (`run_history.fold_last`)."""
     ends = np.flatnonzero(events.kind == ENDED)
     if len(ends) == 0:
         return

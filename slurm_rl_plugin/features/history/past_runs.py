@@ -1,4 +1,4 @@
-"""What the head node remembers of past runs: rows for requests alike, users, limits, templates.
+"""What the head node remembers of past runs: rows of request classes, users, limits, templates.
 
 The rules are those of `history.run_history`; the simulator keeps the same rows. Events count by
 time, then kind, then job.
@@ -33,7 +33,7 @@ class HistoryTable:
 
     @classmethod
     def empty(cls) -> Self:
-        """A table without rows, shape [0, LINE]: nobody has been seen yet."""
+        """A table without rows, shape [0, LINE]."""
         return cls(np.empty((0, LINE)))
 
     @property
@@ -68,7 +68,7 @@ class HistoryTable:
             keys: of the rows, ascending, shape [m].
             heard: time of each key's last event, seconds since the epoch; shape [m].
             rows: shape [HISTORY, m].
-            at_most: of more rows those go that were heard of longest ago.
+            at_most: beyond that, the rows with the oldest last events are dropped.
         """
         changed = np.concatenate([[keys, heard], rows]).T
         place = self.places(keys)
@@ -82,7 +82,7 @@ class HistoryTable:
 
 
 def _heard_lately(lines: FloatArray, at_most: int) -> FloatArray:
-    """Lines without those heard of longest ago; of those heard of at once, the largest keys go."""
+    """At most so many lines, of the latest events; of one time, those of the smallest keys."""
     too_many = len(lines) - at_most
     if too_many <= 0:
         return lines
@@ -93,13 +93,13 @@ def _heard_lately(lines: FloatArray, at_most: int) -> FloatArray:
     return np.delete(lines, silent, axis=0)
 
 
-#: Users, limits of theirs and templates remembered; of more, those go of whom nothing was heard for
-#: longest.
+#: Users, their limit classes and templates that are remembered; beyond that, those with the oldest
+#: last events are dropped.
 USERS_AT_MOST = 2_000
 LIMITS_AT_MOST = 4_000
 TEMPLATES_AT_MOST = 8_000
-#: Seconds by which the time of a memory may be ahead of a clock that was set back: nothing is told
-#: twice. What is further ahead is of a clock that was wrong: nothing would count until it has come.
+#: Seconds by which the time of a memory may be ahead of a clock that was set back: no event counts
+#: twice. Further ahead, the time is of a clock that was wrong: no event would count until then.
 LONGEST_AHEAD = 3600.0
 #: Version of the order of numbers in a memory.
 _LAYOUT = 4.0
@@ -115,7 +115,7 @@ class PastRuns:
         time: up to which events have counted, seconds since the epoch; -inf before the first.
         site: a row for each class of requests (`run_history.request_class`).
         users: a row for each user.
-        limits: a row for each user's jobs with limits alike (`run_history.limit_class`).
+        limits: a row for each user's jobs of one limit class (`run_history.limit_class`).
         templates: a row for each template.
     """
 
@@ -150,14 +150,14 @@ class PastRuns:
         """What is known after a snapshot; each event counts once, whatever the pace of snapshots.
 
         Args:
-            snapshot: the queue; its running jobs and those that ended tell.
+            snapshot: the queue; its running and ended jobs count.
         """
         events = RunEvents.between(self.time, snapshot)
         ahead = self.time - snapshot.now > LONGEST_AHEAD
         now = snapshot.now if ahead else max(self.time, snapshot.now)
         if len(events) == 0:
             return replace(self, time=now)
-        keys = (events.alike, events.user, events.limits, events.template)
+        keys = (events.request, events.user, events.limits, events.template)
         tables = (self.site, self.users, self.limits, self.templates)
         most = (REQUEST_CLASSES, USERS_AT_MOST, LIMITS_AT_MOST, TEMPLATES_AT_MOST)
         known, levels = [], []
@@ -174,7 +174,7 @@ class PastRuns:
 
 
 def _heard(level: Level, time: FloatArray) -> FloatArray:
-    """When each row was last heard of, seconds since the epoch.
+    """Time of each row's last event, seconds since the epoch.
 
     Args:
         level: rows that events change.

@@ -1,8 +1,8 @@
-"""What runs have told between two looks at the queue: who has outlived a bound, who has ended.
+"""Events of runs between two snapshots: a job has outlived a bound, a job has ended.
 
-A running job tells that it has outlived one of BOUNDS when that comes true; its end
-tells the run time. No list of what was told is kept: times alone decide. An event belongs to the
-one look at the queue whose interval holds its time; an end belongs to the look that reports it.
+A running job has an event when it outlives one of BOUNDS; its end gives the run time. No list of
+past events is kept: times alone decide. An event belongs to the snapshot whose interval holds its
+time; an end belongs to the snapshot that reports it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class RunEvents:
     Attributes:
         time: seconds since the epoch, shape [n].
         kind: place in BOUNDS of what was outlived, or ENDED; shape [n].
-        job: who tells, as index into the columns of jobs; shape [n].
+        job: index into the columns of jobs; shape [n].
         run_time: seconds; of ended jobs only, else 0; shape [jobs].
         processors: requested, shape [jobs].
         time_limit: requested seconds, `run_history.NO_LIMIT` where none; shape [jobs].
-        alike: class of the request, a whole number (`run_history.request_class`); shape [jobs].
+        request: class of the request, a whole number (`run_history.request_class`); shape [jobs].
         user, limits, template: keys of `history.job_keys`, shape [jobs].
     """
 
@@ -42,7 +42,7 @@ class RunEvents:
     run_time: FloatArray
     processors: IntArray
     time_limit: FloatArray
-    alike: FloatArray
+    request: FloatArray
     user: FloatArray
     limits: FloatArray
     template: FloatArray
@@ -55,7 +55,7 @@ class RunEvents:
         """The events that a snapshot adds to what was known at `last`.
 
         An end that is reported late, with a time before `last`, counts now; what the job had
-        outlived until then was told by the job while it ran, and does not count again.
+        outlived until then has counted while it ran, and does not count again.
 
         Args:
             last: time of the snapshot before, seconds; -inf for none.
@@ -88,7 +88,7 @@ class RunEvents:
             run_time=ran[met],
             processors=processors,
             time_limit=asked,
-            alike=request_class(asked, processors),
+            request=request_class(asked, processors),
             user=keys,
             limits=limit_keys(keys, asked),
             template=template_keys(keys, processors, limit),

@@ -76,10 +76,10 @@ def request_class(time_limit: Any, processors: Any) -> Any:
 
 
 def place_of(run_time: Any, time_limit: Any) -> Any:
-    """What the end of a run tells: the place in BOUNDS of the first above its length.
+    """The place in BOUNDS of the first bound above the length of a run that has ended.
 
-    Of a run that its limit ended, len(BOUNDS) more: it has outlived that bound as far as it could.
-    Twice len(BOUNDS) tells nothing that was not told before. Elementwise.
+    If its limit ended the run, len(BOUNDS) more: it has outlived that bound as far as it could.
+    Twice len(BOUNDS) adds nothing to what the run has outlived before. Elementwise.
 
     Args:
         run_time: seconds.
@@ -91,8 +91,8 @@ def place_of(run_time: Any, time_limit: Any) -> Any:
         place = place + (run_time >= bound)
         beyond = beyond + (run_time >= bound) * (bound >= AS_ASKED * time_limit)
     by_limit = run_time >= AS_ASKED * time_limit
-    tells = (place < len(BOUNDS)) * (beyond == 0)
-    return (place + len(BOUNDS) * by_limit) * tells + 2 * len(BOUNDS) * (1 - tells)
+    counts = (place < len(BOUNDS)) * (beyond == 0)
+    return (place + len(BOUNDS) * by_limit) * counts + 2 * len(BOUNDS) * (1 - counts)
 
 
 def asked_time(time_limit: Any) -> Any:
@@ -104,27 +104,27 @@ def asked_time(time_limit: Any) -> Any:
     return np.where(np.isfinite(time_limit) & (time_limit > 0.0), time_limit, NO_LIMIT)
 
 
-def weight_at_site(told: Any) -> Any:
-    """How much a run counts among requests alike: the less the more its user has told there.
+def weight_at_site(runs: Any) -> Any:
+    """The weight of a run in its request class: the more runs its user has there, the less.
 
-    So users have about one voice each: who runs a thousand dummies is heard some ten times.
-    Elementwise.
-
-    Args:
-        told: the user's runs that came so far, before the run is folded into the user's row.
-    """
-    return 1.0 / (1.0 + told) ** 2
-
-
-def weight_among_limits(told: Any) -> Any:
-    """How much a run counts among its user's with limits alike: the less the more its template has.
-
-    So a template that is run a hundred times does not speak for the user's others. Elementwise.
+    So each user has about the weight of one run: a thousand dummy runs weigh some ten times as
+    much as one. Elementwise.
 
     Args:
-        told: as of `weight_at_site`, of the template.
+        runs: the count in the user's row before the run is folded into it.
     """
-    return 1.0 / (1.0 + told)
+    return 1.0 / (1.0 + runs) ** 2
+
+
+def weight_among_limits(runs: Any) -> Any:
+    """The weight of a run among its user's runs of one limit class: less if its template has more.
+
+    So a template that ran a hundred times does not decide for the user's others. Elementwise.
+
+    Args:
+        runs: the count in the template's row before the run is folded into it.
+    """
+    return 1.0 / (1.0 + runs)
 
 
 def fold_outlived(row: Any, place: int, keeps: float, weight: float) -> None:

@@ -370,7 +370,7 @@ class Cycle:
             return report
         begin = self.monotonic()
         seen = self._service.lifts(snapshot).seen(snapshot)
-        decision, fallback_reason = self._guard.decide(self.policy, snapshot, seen)
+        decision, fallback_reason = self._guard.decide(self.policy, snapshot, seen, remembers=False)
         begin = watch.lap("decide", begin)
         if fallback_reason is not None:
             return report

@@ -103,7 +103,7 @@ class Explanation:
         reason, settings = AS_BATCH[int(as_batch[self.place])], rail.settings
         if reason == OVERRUN:
             user = int(self._snapshot.pending.jobs.user[self.place])
-            return {"reason": reason, **asdict(self._plan.overruns[user])}
+            return {"reason": reason, **self._plan.overruns[user]._asdict()}
         most = {ACCOUNT: settings.account_most, USER: settings.user_most}
         return {"reason": reason, "most": int(most[reason])}
 

@@ -5,7 +5,8 @@ what more an account could have used: jobs that wait, up to their limits and the
 waited, and what running jobs lost by their waits (docs/definitions.md#who-got-what).
 A job that starts and ends between two cycles is not seen. An account that is short of its
 entitlement and has jobs that wait gains a lift (`lifts`), and so does a group of jobs whose mean
-wait is above its target. Beside them the file keeps who has lost an interactive class (`overruns`).
+wait is above its target. The file also keeps which users have lost an interactive class
+(`overruns`).
 """
 
 from __future__ import annotations
@@ -132,6 +133,7 @@ class AccountService:
                 name = snapshot.accounts[place]
                 day.service[name] = day.service.get(name, 0.0) + float(of_running[place]) * since
         self._count_starts(snapshot)
+        known = len(self._overruns)
         if self.counts_overruns:
             self._overruns.count(snapshot)
         self._forget(int(now // DAY))
@@ -139,8 +141,8 @@ class AccountService:
         if is_seen:
             self._lifts = moved(self._lifts, self._robbed(snapshot, found), since)
             self._group_lifts = moved(self._group_lifts, self._late_groups(), since)
-        if now - self._written >= _KEPT_EVERY:
-            self.keep(now)
+        if now - self._written >= _KEPT_EVERY or len(self._overruns) != known:
+            self.keep(now)  # `explain` reads there which users have lost the class
         return found
 
     def keep(self, now: float) -> None:
@@ -190,14 +192,14 @@ class AccountService:
         )
 
     def overruns(self, snapshot: QueueSnapshot) -> dict[int, Overrun]:
-        """Number of each user who has lost an interactive class -> why."""
+        """Number of each user that has lost an interactive class -> why."""
         self._read()
         return self._overruns.of_users(snapshot) if self.counts_overruns else {}
 
     @property
     def overrunners(self) -> int:
         """How many users have lost an interactive class."""
-        return len(self._overruns)
+        return len(self._overruns) if self.counts_overruns else 0
 
     def _shares_count(self, snapshot: QueueSnapshot) -> bool:
         return self.goals.resolved(snapshot.shares).points_a_doubling > 0.0
@@ -272,10 +274,11 @@ class AccountService:
             logger.warning("service=unreadable path=%s error=%s", self.path, error)
             self._days.clear()
             self._lifts.clear()
+            self._group_lifts.clear()
 
 
 def service_path(state_path: Path) -> Path:
-    """Where service is kept, beside the state file."""
+    """Where service is kept: next to the state file."""
     return state_path.with_name(state_path.name + ".service")
 
 

@@ -1,15 +1,15 @@
-"""Who loses a class that his time limits give: users whose jobs run until they are killed by it.
+"""Users whose time limits make no job interactive, since too many of their runs reach the limit.
 
-A limit of fifteen minutes makes a job interactive. Where more than ALLOWED of a user's runs in
-PERIOD, and more than ALLOWED_PART of them, are ended by it, his limits say nothing, and for as long
-again his jobs count as batch jobs.
+A limit of fifteen minutes makes a job interactive. If such a limit ends more than ALLOWED runs of a
+user in PERIOD, and more than ALLOWED_PART of them, the user's jobs with such limits count as batch
+for another PERIOD.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -21,14 +21,14 @@ PERIOD, ALLOWED, ALLOWED_PART = 7 * DAY, 3, 0.1
 _DAYS = round(PERIOD / DAY)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overrun:
+class Overrun(NamedTuple):
     """Why and until when the jobs of a user count as batch.
 
     Attributes:
         until: seconds since the epoch.
-        timed_out: of his jobs that were interactive by their time limits, those that it ended.
-        runs: all of these jobs in the week before.
+        timed_out: jobs of the user that were interactive by their time limits and ended by them,
+            in the week before.
+        runs: the user's jobs that were interactive by their time limits, in that week.
     """
 
     until: float
@@ -38,16 +38,17 @@ class Overrun:
 
 @dataclass(slots=True, kw_only=True)
 class Overruns:
-    """Runs of a week by day and user, and who has lost the class; users stand as hashes."""
+    """Runs of a week by day and user, and users that have lost the class; users are hashes."""
 
     _days: dict[int, dict[str, tuple[int, int]]] = field(default_factory=dict)
     _lost: dict[str, Overrun] = field(default_factory=dict)
 
     def __len__(self) -> int:
+        """How many users have lost the class."""
         return len(self._lost)
 
     def count(self, snapshot: QueueSnapshot) -> None:
-        """Count the runs that have ended, and note who loses the class by them."""
+        """Count the runs that have ended, and note which users lose the class by them."""
         now, today = snapshot.now, int(snapshot.now // DAY)
         self._forget(now)
         ended = snapshot.ended
@@ -62,7 +63,7 @@ class Overruns:
             self._judge(user, now)
 
     def of_users(self, snapshot: QueueSnapshot) -> dict[int, Overrun]:
-        """Who has lost the class: number of the user in the snapshot -> why."""
+        """Number in the snapshot of each user that has lost the class -> why."""
         found = {}
         for number, name in enumerate(snapshot.users if self._lost else ()):
             overrun = self._lost.get(_key(name))
@@ -77,7 +78,7 @@ class Overruns:
             self._lost[user] = Overrun(until=now + PERIOD, timed_out=timed_out, runs=runs)
 
     def _forget(self, now: float) -> None:
-        """Drop what is over, and what comes from a clock that was ahead."""
+        """Drop what has expired, and what has a time in the future: a clock was wrong."""
         today = int(now // DAY)
         self._days = {
             day: users for day, users in self._days.items() if today - _DAYS < day <= today
@@ -88,10 +89,7 @@ class Overruns:
 
     def document(self) -> dict[str, Any]:
         """All of it, for a JSON file."""
-        return {
-            "days": self._days,
-            "lost": {user: asdict(overrun) for user, overrun in self._lost.items()},
-        }
+        return {"days": self._days, "lost": self._lost}
 
     @classmethod
     def of_document(cls, found: Mapping[str, Any]) -> Self:
@@ -103,18 +101,14 @@ class Overruns:
         return cls(
             _days={
                 int(day): {
-                    str(user): (int(runs), int(timed_out))
+                    str(user): (int(str(runs)), int(str(timed_out)))
                     for user, (runs, timed_out) in users.items()
                 }
                 for day, users in found.get("days", {}).items()
             },
             _lost={
-                str(user): Overrun(
-                    until=float(each["until"]),
-                    timed_out=int(each["timed_out"]),
-                    runs=int(each["runs"]),
-                )
-                for user, each in found.get("lost", {}).items()
+                str(user): Overrun(float(str(until)), int(str(timed_out)), int(str(runs)))
+                for user, (until, timed_out, runs) in found.get("lost", {}).items()
             },
         )
 

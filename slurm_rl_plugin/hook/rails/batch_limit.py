@@ -73,7 +73,7 @@ class BatchLimit:
 
     Attributes:
         rail: that gives the reserve its bounds; None where the site keeps nothing free.
-        file: there while a limit of ours may stand, in the care of the batch-system adapter.
+        file: exists while our limit may be in force; the batch-system adapter keeps it.
         monotonic: clock for the time between changes, seconds.
     """
 
@@ -93,11 +93,11 @@ class BatchLimit:
         return self.file
 
     def is_outstanding(self) -> bool:
-        """Whether a limit of ours may be in force; see `Outstanding`."""
+        """Whether our limit may be in force; see `Outstanding`."""
         return self.file is not None and may_exist(self.file)
 
     def go_on_from(self, earlier: BatchLimit) -> None:
-        """After a reload: which limit it is, when it was changed, who has come."""
+        """After a reload: which limit is set, when it was changed, when interactive jobs came."""
         self._limit, self._changed = earlier._limit, earlier._changed
         if self.rail is not None and earlier.rail is not None:
             self.rail.go_on_from(earlier.rail)
@@ -108,7 +108,7 @@ class BatchLimit:
         Args:
             snapshot: the queue.
             reserve: of the guarded decision, processors.
-            fallback: the policy is not used, so nobody asks for a reserve.
+            fallback: the policy is not used, so there is no wish for a reserve.
         """
         rail = self.rail
         wanted: Mapping[str, int] | None = None
@@ -186,9 +186,9 @@ class BatchLimit:
         return self.monotonic() - self._changed < self.rail.settings.change_interval
 
     def _failed(self, planned: LimitReport, error: SlurmRLError) -> LimitReport:
-        """The next try is as far off as the next change would be."""
+        """Report the failure; the next try waits as long as the next change would."""
         self._changed = self.monotonic()
-        if str(error) != self._complained:  # the same every minute would fill the log
+        if str(error) != self._complained:  # the same line every minute would fill the log
             self._complained = str(error)
             logger.error("batch_limit=failed reason=%s", error)
         failure = "unavailable" if isinstance(error, BatchSystemUnavailable) else "refused"

@@ -1,13 +1,14 @@
-"""Who may use the reserve: jobs of the interactive class that count as batch all the same.
+"""Who may use the reserve: which jobs of the interactive class count as batch.
 
-A class is what users say of their own jobs, by a time limit for example. So one account, and one
-user, holds a part of the reserve at most: the processors of its running interactive jobs, and of
-the pending ones that go before. What comes on top counts as batch. So does what is interactive by
-its time limit alone, of a user whose runs are ended by that limit too often (`overruns`).
+Users choose the class of their jobs, by a time limit for example. So the interactive jobs of one
+account, and of one user, hold at most a part of the reserve; further jobs count as batch. So do
+jobs that are interactive only by their time limit, if that limit ends too many runs of their user
+(`overruns`).
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from slurm_rl_plugin.units import BoolArray, IntArray
 ACCOUNT, USER, OVERRUN = "account_share", "user_share", "overrun"
 #: Why a job of the interactive class counts as batch; `PendingJobs.as_batch` has places in it.
 AS_BATCH = (ACCOUNT, USER, OVERRUN)
-#: In `PendingJobs.as_batch` a job that counts as what its class is.
+#: In `PendingJobs.as_batch`: the job counts as its class says.
 AS_CLASSED = -1
 
 
@@ -31,38 +32,42 @@ def counted_classes(
 ) -> QueueSnapshot:
     """The queue with classes as they count for the reserve.
 
-    Running jobs claim first, in the order of their starts; then pending ones by priority. Of the
-    latter one that could not start now holds nothing, and an array holds what all its waiting
-    tasks ask for.
+    Running jobs claim processors first, in the order of their starts; then pending ones by
+    priority. A pending job that could not start now holds nothing, and an array holds what all its
+    waiting tasks ask for. A job that started and ended since the last snapshot holds nothing. No
+    bound holds for an account that is the only one.
 
     Args:
         snapshot: the queue.
-        settings: how much one may hold.
+        settings: how much one account and one user may hold.
         overrunners: numbers of the users whose time limits make no job interactive.
     """
     room = _Room(
-        account_most=settings.account_most,
+        account_most=settings.account_most if len(snapshot.accounts) > 1 else math.inf,
         user_most=settings.user_most,
         overrunners=np.array(sorted(overrunners), dtype=np.int64),
     )
-    running, pending = snapshot.running, snapshot.pending
+    running, pending, started = snapshot.running, snapshot.pending, snapshot.started
+    none, every = np.zeros(len(started), dtype=bool), np.ones(len(running), dtype=bool)
+    came = room.claim(started.jobs, started.jobs.processors, np.arange(len(started)), none)
     begun = np.lexsort((running.jobs.job_id, running.start))
-    refused = room.claim(running.jobs, running.jobs.processors, begun)
-    busy = _counted(running.jobs, refused)
-
+    refused = room.claim(running.jobs, running.jobs.processors, begun, every)
+    beyond = running.jobs.job_id[refused != AS_CLASSED]
+    still = (came == AS_CLASSED) & ~np.isin(started.jobs.job_id, beyond)
     jobs, holds = pending.jobs, snapshot.waits_for_machine
     tasks = 1 if pending.tasks is None else pending.tasks
     order = np.lexsort((jobs.job_id, jobs.submit, -total_priority(pending), ~holds))
     as_batch = room.claim(jobs, jobs.processors * tasks, order, holds)
     return replace(
         snapshot,
-        running=replace(running, jobs=busy),
-        pending=replace(pending, jobs=_counted(jobs, as_batch), as_batch=as_batch),
+        running=replace(running, jobs=_counted(running.jobs, refused == AS_CLASSED)),
+        started=replace(started, jobs=_counted(started.jobs, still)),
+        pending=replace(pending, jobs=_counted(jobs, as_batch == AS_CLASSED), as_batch=as_batch),
     )
 
 
-def _counted(jobs: JobTable, as_batch: IntArray) -> JobTable:
-    return replace(jobs, interactive=jobs.interactive & (as_batch == AS_CLASSED))
+def _counted(jobs: JobTable, as_classed: BoolArray) -> JobTable:
+    return replace(jobs, interactive=jobs.interactive & as_classed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +75,8 @@ class _Room:
     """Processors that accounts and users hold so far.
 
     Attributes:
-        account_most, user_most: processors that one may hold.
-        overrunners: numbers of users who have lost the class, shape [users].
+        account_most, user_most: processors that one account, and one user, may hold.
+        overrunners: numbers of users that have lost the class, shape [users].
     """
 
     account_most: float
@@ -81,15 +86,15 @@ class _Room:
     _users: Counter[int] = field(default_factory=Counter)
 
     def claim(
-        self, jobs: JobTable, amounts: IntArray, order: IntArray, holds: BoolArray | None = None
+        self, jobs: JobTable, amounts: IntArray, order: IntArray, holds: BoolArray
     ) -> IntArray:
-        """Let interactive jobs claim their processors one after another while there is room.
+        """Let interactive jobs claim processors one after another while there is room.
 
         Args:
             jobs: n jobs.
             amounts: processors that each claims, shape [n].
-            order: places of the jobs, first to claim first, shape [n].
-            holds: whether a job keeps what it claims from the later ones, shape [n]; None for all.
+            order: places of the jobs, the first to claim first, shape [n].
+            holds: whether later jobs lack what the job claims, shape [n].
 
         Returns:
             As `PendingJobs.as_batch`, shape [n].
@@ -98,8 +103,7 @@ class _Room:
         if jobs.by_limit is not None:
             found[jobs.by_limit & np.isin(jobs.user, self.overrunners)] = AS_BATCH.index(OVERRUN)
         order = order[(jobs.interactive & (found == AS_CLASSED))[order]]
-        keeps = np.ones(len(jobs), dtype=np.bool_) if holds is None else holds
-        claims = (each[order].tolist() for each in (jobs.account, jobs.user, amounts, keeps))
+        claims = (each[order].tolist() for each in (jobs.account, jobs.user, amounts, holds))
         for place, account, user, amount, kept in zip(order.tolist(), *claims, strict=True):
             reason = self._refusal(account, user, amount)
             if reason is not None:
@@ -110,6 +114,6 @@ class _Room:
         return found
 
     def _refusal(self, account: int, user: int, amount: int) -> str | None:
-        if user >= 0 and self._users[user] + amount > self.user_most:  # below 0 nobody knows whose
+        if user >= 0 and self._users[user] + amount > self.user_most:  # below 0: unknown user
             return USER
         return ACCOUNT if self._accounts[account] + amount > self.account_most else None

@@ -75,17 +75,23 @@ class PolicyGuard:
         return self._acted
 
     def decide(
-        self, policy: Policy, snapshot: QueueSnapshot, seen: QueueSnapshot | None = None
+        self,
+        policy: Policy,
+        snapshot: QueueSnapshot,
+        seen: QueueSnapshot | None = None,
+        *,
+        remembers: bool = True,
     ) -> tuple[Decision, str | None]:
         """The guarded decision, and why it is FIFO's if it is; never raises PolicyError.
 
         Args:
-            policy: who decides.
+            policy: decides.
             snapshot: the queue.
-            seen: the same as the policy sees it, with lifts; None for the queue as it is.
+            seen: the queue as the policy sees it, with lifts; None for the queue as it is.
+            remembers: False where running jobs are those of an earlier look: some have ended.
         """
         try:
-            decision = self._checked(policy, snapshot, seen or snapshot)
+            decision = self._checked(policy, snapshot, seen or snapshot, remembers=remembers)
             if len(snapshot.pending):  # an empty queue proves nothing about a failing policy
                 self._reason = None
             return decision, self._reason
@@ -103,7 +109,9 @@ class PolicyGuard:
         if self._failures % self.breaker_failures == 0:
             self._rest = self.breaker_rest
 
-    def _checked(self, policy: Policy, snapshot: QueueSnapshot, seen: QueueSnapshot) -> Decision:
+    def _checked(
+        self, policy: Policy, snapshot: QueueSnapshot, seen: QueueSnapshot, *, remembers: bool
+    ) -> Decision:
         self._acted = ()
         if self._rest:
             raise PolicyError(self._reason)
@@ -114,9 +122,10 @@ class PolicyGuard:
             before, decision = decision, rail.check(decision, snapshot)
             if decision is not before:
                 self._acted += (rail_name(rail),)
-        self._memory = decision.memory  # of a late decision too: which jobs ended is told once
-        self._is_kept = False
-        self._remember_now_and_then(begin)
+        if remembers:
+            self._memory = decision.memory  # of a late decision too: a job ends only once
+            self._is_kept = False
+            self._remember_now_and_then(begin)
         if took > self.deadline:
             raise PolicyTimeout(
                 f"the policy took {took:.2f} s, its deadline is {self.deadline:g} s: raise it or "

@@ -1,7 +1,7 @@
-"""How much is kept free of batch work, whatever the policy wishes; and who goes first.
+"""How much is kept free of batch work, whatever the policy wishes; and which jobs go first.
 
-The reserve is counted as in training: processors that stay idle beside all running jobs. So batch
-jobs may use what is left of the capacity by the reserve and by the running interactive jobs.
+The reserve is counted as in training: processors that stay idle next to all running jobs. So batch
+jobs may use the capacity less the reserve and less the processors of running interactive jobs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from slurm_rl_plugin.domain import Decision, JobTable, QueueSnapshot
 from slurm_rl_plugin.domain.resources import CPUS, MEMORY
-from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import BoolArray, IntArray
 
 #: Why the reserve is what it is; a closed list, since a metric's label takes these values.
 KEPT, UNWANTED, NOBODY, STARVING = "kept", "unwanted", "nobody_came", "starving"
@@ -63,7 +63,8 @@ class ReserveSettings:
         return self._part(self.user_share)
 
     def _part(self, share: float) -> float:
-        return math.inf if share >= 1.0 else float(max(math.ceil(share * self.most), 1))
+        most = math.ceil(round(share * self.most, 6))  # 0.07 * 100 is a little above 7
+        return math.inf if share >= 1.0 else float(max(most, 1))
 
 
 @dataclass(slots=True)
@@ -71,9 +72,9 @@ class ReserveRail:
     """Clips the reserve, ends it where nobody needs it or it harms, and puts interactive first.
 
     While it is above 0 every interactive job goes before every batch job: a batch job that waits
-    for processors below the limit would block those behind it. So does a wide batch job with the
-    narrow ones behind it, though the limit does not let it start when they are free at last: with
-    `narrow_first` it waits behind them, until it starves.
+    for processors below the limit would block those behind it. A wide batch job blocks narrow ones
+    too, and the limit may then keep it from starting: with `narrow_first` it waits behind them,
+    until it starves.
 
     Attributes:
         settings: what the site allows.
@@ -85,9 +86,9 @@ class ReserveRail:
     _last_arrival: float = -math.inf
 
     def check(self, decision: Decision, snapshot: QueueSnapshot) -> Decision:
-        """The decision with the reserve and the order that may be; see `GuardRail.check`."""
+        """The decision with a reserve and an order within bounds; see `GuardRail.check`."""
         newest = max(self._last_arrival, newest_interactive(snapshot))
-        self._last_arrival = min(newest, snapshot.now)  # nobody came tomorrow: the clock was wrong
+        self._last_arrival = min(newest, snapshot.now)  # no job came tomorrow: the clock was wrong
         wanted = self.settings.most if decision.reserve is None else max(decision.reserve, 0)
         reserve = min(wanted, self.settings.most, snapshot.capacity)
         starving = starving_jobs(snapshot, self.settings)
@@ -101,7 +102,8 @@ class ReserveRail:
         else:
             self.reason = KEPT
             steps = self._steps(snapshot.pending.jobs)
-            scores = in_steps(decision.scores, steps)
+            _, rank = np.unique(decision.scores, return_inverse=True)
+            scores = (rank + len(rank) * steps).astype(np.float64)
             return replace(decision, reserve=reserve, scores=scores, steps=steps)
         if self.reason == STARVING:
             decision = decision.putting_first(starving)
@@ -119,25 +121,18 @@ class ReserveRail:
 
 def newest_interactive(snapshot: QueueSnapshot) -> float:
     """When the newest interactive job came, seconds since the epoch; -inf where none is seen."""
-    tables = (
-        snapshot.pending.jobs,
-        snapshot.running.jobs,
-        snapshot.started.jobs,
-    )
-    return max(
-        (float(jobs.submit[jobs.interactive].max(initial=-math.inf)) for jobs in tables),
-        default=-math.inf,
-    )
+    tables = (snapshot.pending.jobs, snapshot.running.jobs, snapshot.started.jobs)
+    return max(float(jobs.submit[jobs.interactive].max(initial=-math.inf)) for jobs in tables)
 
 
 def starving_jobs(snapshot: QueueSnapshot, settings: ReserveSettings) -> IntArray:
     """Places of the wide batch jobs that have waited beyond `settings.lift_after` seconds.
 
-    Those are whom narrower jobs starve below a limit, as they take each processor that becomes
-    free: of several processors, of several GPUs where these are limited, and of more memory than
-    what always fits. One that more room would not help is none of them: it would take the reserve
-    from all and not start. So is one that waits for a reason unknown here. The longest waiting
-    comes first.
+    Narrower jobs starve these below a limit, as they take each processor that becomes free. They
+    ask for several processors, for several GPUs where these are limited, or for more memory than
+    always fits. A job that more room would not help is not among them: it would take the reserve
+    from all and not start. Nor is a job that waits for an unknown reason. The longest waiting comes
+    first.
     """
     pending = snapshot.pending
     jobs = pending.jobs
@@ -166,8 +161,8 @@ def batch_limit(
     """What batch jobs may use together so that the reserve stays free; None for no limit.
 
     Of each resource: capacity - interactive in use - reserve, and never below what the widest batch
-    job asks for. A resource that the machine has none of, or that the system does not tell of, is
-    not limited.
+    job asks for. A resource that the machine lacks, or that the system does not show, is not
+    limited.
 
     Args:
         snapshot: the queue.
@@ -197,12 +192,6 @@ def _of_resource(snapshot: QueueSnapshot, name: str) -> tuple[int, int]:
     now, jobs = snapshot.resources, snapshot.running.jobs
     if now is None:
         return 0, 0
-    # OpenPBS tells no requests where every running job asks for processors alone
+    # OpenPBS shows no requests where every running job asks for processors alone
     in_use = 0.0 if jobs.requests is None else jobs.requests.of(name)[jobs.interactive].sum()
     return math.floor(now.of(name, now.capacity)), math.ceil(in_use)
-
-
-def in_steps(scores: FloatArray, steps: IntArray) -> FloatArray:
-    """Scores of the same order within each step, a higher step before a lower one, shape [n]."""
-    _, rank = np.unique(scores, return_inverse=True)
-    return rank.astype(np.float64) + len(scores) * steps

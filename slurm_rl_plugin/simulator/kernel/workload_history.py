@@ -160,8 +160,8 @@ def fold_run(past: WorkloadHistory, user: int, template: int, kind: int, run_tim
     place = kind
     if kind == ENDED_EVENT:
         place = place_of(run_time, past.asked[template])
-    told = AT_RISK + place % len(BOUNDS)
-    at_site, among = weight_at_site(whose[told]), weight_among_limits(own[told])
+    counted = AT_RISK + place % len(BOUNDS)
+    at_site, among = weight_at_site(whose[counted]), weight_among_limits(own[counted])
     if kind == ENDED_EVENT:
         fold_ended(site, place, SITE_KEEPS, at_site)
         fold_ended(whose, place, USER_KEEPS, 1.0)

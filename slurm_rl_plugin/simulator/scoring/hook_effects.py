@@ -15,15 +15,12 @@ from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, calculate, site_points
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-#: Below every score: a job that came since the last cycle stands behind all others.
-_UNWRITTEN = -1e15
-
 
 class HookEffects(NamedTuple):
     """How the hook writes scores, and what it has written.
 
     Attributes:
-        site: the priority to which bounded influence adds, and whose `standing` a full order keeps.
+        site: the priority to which bounded influence adds; a full order keeps its `standing`.
         influence: points that the best place in the order is worth, shape [1]; inf if the order
             alone counts.
         refresh: seconds between two cycles of the hook, shape [1]; 0 where every decision sees
@@ -31,10 +28,10 @@ class HookEffects(NamedTuple):
         starvation: seconds of waiting after which a job goes first of its account, shape [1]; inf
             for never.
         written_at: when scores were written last, shape [1].
-        written: what was written for each job, NaN for a job that came later, shape [n]: its score,
-            or its points under a bounded influence.
-        recalculated: when the last write had slurmctld calculate each job's whole priority anew,
-            seconds, shape [n].
+        written: what was written for each job, shape [n]: its score at the last cycle, or its
+            points under a bounded influence. NaN for a job without any.
+        recalculated: time of the last write, after which slurmctld calculated the whole priority of
+            the job, seconds, shape [n].
     """
 
     site: SitePriority
@@ -95,16 +92,24 @@ def writes_now(cluster: Cluster, effects: HookEffects) -> bool:
 def _keep_written(
     cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
 ) -> None:
-    """Between cycles jobs keep what was written; those that came since stand behind all others."""
-    count = cluster.counts[PENDING]
-    if writes_now(cluster, effects):
+    """Between cycles jobs keep what was written; a new job goes right behind the job before it.
+
+    Scores may be ranks, so those of two decisions do not compare.
+    """
+    count, anew = cluster.counts[PENDING], writes_now(cluster, effects)
+    if anew:
         effects.written_at[0] = cluster.clock[NOW]
-        for place in range(count):
-            effects.written[jobs[place]] = scores[place]
-        return
-    for place in range(count):
-        written = effects.written[jobs[place]]
-        scores[place] = _UNWRITTEN if np.isnan(written) else written
+    highest = 0.0
+    for job in jobs[:count]:
+        highest = max(highest, effects.written[job])  # NaN changes nothing
+    before = np.nextafter(np.nextafter(highest, np.inf), np.inf)
+    for place in best_first(scores, count):
+        job = jobs[place]
+        if anew:
+            effects.written[job] = scores[place]
+        written = effects.written[job]
+        before = np.nextafter(before, -np.inf) if np.isnan(written) else written
+        scores[place] = before
 
 
 @compiled
@@ -113,25 +118,23 @@ def _place_points(
 ) -> None:
     """Turn scores into the points that the hook has written for each job's place in the order.
 
-    A job that came after the last cycle has none. As the hook does, a cycle keeps points that are
-    off by no more than INFLUENCE_TOLERANCE of the influence.
+    Between cycles only new jobs get points. As the hook does, a cycle keeps points that are off by
+    no more than INFLUENCE_TOLERANCE of the influence.
     """
     count, influence = cluster.counts[PENDING], effects.influence[0]
-    remembers = effects.refresh[0] > 0.0
-    if remembers and not writes_now(cluster, effects):
-        for place in range(count):
-            written = effects.written[jobs[place]]
-            scores[place] = 0.0 if np.isnan(written) else written
-        return
-    effects.written_at[0] = cluster.clock[NOW]
+    remembers, anew = effects.refresh[0] > 0.0, writes_now(cluster, effects)
+    if anew:
+        effects.written_at[0] = cluster.clock[NOW]
     # pending jobs are in order of submission, which a stable sort keeps among equals
     order = best_first(scores, count)
     for place in range(count):
         job, points = jobs[order[place]], np.rint(influence * (count - place) / count)
         if remembers:
-            if abs(points - effects.written[job]) <= INFLUENCE_TOLERANCE * influence:
+            known = not np.isnan(effects.written[job])
+            off = abs(points - effects.written[job]) > INFLUENCE_TOLERANCE * influence
+            if known and not (anew and off):
                 points = effects.written[job]
-            elif points != 0.0 or not np.isnan(effects.written[job]):
+            elif known or points != 0.0:
                 effects.recalculated[job] = cluster.clock[NOW]
             effects.written[job] = points
         scores[order[place]] = points
@@ -144,8 +147,8 @@ def _bound_influence(
     """A job's priority is the site's own; its place in the order adds up to `influence` points.
 
     Its age is that of the last calculation, or of the last write of its site factor: slurmctld's
-    update_job calculates the whole priority. Whom the rail of the reserve puts first, gets what it
-    takes to be first beside the site's own priority.
+    update_job calculates the whole priority. The rail of the reserve adds as many points as it
+    takes to put a job first.
     """
     _place_points(cluster, effects, scores, jobs)
     calculated = calculate(workload, cluster, effects.site)
@@ -155,19 +158,16 @@ def _bound_influence(
             at = max(at, effects.recalculated[job])
         scores[place] += site_points(workload, cluster, effects.site, job, at)
     if rail_orders(cluster):
-        _raise_steps(workload, cluster, effects, scores, jobs)
+        _raise_steps(workload, cluster, scores, jobs)
 
 
 @compiled
-def _raise_steps(
-    workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
-) -> None:
-    """Put each step of the rail above the lower ones; a job without points waits for its own."""
-    count, remembers = cluster.counts[PENDING], effects.refresh[0] > 0.0
+def _raise_steps(workload: Workload, cluster: Cluster, scores: FloatArray, jobs: IntArray) -> None:
+    """Put each step of the rail above the lower ones."""
+    count = cluster.counts[PENDING]
     step = np.zeros(count, dtype=np.int64)
     for place in range(count):
-        if not remembers or not np.isnan(effects.written[jobs[place]]):
-            step[place] = rail_step(workload, cluster, jobs[place])
+        step[place] = rail_step(workload, cluster, jobs[place])
     for raised in (1, 2):
         highest, lowest = -np.inf, np.inf
         for place in range(count):
@@ -218,8 +218,8 @@ def _keep_site_points(
 ) -> None:
     """Turn scores into ranks by the points of each place plus the site's own for the job.
 
-    As in the hook (`said_order.in_site_order`), jobs pass others of their step only, and a starved
-    one counts for as much as the best of its account.
+    As in the hook (`said_order.in_site_order`), a job passes only others of its step, and a starved
+    job has the points of the best job of its account.
     """
     count, site = cluster.counts[PENDING], effects.site
     order = best_first(scores, count)
@@ -261,9 +261,7 @@ def as_written(
     if not np.isinf(effects.influence[0]):
         _bound_influence(workload, cluster, effects, scores, jobs)
         return
-    if len(effects.site.standing) > 0 and (
-        effects.refresh[0] == 0.0 or writes_now(cluster, effects)
-    ):
+    if len(effects.site.standing) > 0:
         _keep_site_points(workload, cluster, effects, scores, jobs)
     if effects.refresh[0] > 0.0:
         _keep_written(cluster, effects, scores, jobs)

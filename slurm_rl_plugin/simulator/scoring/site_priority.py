@@ -40,9 +40,9 @@ class SitePriority(NamedTuple):
         first: when slurmctld calculated for the first time, seconds; only its rest over the period
             matters.
         size: points of a job that asks for all processors; 0 if `points` counts the size.
-        standing: those of `points` that partition, QOS and association add, shape [n]; shape [0]
+        standing: the part of `points` that partition, QOS and association add, shape [n]; shape [0]
             where a full order does not keep them.
-        span: points that a full order stands for: those of age, fair share and size at their most.
+        span: points that a full order replaces: the most that age, fair share and size may add.
         fair: accounts and users with what they were charged; of no account for those of the
             workload, by its shares.
     """

@@ -101,11 +101,11 @@ def accounts_with_shares(machine: Machine) -> set[str]:
 
 
 def tree_of_entities(machine: Machine, names: Sequence[str]) -> tuple[ShareTree, IntArray]:
-    """OpenPBS's tree with those that it lacks in the group `unknown`, and each one's place in it.
+    """OpenPBS's tree with unnamed entities in the group `unknown`, and the place of each entity.
 
     Args:
         machine: with its tree and its group `unknown`.
-        names: of entities, each once.
+        names: of entities, without repetition.
     """
     known = ShareTree.of(machine.associations).entities
     lacking = [Association(UNKNOWN, name) for name in names if name not in known]
@@ -124,8 +124,8 @@ def shares_at(machine: Machine, accounts: Iterable[str]) -> dict[str, float] | N
         accounts: names of those that are asked for.
 
     Returns:
-        None where the machine does not know each of them, or gives none a share. Under OpenPBS
-        where shares are not of accounts.
+        None where the machine does not know every account, or gives none a share; under OpenPBS,
+        where shares do not belong to accounts.
     """
     names = list(accounts)
     if machine.entity == OF_ACCOUNTS:

@@ -173,7 +173,7 @@ def _tree_of_entities(log: JobLog, machine: Machine) -> tuple[ShareTree, IntArra
 def _decays(log: JobLog, weights: PriorityWeights) -> FloatArray:
     """When pbs_sched decays usage, seconds: step by step from the first submission on.
 
-    None under Slurm, and where they are so many that `half_life` says the same.
+    Empty under Slurm, and where so many steps have the same effect as `half_life`.
     """
     if len(log) == 0 or not weights.decay_every:
         return np.empty(0)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain import JobTable, QueueSnapshot, RunningJobs
+from slurm_rl_plugin.domain import JobTable, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.hook.rails.claims import ACCOUNT, AS_BATCH, OVERRUN, USER, counted_classes
-from slurm_rl_plugin.hook.rails.reserve import ReserveRail, ReserveSettings, batch_limit
+from slurm_rl_plugin.hook.rails.reserve import (
+    ReserveRail,
+    ReserveSettings,
+    batch_limit,
+    newest_interactive,
+)
 from slurm_rl_plugin.policies.registry import rule_policy
 from tests.unit.hook.queues import QueueInMemory, job_table, pending_jobs, snapshot_of
 from tests.unit.hook.test_cycle import cycle_over
@@ -99,6 +105,38 @@ def test_1_turns_a_bound_off(change: dict[str, float], found: list[str]) -> None
     assert reasons(snapshot, replace(SETTINGS, **change)) == found
 
 
+def test_an_account_that_is_the_only_one_has_no_bound() -> None:
+    """As where jobs name no account: half of the reserve would stay empty for nobody."""
+    rows = [(0, user, 4, INTERACTIVE) for user in range(3)]
+    assert reasons(queue_of(rows)) == ["", ACCOUNT, ACCOUNT]
+    alone = replace(queue_of(rows), accounts=("",), shares=np.ones(1))
+    assert reasons(alone) == ["", "", ""]
+
+
+@pytest.mark.parametrize(("share", "most", "held"), [(0.07, 100, 7), (0.33, 8, 3), (0.55, 100, 55)])
+def test_a_part_is_rounded_up_from_a_whole_number_on(share: float, most: int, held: int) -> None:
+    assert ReserveSettings(most=most, user_share=share).user_most == held
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_jobs_that_count_as_batch_do_not_keep_the_reserve_alive_when_they_start(
+    ended: bool,
+) -> None:
+    """Of three jobs that started, one is interactive by the limit of a user who lost the class."""
+    jobs = replace(
+        jobs_of([(0, 0, 4, INTERACTIVE), (0, 0, 4, INTERACTIVE), (1, 1, 1, INTERACTIVE)]),
+        by_limit=np.array([False, False, True]),
+        submit=np.array([100.0, 200.0, 300.0]),
+    )
+    snapshot = replace(
+        queue_of([(0, 2, 1, BATCH)]), started=StartedJobs(jobs=jobs, start=jobs.submit)
+    )
+    if not ended:
+        snapshot = replace(snapshot, running=RunningJobs(jobs=jobs, start=jobs.submit))
+    newest = newest_interactive(counted_classes(snapshot, SETTINGS, {1}))
+    assert newest == (200.0 if ended else 100.0)
+
+
 def test_jobs_of_an_unknown_user_are_bounded_by_their_account() -> None:
     assert reasons(queue_of([(0, -1, 5, INTERACTIVE), (0, -1, 2, INTERACTIVE)])) == ["", ACCOUNT]
 
@@ -110,13 +148,14 @@ def test_running_jobs_beyond_it_take_no_processors_from_batch_jobs() -> None:
     assert batch_limit(counted, 12, SETTINGS) == {"cpus": 40 - 4 - 12}
 
 
-def test_a_cycle_orders_them_as_batch_jobs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("influence", [math.inf, 0.5])
+def test_a_cycle_orders_them_as_batch_jobs(tmp_path: Path, influence: float) -> None:
     """Of jobs 2 to 4, all interactive, two are one user's; batch jobs keep their order."""
     rows = [(0, 3, 1, BATCH), (0, 0, 4, INTERACTIVE), (0, 0, 4, INTERACTIVE)]
     rows += [(0, 1, 1, INTERACTIVE)]
     queue = QueueInMemory(queue_of(rows).pending)
     rail = ReserveRail(replace(SETTINGS, account_share=1.0))
-    cycle = cycle_over(queue, rule_policy("reserve:2"), tmp_path, rail)
+    cycle = cycle_over(queue, rule_policy("reserve:2"), tmp_path, rail, influence=influence)
     report = cycle.run()
     assert report.failure is None
     assert queue.order() == [2, 4, 1, 3]

@@ -123,6 +123,31 @@ def test_before_the_first_cycle_and_without_a_new_job_nobody_decides(
     assert policy.asked == 1
 
 
+@dataclass
+class Counting(LastFirst):
+    """Remembers how often it has decided; `found` are the counts that it was given."""
+
+    found: list[float] = field(default_factory=list)
+
+    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
+        count = np.zeros(1) if memory is None else memory
+        self.found.append(float(count[0]))
+        return replace(LastFirst.decide(self, snapshot, memory), memory=count + 1.0)
+
+
+def test_what_the_policy_remembers_is_that_of_the_last_cycle(
+    queue: WaitingQueue, tmp_path: Path
+) -> None:
+    """Running jobs are as a cycle saw them: they would outlive bounds after their ends."""
+    policy = Counting([])
+    cycle = cycle_over(queue, policy, tmp_path)
+    cycle.run()
+    queue.add([5, 4, 3, 2])
+    assert cycle.run(new_jobs=True).writes == 1
+    cycle.run()
+    assert policy.found == [0.0, 1.0, 1.0]
+
+
 def test_into_an_empty_queue_a_job_comes_as_into_any_other(
     queue: WaitingQueue, cycle: Cycle
 ) -> None:

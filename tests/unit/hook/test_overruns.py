@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,12 +119,34 @@ class TestTheFile:
         assert service.overruns(ended(BEGIN, [])) == {}
         assert service.overrunners == 0
 
+    def test_a_reserve_that_was_turned_off_counts_no_users(self, tmp_path: Path) -> None:
+        self.service(tmp_path).look(ended(BEGIN, [True] * 4))
+        service = self.service(tmp_path, counts=False)
+        service.look(ended(BEGIN + HOUR, []))
+        assert service.overrunners == 0
+
+    def test_who_loses_the_class_is_kept_at_once(self, tmp_path: Path) -> None:
+        """`explain` reads the file: within the hour it would show another class."""
+        service = self.service(tmp_path)
+        service.look(ended(BEGIN, []))
+        service.look(ended(BEGIN + 30.0, [True] * 4))
+        assert self.service(tmp_path).overruns(ended(BEGIN + 31.0, [])).keys() == {0}
+
     def test_a_file_of_an_earlier_release_is_read(self, tmp_path: Path) -> None:
         self.service(tmp_path).path.write_text('{"version": 1, "days": {}}')
         assert self.service(tmp_path).overruns(ended(BEGIN, [])) == {}
 
     @pytest.mark.parametrize(
-        "overruns", [3, {"days": 3}, {"days": {"1": {"7": [1]}}}, {"lost": {"7": {"until": 1}}}]
+        "overruns",
+        [
+            3,
+            {"days": 3},
+            {"days": {"1": {"7": [1]}}},
+            {"days": {"1": {"7": [math.inf, 1]}}},
+            {"lost": {"7": [1]}},
+            {"lost": {"7": {"until": 1, "timed_out": 4, "runs": 4}}},
+            {"lost": {"7": [10**400, math.inf, 1]}},
+        ],
     )
     def test_a_damaged_one_is_none(self, tmp_path: Path, overruns: object) -> None:
         content = {"version": 1, "days": {}, "overruns": overruns}

@@ -255,7 +255,10 @@ def test_jobs_that_count_as_batch_are_counted_by_reason() -> None:
 
 def test_users_whose_limits_do_not_count_are_counted() -> None:
     registry = CollectorRegistry()
-    CycleMetrics(registry, {}).publish(report(overrunners=2))
+    metrics = CycleMetrics(registry, {})
+    metrics.publish(report(overrunners=2))
+    assert registry.get_sample_value("slurm_rl_users_as_batch") == 2
+    metrics.publish(report(failure="write"))  # a failed cycle has the queue and no count
     assert registry.get_sample_value("slurm_rl_users_as_batch") == 2
 
 

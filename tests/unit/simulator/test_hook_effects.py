@@ -52,10 +52,8 @@ def test_without_effects_the_order_is_the_networks(workload):
     np.testing.assert_array_equal(starts(workload), shortest)
 
 
-@pytest.mark.parametrize("changes", [{"starvation": -1.0}, {"refresh": 1e12}], ids=str)
-def test_an_order_that_may_not_count_leaves_fifo(workload, changes):
-    """Everybody starved; or a hook that wrote once, before nearly all jobs came."""
-    found = starts(of_one_account(workload), **changes)
+def test_where_every_job_starves_the_first_come_starts_first(workload):
+    found = starts(of_one_account(workload), starvation=-1.0)
     np.testing.assert_array_equal(found, fifo(workload))
 
 
@@ -82,8 +80,9 @@ def test_a_site_without_weights_is_first_come_first_served(workload):
     np.testing.assert_array_equal(found, fifo(workload))
 
 
-def test_a_new_job_has_the_sites_own_priority_until_the_hook_writes():
-    """Five jobs of one account on one processor; the hook writes once, when the first comes."""
+@pytest.mark.parametrize("influence", [np.inf, 1e4])
+def test_a_new_job_gets_its_place_between_cycles(influence):
+    """Five jobs of one account on one processor; one cycle, when the first comes."""
     run_time = np.array([50.0, 60.0, 900.0, 10.0, 20.0])
     workload = random_workload(0, jobs=5, parallel=False)._replace(
         submit=np.array([0.0, 1.0, 5.0, 10.0, 11.0]),
@@ -92,16 +91,32 @@ def test_a_new_job_has_the_sites_own_priority_until_the_hook_writes():
         account=np.zeros(5, dtype=np.int64),
     )
     shortest_first = QueueOrder(scores=-run_time, site=example_priority())
-    at_once, once = (
-        simulate_order(
-            workload,
-            shortest_first,
-            SimulationSettings(capacity=1, influence=1e4, refresh=refresh),
-        ).start.tolist()
-        for refresh in (0.0, 1e5)
+    for refresh in (0.0, 1e5):
+        settings = SimulationSettings(capacity=1, influence=influence, refresh=refresh)
+        found = simulate_order(workload, shortest_first, settings).start.tolist()
+        assert found == [0.0, 80.0, 140.0, 50.0, 60.0]
+
+
+@pytest.mark.parametrize(
+    ("refresh", "expected"), [(0.0, [0.0, 120.0, 100.0]), (60.0, [0.0, 100.0, 200.0])]
+)
+def test_between_cycles_a_job_keeps_its_place(refresh, expected):
+    """The third job passes the second one at 63 s; the cycle at 60 s puts it behind.
+
+    One of two processors is free, so that the queue is looked at when the last job comes.
+    """
+    run_time = np.array([100.0, 100.0, 20.0, 1e4])
+    workload = random_workload(0, jobs=4, parallel=False)._replace(
+        submit=np.array([0.0, 0.0, 50.0, 60.0]),
+        run_time=run_time,
+        estimate=run_time,
+        time_limit=run_time,
+        account=np.zeros(4, dtype=np.int64),
+        processors=np.array([1, 2, 2, 1]),
     )
-    assert at_once == [0.0, 80.0, 140.0, 50.0, 60.0]
-    assert once == [0.0, 50.0, 110.0, 1010.0, 1020.0]
+    settings = SimulationSettings(capacity=2, refresh=refresh)
+    found = simulate_order(workload, QueueOrder(rule="wfp3"), settings).start.tolist()
+    assert found[:3] == expected
 
 
 def test_a_write_gives_a_job_its_age_of_now():

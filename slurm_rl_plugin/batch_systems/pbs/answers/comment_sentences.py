@@ -1,4 +1,4 @@
-"""What PBS's words on a waiting job mean, and what its user can do."""
+"""What a comment of PBS on a pending job means, and what the job's user can do."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _NODES = "wait, or ask for other nodes"
 #: States of PBS that say more than the scheduler's last comment, by their letters.
 STATES = {"H": "Held", "W": "Waiting"}
 _NEVER = "can never run:"
-#: Form of a comment -> what it means of the job, and what its user can do; the first that fits
-#: counts. Groups of the form fill the braces.
+#: Form of a comment -> what it means for the job, and what its user can do; the first match counts.
+#: Groups of the form fill the braces.
 _COMMENTS = tuple(
     (re.compile(form, re.IGNORECASE), meaning, advice)
     for form, meaning, advice in (
@@ -150,7 +150,7 @@ _COMMENTS = tuple(
 
 
 def comment_sentence(comment: str) -> str:
-    """What PBS's words mean of the job, and what its user can do: one sentence, no full stop.
+    """What a comment means for the job, and what its user can do: one sentence, no full stop.
 
     Args:
         comment: the job's, or a word of `STATES`.
@@ -161,6 +161,6 @@ def comment_sentence(comment: str) -> str:
         found = form.match(words)
         if found is not None:
             parts = [part.lower() for part in found.groups() if part]
-            told = meaning.format(*parts)
-            return f"{told}, at all times; change the request" if never else f"{told}; {advice}"
+            said = meaning.format(*parts)
+            return f"{said}, at all times; change the request" if never else f"{said}; {advice}"
     return f"this release of slurm-rl does not know the reason; {_ADMINISTRATORS}"

@@ -112,7 +112,7 @@ def parse_tree(text: str, unknown_shares: int) -> tuple[Association, ...]:
 
 
 def _tree(path: Path, config: SchedConfig, notes: list[str]) -> tuple[tuple[Association, ...], str]:
-    """The tree and the column of its entities' names; neither where one is not known."""
+    """The tree and the column of its entities' names; both empty if either is unknown."""
     said = config.text("fairshare_entity") or _ENTITY
     if said not in _COLUMNS:
         notes.append(f"fairshare_entity {said}: no log has it, so accounts have the log's shares.")
@@ -123,14 +123,14 @@ def _tree(path: Path, config: SchedConfig, notes: list[str]) -> tuple[tuple[Asso
             "group only where it names neither an account nor a project."
         )
     try:
-        told = read_whole(path).decode(errors="replace")
+        text = read_whole(path).decode(errors="replace")
     except OSError as error:
         what = f"{path.name} cannot be read ({error.strerror})"
         notes.append(f"{what}: accounts have the log's shares.")
         return (), ""
     shares = config.text("unknown_shares")
     unknown = max(int(shares), 0) if _WHOLE.fullmatch(shares) else 0
-    return parse_tree(told, unknown), _COLUMNS[said]
+    return parse_tree(text, unknown), _COLUMNS[said]
 
 
 def _usage(config: SchedConfig, notes: list[str], *, is_used: bool) -> dict[str, float]:

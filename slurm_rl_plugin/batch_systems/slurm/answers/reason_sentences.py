@@ -13,7 +13,7 @@ _LESS = "ask for less"
 _PARTITION = "choose another partition"
 _DECAY = "wait until the usage decays, or ask the administrators"
 _RELEASE = "then use `scontrol release`"
-#: Reason -> what it means of the job, and what its user can do.
+#: Reason -> what it means for the job, and what its user can do.
 _REASONS = {
     "None": ("Slurm has not considered the job yet", _WAIT),
     "Priority": ("jobs before it start first", "wait for its turn"),
@@ -159,7 +159,7 @@ _REASONS = {
     ),
     "SystemFailure": ("a system failure ended the last run of the job", _ADMINISTRATORS),
 }
-#: What is limited, as the name of a reason has it -> its amount, and its amount times minutes.
+#: Limited resource in the name of a reason -> its amount, and its amount times minutes.
 _RESOURCES = {
     "cpu": ("processors", "processor-minutes"),
     "mem": ("memory", "memory-minutes"),
@@ -188,7 +188,7 @@ _LIMIT = re.compile(
 
 
 def reason_sentence(reason: str) -> str:
-    """What a reason means of the job, and what its user can do: one sentence, no full stop.
+    """What a reason means for the job, and what its user can do: one sentence, no full stop.
 
     Args:
         reason: as `squeue` shows it; details may follow its first word.
@@ -213,16 +213,16 @@ def _limit(word: str) -> tuple[str, str] | None:
     if part["of"] == "max" and owner == _OWNERS["assoc"]:
         who = "the user"
     if part["jobs"].startswith("submit"):
-        told = f"{who} has as many pending and running jobs as allowed", "wait until some end"
+        said = f"{who} has as many pending and running jobs as allowed", "wait until some end"
     elif part["jobs"]:
-        told = f"{who} has as many running jobs as allowed", "wait until one ends"
+        said = f"{who} has as many running jobs as allowed", "wait until one ends"
     elif part["wall"] and per == "job":
-        told = f"the time limit is longer than {owner} allows", "shorten TimeLimit"
+        said = f"the time limit is longer than {owner} allows", "shorten TimeLimit"
     elif part["wall"]:
-        told = f"{who} has used up the limit on hours of running", _DECAY
+        said = f"{who} has used up the limit on hours of running", _DECAY
     else:
-        told = _of_resource(part, owner, who)
-    return told
+        said = _of_resource(part, owner, who)
+    return said
 
 
 def _of_resource(part: dict[str, str], owner: str, who: str) -> tuple[str, str]:

@@ -77,9 +77,9 @@ def usage_now(
 ) -> FloatArray:
     """Usage of accounts with what their running jobs used since slurmctld last counted it.
 
-    slurmctld counts what runs each PriorityCalcPeriod, five minutes by default, and what a job used
-    when it ends. What it has not counted is what it believes to be left until the time limits, less
-    what is left now. Of an account with a running job without a limit nothing is added.
+    slurmctld counts running jobs each PriorityCalcPeriod, five minutes by default, and a job again
+    when it ends. The uncounted time is what slurmctld believes to be left until the time limits,
+    less what is left now. An account with a running job without a time limit gets nothing added.
 
     Args:
         tree: of `sshare`.
@@ -95,10 +95,10 @@ def usage_now(
     of_job = (jobs.processors * np.maximum(jobs.time_limit - ran, 0.0), jobs.processors * ran)
     left, used = (np.bincount(jobs.account, each, len(accounts)) for each in of_job)
     for at, name in enumerate(accounts):
-        told = tree.left.get(name)
-        if told is not None and not math.isnan(left[at]):
-            uncounted = min(max(told.processors - left[at], 0.0), used[at])
-            usage[at] += uncounted * told.billing / told.processors
+        counted = tree.left.get(name)
+        if counted is not None and not math.isnan(left[at]):
+            uncounted = min(max(counted.processors - left[at], 0.0), used[at])
+            usage[at] += uncounted * counted.billing / counted.processors
     return usage
 
 
@@ -107,10 +107,10 @@ def _left(text: str) -> dict[str, RunTimeLeft]:
     processors: dict[str, float] = {}
     billing: dict[str, float] = {}
     for line in text.splitlines():
-        account, user, _, _, *told = line.split("|")
-        if not user or not told:
+        account, user, _, _, *run_minutes = line.split("|")
+        if not user or not run_minutes:
             continue
-        minutes = dict(each.rpartition("=")[::2] for each in told[0].split(","))
+        minutes = dict(each.rpartition("=")[::2] for each in run_minutes[0].split(","))
         name, whole = account.strip(), _minutes(minutes, "cpu")
         processors[name] = processors.get(name, 0.0) + whole * MINUTE
         billing[name] = billing.get(name, 0.0) + _minutes(minutes, "billing", whole) * MINUTE
@@ -121,9 +121,9 @@ def _left(text: str) -> dict[str, RunTimeLeft]:
     }
 
 
-def _minutes(told: Mapping[str, str], name: str, otherwise: float = 0.0) -> float:
-    """An amount of `cpu=12,mem=640`; `otherwise` where it is not there or no number."""
-    text = told.get(name, "")
+def _minutes(amounts: Mapping[str, str], name: str, otherwise: float = 0.0) -> float:
+    """An amount of `cpu=12,mem=640`; `otherwise` if it is missing or not a number."""
+    text = amounts.get(name, "")
     return float(text) if text.isdigit() else otherwise
 
 
