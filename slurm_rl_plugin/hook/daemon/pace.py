@@ -9,7 +9,7 @@ from slurm_rl_plugin.batch_systems.port import ACCOUNTING_CALLS, SchedulerLoad
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 
 #: Seconds between cheap looks at the batch system while a cycle is not due, at least and at most.
-SOONEST_POLL, LATEST_POLL = 1.0, 5.0
+SOONEST_POLL, LATEST_POLL = 0.5, 5.0
 #: Seconds between looks at who waits while jobs are held or not eligible yet: no counter tells
 #: when one of them may start.
 _LOOK_AT_HELD = 5.0

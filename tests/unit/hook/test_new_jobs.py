@@ -20,7 +20,7 @@ from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import ChangeRejected
 from slurm_rl_plugin.hook.cycle.cycle import LONGEST_WRITING, WRITES_AT_ONCE, Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon.pace import Pace
+from slurm_rl_plugin.hook.daemon.pace import SOONEST_POLL, Pace
 from tests.unit.hook.queues import FACTS, NOW, QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import audit_lines, cycle_over
 from tests.unit.hook.test_daemon import CountedStop, daemon_of
@@ -228,7 +228,7 @@ def test_the_daemon_looks_for_new_jobs_while_the_next_cycle_is_not_due(
     daemon.run()
     assert [each.of_new_jobs for each in reports] == [False, True]
     assert reports[1].writes == 1
-    assert stop.pauses == [1.0] * 5
+    assert stop.pauses == [SOONEST_POLL] * 5
 
 
 def test_in_shadow_mode_nobody_looks_for_new_jobs(queue: WaitingQueue, tmp_path: Path) -> None:
@@ -352,7 +352,7 @@ def test_a_look_for_new_jobs_that_fails_is_no_cycle(queue: WaitingQueue, cycle: 
 
 def looked(cycle: Cycle, between: Callable[[int], None]) -> tuple[list[float], list[CycleReport]]:
     """Pauses and reports of a daemon whose next cycle is not due for a minute."""
-    stop = CountedStop(12, between)
+    stop = CountedStop(24, between)
     daemon, reports = daemon_of(cycle, stop)
     daemon.pace = Pace(longest=60.0, soonest=60.0)
     daemon.run()
@@ -399,7 +399,7 @@ def test_a_batch_system_whose_cheap_look_takes_long_is_asked_less_often(
     daemon, _ = daemon_of(cycle, stop)
     daemon.pace, daemon.monotonic = Pace(longest=60.0, soonest=60.0), lambda: clock[0]
     daemon.run()
-    assert stop.pauses == pytest.approx([1.0, *[4.0] * 5])  # a tenth of the time
+    assert stop.pauses == pytest.approx([SOONEST_POLL, *[4.0] * 5])  # a tenth of the time
 
 
 @pytest.mark.parametrize(
