@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from slurm_rl_plugin.configuration.configuration import Configuration
-from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, SHARES
+from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, SHARES, UTILITY
 from slurm_rl_plugin.configuration.keys.key import Keys
 from slurm_rl_plugin.configuration.keys.sections import KEYS
 from slurm_rl_plugin.configuration.reading.environment import Flag, take_environment, take_flags
@@ -17,10 +18,24 @@ from slurm_rl_plugin.configuration.reading.given_keys import GivenKeys
 from slurm_rl_plugin.configuration.reading.job_class_rules import GivenRules, take_rules
 from slurm_rl_plugin.configuration.reading.joint_faults import add_joint_faults
 from slurm_rl_plugin.configuration.reading.shares import GivenShares, take_shares
+from slurm_rl_plugin.configuration.reading.utility_tables import (
+    GivenUtilities,
+    classifier_of,
+    take_utilities,
+)
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class _Tables(NamedTuple):
+    """What files alone give."""
+
+    shares: GivenShares
+    rules: GivenRules
+    utilities: GivenUtilities
+    classifier: JobClassifier
 
 
 def read_configuration(
@@ -62,8 +77,8 @@ def configuration_of_parts(
         complete: they are all that there are, so that keys are looked at that must fit each other.
     """
     given = GivenKeys(keys=KEYS)
-    shares, rules = _take_all(files, environment, flags, given, complete=complete)
-    return _of(given, shares, rules), given.faults
+    found = _take_all(files, environment, flags, given, complete=complete)
+    return _of(given, found), given.faults
 
 
 def _configuration(
@@ -74,10 +89,10 @@ def _configuration(
 ) -> Configuration:
     # else the other of a pair may stand where we could not look
     complete = not given.faults
-    shares, rules = _take_all(files, environment, flags, given, complete=complete)
+    found = _take_all(files, environment, flags, given, complete=complete)
     if given.faults:
         raise ConfigurationError(given.faults)
-    return _of(given, shares, rules)
+    return _of(given, found)
 
 
 def _take_all(
@@ -87,20 +102,22 @@ def _take_all(
     given: GivenKeys,
     *,
     complete: bool,
-) -> tuple[GivenShares, GivenRules]:
-    shares, rules = GivenShares(), GivenRules()
+) -> _Tables:
+    shares, rules, utilities = GivenShares(), GivenRules(), GivenUtilities()
     for file in files:
         take_file(given, file)
         shares = take_shares(shares, file, given.faults)
         rules = take_rules(rules, file, given.faults)
+        utilities = take_utilities(utilities, file, given.faults)
     take_environment(given, environment)
     take_flags(given, flags)
     if complete:
         add_joint_faults(given)
-    return shares, rules
+    return _Tables(shares, rules, utilities, classifier_of(rules, utilities, given.faults))
 
 
-def _of(given: GivenKeys, shares: GivenShares, rules: GivenRules) -> Configuration:
+def _of(given: GivenKeys, tables: _Tables) -> Configuration:
+    shares, rules, utilities, classifier = tables
     found = given.all_values()
     values = {
         section: {name: each.value for name, each in keys.items()}
@@ -112,12 +129,14 @@ def _of(given: GivenKeys, shares: GivenShares, rules: GivenRules) -> Configurati
     }
     origins[SHARES] = dict(shares.origins)
     origins[JOB_CLASS] = {str(n): each for n, each in enumerate(rules.origins, start=1)}
+    if utilities.origins:
+        origins[UTILITY] = dict(utilities.origins)
     return Configuration(
         values=values,
         shares=shares.shares,
         shares_source=shares.source,
-        classifier=JobClassifier(rules.rules),
-        has_class_rules=rules.given,
+        classifier=classifier,
+        has_class_rules=rules.given or bool(utilities.origins),
         origins=origins,
         warnings=tuple(given.warnings),
         is_whole=not given.faults,
