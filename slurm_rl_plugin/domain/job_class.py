@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import lru_cache
 
 from slurm_rl_plugin.domain.job_description import JobDescription
@@ -14,6 +15,9 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import HOUR, SHORT_JOB_RUN_TIME
 
 _QUICK = r"(?i)(^|[-_])(interactive|interact|debug|short|dev|devel|test)($|[-_])"
+
+#: What a user may write with a job.
+_ASKED = re.compile(r"slurm-rl:(class|deadline)=(\S*)")
 
 #: Tells whether a job is of the interactive class.
 IsInteractive = Callable[[JobDescription], bool]
@@ -184,6 +188,35 @@ class JobClassifier:
     def utility_of(self, job: JobDescription) -> UtilityClass:
         """The time utility of the job's class."""
         return self.classes[self.class_of(job)]
+
+    def asked_by_user(self, words: str, since: float) -> tuple[str, UtilityClass] | str | None:
+        """The class that a job's user asks for, or in words why that is ignored; None for neither.
+
+        A deadline makes the job one of the first class of form deadline that users may choose.
+
+        Args:
+            words: of the user, such as `slurm-rl:class=NAME` or, in local time,
+                `slurm-rl:deadline=2027-01-31T12:00`.
+            since: when the job could first have started, seconds since the epoch.
+        """
+        found = _ASKED.search(words)
+        if found is None:
+            return None
+        what, value = found.groups()
+        free = {name: each for name, each in self.classes.items() if each.users}
+        if what == "class":
+            refused = f"class {value!r} is none of those that users may choose: {', '.join(free)}"
+            return (value, free[value]) if value in free else refused
+        due = next((name for name, each in free.items() if each.form == "deadline"), None)
+        if due is None:
+            return "users may choose no class of form deadline"
+        try:
+            left = datetime.fromisoformat(value).timestamp() - since
+        except (ValueError, OverflowError):
+            return f"{value!r} is no time such as 2027-01-31T12:00"
+        if left <= 0.0:
+            return f"{value!r} is over before the job could start"
+        return due, replace(free[due], hours=left / HOUR)
 
     def is_interactive(self, job: JobDescription) -> bool:
         """Whether the job's class counts as interactive."""
