@@ -12,7 +12,11 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.swf.writer import write_swf
+from slurm_rl_plugin.batch_systems.port import PASS, WARN
+from slurm_rl_plugin.cli.assembly.hook import load_policy
+from slurm_rl_plugin.cli.check.model import reward_of
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.simulator.workloads.generators import egee_log, generated_log
 
 Typed = Callable[..., tuple[int, str, str]]
@@ -292,3 +296,29 @@ def test_without_classes_of_its_own_a_site_is_told_nothing_of_them(
         document_of("evaluate", log, "--config", configure())
     )
     assert "U(" not in typed("evaluate", log, "--config", configure())[1]
+
+
+def test_a_model_is_trained_for_the_sites_classes_and_says_so(
+    tmp_path: Path, configure: Callable[..., Path], typed: Typed
+) -> None:
+    """The loads are the same, so figures that differ do so by the classes alone."""
+    only_utility = "[reward]\ntime_utility = 1\nresponsiveness = 0\nfairness = 0\n"
+    only_utility += "tail = 0\nslowdown = 0\ngroups = 0\n"
+    table = {}
+    for name, text in (("paper", ""), ("own", THREE_CLASSES)):
+        site = configure(only_utility + text)
+        model = tmp_path / f"{name}.onnx"
+        words = ("mmn:jobs=600,processors=5", "--config", site, "--steps", 1, "--runs", 1)
+        assert typed("train", *words, "-o", model)[0] == 0
+        manifest = json.loads(model.with_suffix(".json").read_text())
+        table[name] = manifest["validation"]
+        assert set(manifest.get("utility_classes", ())) == (
+            {"SDJ", "nightly", "batch"} if name == "own" else set()
+        )
+    assert table["own"][0]["policy"] == table["paper"][0]["policy"]
+    assert table["own"][0]["objective"] != table["paper"][0]["objective"]
+    for name, status in (("own", PASS), ("paper", WARN)):
+        site = configure(only_utility + THREE_CLASSES, model=str(tmp_path / f"{name}.onnx"))
+        configuration = read_configuration(site)
+        loaded = load_policy(configuration.sections.policy.model)
+        assert reward_of(configuration, loaded).result == status
