@@ -17,7 +17,7 @@ from slurm_rl_plugin.units import HOUR, SHORT_JOB_RUN_TIME
 _QUICK = r"(?i)(^|[-_])(interactive|interact|debug|short|dev|devel|test)($|[-_])"
 
 #: What a user may write with a job.
-_ASKED = re.compile(r"slurm-rl:(class|deadline)=(\S*)")
+_ASKED = re.compile(r"slurm-rl:(class|deadline)=(\S{0,64})")
 
 #: Tells whether a job is of the interactive class.
 IsInteractive = Callable[[JobDescription], bool]

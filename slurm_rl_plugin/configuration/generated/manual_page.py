@@ -11,8 +11,7 @@ from slurm_rl_plugin.configuration.keys.definitions import SECTION_NOTES
 from slurm_rl_plugin.configuration.keys.key import Keys
 from slurm_rl_plugin.configuration.keys.sections import KEYS
 from slurm_rl_plugin.configuration.keys.text import markdown_of, plain
-from slurm_rl_plugin.configuration.reading.job_class_rules import FIELDS
-from slurm_rl_plugin.configuration.reading.utility_tables import KEYS as CLASS_KEYS
+from slurm_rl_plugin.configuration.reading.job_class_rules import CLASS_KEYS, FIELDS
 from slurm_rl_plugin.configuration.toml_text import toml_value
 
 #: Of a line before hyphens are escaped.

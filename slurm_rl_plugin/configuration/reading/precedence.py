@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
 from slurm_rl_plugin.configuration.configuration import Configuration
 from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, SHARES, UTILITY
@@ -15,27 +14,17 @@ from slurm_rl_plugin.configuration.reading.environment import Flag, take_environ
 from slurm_rl_plugin.configuration.reading.file_keys import take_file
 from slurm_rl_plugin.configuration.reading.files import ConfigurationFile, read_files
 from slurm_rl_plugin.configuration.reading.given_keys import GivenKeys
-from slurm_rl_plugin.configuration.reading.job_class_rules import GivenRules, take_rules
+from slurm_rl_plugin.configuration.reading.job_class_rules import (
+    GivenRules,
+    classifier_of,
+    take_classes,
+    take_rules,
+)
 from slurm_rl_plugin.configuration.reading.joint_faults import add_joint_faults
 from slurm_rl_plugin.configuration.reading.shares import GivenShares, take_shares
-from slurm_rl_plugin.configuration.reading.utility_tables import (
-    GivenUtilities,
-    classifier_of,
-    take_utilities,
-)
-from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-
-
-class _Tables(NamedTuple):
-    """What files alone give."""
-
-    shares: GivenShares
-    rules: GivenRules
-    utilities: GivenUtilities
-    classifier: JobClassifier
 
 
 def read_configuration(
@@ -77,8 +66,8 @@ def configuration_of_parts(
         complete: they are all that there are, so that keys are looked at that must fit each other.
     """
     given = GivenKeys(keys=KEYS)
-    found = _take_all(files, environment, flags, given, complete=complete)
-    return _of(given, found), given.faults
+    shares, rules = _take_all(files, environment, flags, given, complete=complete)
+    return _of(given, shares, rules), given.faults
 
 
 def _configuration(
@@ -89,10 +78,11 @@ def _configuration(
 ) -> Configuration:
     # else the other of a pair may stand where we could not look
     complete = not given.faults
-    found = _take_all(files, environment, flags, given, complete=complete)
+    shares, rules = _take_all(files, environment, flags, given, complete=complete)
+    found = _of(given, shares, rules)
     if given.faults:
         raise ConfigurationError(given.faults)
-    return _of(given, found)
+    return found
 
 
 def _take_all(
@@ -102,22 +92,21 @@ def _take_all(
     given: GivenKeys,
     *,
     complete: bool,
-) -> _Tables:
-    shares, rules, utilities = GivenShares(), GivenRules(), GivenUtilities()
+) -> tuple[GivenShares, GivenRules]:
+    shares, rules = GivenShares(), GivenRules()
     for file in files:
         take_file(given, file)
         shares = take_shares(shares, file, given.faults)
         rules = take_rules(rules, file, given.faults)
-        utilities = take_utilities(utilities, file, given.faults)
+        rules = take_classes(rules, file, given.faults)
     take_environment(given, environment)
     take_flags(given, flags)
     if complete:
         add_joint_faults(given)
-    return _Tables(shares, rules, utilities, classifier_of(rules, utilities, given.faults))
+    return shares, rules
 
 
-def _of(given: GivenKeys, tables: _Tables) -> Configuration:
-    shares, rules, utilities, classifier = tables
+def _of(given: GivenKeys, shares: GivenShares, rules: GivenRules) -> Configuration:
     found = given.all_values()
     values = {
         section: {name: each.value for name, each in keys.items()}
@@ -129,14 +118,14 @@ def _of(given: GivenKeys, tables: _Tables) -> Configuration:
     }
     origins[SHARES] = dict(shares.origins)
     origins[JOB_CLASS] = {str(n): each for n, each in enumerate(rules.origins, start=1)}
-    if utilities.origins:
-        origins[UTILITY] = dict(utilities.origins)
+    if rules.class_origins:
+        origins[UTILITY] = dict(rules.class_origins)
     return Configuration(
         values=values,
         shares=shares.shares,
         shares_source=shares.source,
-        classifier=classifier,
-        has_class_rules=rules.given or bool(utilities.origins),
+        classifier=classifier_of(rules, given.faults),
+        has_class_rules=rules.given or bool(rules.class_origins),
         origins=origins,
         warnings=tuple(given.warnings),
         is_whole=not given.faults,

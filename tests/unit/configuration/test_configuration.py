@@ -97,7 +97,11 @@ def test_every_default_passes_its_own_check() -> None:
             "[[job_class]] rule 1: job class 'quick' is unknown: give batch, interactive, or add",
         ),
         ("[utility]\nform = 'power'", "[utility] has tables only: write [utility.NAME]."),
-        ("[utility.due]\nform = 'linear'", "[utility.due] form is 'linear': give one of"),
+        (
+            "[utility.due]\nform = 'linear'\n[[job_class]]\nclass = 'due'\nuser = 'ada'",
+            "[utility.due] form is 'linear': give one of",
+        ),
+        ("utility = 3", "[utility] has tables only: write [utility.NAME]."),
         ("[utility.due]\nsigma = 5", "[utility.due] form is '': give one of"),
         (
             "[utility.due]\nform = 'power'\nbet = 1",
