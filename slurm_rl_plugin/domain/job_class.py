@@ -17,7 +17,7 @@ from slurm_rl_plugin.units import HOUR, SHORT_JOB_RUN_TIME
 _QUICK = r"(?i)(^|[-_])(interactive|interact|debug|short|dev|devel|test)($|[-_])"
 
 #: What a user may write with a job.
-_ASKED = re.compile(r"slurm-rl:(class|deadline)=(\S{0,64})")
+_ASKED = re.compile(r"slurm-rl:([^\s=]{0,64})=?(\S{0,64})")
 
 #: Tells whether a job is of the interactive class.
 IsInteractive = Callable[[JobDescription], bool]
@@ -207,16 +207,9 @@ class JobClassifier:
         if what == "class":
             refused = f"class {value!r} is none of those that users may choose: {', '.join(free)}"
             return (value, free[value]) if value in free else refused
-        due = next((name for name, each in free.items() if each.form == "deadline"), None)
-        if due is None:
-            return "users may choose no class of form deadline"
-        try:
-            left = datetime.fromisoformat(value).timestamp() - since
-        except (ValueError, OverflowError):
-            return f"{value!r} is no time such as 2027-01-31T12:00"
-        if left <= 0.0:
-            return f"{value!r} is over before the job could start"
-        return due, replace(free[due], hours=left / HOUR)
+        if what == "deadline":
+            return _own_deadline(free, value, since)
+        return f"{what!r} is neither class nor deadline"
 
     def is_interactive(self, job: JobDescription) -> bool:
         """Whether the job's class counts as interactive."""
@@ -225,3 +218,18 @@ class JobClassifier:
     def matching_rule(self, job: JobDescription) -> JobClassRule | None:
         """The first rule that matches; None where none does and the job is batch."""
         return next((rule for rule in self.rules if rule.matches(job)), None)
+
+
+def _own_deadline(
+    free: Mapping[str, UtilityClass], time: str, since: float
+) -> tuple[str, UtilityClass] | str:
+    due = next((name for name, each in free.items() if each.form == "deadline"), None)
+    if due is None:
+        return "users may choose no class of form deadline"
+    try:
+        left = datetime.fromisoformat(time).timestamp() - since
+    except (ValueError, OverflowError):
+        return f"{time!r} is no time such as 2027-01-31T12:00"
+    if left <= 0.0:
+        return f"{time!r} is over before the job could start"
+    return due, replace(free[due], hours=left / HOUR)

@@ -70,8 +70,8 @@ class UtilityClass:
             if key in given and not _is_number(given[key], above=0.0):
                 raise ConfigurationError(f"{key} is {given[key]!r}: give a number above 0.")
         for key in ("interactive", "users"):
-            if not isinstance(getattr(self, key), bool):
-                raise ConfigurationError(f"{key} is {given[key]!r}: give true or false.")
+            if not isinstance(value := getattr(self, key), bool):
+                raise ConfigurationError(f"{key} is {value!r}: give true or false.")
         if self.form == "piecewise" and not _falls(self.points):
             raise ConfigurationError(
                 f"points is {self.points!r}: give [hours, utility] pairs, hours rising from 0, "
@@ -110,18 +110,16 @@ def _is_number(value: object, *, above: float) -> bool:
 
 def _falls(points: object) -> bool:
     """Whether points are pairs of numbers whose hours rise and whose utilities fall."""
-    if not isinstance(points, list | tuple) or not points:
-        return False
-    hours, utility = -1.0, 1.0
-    for each in points:
+    before = (-1.0, 1.0)
+    for each in points if isinstance(points, list | tuple) else ():
         if not isinstance(each, list | tuple) or len(each) != 2:
             return False
-        if not all(_is_number(number, above=-1.0) for number in each):
+        if not all(_is_number(number, above=-1.0) and number >= 0.0 for number in each):
             return False
-        if not (each[0] >= 0.0 and each[0] > hours and 0.0 <= each[1] <= utility):
+        if each[0] <= before[0] or each[1] > before[1]:
             return False
-        hours, utility = each
-    return True
+        before = (each[0], each[1])
+    return before[0] >= 0.0
 
 
 #: The two classes of the paper; every site has them.

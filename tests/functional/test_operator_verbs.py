@@ -775,6 +775,8 @@ def test_a_job_may_carry_its_own_deadline(site_with_classes: FakeCluster, words:
         ("deadline=0001-01-01T00:00", "is no time such as"),
         ("deadline=2020-01-01T00:00", "is over before the job could start"),
         ("class=", "class '' is none of those"),
+        ("clas=mine", "'clas' is neither class nor deadline"),
+        ("", "'' is neither class nor deadline"),
     ],
 )
 def test_a_wish_that_cannot_be_had_is_ignored_with_one_sentence(
@@ -784,7 +786,7 @@ def test_a_wish_that_cannot_be_had_is_ignored_with_one_sentence(
     assert document(words, "explain", "31")["utility"]["class"] == "theirs"
     status, out, _ = words("explain", "31")
     assert status == 0
-    [line] = [each for each in out.splitlines() if "asks for is ignored" in each]
+    [line] = [each for each in out.splitlines() if "of its user is ignored" in each]
     assert reason in line
 
 

@@ -56,18 +56,13 @@ class OfferWorth:
         quick = self._is_quick(request)
         known = _variables(request, quick, start - now, all_processors)
         published = None if self.published is None else self.published(request, quick)
-        if published is None:
-            waited, row = (
-                known["wait"] + known["run_time"],
-                self.classifier.utility_of(request.job).row,
-            )
-            utility = float(time_utility(waited, known["run_time"], row))
-        else:
-            utility = published
+        waited, row = known["wait"] + known["run_time"], self.classifier.utility_of(request.job).row
         return SiteOffer(
             site=site,
             expected_start=start,
-            utility=utility,
+            utility=float(time_utility(waited, known["run_time"], row))
+            if published is None
+            else published,
             published=published is not None,
             price=parse_formula(self.price, PRICE_VARIABLES).value(known),
             processors=all_processors,

@@ -192,10 +192,9 @@ def _utility(
     asked = None
     kind = chosen_batch_system(configuration).kind
     if kind.users_words is not None and any(each.users for each in classifier.classes.values()):
+        timeout = float(configuration.sections.batch_system.timeout)
         try:
-            words = kind.users_words(
-                document["job"], float(configuration.sections.batch_system.timeout)
-            )
+            words = kind.users_words(document["job"], timeout)
             asked = classifier.asked_by_user(words, since)
         except BatchSystemError as error:
             unread.append(f"the class that its user asks for: {error}.")
@@ -203,9 +202,7 @@ def _utility(
         name, own = asked
     told = document["run_time"]
     runs = [(told["predicted"] or {}).get("median"), told["estimate"], document["time_limit"]]
-    run = next(
-        (each for each in runs if each is not None and math.isfinite(each)), UNKNOWN_RUN_TIME
-    )
+    run = next((each for each in runs if each and math.isfinite(each)), UNKNOWN_RUN_TIME)
     wait = max(look.considered.plan.snapshot.now - since, 0.0)
     now, later = time_utility(np.array([wait, wait + HOUR]) + run, run, own.row).tolist()
     entry = {

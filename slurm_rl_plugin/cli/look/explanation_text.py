@@ -72,7 +72,7 @@ def _utility(found: Mapping[str, Any] | None) -> list[str]:
         f"further hour of waiting costs {found['further_hour']:.3f}."
     ]
     ignored = found["ignored"]
-    return [*lines, f"What its user asks for is ignored: {ignored}."] if ignored else lines
+    return [*lines, f"The wish of its user is ignored: {ignored}."] if ignored else lines
 
 
 def _as_batch(found: Mapping[str, Any] | None) -> list[str]:

@@ -153,6 +153,8 @@ def test_jobs_of_all_classes_in_one_column_get_what_they_get_alone():
         ({"form": "power", "sigma": float("nan")}, "sigma is nan"),
         ({"form": "deadline", "hours": "2"}, "hours is '2'"),
         ({"form": "deadline", "interactive": 1}, "interactive is 1: give true or false"),
+        ({"form": "power", "users": 0}, "users is 0: give true or false"),
+        ({"form": "piecewise", "points": 3}, "points is 3"),
         ({"form": "piecewise"}, "points is \\(\\): give"),
         ({"form": "piecewise", "points": [[1.0, 0.5], [1.0, 0.4]]}, "hours rising"),
         ({"form": "piecewise", "points": [[1.0, 0.5], [2.0, 0.6]]}, "utility falling"),
