@@ -140,7 +140,7 @@ def _offer_pages(folder: Path) -> OfferPages:
     desk = OfferDesk(
         site=lambda: "fuzz",
         starts=RecentStarts(lambda request: NOW + 60.0, limits, lambda: float(next(ticks))),
-        worth=OfferWorth("processors * run_time / 3600", JobClassifier().is_interactive),
+        worth=OfferWorth("processors * run_time / 3600", JobClassifier()),
         all_processors=lambda: 1000,
         clock=lambda: NOW,
     )

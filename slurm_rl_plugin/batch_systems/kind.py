@@ -262,6 +262,7 @@ class BatchSystemKind:
         machine: asks for its nodes, queues, limits and settings, each call within a time-out.
         cluster: the same as they are said, so that a change of them can be tried.
         nodes: asks what of each node is free now, each call within a time-out.
+        users_words: asks what a job's user has written for us with it, within a time-out.
         licences: asks how many of each licence are free now, the same.
         bounds_order: whether our order can be bounded by hours of waiting.
     """
@@ -283,4 +284,5 @@ class BatchSystemKind:
     cluster: Callable[[float], DescribedCluster] | None = None
     nodes: Callable[[float], Sequence[NodeNow]] | None = None
     licences: Callable[[float], Mapping[str, float]] | None = None
+    users_words: Callable[[int, float], str] | None = None
     bounds_order: bool = True

@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS
+from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, UTILITY
 from slurm_rl_plugin.configuration.reading.files import shown
 from slurm_rl_plugin.configuration.reading.job_class_rules import FIELDS
 from slurm_rl_plugin.configuration.reading.shares import DEFAULT_SOURCE, FROM
 from slurm_rl_plugin.domain.job_class import JobClassRule
+from slurm_rl_plugin.domain.utility_class import UtilityClass
 
 
 def toml_value(value: Any) -> str:
@@ -40,3 +41,8 @@ def rule_table(rule: JobClassRule) -> dict[str, Any]:
 def rule_lines(rule: JobClassRule) -> list[str]:
     """A job-class rule as TOML: its [[job_class]] header and a line for each key."""
     return [f"[[{JOB_CLASS}]]", *(key_line(*each) for each in rule_table(rule).items())]
+
+
+def class_lines(name: str, own: UtilityClass) -> list[str]:
+    """A class as TOML: its [utility.NAME] header and a line for each key."""
+    return [f"[{UTILITY}.{shown(name)}]", *(key_line(*each) for each in own.table.items())]

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import lru_cache
 
 from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.utility_class import BATCH, BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import HOUR, SHORT_JOB_RUN_TIME
 
 _QUICK = r"(?i)(^|[-_])(interactive|interact|debug|short|dev|devel|test)($|[-_])"
+
+#: What a user may write with a job.
+_ASKED = re.compile(r"slurm-rl:([^\s=]{0,64})=?(\S{0,64})")
 
 #: Tells whether a job is of the interactive class.
 IsInteractive = Callable[[JobDescription], bool]
@@ -34,15 +39,15 @@ class JobClassRule:
     """One rule; it matches a job if everything that it names matches.
 
     Attributes:
-        job_class: "interactive" or "batch".
+        job_class: "interactive", "batch" or a class of the site's own.
         partition, qos, name, account, user: regular expressions searched in the job's field. Of
-            several partitions or QOS that a job names, every one must fit an interactive rule and
-            one of them a batch rule: it may start in any.
+            several partitions or QOS that a job names, one of them must fit a batch rule and
+            every one another rule: it may start in any.
         time_limit_at_most: seconds; a job without a known limit does not match.
         no_batch_script: True matches jobs started by srun or salloc.
 
     Raises:
-        ConfigurationError: an unknown class, a broken expression, or a rule that names nothing.
+        ConfigurationError: no class, a broken expression, or a rule that names nothing.
     """
 
     job_class: str
@@ -55,10 +60,8 @@ class JobClassRule:
     no_batch_script: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.job_class not in ("interactive", "batch"):
-            raise ConfigurationError(
-                f"job class {self.job_class!r} is unknown: give interactive or batch."
-            )
+        if not isinstance(self.job_class, str) or not self.job_class:
+            raise _unknown(self.job_class, BUILT_IN)
         if not self._named():
             raise ConfigurationError(
                 f"a job-class rule for {self.job_class} names nothing to match: name a partition, "
@@ -104,7 +107,7 @@ class JobClassRule:
         """Whether some names with commas between fit; nearly always it is one."""
         if "," not in names:
             return _fits(pattern, names)
-        enough = all if self.job_class == "interactive" else any
+        enough = any if self.job_class == BATCH else all
         return enough(_fits(pattern, name) for name in names.split(","))
 
     def __str__(self) -> str:
@@ -122,6 +125,12 @@ class JobClassRule:
             "no_batch_script": self.no_batch_script,
         }
         return {key: value for key, value in values.items() if value is not None}
+
+
+def _unknown(name: object, classes: Mapping[str, UtilityClass]) -> ConfigurationError:
+    return ConfigurationError(
+        f"job class {name!r} is unknown: give {', '.join(sorted(classes))}, or add [utility.NAME]."
+    )
 
 
 @lru_cache(maxsize=4096)  # a queue has few partitions and QOS; names of jobs pass through
@@ -144,15 +153,83 @@ DEFAULT_JOB_CLASS_RULES = (
 
 @dataclass(frozen=True, slots=True)
 class JobClassifier:
-    """Applies rules in order; the first match decides, and no match means batch."""
+    """Applies rules in order; the first match decides, and no match means batch.
+
+    Attributes:
+        rules: in order.
+        classes: by name, each with its time utility.
+
+    Raises:
+        ConfigurationError: a rule names a class that is none of them.
+    """
 
     rules: Sequence[JobClassRule] = DEFAULT_JOB_CLASS_RULES
+    classes: Mapping[str, UtilityClass] = field(default_factory=lambda: BUILT_IN)
+
+    def __post_init__(self) -> None:
+        for rule in self.rules:
+            if rule.job_class not in self.classes:
+                raise _unknown(rule.job_class, self.classes)
+
+    @property
+    def own(self) -> dict[str, dict[str, object]]:
+        """The keys of each class that is not the paper's, but for who may choose it."""
+        return {
+            name: {key: value for key, value in each.table.items() if key != "users"}
+            for name, each in self.classes.items()
+            if each != BUILT_IN.get(name)
+        }
+
+    def class_of(self, job: JobDescription) -> str:
+        """The name of the job's class."""
+        rule = self.matching_rule(job)
+        return BATCH if rule is None else rule.job_class
+
+    def utility_of(self, job: JobDescription) -> UtilityClass:
+        """The time utility of the job's class."""
+        return self.classes[self.class_of(job)]
+
+    def asked_by_user(self, words: str, since: float) -> tuple[str, UtilityClass] | str | None:
+        """The class that a job's user asks for, or in words why that is ignored; None for neither.
+
+        A deadline makes the job one of the first class of form deadline that users may choose.
+
+        Args:
+            words: of the user, such as `slurm-rl:class=NAME` or, in local time,
+                `slurm-rl:deadline=2027-01-31T12:00`.
+            since: when the job could first have started, seconds since the epoch.
+        """
+        found = _ASKED.search(words)
+        if found is None:
+            return None
+        what, value = found.groups()
+        free = {name: each for name, each in self.classes.items() if each.users}
+        if what == "class":
+            refused = f"class {value!r} is none of those that users may choose: {', '.join(free)}"
+            return (value, free[value]) if value in free else refused
+        if what == "deadline":
+            return _own_deadline(free, value, since)
+        return f"{what!r} is neither class nor deadline"
 
     def is_interactive(self, job: JobDescription) -> bool:
-        """Whether the job belongs to the interactive class."""
-        rule = self.matching_rule(job)
-        return rule is not None and rule.job_class == "interactive"
+        """Whether the job's class counts as interactive."""
+        return self.utility_of(job).interactive
 
     def matching_rule(self, job: JobDescription) -> JobClassRule | None:
         """The first rule that matches; None where none does and the job is batch."""
         return next((rule for rule in self.rules if rule.matches(job)), None)
+
+
+def _own_deadline(
+    free: Mapping[str, UtilityClass], time: str, since: float
+) -> tuple[str, UtilityClass] | str:
+    due = next((name for name, each in free.items() if each.form == "deadline"), None)
+    if due is None:
+        return "users may choose no class of form deadline"
+    try:
+        left = datetime.fromisoformat(time).timestamp() - since
+    except (ValueError, OverflowError):
+        return f"{time!r} is no time such as 2027-01-31T12:00"
+    if left <= 0.0:
+        return f"{time!r} is over before the job could start"
+    return due, replace(free[due], hours=left / HOUR)

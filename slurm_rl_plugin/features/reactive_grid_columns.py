@@ -16,7 +16,7 @@ from slurm_rl_plugin.features.reactive_grid import (
 )
 from slurm_rl_plugin.features.scales import log_seconds
 from slurm_rl_plugin.units import FloatArray
-from slurm_rl_plugin.utility.time_utility import time_utility
+from slurm_rl_plugin.utility.time_utility import paper_row, time_utility
 
 
 def grid_queue_columns(
@@ -31,7 +31,7 @@ def grid_queue_columns(
     """
     running = snapshot.running
     turnaround = running.start + running_estimate - running.jobs.eligible
-    utility = time_utility(turnaround, running_estimate, running.jobs.interactive)
+    utility = time_utility(turnaround, running_estimate, paper_row(running.jobs.interactive))
     received = np.bincount(
         account_places(snapshot.shares), weights=snapshot.usage, minlength=VO_PLACES
     )

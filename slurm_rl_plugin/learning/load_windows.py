@@ -85,8 +85,8 @@ def class_known_at_submission(
         classifier: the site's rules; by default those of JobClassifier, for a SWF log the
             requested time <= 900 s. A job that asked for no time is batch.
     """
-    interactive, rule = classify_log(prepared.log, classifier or JobClassifier())
-    return replace(prepared, interactive=interactive, class_rule=rule)
+    interactive, rule, own = classify_log(prepared.log, classifier or JobClassifier())
+    return replace(prepared, interactive=interactive, class_rule=rule, utilities=own)
 
 
 class Stretch(NamedTuple):

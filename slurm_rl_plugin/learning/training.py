@@ -107,6 +107,7 @@ def train_model(
             "training_log_checksum": _digest(list(plan.sources)),
             "seed": str(plan.settings.seed),
             "package_version": __version__,
+            **{name: json.dumps(own, sort_keys=True) for name, own in _own_classes(plan).items()},
             **_estimate_metadata(plan, loads[0].training),
         },
     )
@@ -266,6 +267,7 @@ def _manifest(
         "seed": plan.settings.seed,
         "settings": {**asdict(plan.settings), "weights": None},
         "reward_weights": asdict(weights),
+        **_own_classes(plan),
         "sources": list(plan.sources),
         "estimates": list(plan.estimates),
         "backfilling": plan.backfilling,
@@ -276,6 +278,12 @@ def _manifest(
         "validation": table,
         **_too_small(plan),
     }
+
+
+def _own_classes(plan: TrainingPlan) -> dict[str, Any]:
+    """The site's own classes, whose time utility was weighed; no entry without any."""
+    own = {} if plan.classifier is None else plan.classifier.own
+    return {"utility_classes": own} if own else {}
 
 
 def _too_small(plan: TrainingPlan) -> dict[str, str]:

@@ -29,7 +29,7 @@ class TrainingPlan:
         command: for the manifest.
         seeds: trainings that differ by their seed alone; the best on the validation loads is kept.
         heldout: leave the last 40 % of each log untouched (`learning.heldout_training`).
-        classifier: job-class rules of held-out training; None for the default ones.
+        classifier: the site's job-class rules and classes; None for the default ones.
         start: a network to start the search from.
         class_limit: how the simulated batch system keeps a reserve; None keeps processors free.
         leave_one_out: also train without each of the logs, and say what that is worth on it.

@@ -13,8 +13,8 @@ from collections.abc import Callable
 import numpy as np
 
 from slurm_rl_plugin.domain import JobTable
+from slurm_rl_plugin.domain.utility_class import SIGMA
 from slurm_rl_plugin.units import FloatArray
-from slurm_rl_plugin.utility.time_utility import SIGMA
 
 Rule = Callable[[JobTable, FloatArray], FloatArray]
 

@@ -12,7 +12,11 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.units import DAY
-from slurm_rl_plugin.utility.time_utility import time_utility, time_utility_loss_rate
+from slurm_rl_plugin.utility.time_utility import (
+    paper_row,
+    time_utility,
+    time_utility_loss_rate,
+)
 
 #: Keeps UNICEP from 0/0 for a job of one processor that has not waited.
 _EPSILON = 1e-15
@@ -81,9 +85,9 @@ def utility_greedy(wait: Any, estimate: Any, size: Any, interactive: Any) -> Any
         size: of the job, in processors.
         interactive: True for interactive, False for batch.
     """
-    turnaround = wait + estimate
-    utility = time_utility(turnaround, estimate, interactive)
-    rate = time_utility_loss_rate(turnaround, estimate, interactive, utility)
+    turnaround, row = wait + estimate, paper_row(interactive)
+    utility = time_utility(turnaround, estimate, row)
+    rate = time_utility_loss_rate(turnaround, estimate, row, utility)
     return rate / (np.maximum(estimate, 1.0) * size)
 
 

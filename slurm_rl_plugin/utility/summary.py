@@ -16,7 +16,7 @@ from slurm_rl_plugin.utility.responsiveness import (
     relative_overhead,
     responsiveness,
 )
-from slurm_rl_plugin.utility.time_utility import time_utility
+from slurm_rl_plugin.utility.time_utility import JobUtilities, job_rows, time_utility
 
 #: Rows of weight 1 that one user may have however few the others have: a user with a single row
 #: must not outweigh one with a thousand.
@@ -56,6 +56,7 @@ class ScheduledJobs:
         shares: share of each account, shape [accounts], sum 1.
         capacity: processors of the machine.
         billed: what the site bills each job for a second; None where it counts processors.
+        utilities: of the site's own classes; None where the two of the paper are all.
     """
 
     submit: FloatArray
@@ -67,6 +68,7 @@ class ScheduledJobs:
     shares: FloatArray
     capacity: int
     billed: FloatArray | None = None
+    utilities: JobUtilities | None = None
 
     @property
     def charged(self) -> FloatArray | IntArray:
@@ -93,11 +95,11 @@ class JobMeasures:
     @classmethod
     def of(cls, jobs: ScheduledJobs) -> JobMeasures:
         """Measure every job of a schedule."""
-        wait = jobs.wait
+        wait, row = jobs.wait, job_rows(jobs.interactive, jobs.utilities).T
         return cls(
             wait=wait,
             responsiveness=responsiveness(wait, jobs.run_time),
-            time_utility=time_utility(wait + jobs.run_time, jobs.run_time, jobs.interactive),
+            time_utility=time_utility(wait + jobs.run_time, jobs.run_time, row),
             bounded_slowdown=bounded_slowdown(wait, jobs.run_time),
             relative_overhead=relative_overhead(wait, jobs.run_time),
             fairness=fairness_at_starts(
@@ -148,6 +150,7 @@ def summarise(
             "interactive": _class_summary(measures, counted & jobs.interactive),
             "batch": _class_summary(measures, counted & ~jobs.interactive),
         },
+        **({} if jobs.utilities is None else _utility_classes(measures, counted, jobs.utilities)),
         **({} if service is None else {"misdelivered": misdelivered_figures(service)}),
         "accounts": {
             name: _account_summary(jobs, measures, counted & (jobs.account == index), index)
@@ -220,6 +223,17 @@ def _class_summary(measures: JobMeasures, mine: BoolArray) -> dict[str, Any]:
         "time_utility": _mean(measures.time_utility[mine]),
         "mean_bounded_slowdown": _mean(measures.bounded_slowdown[mine]),
     }
+
+
+def _utility_classes(
+    measures: JobMeasures, counted: BoolArray, utilities: JobUtilities
+) -> dict[str, Any]:
+    """The same of each of the site's classes that has jobs."""
+    masks = {
+        name: counted & (utilities.of_job == place) for place, name in enumerate(utilities.names)
+    }
+    found = {name: _class_summary(measures, mine) for name, mine in masks.items() if mine.any()}
+    return {"utility_classes": found}
 
 
 def _account_summary(

@@ -1,4 +1,4 @@
-"""Time utility of a job (Perez et al. 2008, eq. 1-3).
+"""Time utility of a job (Perez et al. 2008, eq. 1-3), and of classes that a site configures.
 
 Elementwise in every argument, so that the same lines serve one job inside the compiled
 simulator and a column of jobs in a report or on the head node.
@@ -6,17 +6,27 @@ simulator and a column of jobs in a report or on the head node.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.units import MINUTE
+from slurm_rl_plugin.domain.utility_class import (
+    ALPHA_ROW,
+    BATCH,
+    BETA_ROW,
+    BUILT_IN,
+    INTERACTIVE,
+    RUN_ROW,
+    SEGMENT,
+    SEGMENTS,
+    SIGMA_ROW,
+    UtilityClass,
+)
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
-#: Constants of eq. 1-3 (2008, section V.A): decay of interactive jobs per minute past the deadline,
-#: exponent of the decay of batch jobs, start-up allowance in seconds.
-ALPHA_PER_MINUTE = 0.5
-BETA = 0.3
-SIGMA = 60.0
+_BATCH, _INTERACTIVE = BUILT_IN[BATCH].row, BUILT_IN[INTERACTIVE].row
 
 
 def choose(condition: Any, one: Any, other: Any) -> Any:
@@ -24,41 +34,86 @@ def choose(condition: Any, one: Any, other: Any) -> Any:
     return condition * one + (1.0 - condition) * other
 
 
-def time_utility(
-    turnaround: Any,
-    run_time: Any,
-    interactive: Any,
-) -> Any:
+def paper_row(interactive: Any) -> Any:
+    """The built-in row of a job's class: True for exponential decay, False for the power law."""
+    return (
+        choose(interactive, _INTERACTIVE[ALPHA_ROW], _BATCH[ALPHA_ROW]),
+        choose(interactive, _INTERACTIVE[BETA_ROW], _BATCH[BETA_ROW]),
+        choose(interactive, _INTERACTIVE[SIGMA_ROW], _BATCH[SIGMA_ROW]),
+        choose(interactive, _INTERACTIVE[RUN_ROW], _BATCH[RUN_ROW]),
+    )
+
+
+def time_utility(turnaround: Any, run_time: Any, row: Any) -> Any:
     """Utility in [0, 1] of completing `turnaround` seconds after submission (2008, eq. 1-3).
 
     Args:
         turnaround: completion minus submission, seconds; wait + run time.
-        run_time: seconds; the relative deadline is run_time + SIGMA.
-        interactive: True for exponential decay, False for the power law.
+        run_time: seconds.
+        row: of the job's class (`UtilityClass.row`), or a column in each of its places.
     """
-    deadline = run_time + SIGMA
+    deadline = row[RUN_ROW] * run_time + row[SIGMA_ROW]
     late = np.maximum(turnaround - deadline, 0.0)
     stretch = np.maximum(turnaround / deadline, 1.0)
-    lost = choose(interactive, ALPHA_PER_MINUTE / MINUTE * late, BETA * np.log(stretch))
-    return np.exp(-lost)
+    lost = 0.0
+    for at in range(SEGMENTS, len(row), SEGMENT):
+        passed = np.minimum(np.maximum(late - row[at], 0.0) / row[at + 1], 1.0)
+        lost = lost + row[at + 2] * passed
+    decay = np.exp(-(row[ALPHA_ROW] * late + row[BETA_ROW] * np.log(stretch)))
+    return decay * np.maximum(1.0 - lost, 0.0)
 
 
 def time_utility_loss_rate(
     turnaround: Any,
     run_time: Any,
-    interactive: Any,
+    row: Any,
     utility: Any,
 ) -> Any:
     """Utility lost per second by waiting on (minus the time derivative of eq. 2 and 3).
 
     Inside the start-up allowance, where eq. 1 is flat, the rate at the deadline is given, so that
-    a fresh job is not worthless to start.
+    a fresh job is not worthless to start. Segments of a row do not count.
 
     Args:
         turnaround: wait so far plus run time, seconds.
         run_time: seconds.
-        interactive: True for interactive, False for batch.
+        row: as of `time_utility`.
         utility: `time_utility` of the same arguments.
     """
-    reached = np.maximum(turnaround, run_time + SIGMA)
-    return utility * choose(interactive, ALPHA_PER_MINUTE / MINUTE, BETA / reached)
+    reached = np.maximum(turnaround, row[RUN_ROW] * run_time + row[SIGMA_ROW])
+    return utility * (row[ALPHA_ROW] + row[BETA_ROW] / reached)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobUtilities:
+    """The classes of n jobs, of which a site has configured some.
+
+    Attributes:
+        names: of all classes.
+        table: a row for each class, shape [classes, places].
+        of_job: number of each job's class, shape [n].
+    """
+
+    names: tuple[str, ...]
+    table: FloatArray
+    of_job: IntArray
+
+    @classmethod
+    def of(cls, classes: Mapping[str, UtilityClass], of_job: IntArray) -> JobUtilities:
+        """Classes by name, and the number of each job's class in their order, shape [n]."""
+        rows = [each.row for each in classes.values()]
+        nothing = (0.0, 1.0, 0.0)  # a segment in which no utility is lost
+        widest = max(map(len, rows))
+        filled = [row + nothing * ((widest - len(row)) // SEGMENT) for row in rows]
+        return cls(names=tuple(classes), table=np.array(filled), of_job=of_job)
+
+    def select(self, index: IntArray | BoolArray) -> JobUtilities:
+        """The same of the chosen jobs."""
+        return replace(self, of_job=self.of_job[index])
+
+
+def job_rows(interactive: BoolArray, own: JobUtilities | None) -> FloatArray:
+    """The row of each job, shape [n, places]: of the site's own classes, or else of the paper's."""
+    if own is None:
+        return np.column_stack(paper_row(interactive))
+    return own.table[own.of_job]

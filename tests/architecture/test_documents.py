@@ -206,7 +206,7 @@ def test_configuration_keys_defaults_and_meanings(name: str) -> None:
 
 def test_no_section_of_the_configuration_is_missing_or_invented() -> None:
     named = [each for each in headings(DOCS / "configuration.md") if each.startswith("[")]
-    assert named == [*(f"[{name}]" for name in KEYS), "[shares]", "[[job_class]]"]
+    assert named == [*(f"[{name}]" for name in KEYS), "[shares]", "[utility.NAME]", "[[job_class]]"]
 
 
 def test_keys_of_job_class_rules() -> None:

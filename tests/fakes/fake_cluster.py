@@ -107,6 +107,8 @@ class FakeCluster:
             "per_node": "N/A",
             "per_task": "N/A",
             "name": "trial",
+            "comment": "",
+            "extra": "",
             "factors": {"age": 0, "assoc": 0, "fairshare": 10000, "size": 312, "qos": 0},
         }
         assert not values.keys() - job.keys(), values

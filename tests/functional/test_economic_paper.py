@@ -15,7 +15,7 @@ from slurm_rl_plugin.papers.economic_2002.logs import CTC, EXTRACTS
 
 pytestmark = pytest.mark.study
 
-CONTRACT = {"name", "published", "measured", "ci95", "baselines", "verdict", "because"}
+CONTRACT = {"name", "algorithm", "printed", "measured", "ci95", "baselines", "verdict", "because"}
 JOBS = (max(EXTRACTS.values()) + 1) * QUICK_JOBS
 #: Five of an extract, so that whole weeks are left on which nothing was chosen.
 SPAN = 35 * 7 * 86400

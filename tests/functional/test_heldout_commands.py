@@ -152,7 +152,7 @@ def test_the_study_trains_chooses_on_the_past_and_measures_once(
     words += ["--models", str(tmp_path / "models"), "--plot", str(tmp_path / "figures")]
     assert main(words) == 0
     first = json.loads(capsys.readouterr().out)
-    goals = [claim for claim in first["claims"] if claim["published"] is not None]
+    goals = [claim for claim in first["claims"] if claim["printed"] is not None]
     assert len(goals) == sum(len(GOALS[name]) for name in names)
     assert {name for name, facts in first["logs"].items() if len(facts["reserves"]) == 2} == {
         *names

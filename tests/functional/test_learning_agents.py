@@ -15,7 +15,7 @@ from slurm_rl_plugin.papers.learning_agents_2005.experiment import QUICK, steps
 pytestmark = pytest.mark.study
 
 WORDS = ["reproduce", "learning-agents", "--quick"]
-CONTRACT = {"name", "published", "measured", "ci95", "baselines", "verdict", "because"}
+CONTRACT = {"name", "algorithm", "printed", "measured", "ci95", "baselines", "verdict", "because"}
 
 
 def test_figures_claims_and_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -701,3 +701,103 @@ class TestFairShareCheck:
         site.set(settings={"PriorityWeightFairShare": weight})
         found = results(words)["fair share"]
         assert (found[0], what in found[1]) == (result, True), found
+
+
+UTILITIES = """
+[utility.due]
+form = "deadline"
+users = true
+[utility.mine]
+form = "power"
+beta = 1.0
+users = true
+[utility.theirs]
+form = "exponential"
+[[job_class]]
+class = "theirs"
+time_limit_at_most = 3000
+"""
+
+
+@pytest.fixture
+def site_with_classes(site: FakeCluster, tmp_path: Path) -> FakeCluster:
+    """Short jobs are of class theirs; users may choose two others."""
+    with (tmp_path / "site.toml").open("a") as file:
+        file.write(UTILITIES)
+    return site
+
+
+def submit(site: FakeCluster, job: int, **words: str) -> None:
+    now = int(time.time())  # noqa: TID251 - the clock of the commands
+    site.set(now=now)
+    site.add(job, submit=now - 600, eligible=now - 600, time_limit="9:00", **words)
+
+
+def test_explain_says_what_a_class_makes_of_a_wait(
+    site_with_classes: FakeCluster, words: Words
+) -> None:
+    submit(site_with_classes, 31)
+    told = document(words, "explain", "31")["utility"]
+    assert told["class"] == "theirs"
+    assert not told["by_user"]
+    assert told["now"] == pytest.approx(math.exp(-0.5 * 9), rel=0.05)  # 9 minutes past the first
+    assert told["further_hour"] == pytest.approx(told["now"])
+    assert "Utility: class theirs: 0.01" in words("explain", "31")[1]
+
+
+@pytest.mark.parametrize("field", ["comment", "extra"])
+def test_a_job_may_carry_a_class_that_users_may_choose(
+    site_with_classes: FakeCluster, words: Words, field: str
+) -> None:
+    submit(site_with_classes, 31, **{field: "nightly run slurm-rl:class=mine please"})
+    told = document(words, "explain", "31")["utility"]
+    assert (told["class"], told["by_user"], told["ignored"]) == ("mine", True, None)
+    assert told["now"] == pytest.approx(600 / 1140, rel=0.01)  # (540 + 60) / (540 + 600)
+    assert told["further_hour"] == pytest.approx(600 / 1140 - 600 / 4740, rel=0.01)
+
+
+def test_a_job_may_carry_its_own_deadline(site_with_classes: FakeCluster, words: Words) -> None:
+    """The job of nine minutes can start now and end in time, but not in an hour."""
+    due = time.time() + 1800  # noqa: TID251 - the clock of the commands
+    when = time.strftime("%Y-%m-%dT%H:%M", time.localtime(due))
+    submit(site_with_classes, 31, comment=f"slurm-rl:deadline={when}")
+    told = document(words, "explain", "31")["utility"]
+    assert (told["class"], told["by_user"]) == ("due", True)
+    assert told["deadline"] == pytest.approx(due, abs=60.0)
+    assert (told["now"], told["further_hour"]) == (1.0, 1.0)
+    line = f"Utility: class due, as its user asks, due {when}:00: 1.000 if it starts now; a further"
+    assert line in words("explain", "31")[1]
+
+
+@pytest.mark.parametrize(
+    ("wish", "reason"),
+    [
+        ("class=theirs", "class 'theirs' is none of those that users may choose: due, mine"),
+        ("deadline=soon", "'soon' is no time such as 2027-01-31T12:00"),
+        ("deadline=0001-01-01T00:00", "is no time such as"),
+        ("deadline=2020-01-01T00:00", "is over before the job could start"),
+        ("class=", "class '' is none of those"),
+        ("clas=mine", "'clas' is neither class nor deadline"),
+        ("", "'' is neither class nor deadline"),
+    ],
+)
+def test_a_wish_that_cannot_be_had_is_ignored_with_one_sentence(
+    site_with_classes: FakeCluster, words: Words, wish: str, reason: str
+) -> None:
+    submit(site_with_classes, 31, comment=f"slurm-rl:{wish}")
+    assert document(words, "explain", "31")["utility"]["class"] == "theirs"
+    status, out, _ = words("explain", "31")
+    assert status == 0
+    [line] = [each for each in out.splitlines() if "of its user is ignored" in each]
+    assert reason in line
+
+
+def test_a_site_that_lets_users_choose_nothing_does_not_read_their_words(
+    site: FakeCluster, words: Words, tmp_path: Path
+) -> None:
+    submit(site, 31, comment="slurm-rl:class=mine")
+    assert "utility" not in document(words, "explain", "31")
+    with (tmp_path / "site.toml").open("a") as file:
+        file.write(UTILITIES.replace("users = true\n", ""))
+    told = document(words, "explain", "31")["utility"]
+    assert (told["class"], told["ignored"]) == ("theirs", None)

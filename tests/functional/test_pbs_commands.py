@@ -374,3 +374,15 @@ def test_a_formula_that_cannot_be_taken_apart_is_refused(
     site.set_server(job_sort_formula="2*rl_score + ncpus")
     assert main(["pbs-setup", "--print", "--config", "site.toml"]) == 2
     assert "--formula" in capsys.readouterr().err
+
+
+def test_a_job_of_pbs_carries_its_class_in_a_resource(
+    site: FakePbs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (tmp_path / "site.toml").open("a") as file:
+        file.write('[utility.mine]\nform = "deadline"\nsigma = 90\nusers = true\n')
+    now = int(time.time())  # noqa: TID251 - the clock of the commands
+    asked = {"ncpus": 2, "walltime": "00:50:00", "slurm_rl": "slurm-rl:class=mine"}
+    site.add("7.head", ctime=now - 900, qtime=now - 900, etime=now - 900, Resource_List=asked)
+    assert main(["explain", "7", "--config", "site.toml"]) == 0
+    assert "Utility: class mine, as its user asks: 0.000 if it starts" in capsys.readouterr().out

@@ -12,6 +12,7 @@ import pytest
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.configuration import KEYS, read_configuration
 from slurm_rl_plugin.configuration.generated.example_file import example_text
+from tests.architecture.markdown_documents import TOP, code_blocks
 
 
 @pytest.fixture
@@ -99,3 +100,23 @@ def test_shares_of_pbs_keep_their_word(tmp_path: Path, capsys: pytest.CaptureFix
     path.write_text("[shares]\nfrom = 'pbs'\n")
     assert main(["show-config", "--config", str(path)]) == 0
     assert f'from = "pbs"  # {path}:2\n' in capsys.readouterr().out
+
+
+def test_documented_classes_read_back_and_those_of_a_later_file_win(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocks = code_blocks(TOP / "docs" / "configuration.md")
+    [example] = [each.text for each in blocks if "[utility." in each.text]
+    (site / "site.toml").write_text(example)
+    later = '[utility.SDJ]\nform = "deadline"\nsigma = 90\n[utility.batch]\nbeta = 0.5\n'
+    (site / "conf.d" / "rules.toml").write_text(later)
+    found = json.loads(printed(capsys, "--config", "site.toml", "--json"))
+    assert found["utility"]["SDJ"] == {"form": "deadline", "sigma": 90}
+    assert found["utility"]["nightly"]["points"] == [[1, 0.9], [12, 0.2], [24, 0]]
+    assert found["utility"]["due"] == {"form": "deadline", "hours": 48, "users": True}
+    assert found["utility"]["batch"] == {"form": "power", "beta": 0.5}
+    assert found["origins"]["utility"]["SDJ"] == "conf.d/rules.toml:1"
+    again = site / "again" / "site.toml"
+    again.parent.mkdir()
+    again.write_text(printed(capsys, "--config", "site.toml"))
+    assert read_configuration(again).classifier == read_configuration(site / "site.toml").classifier

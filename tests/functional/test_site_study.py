@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,11 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.swf.writer import write_swf
+from slurm_rl_plugin.batch_systems.port import PASS, WARN
+from slurm_rl_plugin.cli.assembly.hook import load_policy
+from slurm_rl_plugin.cli.check.model import reward_of
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.simulator.workloads.generators import egee_log, generated_log
 
 Typed = Callable[..., tuple[int, str, str]]
@@ -228,3 +233,92 @@ def test_a_machine_smaller_than_what_was_in_use_is_told(
     small = document_of("evaluate", log, "--config", path, "--processors", 2)["study"]["notices"]
     assert len(small) == 1
     assert "times the 2 processors of this machine in use, on the average" in small[0]
+
+
+THREE_CLASSES = """
+[utility.SDJ]
+form = "deadline"
+interactive = true
+[utility.nightly]
+form = "piecewise"
+points = [[1, 0.9], [12, 0.2], [24, 0]]
+[utility.batch]
+beta = 0.5
+[[job_class]]
+class = "SDJ"
+time_limit_at_most = 3600
+[[job_class]]
+class = "nightly"
+time_limit_at_most = 43200
+"""
+
+
+def test_each_class_of_a_site_has_its_own_utility(
+    tmp_path: Path,
+    configure: Callable[..., Path],
+    typed: Typed,
+    document_of: Callable[..., dict[str, Any]],
+) -> None:
+    """Those who start within a minute are all of SDJ that have any, and U is the mean over jobs."""
+    jobs = egee_log(np.random.default_rng(2), jobs=400, processors=5, load=0.85)
+    jobs = replace(jobs, time_limit=np.ceil(1.5 * jobs.run_time))
+    write_swf(tmp_path / "bare.swf", jobs, comments=["MaxProcs: 5"])
+    assert (
+        typed("evaluate", tmp_path / "bare.swf", "--policy", "fifo", "--export", tmp_path)[0] == 0
+    )
+    log, site = tmp_path / "fifo.swf", configure(THREE_CLASSES)
+    found = document_of("evaluate", log, "--config", site)["policies"]
+    for policy in found.values():
+        each = policy["utility_classes"]
+        assert set(each) == {"SDJ", "nightly", "batch"}
+        assert sum(one["jobs"] for one in each.values()) == policy["jobs"]
+        assert each["SDJ"]["jobs"] == policy["classes"]["interactive"]["jobs"]
+        assert each["SDJ"]["time_utility"] <= each["SDJ"]["within_120s"]
+        mean = sum(one["jobs"] * one["time_utility"] for one in each.values()) / policy["jobs"]
+        assert policy["time_utility"] == pytest.approx(mean)
+    status, out, _ = typed("evaluate", log, "--config", site)
+    assert status == 0
+    [header] = [line for line in out.splitlines() if "U(SDJ)" in line]
+    assert header.split() == ["POLICY", "U(batch)", "U(SDJ)", "U(nightly)"]
+    sjf = next(line for line in out[out.index(header) :].splitlines() if line.startswith("sjf "))
+    assert float(sjf.split()[2]) == pytest.approx(
+        found["sjf"]["utility_classes"]["SDJ"]["time_utility"], abs=5e-4
+    )
+
+
+def test_without_classes_of_its_own_a_site_is_told_nothing_of_them(
+    log: Path,
+    configure: Callable[..., Path],
+    typed: Typed,
+    document_of: Callable[..., dict[str, Any]],
+) -> None:
+    assert "utility_classes" not in json.dumps(
+        document_of("evaluate", log, "--config", configure())
+    )
+    assert "U(" not in typed("evaluate", log, "--config", configure())[1]
+
+
+def test_a_model_is_trained_for_the_sites_classes_and_says_so(
+    tmp_path: Path, configure: Callable[..., Path], typed: Typed
+) -> None:
+    """The loads are the same, so figures that differ do so by the classes alone."""
+    only_utility = "[reward]\ntime_utility = 1\nresponsiveness = 0\nfairness = 0\n"
+    only_utility += "tail = 0\nslowdown = 0\ngroups = 0\n"
+    table = {}
+    for name, text in (("paper", ""), ("own", THREE_CLASSES)):
+        site = configure(only_utility + text)
+        model = tmp_path / f"{name}.onnx"
+        words = ("mmn:jobs=600,processors=5", "--config", site, "--steps", 1, "--runs", 1)
+        assert typed("train", *words, "-o", model)[0] == 0
+        manifest = json.loads(model.with_suffix(".json").read_text())
+        table[name] = manifest["validation"]
+        assert set(manifest.get("utility_classes", ())) == (
+            {"SDJ", "nightly", "batch"} if name == "own" else set()
+        )
+    assert table["own"][0]["policy"] == table["paper"][0]["policy"]
+    assert table["own"][0]["objective"] != table["paper"][0]["objective"]
+    for name, status in (("own", PASS), ("paper", WARN)):
+        site = configure(only_utility + THREE_CLASSES, model=str(tmp_path / f"{name}.onnx"))
+        configuration = read_configuration(site)
+        loaded = load_policy(configuration.sections.policy.model)
+        assert reward_of(configuration, loaded).result == status

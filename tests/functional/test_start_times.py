@@ -52,7 +52,7 @@ def test_a_wait_that_can_be_known_is_foretold_with_a_band_that_holds(
     assert coverage["measured"] == pytest.approx(0.9, abs=0.05)
     assert len(document["by day"]) == 6
     published = f"{PUBLISHED_PROTOCOL}: {ALIKE}, {ERROR}, to Mila, Graham, random days"
-    assert claim(document, published)["published"] == 0.66
+    assert claim(document, published)["printed"] == 0.66
     assert [Path(each).read_bytes()[:4] for each in document["figures"]] == [b"\x89PNG"]
 
 

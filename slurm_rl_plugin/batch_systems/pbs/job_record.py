@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from slurm_rl_plugin.batch_systems.kind import JobRecord
 from slurm_rl_plugin.batch_systems.pbs.answers.comment_sentences import STATES, comment_sentence
-from slurm_rl_plugin.batch_systems.pbs.answers.fields import WAITING_STATES, PbsJob, parse_job
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
+    WAITING_STATES,
+    PbsJob,
+    parse_job,
+    resources_of,
+    text,
+)
 from slurm_rl_plugin.batch_systems.pbs.process import QSTAT_BY_NAME, PbsCommands, section
 from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import describe
 from slurm_rl_plugin.errors import BatchSystemError
+
+#: Resource in which users write for us.
+WORDS = "slurm_rl"
 
 
 def job_record(job: int, timeout: float) -> JobRecord:
@@ -17,16 +28,29 @@ def job_record(job: int, timeout: float) -> JobRecord:
         job: number of the job or of the whole array.
         timeout: seconds for the command.
     """
+    try:
+        found = [parse_job(name, values) for name, values in _shown(job, timeout).items()]
+    except BatchSystemError as error:
+        return JobRecord(unread=(f"its record: {error}.",))
+    jobs = [each for each in found if each is not None and each.job_id == job]
+    return _record_of(jobs[0]) if len(jobs) == 1 else JobRecord()
+
+
+def users_words(job: int, timeout: float) -> str:
+    """The resource WORDS of a job, which the site must have created.
+
+    Raises:
+        BatchSystemError: it cannot be read.
+    """
+    shown = _shown(job, timeout).values()
+    return " ".join(text(resources_of(values, "Resource_List").get(WORDS)) for values in shown)
+
+
+def _shown(job: int, timeout: float) -> dict[str, dict[str, Any]]:
     commands = PbsCommands(environment=None, timeout=timeout, on_call=None)
     # PBS knows an array by another name than a job, and this may be either.
     names = (str(job), f"{job}[]")
-    try:
-        document = commands.read_json([*QSTAT_BY_NAME, *names], or_nothing=True)
-    except BatchSystemError as error:
-        return JobRecord(unread=(f"its record: {error}.",))
-    found = [parse_job(name, values) for name, values in section(document, "Jobs").items()]
-    jobs = [each for each in found if each is not None and each.job_id == job]
-    return _record_of(jobs[0]) if len(jobs) == 1 else JobRecord()
+    return section(commands.read_json([*QSTAT_BY_NAME, *names], or_nothing=True), "Jobs")
 
 
 def _record_of(job: PbsJob) -> JobRecord:

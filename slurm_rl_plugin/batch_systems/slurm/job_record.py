@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,6 +47,17 @@ def job_record(job: int, timeout: float) -> JobRecord:
         return replace(record, terms=parse_terms(answer, numbers))
     except BatchSystemError as error:
         return replace(record, unread=(f"the terms of its priority: {error}.",))
+
+
+def users_words(job: int, timeout: float) -> str:
+    """The comment of a job and its --extra.
+
+    Raises:
+        BatchSystemError: they cannot be read.
+    """
+    runner = CommandRunner(environment=None, timeout=timeout, on_call=None)
+    answer = runner.read(["scontrol", "show", "job", str(job)])
+    return " ".join(re.findall(r"^\s+(?:Comment|Extra)=(.*)", answer, re.MULTILINE))
 
 
 def _record_of(rows: Sequence[QueueRow]) -> JobRecord:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from slurm_rl_plugin.brokers.market.formula import parse_formula
-from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
 from slurm_rl_plugin.units import HOUR
 from slurm_rl_plugin.utility.time_utility import time_utility
@@ -28,7 +28,7 @@ class OfferWorth:
 
     Attributes:
         price: formula over PRICE_VARIABLES; times in seconds, `interactive` is 1 or 0.
-        is_interactive: the site's rules for job classes.
+        classifier: the site's rules for job classes, and their time utilities.
         published: the site's long-term utilities; None where it publishes none.
 
     Raises:
@@ -36,7 +36,7 @@ class OfferWorth:
     """
 
     price: str
-    is_interactive: Callable[[JobDescription], bool]
+    classifier: JobClassifier
     published: PublishedUtility | None = None
 
     def __post_init__(self) -> None:
@@ -47,7 +47,8 @@ class OfferWorth:
     ) -> SiteOffer:
         """The offer for a job that would start at `start`, both times in seconds since the epoch.
 
-        Utility is the published one, else the time utility of the expected wait (2008, eq. 1-3).
+        Utility is the published one, else the time utility of the job's class after the expected
+        wait (2008, eq. 1-3).
 
         Raises:
             FormulaError: the price has no finite value for this job.
@@ -55,11 +56,11 @@ class OfferWorth:
         quick = self._is_quick(request)
         known = _variables(request, quick, start - now, all_processors)
         published = None if self.published is None else self.published(request, quick)
-        waited = known["wait"] + known["run_time"]
+        waited, row = known["wait"] + known["run_time"], self.classifier.utility_of(request.job).row
         return SiteOffer(
             site=site,
             expected_start=start,
-            utility=float(time_utility(waited, known["run_time"], quick))
+            utility=float(time_utility(waited, known["run_time"], row))
             if published is None
             else published,
             published=published is not None,
@@ -72,7 +73,7 @@ class OfferWorth:
         return offer_value(formula, request, offer, now, interactive=self._is_quick(request))
 
     def _is_quick(self, request: JobRequest) -> bool:
-        return self.is_interactive(request.job)
+        return self.classifier.is_interactive(request.job)
 
 
 def offer_value(

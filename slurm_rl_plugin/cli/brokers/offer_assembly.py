@@ -90,7 +90,7 @@ def build_offer_desk(
         starts=RecentStarts(site.expected_start, limits, time.monotonic),
         worth=OfferWorth(
             given.price,
-            configuration.classifier.is_interactive,
+            configuration.classifier,
             None if utilities is None else utilities.utility,
         ),
         all_processors=Remembered(site.processors).value,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -52,6 +53,14 @@ def reward_of(configuration: Configuration, loaded: LoadedPolicy) -> Check:
             WARN, "reward", "the model does not say what it was trained for: [reward] is not used"
         )
     differs = [key for key in wanted if abs(trained.get(key, 0.0) - wanted[key]) > 1e-9]
+    told_classes = loaded.card.metadata.get("utility_classes", "{}")
+    if not differs and told_classes != json.dumps(configuration.classifier.own, sort_keys=True):
+        return Check(
+            WARN,
+            "reward",
+            "the model was trained for other classes of service than [utility] has: train one "
+            "with --config",
+        )
     if not differs:
         return Check(PASS, "reward", "the model was trained for the weights of [reward]")
     told = ", ".join(f"{key} = {trained.get(key, 0.0):g}" for key in differs)

@@ -26,7 +26,7 @@ from slurm_rl_plugin.cli.evaluate.reserve_option import reserve_words
 from slurm_rl_plugin.cli.evaluate.site import site_document
 from slurm_rl_plugin.cli.evaluate.study.document import study_entry
 from slurm_rl_plugin.cli.evaluate.study.text import print_site_study
-from slurm_rl_plugin.cli.evaluate.text import print_document
+from slurm_rl_plugin.cli.evaluate.text import print_document, print_utility_classes
 from slurm_rl_plugin.cli.evaluate.user_summary import print_users
 from slurm_rl_plugin.cli.logs.arguments import read_named_log, read_named_logs
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
@@ -187,6 +187,7 @@ def _evaluate_site(options: argparse.Namespace) -> int:
         return 0
     print_origin(log.origin, log.whence, log.prepared)
     print_site_study(document["prediction"], document["study"])
+    print_utility_classes(document["policies"])
     if options.users:
         print_users(document["policies"])
     return 0

@@ -121,5 +121,18 @@ def print_policies(document: Mapping[str, Any]) -> None:
     print_table(header, rows)
 
 
+def print_utility_classes(policies: Mapping[str, Any]) -> None:
+    """U of each class that the site configures, one row a policy; nothing without any."""
+    names = list(next(iter(policies.values())).get("utility_classes", ()))
+    if not names:
+        return
+    rows = [
+        [policy, *(entry["utility_classes"][name]["time_utility"] for name in names)]
+        for policy, entry in policies.items()
+    ]
+    print_table(["POLICY", *(printable(f"U({name})") for name in names)], rows)
+    print("U(NAME): mean time utility of the jobs of class NAME ([utility.NAME]), from 0 to 1.")
+
+
 def _further(entry: Mapping[str, Any], key: str) -> Any:
     return waiting_time(entry[key]) if "wait" in key else entry[key]

@@ -8,8 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from slurm_rl_plugin.batch_systems.kind import JobRecord
 from slurm_rl_plugin.batch_systems.port import HidesFactors
+from slurm_rl_plugin.brokers.live.offer_worth import UNKNOWN_RUN_TIME
 from slurm_rl_plugin.cli.assembly.batch_system import chosen_batch_system
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
@@ -30,6 +33,8 @@ from slurm_rl_plugin.hook.cycle.explanation import Explanation
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
+from slurm_rl_plugin.units import HOUR
+from slurm_rl_plugin.utility.time_utility import time_utility
 
 #: Bytes at the end of the audit log that are searched, and lines shown.
 AUDIT_TAIL, AUDIT_LINES = 20_000_000, 3
@@ -78,6 +83,8 @@ def explained(configuration: Configuration, job: int, record: JobRecord) -> dict
         cycle=look.cycle, considered=look.considered, place=places.index(number)
     )
     document = {**explanation.document(), **_decision(look), **_record(configuration, record)}
+    utility, ignored = _utility(configuration, look, document, record)
+    document |= utility
     document["writes"] = _writes(configuration)
     document["experiment"] = experiment_sentence(configuration) or None
     document["room"], unread = _room(configuration, document, record)
@@ -85,7 +92,12 @@ def explained(configuration: Configuration, job: int, record: JobRecord) -> dict
         _add_linear_part(look, document)
     document["start"] = foretold_start(configuration, number)
     document["audit"] = _audit(configuration, number)
-    document["not_read"] = [*record.unread, *unread, *_not_read(configuration, look, document)]
+    document["not_read"] = [
+        *record.unread,
+        *ignored,
+        *unread,
+        *_not_read(configuration, look, document),
+    ]
     return document
 
 
@@ -162,6 +174,46 @@ def _record(configuration: Configuration, record: JobRecord) -> dict[str, Any]:
         "class_rule": str(rule) if rule else "no rule matches, so batch",
         "terms": record.terms,
     }
+
+
+def _utility(
+    configuration: Configuration, look: QueueLook, document: dict[str, Any], record: JobRecord
+) -> tuple[dict[str, Any], list[str]]:
+    """What the job's class makes of its wait, and what could not be read of its user's wish.
+
+    No entry where the site has no classes of its own. The run time is the one predicted, else the
+    estimate, else the limit.
+    """
+    classifier, unread = configuration.classifier, list[str]()
+    if not classifier.own or record.description is None:
+        return {}, unread
+    name, own = classifier.class_of(record.description), classifier.utility_of(record.description)
+    since = document["eligible"] if math.isfinite(document["eligible"]) else document["submit"]
+    asked = None
+    kind = chosen_batch_system(configuration).kind
+    if kind.users_words is not None and any(each.users for each in classifier.classes.values()):
+        timeout = float(configuration.sections.batch_system.timeout)
+        try:
+            words = kind.users_words(document["job"], timeout)
+            asked = classifier.asked_by_user(words, since)
+        except BatchSystemError as error:
+            unread.append(f"the class that its user asks for: {error}.")
+    if isinstance(asked, tuple):
+        name, own = asked
+    told = document["run_time"]
+    runs = [(told["predicted"] or {}).get("median"), told["estimate"], document["time_limit"]]
+    run = next((each for each in runs if each and math.isfinite(each)), UNKNOWN_RUN_TIME)
+    wait = max(look.considered.plan.snapshot.now - since, 0.0)
+    now, later = time_utility(np.array([wait, wait + HOUR]) + run, run, own.row).tolist()
+    entry = {
+        "class": name,
+        "by_user": isinstance(asked, tuple),
+        "ignored": asked if isinstance(asked, str) else None,
+        "deadline": None if own.hours is None else since + own.hours * HOUR,
+        "now": now,
+        "further_hour": now - later,
+    }
+    return {"utility": entry}, unread
 
 
 def _add_linear_part(look: QueueLook, document: dict[str, Any]) -> None:

@@ -57,7 +57,22 @@ def _job(document: Mapping[str, Any]) -> list[str]:
         *_accrued(document),
         f"Class: {document['class']}, by the rule: {document['class_rule'] or 'not read'}.",
         *_as_batch(document["as_batch"]),
+        *_utility(document.get("utility")),
     ]
+
+
+def _utility(found: Mapping[str, Any] | None) -> list[str]:
+    """Say what its wait costs; no line at a site without classes of its own."""
+    if found is None:
+        return []
+    by_user = ", as its user asks" if found["by_user"] else ""
+    due = f", due {slurm_time(found['deadline'])}" if found["deadline"] else ""
+    lines = [
+        f"Utility: class {found['class']}{by_user}{due}: {found['now']:.3f} if it starts now; a "
+        f"further hour of waiting costs {found['further_hour']:.3f}."
+    ]
+    ignored = found["ignored"]
+    return [*lines, f"The wish of its user is ignored: {ignored}."] if ignored else lines
 
 
 def _as_batch(found: Mapping[str, Any] | None) -> list[str]:

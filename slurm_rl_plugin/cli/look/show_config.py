@@ -13,7 +13,14 @@ from slurm_rl_plugin.cli.assembly.configuration_arguments import (
 from slurm_rl_plugin.cli.tables import print_json, printable
 from slurm_rl_plugin.configuration import Configuration, read_configuration
 from slurm_rl_plugin.configuration.generated.example_file import example_text
-from slurm_rl_plugin.configuration.toml_text import key_line, rule_lines, rule_table, shares_of
+from slurm_rl_plugin.configuration.toml_text import (
+    class_lines,
+    key_line,
+    rule_lines,
+    rule_table,
+    shares_of,
+)
+from slurm_rl_plugin.domain.utility_class import UtilityClass
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,11 +46,20 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _document(configuration: Configuration) -> dict[str, Any]:
+    utilities = {name: own.table for name, own in _own_classes(configuration).items()}
     return {
         **configuration.values,
         "shares": shares_of(configuration.shares, configuration.shares_source),
         "job_class": [rule_table(rule) for rule in configuration.classifier.rules],
+        **({"utility": utilities} if utilities else {}),
         "origins": configuration.origins,
+    }
+
+
+def _own_classes(configuration: Configuration) -> dict[str, UtilityClass]:
+    return {
+        name: configuration.classifier.classes[name]
+        for name in configuration.origins.get("utility", ())
     }
 
 
@@ -58,6 +74,9 @@ def _lines(configuration: Configuration) -> list[str]:
     lines.append("[shares]")
     for account, share in shares_of(configuration.shares, configuration.shares_source).items():
         lines.append(f"{key_line(account, share)}  # {printable(origins['shares'][account])}")
+    for name, own in _own_classes(configuration).items():
+        header, *keys = class_lines(name, own)
+        lines += ["", f"{header}  # {printable(origins['utility'][name])}", *keys]
     for number, rule in enumerate(configuration.classifier.rules, start=1):
         origin = printable(origins["job_class"][str(number)])
         header, *keys = rule_lines(rule)

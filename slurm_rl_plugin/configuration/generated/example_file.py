@@ -30,6 +30,12 @@ _JOB_CLASS = (
     "any these apply:"
 )
 
+_UTILITY = (
+    "A class of service that [[job_class]] rules may name, with its time utility; see "
+    "slurm-rl.toml(5). Without any there are interactive and batch:"
+)
+_UTILITY_LINES = ("[utility.SDJ]", 'form = "deadline"', "sigma = 60", "interactive = true")
+
 
 def example_text(keys: Keys = KEYS) -> str:
     """The example slurm-rl.toml: every key with its default, its meaning as a comment."""
@@ -40,6 +46,7 @@ def example_text(keys: Keys = KEYS) -> str:
             lines += [*_comment(plain(markdown_of(key))), key_line(name, key.default)]
     lines += ["", *_comment(_SHARES), f"[{SHARES}]"]
     lines += [key_line(*each) for each in shares_of(None).items()]
+    lines += ["", *_comment(_UTILITY), *(f"# {line}" for line in _UTILITY_LINES)]
     lines += ["", *_comment(_JOB_CLASS)]
     lines += [f"# {line}" for rule in DEFAULT_JOB_CLASS_RULES for line in rule_lines(rule)]
     return "\n".join(lines) + "\n"

@@ -11,7 +11,7 @@ from slurm_rl_plugin.configuration.keys.definitions import SECTION_NOTES
 from slurm_rl_plugin.configuration.keys.key import Keys
 from slurm_rl_plugin.configuration.keys.sections import KEYS
 from slurm_rl_plugin.configuration.keys.text import markdown_of, plain
-from slurm_rl_plugin.configuration.reading.job_class_rules import FIELDS
+from slurm_rl_plugin.configuration.reading.job_class_rules import CLASS_KEYS, FIELDS
 from slurm_rl_plugin.configuration.toml_text import toml_value
 
 #: Of a line before hyphens are escaped.
@@ -45,10 +45,21 @@ _SHARES = (
 )
 _JOB_CLASS = (
     "An ordered list of rules; the first that matches decides, and a job that none matches is "
-    "batch. A rule matches if everything that it names fits. class is interactive or batch; "
+    "batch. A rule matches if everything that it names fits. class is interactive, batch or the "
+    "name of a [utility.NAME]; "
     "partition, qos, name, account and user are regular expressions searched in that field; "
     "time_limit_at_most is in seconds; no_batch_script = true matches jobs started by srun or "
     "salloc. Keys:"
+)
+
+_UTILITY = (
+    "A class of service with its time utility, which is 1 until the deadline: the run time and "
+    "sigma (60) seconds. After it a class of form exponential decays by alpha (0.5) a minute, one "
+    "of form power by the exponent beta (0.3), one of form deadline has 0, and one of form "
+    "piecewise goes through points, pairs of hours past the deadline and utility. hours gives a "
+    "deadline that many hours after submission. interactive = true makes its jobs interactive; "
+    "users = true lets users choose it. [utility.batch] and [utility.interactive] change the "
+    "built-in classes. Keys:"
 )
 
 
@@ -66,6 +77,7 @@ def manual_page(day: str, keys: Keys = KEYS) -> str:
             lines += [".TP", f"\\fB{_escaped(name)}\\fR = {default}"]
             lines += _paragraph(plain(markdown_of(key)))
     lines += [".SH [shares]", *_paragraph(_SHARES)]
+    lines += [".SH [utility.NAME]", *_paragraph(f"{_UTILITY} {', '.join(CLASS_KEYS)}.")]
     lines += [".SH [[job_class]]", *_paragraph(f"{_JOB_CLASS} {', '.join(FIELDS)}.")]
     for heading, entries in (("ENVIRONMENT", _ENVIRONMENT), ("FILES", _FILES)):
         lines.append(f".SH {heading}")

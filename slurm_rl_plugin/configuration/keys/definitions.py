@@ -28,4 +28,4 @@ SECTION_NOTES = {
     "route": "Of `slurm-rl route`, which users run: [brokers](brokers.md#for-users).",
 }
 #: Sections with keys of the site's own choice.
-SHARES, JOB_CLASS = "shares", "job_class"
+SHARES, JOB_CLASS, UTILITY = "shares", "job_class", "utility"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, SHARES
+from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, SHARES, UTILITY
 from slurm_rl_plugin.configuration.keys.names import (
     ENVIRONMENT_PREFIX,
     REMOVED,
@@ -63,7 +63,7 @@ def _removal(variable: str) -> str | None:
 
 def _problem(variable: str, names: Iterable[str], given: GivenKeys) -> str | None:
     """What is wrong with a variable that names no key; None where it was not meant to."""
-    for section in (SHARES, JOB_CLASS):
+    for section in (SHARES, JOB_CLASS, UTILITY):
         if f"{variable}_".startswith(environment_name(section, "")):
             return f"[{section}] {_IN_FILES_ONLY}"
     # compared without the prefix, which would make any two names alike

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, SHARES
+from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, SHARES, UTILITY
 from slurm_rl_plugin.configuration.keys.names import nearest, removal_of
 from slurm_rl_plugin.configuration.reading.files import ConfigurationFile, shown
 from slurm_rl_plugin.configuration.reading.given_keys import GivenKeys
 
 
 def take_file(given: GivenKeys, file: ConfigurationFile) -> None:
-    """Take what one file says over what was given before; shares and job classes are not keys."""
+    """Take what one file says over what was given before; shares and classes are not keys."""
     sections = {section for section, _ in given.names}
     under: dict[str, str] = {}
     for section, content in file.content.items():
-        if section in (SHARES, JOB_CLASS):
+        if section in (SHARES, JOB_CLASS, UTILITY):
             continue
         where, gone = file.where(section), removal_of(section)
         if gone is not None:
             given.warnings.append(f"{where}: [{section}] {gone}")
         elif section not in sections:
-            near = nearest(section, [*given.keys, SHARES, JOB_CLASS])
+            near = nearest(section, [*given.keys, SHARES, JOB_CLASS, UTILITY])
             given.faults.append(f"{where}: section [{shown(section)}] is unknown{near}")
         elif not isinstance(content, Mapping):
             given.faulty.update((section, name) for name in given.keys.get(section, ()))

@@ -1,37 +1,51 @@
-"""The list [[job_class]]: rules in order, those of a later file replace those of earlier ones."""
+"""The list [[job_class]] and the tables [utility.NAME]: rules in order, and the classes they name.
+
+The rules of a later file replace those of earlier ones, its classes those of their names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS
+from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, UTILITY
 from slurm_rl_plugin.configuration.keys.names import nearest
 from slurm_rl_plugin.configuration.reading.files import ConfigurationFile, shown
 from slurm_rl_plugin.configuration.reading.given_keys import DEFAULT
-from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES, JobClassRule
+from slurm_rl_plugin.domain.job_class import (
+    DEFAULT_JOB_CLASS_RULES,
+    JobClassifier,
+    JobClassRule,
+)
+from slurm_rl_plugin.domain.utility_class import BATCH, BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import ConfigurationError
 
 #: Key of a rule -> field of `JobClassRule`.
 FIELDS = {"class": "job_class"} | {
     name: name for name in JobClassRule.__dataclass_fields__ if name != "job_class"
 }
+#: Keys of a class.
+CLASS_KEYS = tuple(each.name for each in fields(UtilityClass))
 
 
 @dataclass(frozen=True, slots=True)
 class GivenRules:
-    """Rules and where they are given.
+    """Rules and classes, and where they are given.
 
     Attributes:
         rules: in order.
         given: whether a file gives any; otherwise they are those of the product.
         origins: of each, `file:line`.
+        classes: by name, those of the paper among them.
+        class_origins: of those that a file gives.
     """
 
     rules: tuple[JobClassRule, ...] = DEFAULT_JOB_CLASS_RULES
     given: bool = False
     origins: tuple[str, ...] = (DEFAULT,) * len(DEFAULT_JOB_CLASS_RULES)
+    classes: Mapping[str, UtilityClass] = field(default_factory=lambda: BUILT_IN)
+    class_origins: Mapping[str, str] = field(default_factory=dict)
 
 
 def take_rules(before: GivenRules, file: ConfigurationFile, faults: list[str]) -> GivenRules:
@@ -43,10 +57,11 @@ def take_rules(before: GivenRules, file: ConfigurationFile, faults: list[str]) -
         faults.append(f"{where}: job_class is no list: write each rule under [[job_class]].")
         return before
     if not given:
-        return GivenRules()
+        return GivenRules(classes=before.classes, class_origins=before.class_origins)
     rules = [_rule(file, place, each, faults) for place, each in enumerate(given)]
     origins = tuple(file.where(JOB_CLASS, place) for place in range(len(given)))
-    return GivenRules(tuple(rule for rule in rules if rule is not None), True, origins)
+    known = tuple(rule for rule in rules if rule is not None)
+    return replace(before, rules=known, given=True, origins=origins)
 
 
 def _rule(
@@ -67,3 +82,42 @@ def _rule(
     except (ConfigurationError, TypeError) as error:
         faults.append(f"{file.where(JOB_CLASS, place)}: {name}: {error}")
         return None
+
+
+def take_classes(before: GivenRules, file: ConfigurationFile, faults: list[str]) -> GivenRules:
+    """The same with the classes of a file."""
+    given = file.content.get(UTILITY, {})
+    tables = given.values() if isinstance(given, Mapping) else [given]
+    if not all(isinstance(each, Mapping) for each in tables):
+        faults.append(f"{file.where(UTILITY)}: [utility] has tables only: write [utility.NAME].")
+        return before
+    classes, origins = {**before.classes}, {**before.class_origins}
+    for name, keys in given.items():
+        where = file.where(UTILITY, name)
+        try:
+            classes[name], origins[name] = _class(name, keys), where
+        except ConfigurationError as error:
+            classes.setdefault(name, BUILT_IN[BATCH])  # rules for it are right
+            faults.append(f"{where}: [utility.{shown(name)}] {error}")
+    return replace(before, classes=classes, class_origins=origins)
+
+
+def _class(name: str, given: Mapping[str, Any]) -> UtilityClass:
+    own = BUILT_IN.get(name)  # these two are interactive or not by their names
+    known = [key for key in CLASS_KEYS if own is None or key != "interactive"]
+    for key in given:
+        if key not in known:
+            raise ConfigurationError(f"{shown(key)} is unknown{nearest(key, known)}")
+    return UtilityClass(**given) if own is None else replace(own, **given)
+
+
+def classifier_of(given: GivenRules, faults: list[str]) -> JobClassifier:
+    """The rules with their classes; a rule for an unknown class is a fault, and left out."""
+    known = []
+    for number, rule in enumerate(given.rules):
+        try:
+            JobClassifier((rule,), given.classes)
+            known.append(rule)
+        except ConfigurationError as error:
+            faults.append(f"{given.origins[number]}: [[job_class]] rule {number + 1}: {error}")
+    return JobClassifier(tuple(known), given.classes)

@@ -7,17 +7,21 @@ from pathlib import Path
 from types import MappingProxyType
 
 from slurm_rl_plugin.configuration.configuration import Configuration
-from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, SHARES
+from slurm_rl_plugin.configuration.keys.definitions import JOB_CLASS, SHARES, UTILITY
 from slurm_rl_plugin.configuration.keys.key import Keys
 from slurm_rl_plugin.configuration.keys.sections import KEYS
 from slurm_rl_plugin.configuration.reading.environment import Flag, take_environment, take_flags
 from slurm_rl_plugin.configuration.reading.file_keys import take_file
 from slurm_rl_plugin.configuration.reading.files import ConfigurationFile, read_files
 from slurm_rl_plugin.configuration.reading.given_keys import GivenKeys
-from slurm_rl_plugin.configuration.reading.job_class_rules import GivenRules, take_rules
+from slurm_rl_plugin.configuration.reading.job_class_rules import (
+    GivenRules,
+    classifier_of,
+    take_classes,
+    take_rules,
+)
 from slurm_rl_plugin.configuration.reading.joint_faults import add_joint_faults
 from slurm_rl_plugin.configuration.reading.shares import GivenShares, take_shares
-from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -75,9 +79,10 @@ def _configuration(
     # else the other of a pair may stand where we could not look
     complete = not given.faults
     shares, rules = _take_all(files, environment, flags, given, complete=complete)
+    found = _of(given, shares, rules)
     if given.faults:
         raise ConfigurationError(given.faults)
-    return _of(given, shares, rules)
+    return found
 
 
 def _take_all(
@@ -93,6 +98,7 @@ def _take_all(
         take_file(given, file)
         shares = take_shares(shares, file, given.faults)
         rules = take_rules(rules, file, given.faults)
+        rules = take_classes(rules, file, given.faults)
     take_environment(given, environment)
     take_flags(given, flags)
     if complete:
@@ -112,12 +118,14 @@ def _of(given: GivenKeys, shares: GivenShares, rules: GivenRules) -> Configurati
     }
     origins[SHARES] = dict(shares.origins)
     origins[JOB_CLASS] = {str(n): each for n, each in enumerate(rules.origins, start=1)}
+    if rules.class_origins:
+        origins[UTILITY] = dict(rules.class_origins)
     return Configuration(
         values=values,
         shares=shares.shares,
         shares_source=shares.source,
-        classifier=JobClassifier(rules.rules),
-        has_class_rules=rules.given,
+        classifier=classifier_of(rules, given.faults),
+        has_class_rules=rules.given or bool(rules.class_origins),
         origins=origins,
         warnings=tuple(given.warnings),
         is_whole=not given.faults,

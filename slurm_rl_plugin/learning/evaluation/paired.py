@@ -247,6 +247,7 @@ def schedule_of(
         shares=prepared.shares,
         capacity=settings.capacity,
         billed=prepared.billed,
+        utilities=prepared.utilities,
     )
 
 

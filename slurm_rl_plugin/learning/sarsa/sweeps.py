@@ -23,6 +23,7 @@ from slurm_rl_plugin.simulator.rollouts.start_rewards import DIFFERENCE, DIFFERE
 from slurm_rl_plugin.simulator.scoring.perceptron import descend_through, perceptron_of, values_of
 from slurm_rl_plugin.simulator.scoring.reactive_grid import grid_code, grid_job_table
 from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.utility.time_utility import job_rows
 
 #: Rewards by name, as the compiled loop knows them.
 _REWARDS = {
@@ -60,6 +61,7 @@ def grid_inputs(load: TrainingLoad, schema: FeatureSchema) -> GridInputs:
         wait_mean=float(job_mean[-1]),
         wait_scale=float(job_scale[-1]),
         grid=grid_code(schema),
+        rows=job_rows(load.workload.interactive, load.prepared.utilities),
     )
 
 

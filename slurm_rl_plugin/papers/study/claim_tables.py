@@ -50,11 +50,12 @@ def judged_claims(claims: Sequence[Claim]) -> Report:
                 None if claim.printed is None else claim.printed.text,
                 f"{claim.measured.value:.4g}",
                 None if interval is None else f"{interval[0]:.4g} .. {interval[1]:.4g}",
+                claim.algorithm,
                 _VERDICTS[claim.reproduces],
             ]
         )
     return [
-        TextTable(["CLAIM", "PUBLISHED", "MEASURED", "95 % INTERVAL", "VERDICT"], rows),
+        TextTable(["CLAIM", "PRINTED", "MEASURED", "95 % INTERVAL", "ALGORITHM", "VERDICT"], rows),
         f"\n{_counted(claims)} What does not:",
         *(f"* {claim.name}: {claim.because}." for claim in claims if claim.reproduces is False),
     ]
@@ -64,14 +65,28 @@ def judged_claims(claims: Sequence[Claim]) -> Report:
 _VERDICTS = {True: "reproduces", False: "does not", None: None}
 
 
+def counts(claims: Sequence[Claim]) -> dict[str, dict[str, int]]:
+    """How many claims reproduce, by whose algorithm was measured; goals count apart.
+
+    Returns:
+        "paper", "ours" or "goals" -> "reproduce" and "judged", for those that have any claim.
+    """
+    found = dict[str, dict[str, int]]()
+    for claim in claims:
+        if claim.reproduces is not None:
+            kind = "goals" if claim.source == GOAL else claim.algorithm
+            count = found.setdefault(kind, {"reproduce": 0, "judged": 0})
+            count["judged"] += 1
+            count["reproduce"] += claim.reproduces
+    return found
+
+
 def _counted(claims: Sequence[Claim]) -> str:
-    """How many goals of ours are met and, apart from them, how many figures of others reproduce."""
-    judged = [claim for claim in claims if claim.reproduces is not None]
-    goals = [claim.reproduces for claim in judged if claim.source == GOAL]
-    published = [claim.reproduces for claim in judged if claim.source != GOAL]
-    told = []
-    if goals:
-        told.append(f"{sum(map(bool, goals))} of {len(goals)} goals of ours are met.")
-    if published or not goals:
-        told.append(f"{sum(map(bool, published))} of {len(published)} reproduce.")
-    return " ".join(told)
+    """One sentence for each count."""
+    sentences = {
+        "paper": "{reproduce} of {judged} reproduce.",
+        "ours": "With our algorithm in place of the paper's, {reproduce} of {judged} do.",
+        "goals": "{reproduce} of {judged} goals of ours are met.",
+    }
+    found = counts(claims)
+    return " ".join(text.format(**found[kind]) for kind, text in sentences.items() if kind in found)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.intervals import interval_of, of_samples
 
+#: Whose algorithm a figure is measured with: the paper's as printed, or one of this package.
+Algorithm = Literal["paper", "ours"]
 #: What is taken over the last axis, the seeds.
 Statistic = Callable[[FloatArray], FloatArray]
 
@@ -148,6 +150,7 @@ class Claim:
         measured: by this package.
         printed: by the source; None where there is no earlier figure.
         source: who published it; GOAL where nobody did.
+        algorithm: whose algorithm was measured; "ours" never counts for a paper.
         remark: why it may differ; for those that do not reproduce.
         baselines: policy -> the same figure under it.
         judged: the verdict where the printed figure is not the expected value but one draw, a
@@ -159,6 +162,7 @@ class Claim:
     measured: Measurement
     printed: Printed | None = None
     source: str = "paper"
+    algorithm: Algorithm = "paper"
     remark: str = ""
     baselines: Mapping[str, float] = field(default_factory=dict)
     judged: Judgement | None = None
@@ -222,7 +226,8 @@ class Claim:
         return {
             "name": self.name,
             "source": None if self.printed is None else self.source,
-            "published": None if self.printed is None else self.printed.value,
+            "algorithm": self.algorithm,
+            "printed": None if self.printed is None else self.printed.value,
             "measured": self.measured.value if math.isfinite(self.measured.value) else None,
             "standard_error": self.measured.standard_error,
             "ci95": None if self.measured.ci95 is None else list(self.measured.ci95),

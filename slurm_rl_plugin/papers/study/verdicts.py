@@ -7,7 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.papers.study.claims import Cell, Claim, Judgement, Measurement, Printed
+from slurm_rl_plugin.papers.study.claims import (
+    Algorithm,
+    Cell,
+    Claim,
+    Judgement,
+    Measurement,
+    Printed,
+)
 from slurm_rl_plugin.units import FloatArray
 
 #: Logs of which an interval says something.
@@ -82,6 +89,7 @@ def bounded(
     least: bool = False,
     logs: int = FEW_LOGS,
     source: str = "paper",
+    algorithm: Algorithm = "paper",
     baselines: Mapping[str, float] | None = None,
     remark: str = "",
 ) -> Claim:
@@ -94,6 +102,7 @@ def bounded(
         least: whether it is a lower bound.
         logs: how many were measured.
         source: who states it.
+        algorithm: whose algorithm was measured.
         baselines: policy -> the same figure under it.
         remark: why it does not hold, where it does not.
     """
@@ -103,6 +112,7 @@ def bounded(
         measured=measured,
         printed=printed,
         source=source,
+        algorithm=algorithm,
         baselines=baselines or {},
         judged=as_bound(measured, printed.value, least=least, logs=logs, remark=remark),
     )

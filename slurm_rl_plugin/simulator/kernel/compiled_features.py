@@ -9,8 +9,9 @@ from slurm_rl_plugin.utility import fairness as plain_fairness
 from slurm_rl_plugin.utility import time_utility as plain_time_utility
 
 choose = compiled_copy(plain_time_utility.choose)
-time_utility = compiled_copy(plain_time_utility.time_utility, choose=choose)
-time_utility_loss_rate = compiled_copy(plain_time_utility.time_utility_loss_rate, choose=choose)
+paper_row = compiled_copy(plain_time_utility.paper_row, choose=choose)
+time_utility = compiled_copy(plain_time_utility.time_utility)
+time_utility_loss_rate = compiled_copy(plain_time_utility.time_utility_loss_rate)
 share_deficit = compiled_copy(plain_fairness.share_deficit)
 fairness = compiled_copy(plain_fairness.fairness, share_deficit=share_deficit)
 log_seconds = compiled_copy(scales.log_seconds)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from slurm_rl_plugin.domain.utility_class import SIGMA
 from slurm_rl_plugin.simulator.kernel.class_limit import reserve_in_force
 from slurm_rl_plugin.simulator.kernel.cluster import (
     IDLE,
@@ -26,7 +27,6 @@ from slurm_rl_plugin.simulator.rollouts.start_rewards import start_reward
 from slurm_rl_plugin.simulator.scoring.perceptron import Perceptron, descend, sigmoid, value_of
 from slurm_rl_plugin.simulator.scoring.reactive_grid import GRID_WAIT, grid_state
 from slurm_rl_plugin.units import FloatArray, IntArray
-from slurm_rl_plugin.utility.time_utility import SIGMA
 
 
 class SweepSettings(NamedTuple):
@@ -62,6 +62,7 @@ class GridInputs(NamedTuple):
         queue_mean, queue_scale: scaler of the state, shape [8].
         wait_mean, wait_scale: scaler of the wait.
         grid: GRID, GRID_2011, or GRID_WAIT for the wait as a 12th input.
+        rows: time utility of each job's class, for rewards, shape [n, places].
     """
 
     jobs: FloatArray
@@ -71,6 +72,7 @@ class GridInputs(NamedTuple):
     wait_mean: float
     wait_scale: float
     grid: int
+    rows: FloatArray
 
 
 class Transitions(NamedTuple):
@@ -186,7 +188,7 @@ def note_start(
     """Write state and action into `row`, shape [inputs], and give the reward of the start."""
     row[: len(state)] = state
     _take_job(workload, cluster, grid, job, row[len(state) :])
-    return start_reward(workload, cluster, job, sweep.utility_weight, sweep.reward)
+    return start_reward(workload, cluster, grid.rows, job, sweep.utility_weight, sweep.reward)
 
 
 @compiled

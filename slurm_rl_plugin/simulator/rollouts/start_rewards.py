@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from slurm_rl_plugin.domain.utility_class import RUN_ROW, SIGMA_ROW
 from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import fairness, time_utility
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
-from slurm_rl_plugin.utility.time_utility import SIGMA
+from slurm_rl_plugin.units import FloatArray
 
 #: Codes of the rewards.
 LITERAL, DIFFERENCE, DIFFERENCE_REACHED = 0, 1, 2
@@ -15,7 +16,12 @@ LITERAL, DIFFERENCE, DIFFERENCE_REACHED = 0, 1, 2
 
 @compiled
 def start_reward(
-    workload: Workload, cluster: Cluster, job: int, utility_weight: float, reward: int
+    workload: Workload,
+    cluster: Cluster,
+    rows: FloatArray,
+    job: int,
+    utility_weight: float,
+    reward: int,
 ) -> float:
     """Reward of starting a waiting job now, counted before it starts.
 
@@ -32,40 +38,45 @@ def start_reward(
     Args:
         workload: the jobs.
         cluster: read only; `job` still waits.
+        rows: of each job's class, shape [n, places]; see `time_utility`.
         job: number of the job.
         utility_weight: lambda.
         reward: LITERAL, DIFFERENCE or DIFFERENCE_REACHED.
     """
     if reward == LITERAL:
-        value = _utility_if_started(workload, cluster, job)
+        value = _utility_if_started(workload, cluster, rows, job)
     else:
-        value = interchange_gain(workload, cluster, job, reward == DIFFERENCE_REACHED)
+        value = interchange_gain(workload, cluster, rows, job, reward == DIFFERENCE_REACHED)
     fair = fairness(workload.shares, current_usage(cluster))
     return utility_weight * value + (1.0 - utility_weight) * fair
 
 
 @compiled
-def _utility_if_started(workload: Workload, cluster: Cluster, job: int) -> float:
+def _utility_if_started(workload: Workload, cluster: Cluster, rows: FloatArray, job: int) -> float:
     """Time utility of a waiting job that starts now."""
     run_time = workload.run_time[job]
     turnaround = cluster.clock[NOW] - workload.submit[job] + run_time
-    return time_utility(turnaround, run_time, workload.interactive[job])
+    return time_utility(turnaround, run_time, rows[job])
 
 
 @compiled
-def _lost(workload: Workload, cluster: Cluster, job: int, delay: float, reached: bool) -> float:
+def _lost(
+    workload: Workload, cluster: Cluster, rows: FloatArray, job: int, delay: float, reached: bool
+) -> float:
     """Time utility that a waiting job loses by `delay` seconds more."""
     run_time = workload.run_time[job]
-    interactive = workload.interactive[job]
-    turnaround = run_time + SIGMA
+    row = rows[job]
+    turnaround = row[RUN_ROW] * run_time + row[SIGMA_ROW]
     if reached:
         turnaround = max(turnaround, cluster.clock[NOW] - workload.submit[job] + run_time)
-    before = time_utility(turnaround, run_time, interactive)
-    return before - time_utility(turnaround + delay, run_time, interactive)
+    before = time_utility(turnaround, run_time, row)
+    return before - time_utility(turnaround + delay, run_time, row)
 
 
 @compiled
-def interchange_gain(workload: Workload, cluster: Cluster, job: int, reached: bool) -> float:
+def interchange_gain(
+    workload: Workload, cluster: Cluster, rows: FloatArray, job: int, reached: bool
+) -> float:
     """Utility that starting `job` first saves over starting another first, mean over the others.
 
     A difference reward (Wolpert and Tumer 2002) for the adjacent interchange of two jobs that
@@ -80,6 +91,7 @@ def interchange_gain(workload: Workload, cluster: Cluster, job: int, reached: bo
     Args:
         workload: the jobs.
         cluster: read only; `job` still waits.
+        rows: of each job's class, shape [n, places]; see `time_utility`.
         job: number of the job.
         reached: count from the waits that the jobs have reached.
     """
@@ -91,6 +103,6 @@ def interchange_gain(workload: Workload, cluster: Cluster, job: int, reached: bo
     for place in range(pending):
         other = cluster.pending[place]
         if other != job:
-            gain += _lost(workload, cluster, job, run_time[other], reached)
-            gain -= _lost(workload, cluster, other, run_time[job], reached)
+            gain += _lost(workload, cluster, rows, job, run_time[other], reached)
+            gain -= _lost(workload, cluster, rows, other, run_time[job], reached)
     return gain / (pending - 1)

@@ -24,6 +24,7 @@ from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import (
     grid_features,
     grid_features_2011,
+    paper_row,
     time_utility,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload, size_of
@@ -56,7 +57,8 @@ def _running_utility(workload: Workload, cluster: Cluster) -> float:
     for place in range(running):
         job = cluster.expected_job[place]
         turnaround = cluster.expected_end[place] - workload.submit[job]
-        total += time_utility(turnaround, workload.estimate[job], workload.interactive[job])
+        row = paper_row(workload.interactive[job])
+        total += time_utility(turnaround, workload.estimate[job], row)
     return total / running if running else 1.0
 
 

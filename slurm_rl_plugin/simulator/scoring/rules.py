@@ -14,7 +14,11 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     whole_usage,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_copy
-from slurm_rl_plugin.simulator.kernel.compiled_features import time_utility, time_utility_loss_rate
+from slurm_rl_plugin.simulator.kernel.compiled_features import (
+    paper_row,
+    time_utility,
+    time_utility_loss_rate,
+)
 from slurm_rl_plugin.simulator.kernel.workload import Workload, size_of
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -23,6 +27,7 @@ _unicep = compiled_copy(waiting_rules.unicep)
 _expansion_factor = compiled_copy(waiting_rules.expansion_factor)
 _utility_greedy = compiled_copy(
     waiting_rules.utility_greedy,
+    paper_row=paper_row,
     time_utility=time_utility,
     time_utility_loss_rate=time_utility_loss_rate,
 )

@@ -16,7 +16,7 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
-from slurm_rl_plugin.simulator.kernel.compiled_features import fairness, time_utility
+from slurm_rl_plugin.simulator.kernel.compiled_features import fairness, paper_row, time_utility
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, decide_scored
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
@@ -39,7 +39,8 @@ class Outcome(NamedTuple):
 @compiled
 def _utility_of_start(workload: Workload, job: int, start: float) -> float:
     turnaround = start - workload.submit[job] + workload.run_time[job]
-    return time_utility(turnaround, workload.run_time[job], workload.interactive[job])
+    row = paper_row(workload.interactive[job])
+    return time_utility(turnaround, workload.run_time[job], row)
 
 
 @compiled

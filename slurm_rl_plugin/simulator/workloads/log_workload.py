@@ -15,6 +15,7 @@ from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.resources import shares_of_machine, weighed_processors
+from slurm_rl_plugin.domain.utility_class import BUILT_IN
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -34,6 +35,7 @@ from slurm_rl_plugin.simulator.workloads.machine_load import (
     limits_of_time,
 )
 from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.utility.time_utility import JobUtilities
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,7 @@ class PreparedLog:
     Attributes:
         log: the jobs that fit the machine, in the order in which they became eligible.
         interactive: job class, shape [n].
+        utilities: classes of the site's own; None where the two of the paper are all.
         class_rule: how the class was found, for the report.
         account: index into `accounts`, shape [n].
         accounts: names.
@@ -95,6 +98,7 @@ class PreparedLog:
     machine: Machine | None = None
     billed: FloatArray | None = None
     begin: float = 0.0
+    utilities: JobUtilities | None = None
 
     @property
     def charged(self) -> FloatArray | IntArray:
@@ -211,7 +215,7 @@ def prepare_log(
             + (f" ({reasons})." if reasons else ": it has none.")
         )
     log, eligible_after = _from_eligibility(log)
-    interactive, class_rule = classify_log(log, classifier)
+    interactive, class_rule, utilities = classify_log(log, classifier)
     if kill_at_limit:
         log = replace(log, run_time=np.fmin(log.run_time, log.time_limit))
     billed = billed_on_machine(log, machine) if machine else billed_in_log(log, billing)
@@ -238,6 +242,7 @@ def prepare_log(
         machine=machine,
         billed=billed,
         begin=0.0 if log.kind in OWN_BEGINNING else float(log.submit[0]),
+        utilities=utilities,
     )
 
 
@@ -293,6 +298,7 @@ def _jobs_that_fit(
 def select_prepared(prepared: PreparedLog, index: IntArray) -> PreparedLog:
     """The chosen jobs of a prepared log with the shares of the whole."""
     recent, later, billed = prepared.recent_runs, prepared.eligible_after, prepared.billed
+    utilities = prepared.utilities
     if recent is not None:
         recent = RecentRuns(predicted=recent.predicted[index], rate=recent.rate[index])
     return replace(
@@ -305,22 +311,28 @@ def select_prepared(prepared: PreparedLog, index: IntArray) -> PreparedLog:
         recent_runs=recent,
         eligible_after=None if later is None else later[index],
         billed=None if billed is None else billed[index],
+        utilities=None if utilities is None else utilities.select(index),
     )
 
 
-def classify_log(log: JobLog, classifier: JobClassifier | None) -> tuple[BoolArray, str]:
-    """Job class of each job and how it was found."""
+def classify_log(
+    log: JobLog, classifier: JobClassifier | None
+) -> tuple[BoolArray, str, JobUtilities | None]:
+    """Whether each job is interactive, how that was found, and the site's own classes."""
     if classifier is None and log.kind == "swf":
-        return log.run_time < SHORT_JOB_RUN_TIME, f"run time < {SHORT_JOB_RUN_TIME:g} s"
+        return log.run_time < SHORT_JOB_RUN_TIME, f"run time < {SHORT_JOB_RUN_TIME:g} s", None
     rules = classifier or JobClassifier()
-    seen: dict[JobDescription, bool] = {}
-    interactive = np.empty(len(log), dtype=np.bool_)
+    seen: dict[JobDescription, int] = {}
+    names = list(rules.classes)
+    of_job = np.empty(len(log), dtype=np.int64)
     for place in range(len(log)):
         job = _description(log, place)
         if job not in seen:
-            seen[job] = rules.is_interactive(job)
-        interactive[place] = seen[job]
-    return interactive, "; ".join(str(rule) for rule in rules.rules)
+            seen[job] = names.index(rules.class_of(job))
+        of_job[place] = seen[job]
+    interactive = np.array([each.interactive for each in rules.classes.values()])[of_job]
+    own = None if rules.classes == BUILT_IN else JobUtilities.of(rules.classes, of_job)
+    return interactive, "; ".join(str(rule) for rule in rules.rules), own
 
 
 def _description(log: JobLog, place: int) -> JobDescription:

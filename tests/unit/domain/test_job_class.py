@@ -6,6 +6,7 @@ import pytest
 
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule, classes_of
 from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import ConfigurationError
 
 
@@ -107,7 +108,25 @@ def test_default_rules_know_what_calls_itself_quick(fields, interactive):
 
 def test_an_unknown_class_is_refused():
     with pytest.raises(ConfigurationError, match="'urgent' is unknown"):
-        JobClassRule(job_class="urgent", user="ada")
+        JobClassifier((JobClassRule(job_class="urgent", user="ada"),))
+    with pytest.raises(ConfigurationError, match="'' is unknown"):
+        JobClassRule(job_class="", user="ada")
+
+
+def test_a_class_of_the_sites_own_says_itself_whether_it_is_interactive():
+    own = {
+        "SDJ": UtilityClass(form="deadline", interactive=True),
+        "due": UtilityClass(form="deadline"),
+    }
+    rules = (JobClassRule(job_class="SDJ", qos="^now$"), JobClassRule(job_class="due", user="ada"))
+    classifier = JobClassifier(rules, {**BUILT_IN, **own})
+    assert classifier.class_of(job(qos="now")) == "SDJ"
+    assert classifier.is_interactive(job(qos="now"))
+    assert classifier.utility_of(job(user="ada")) == own["due"]
+    assert not classifier.is_interactive(job(user="ada"))
+    assert classifier.class_of(job(user="eve")) == "batch"
+    # a job that may start in another QOS too must not claim the class
+    assert classifier.class_of(job(qos="now,long", user="eve")) == "batch"
 
 
 def test_a_broken_pattern_is_refused_by_its_text():

@@ -72,7 +72,7 @@ def test_a_figure_that_does_not_reproduce_says_why() -> None:
 
 def test_a_figure_without_an_earlier_one_has_no_verdict() -> None:
     entry = claim(None, 0.9).as_json()
-    assert entry["published"] is None
+    assert entry["printed"] is None
     assert entry["verdict"] is None
 
 
@@ -145,7 +145,7 @@ def test_the_command_prints_one_document_and_draws(
     document = json.loads(output.out)
     assert document["paper"] == "heuristics"
     assert document["seeds"] == [0, 1]
-    assert {"name", "published", "measured", "standard_error", "ci95", "verdict", "because"} <= set(
+    assert {"name", "printed", "measured", "standard_error", "ci95", "verdict", "because"} <= set(
         document["claims"][0]
     )
     assert [Path(path).read_bytes()[:4] for path in document["figures"]] == [b"\x89PNG"] * 2

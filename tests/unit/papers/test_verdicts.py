@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.papers.study.claim_tables import judged_claims
+from slurm_rl_plugin.papers.study.claim_tables import counts, judged_claims
 from slurm_rl_plugin.papers.study.claims import (
     GOAL,
     Cell,
@@ -15,7 +15,7 @@ from slurm_rl_plugin.papers.study.claims import (
     Printed,
     measure,
 )
-from slurm_rl_plugin.papers.study.verdicts import as_bound, as_gain, as_one_draw
+from slurm_rl_plugin.papers.study.verdicts import as_bound, as_gain, as_one_draw, bounded
 
 HUNDRED = np.arange(100, dtype=np.float64)
 
@@ -78,7 +78,7 @@ def test_a_judged_claim_has_every_key_of_the_contract() -> None:
     assert entry["verdict"] == "does not"
     assert entry["because"] == "impossible"
     assert entry["baselines"] == {"FIFO": 3.0}
-    assert {"name", "published", "measured", "ci95"} <= set(entry)
+    assert {"name", "algorithm", "printed", "measured", "ci95"} <= set(entry)
 
 
 def judged(source: str, *, holds: bool) -> Claim:
@@ -93,8 +93,22 @@ def judged(source: str, *, holds: bool) -> Claim:
 
 def test_goals_of_ours_are_not_counted_among_what_reproduces() -> None:
     claims = [judged("paper", holds=False), judged(GOAL, holds=True), judged(GOAL, holds=False)]
-    assert "1 of 2 goals of ours are met. 0 of 1 reproduce. What does not" in str(
+    assert "0 of 1 reproduce. 1 of 2 goals of ours are met. What does not" in str(
         judged_claims(claims)[1]
     )
     assert "reproduce" not in str(judged_claims(claims[1:])[1])
     assert "0 of 1 reproduce. What" in str(judged_claims(claims[:1])[1])
+
+
+def test_what_our_algorithm_reaches_is_counted_apart_from_the_papers() -> None:
+    cell, figure = Cell("Table II", "RL", "wait"), Measurement(value=1.0)
+    claims = [
+        bounded(cell, figure, "2", logs=1),
+        bounded(cell, figure, "2", logs=1, algorithm="ours"),
+        bounded(cell, figure, "2", logs=1, algorithm="ours", least=True),
+    ]
+    assert counts(claims) == {
+        "paper": {"reproduce": 1, "judged": 1},
+        "ours": {"reproduce": 1, "judged": 2},
+    }
+    assert "1 of 1 reproduce. With our algorithm" in str(judged_claims(claims)[1])

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.simulator.kernel.cluster import (
     advance,
     empty_cluster,
@@ -19,6 +20,7 @@ from slurm_rl_plugin.simulator.rollouts.start_rewards import (
     interchange_gain,
     start_reward,
 )
+from slurm_rl_plugin.utility.time_utility import JobUtilities, job_rows
 
 NOTHING = np.empty(0, dtype=np.int64)
 RUN_TIME = np.array([500.0, 60.0, 940.0, 120.0])
@@ -41,7 +43,7 @@ def waiting(now=300.0):
     start_job(workload, cluster, 0)
     forget_started(cluster)
     advance(workload, cluster, now, NOTHING)
-    return workload, cluster
+    return workload, cluster, job_rows(workload.interactive, None)
 
 
 def interactive_kept(delay):
@@ -53,31 +55,31 @@ def batch_kept(delay):
 
 
 def test_the_literal_reward_is_the_utility_of_the_job_and_the_fairness_at_its_start():
-    workload, cluster = waiting()
+    load = waiting()
     late = math.exp(-0.5 * (200.0 - 60.0) / 60.0)
     fair = 1.0 - 0.75 / 0.75  # only account 1 has been served
     for weight in (0.0, 0.3, 1.0):
         expected = weight * late + (1.0 - weight) * fair
-        assert start_reward(workload, cluster, 1, weight, LITERAL) == pytest.approx(expected)
-    assert start_reward(workload, cluster, 2, 1.0, LITERAL) == pytest.approx(1.04**-0.3)
-    assert start_reward(workload, cluster, 3, 1.0, LITERAL) == 1.0
+        assert start_reward(*load, 1, weight, LITERAL) == pytest.approx(expected)
+    assert start_reward(*load, 2, 1.0, LITERAL) == pytest.approx(1.04**-0.3)
+    assert start_reward(*load, 3, 1.0, LITERAL) == 1.0
 
 
 def test_the_difference_is_what_this_order_keeps_over_the_other_one():
-    workload, cluster = waiting()
+    load = waiting()
     against_batch = batch_kept(60.0) - interactive_kept(940.0)
     against_interactive = interactive_kept(60.0) - interactive_kept(120.0)
     expected = (against_batch + against_interactive) / 2
-    assert interchange_gain(workload, cluster, 1, False) == pytest.approx(expected)
-    assert start_reward(workload, cluster, 1, 0.4, DIFFERENCE) == pytest.approx(0.4 * expected)
+    assert interchange_gain(*load, 1, False) == pytest.approx(expected)
+    assert start_reward(*load, 1, 0.4, DIFFERENCE) == pytest.approx(0.4 * expected)
     against_both = interactive_kept(940.0) - batch_kept(60.0)
     against_both += interactive_kept(940.0) - batch_kept(120.0)
-    assert interchange_gain(workload, cluster, 2, False) == pytest.approx(against_both / 2)
+    assert interchange_gain(*load, 2, False) == pytest.approx(against_both / 2)
 
 
 def test_gains_of_a_pair_cancel_and_do_not_fade_while_jobs_wait():
-    workload, cluster = waiting()
-    gains = [interchange_gain(workload, cluster, job, False) for job in (1, 2, 3)]
+    load = waiting()
+    gains = [interchange_gain(*load, job, False) for job in (1, 2, 3)]
     assert sum(gains) == pytest.approx(0.0, abs=1e-12)
     assert gains[0] > gains[2] > gains[1]
     later = waiting(now=499.0)
@@ -85,15 +87,27 @@ def test_gains_of_a_pair_cancel_and_do_not_fade_while_jobs_wait():
 
 
 def test_a_job_that_waits_alone_makes_no_difference():
-    workload, cluster = waiting(now=150.0)
-    assert interchange_gain(workload, cluster, 1, False) == 0.0
+    load = waiting(now=150.0)
+    assert interchange_gain(*load, 1, False) == 0.0
 
 
 def test_counted_from_the_waits_reached_a_job_has_only_its_last_utility_to_lose():
-    workload, cluster = waiting()
+    load = waiting()
     left = interactive_kept(140.0)  # job 1 is 140 s past its deadline, job 3 not yet
     expected = left * (1.0 - interactive_kept(120.0)) - (1.0 - interactive_kept(60.0))
     expected += left * (1.0 - interactive_kept(940.0)) - (batch_kept(40.0) - batch_kept(100.0))
-    assert interchange_gain(workload, cluster, 1, True) == pytest.approx(expected / 2)
-    reward = start_reward(workload, cluster, 1, 1.0, DIFFERENCE_REACHED)
+    assert interchange_gain(*load, 1, True) == pytest.approx(expected / 2)
+    reward = start_reward(*load, 1, 1.0, DIFFERENCE_REACHED)
     assert reward == pytest.approx(expected / 2)
+
+
+def test_a_class_of_the_sites_own_is_rewarded_by_its_own_utility():
+    """Start within 60 s or never: a job in time loses all by any further wait, a late one none."""
+    workload, cluster, _ = waiting()
+    refused = {**BUILT_IN, "SDJ": UtilityClass(form="deadline", interactive=True)}
+    of_job = JobUtilities.of(refused, np.array([0, 2, 0, 2]))
+    load = (workload, cluster, job_rows(workload.interactive, of_job))
+    assert start_reward(*load, 1, 1.0, LITERAL) == 0.0  # it waited for 200 s
+    assert start_reward(*load, 3, 1.0, LITERAL) == 1.0
+    expected = (1.0 - (1.0 - batch_kept(60.0))) / 2  # job 3 loses as much by job 1 as 1 by 3
+    assert interchange_gain(*load, 1, False) == pytest.approx(expected)

@@ -141,7 +141,7 @@ def parse_job(name: str, values: Mapping[str, Any]) -> PbsJob | None:
     submit = parse_time(values.get("ctime"))
     if job_id is None or not state or math.isnan(submit):
         return None
-    resources = _resources(values, "Resource_List")
+    resources = resources_of(values, "Resource_List")
     start = parse_time(values.get("stime"))
     processors = _processors(resources)
     return PbsJob(
@@ -222,7 +222,8 @@ def _priority(value: Any) -> int:
     return (-size if words.startswith("-") else size) if size <= _HIGHEST_PRIORITY else 0
 
 
-def _resources(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def resources_of(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The resources of an attribute by name; none where it has another form."""
     found = values.get(name)
     return found if isinstance(found, dict) else {}
 
@@ -265,7 +266,7 @@ def _end(values: Mapping[str, Any], start: float) -> float:
         return math.nan
     told = parse_time(values.get("obittime"))
     if math.isnan(told):
-        used = parse_duration(text(_resources(values, "resources_used").get("walltime")))
+        used = parse_duration(text(resources_of(values, "resources_used").get("walltime")))
         told = start + used
     return told if not math.isnan(told) else parse_time(values.get("mtime"))
 
