@@ -16,7 +16,8 @@ class EndedRun:
     Attributes:
         job_id: its number.
         submitted: when it could have started first.
-        started, ended: of its run; of one that never ran both are its end.
+        started, ended: of its run; of one that never ran both are its end. While it runs `ended`
+            is NaN.
         failed: whether the site failed it, and not its user: a node, a launch, a missed deadline.
     """
 
@@ -95,14 +96,14 @@ class JobSubmission(Protocol):
     def ended(
         self, cluster: str, job_ids: Sequence[int], since: float | None = None
     ) -> tuple[list[EndedRun], list[int]]:
-        """Which of the jobs have run and ended, and which ended without having run.
+        """Which of the jobs run or have run, and which ended without having run.
 
         A job that was requeued has a run for each start, the last one last.
 
         Args:
             cluster: where.
             job_ids: of the jobs.
-            since: instead of these, all jobs of this user that ended so many seconds ago or later.
+            since: instead of these, all jobs of this user in the last so many seconds.
 
         Raises:
             BatchSystemError: accounting does not answer, or in a form that is not understood.

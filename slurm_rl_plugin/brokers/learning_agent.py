@@ -1,8 +1,8 @@
 """A broker that learns from a user's own jobs which site starts them soonest, and asks no site.
 
 The expected wait of `agents.rules` on real sites. As the agents of the 2005 paper, it knows nothing
-of a site but what the user's own jobs met there: how long they waited, whether the site refused or
-failed them, and how long those that were sent have been silent. Where a site lets its users share
+of a site but what the user's own jobs met there: how long they waited, or wait by now, and whether
+the site refused or failed them. Where a site lets its users share
 what they met, that takes the place of knowing nothing. The broker keeps nothing between two calls
 of `slurm-rl route`: it is told of all jobs again.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from slurm_rl_plugin.brokers.agents.rules import expected_wait, learned_wait, waited_so_far
+from slurm_rl_plugin.brokers.agents.rules import expected_wait, learned_wait
 from slurm_rl_plugin.brokers.port import RankedSite, RoutedJob
 from slurm_rl_plugin.domain.site import JobRequest, Site
 from slurm_rl_plugin.units import DAY, HOUR
@@ -24,8 +24,6 @@ from slurm_rl_plugin.units import DAY, HOUR
 WEIGHT, RECENT, FADING = 0.1, HOUR, 7 * DAY
 #: Seconds of waiting that a refused or failed job counts for.
 FAULT = DAY
-#: What a job without a time limit is taken to ask for, seconds.
-_TIME_LIMIT = HOUR
 #: Needs that only tell the number of processors in another way.
 _SIZES = frozenset({"ntasks", "cpus-per-task"})
 
@@ -36,11 +34,11 @@ class MetAtSite:
 
     Attributes:
         mean_wait, last_wait: seconds.
-        heard: of the last of them, seconds since the epoch.
-        count: jobs that ended there.
+        heard: when the last of them was over, seconds since the epoch.
+        count: jobs that started there.
         failed: how many of them the site failed.
         refused: jobs that it did not take.
-        sent: when jobs were submitted of which nothing was heard yet, and what they ask for.
+        waiting: how long one has waited that has not started yet, at most, seconds.
     """
 
     mean_wait: float = 0.0
@@ -49,7 +47,7 @@ class MetAtSite:
     count: int = 0
     failed: int = 0
     refused: list[RoutedJob] = field(default_factory=list)
-    sent: list[tuple[float, JobRequest]] = field(default_factory=list)
+    waiting: float = 0.0
 
 
 class LearningAgentBroker:
@@ -87,14 +85,13 @@ class LearningAgentBroker:
         """Site -> what the user's jobs met there."""
         return self._met.get(user, {})
 
-    def sent(self, site: str, request: JobRequest, submitted: float) -> None:
-        """Take notice of a submission: as long as nothing is heard of it, it still waits or runs.
+    def waiting(self, site: str, request: JobRequest, waited: float) -> None:
+        """Take notice of a job that has waited so many seconds and has not started.
 
-        Not part of the port; a caller that knows what was submitted makes the broker better. Of a
-        job that nobody hears of any more (it was cancelled) the notice ends with FADING.
+        Not part of the port; a caller that knows what was submitted makes the broker better.
         """
-        if self._clock() - submitted <= FADING:
-            self._at(request, site).sent.append((submitted, request))
+        met = self._at(request, site)
+        met.waiting = max(met.waiting, waited)
 
     def learn(self, job: RoutedJob) -> None:
         """Take notice of a wait, a failure or a refusal; a time that cannot be teaches nothing."""
@@ -108,8 +105,9 @@ class LearningAgentBroker:
             met.refused.append(job)
             return
         met.mean_wait = learned_wait(met.mean_wait, met.count, wait, WEIGHT)
-        if job.ended >= met.heard:
-            met.last_wait, met.heard = wait, job.ended
+        heard = job.ended if failed else job.started
+        if heard >= met.heard:
+            met.last_wait, met.heard = wait, heard
         met.count += 1
         met.failed += failed
 
@@ -126,10 +124,7 @@ class LearningAgentBroker:
         if met.count:  # what others met comes back as the own experience fades
             own = expected_wait(met.mean_wait, met.last_wait, silence, RECENT, FADING, 0.0)
             wait = own + (1.0 - math.exp(-silence / FADING)) * others
-        silent = [
-            waited_so_far(now - submitted, _run_time(each), 1.0) for submitted, each in met.sent
-        ]
-        wait = max(wait, *silent, 0.0)
+        wait = max(wait, met.waiting)
         refused = [now - job.ended for job in met.refused if _is_as_large(request, job.request)]
         if refused and (fault := FAULT * math.exp(-max(min(refused), 0.0) / FADING)) > wait:
             return fault, f"Refused such a job of this user {min(refused) / HOUR:.1f} h ago."
@@ -156,9 +151,3 @@ def _is_as_large(request: JobRequest, refused: JobRequest) -> bool:
         and (math.isnan(theirs.time_limit) or mine.time_limit >= theirs.time_limit)
         and {each for each in refused.needs if each[0] not in _SIZES} <= set(request.needs)
     )
-
-
-def _run_time(request: JobRequest) -> float:
-    """Run time that a job asks for, seconds."""
-    limit = request.job.time_limit
-    return limit if math.isfinite(limit) and limit > 0.0 else _TIME_LIMIT

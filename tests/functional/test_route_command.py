@@ -263,7 +263,7 @@ def test_users_of_a_login_node_share_what_they_met(
     merits = {each["site"]: each["merit"] for each in json.loads(out)["ranking"]}
     assert err == ""
     told = json.loads((folder / f"{os.getuid()}.json").read_text())["sites"]
-    assert told == {site: {"mean_wait": 10.0, "heard": 1030.0} for site in ("near", "far")}
+    assert told == {site: {"mean_wait": 10.0, "heard": 1010.0} for site in ("near", "far")}
     assert merits["far"] == pytest.approx(0.0, abs=0.1)  # own experience of 1970
     if os.getuid() == 0:
         assert merits["near"] == pytest.approx(-900.0, abs=0.1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,21 +38,25 @@ class JobOnItsWay:
     submitted: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class News:
-    """What accounting said of the user's jobs.
+    """What accounting said of the user's jobs; equal to another one if it changes the file alike.
 
     Attributes:
         ran: (site, number) -> the last run of a routed job that ended.
         gone: routed jobs that ended without having run: nothing is learned of them.
         others: further runs of the user's jobs.
         asked: sites that were asked for all of them.
+        running: (site, number) -> a routed job that runs.
+        answered: sites of which accounting told anything.
     """
 
-    ran: Mapping[tuple[str, int], RoutedJob] = field(default_factory=dict)
-    gone: Set[tuple[str, int]] = frozenset()
-    others: Sequence[RoutedJob] = ()
-    asked: Sequence[str] = ()
+    ran: dict[tuple[str, int], RoutedJob] = field(default_factory=dict)
+    gone: set[tuple[str, int]] = field(default_factory=set)
+    others: list[RoutedJob] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    running: dict[tuple[str, int], RoutedJob] = field(default_factory=dict, compare=False)
+    answered: set[str] = field(default_factory=set, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

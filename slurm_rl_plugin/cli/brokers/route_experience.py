@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -19,11 +20,11 @@ ASKED_EVERY, FIRST_LOOK = HOUR, 7 * DAY
 
 
 @runtime_checkable
-class HearsOfSubmissions(Protocol):
-    """A broker that also learns from jobs of which nothing has been heard yet."""
+class HearsOfWaiting(Protocol):
+    """A broker that also learns from jobs that have not started yet."""
 
-    def sent(self, site: str, request: JobRequest, submitted: float) -> None:
-        """Take notice of a job that was submitted at a time, seconds since the epoch."""
+    def waiting(self, site: str, request: JobRequest, waited: float) -> None:
+        """Take notice of a job that has waited so many seconds and has not started."""
 
 
 def state_file(environment: Mapping[str, str]) -> Path:
@@ -56,7 +57,8 @@ def learn_from_past(
         tell: takes one sentence for the user.
     """
     known = past.read()
-    news = _news(known, submission, sites, job_request({"processors": 1, "user": user}), now, tell)
+    unknown = job_request({"processors": 1, "user": user})
+    news = _news(known, submission, sites, unknown, now, tell)
     if news != News():
         try:
             with past.changing() as change:
@@ -65,9 +67,11 @@ def learn_from_past(
             tell(f"what became of jobs is not remembered ({error}).")
     for job in known.ended:
         broker.learn(job)
-    if isinstance(broker, HearsOfSubmissions):
-        for each in known.on_their_way:
-            broker.sent(each.site, each.request, each.submitted)
+    for each in known.on_their_way:
+        if (each.site, each.job_id) in news.running:
+            broker.learn(news.running[each.site, each.job_id])
+        elif each.site in news.answered and isinstance(broker, HearsOfWaiting):
+            broker.waiting(each.site, each.request, max(now - each.submitted, 0.0))
 
 
 def _news(
@@ -78,46 +82,55 @@ def _news(
     now: float,
     tell: Callable[[str], None],
 ) -> News:
-    """The answers; `unknown` stands for what a job asked for that was not routed."""
-    waiting: dict[str, dict[int, JobOnItsWay]] = {site: {} for site in sites}
+    """What accounting says; `unknown` stands for what a job asked for that was not routed."""
+    on_their_way: dict[str, dict[int, JobOnItsWay]] = {site: {} for site in sites}
     for job in known.on_their_way:
-        waiting.setdefault(job.site, {})[job.job_id] = job
-    ran: dict[tuple[str, int], RoutedJob] = {}
-    gone: set[tuple[str, int]] = set()
-    others: list[RoutedJob] = []
-    asked: list[str] = []
-    for site, jobs in waiting.items():
+        on_their_way.setdefault(job.site, {})[job.job_id] = job
+    news = News()
+    for site, jobs in on_their_way.items():
         silence = now - known.asked.get(site, 0.0)
         due = site in sites and silence >= ASKED_EVERY
         try:
+            runs, never = submission.ended(site, sorted(jobs)) if jobs else ([], [])
             if due:
-                ended, never = submission.ended(site, (), min(silence + ASKED_EVERY, FIRST_LOOK))
-                asked.append(site)
-            elif jobs:
-                ended, never = submission.ended(site, sorted(jobs))
-            else:
-                continue
+                own, _ = submission.ended(site, (), min(silence + ASKED_EVERY, FIRST_LOOK))
+                runs = [*runs, *(run for run in own if run.job_id not in jobs)]
         except BatchSystemUnavailable as error:  # one accounting database tells of all sites
             tell(f"nothing is learned: {error}.")
             break
         except BatchSystemError as error:
             tell(f"nothing is learned from {site}: {error}.")
             continue
-        last = {run.job_id: run for run in ended if run.job_id in jobs}
-        ran |= {
-            (site, job_id): _met(site, run, jobs[job_id].request) for job_id, run in last.items()
-        }
-        others += [_met(site, run, unknown) for run in ended if run is not last.get(run.job_id)]
-        gone |= {(site, job_id) for job_id in never if job_id in jobs}
-    return News(ran=ran, gone=gone, others=others, asked=asked)
+        news.answered.add(site)
+        news.asked += [site] * due
+        news.gone |= {(site, job_id) for job_id in never if job_id in jobs}
+        for run in runs:
+            _add(news, site, run, jobs.get(run.job_id), unknown, now)
+    return news
 
 
-def _met(site: str, run: EndedRun, request: JobRequest) -> RoutedJob:
-    return RoutedJob(
+def _add(
+    news: News,
+    site: str,
+    run: EndedRun,
+    routed: JobOnItsWay | None,
+    unknown: JobRequest,
+    now: float,
+) -> None:
+    key, runs_now = (site, run.job_id), math.isnan(run.ended)
+    met = RoutedJob(
         site=site,
-        request=request,
+        request=unknown if routed is None else routed.request,
         submitted=run.submitted,
         started=run.started,
-        ended=run.ended,
+        ended=now if runs_now else run.ended,
         outcome="failed" if run.failed else "ran",
     )
+    if runs_now:
+        news.running[key] = met
+    elif routed is None:
+        news.others.append(met)
+    else:
+        if key in news.ran:  # it was requeued
+            news.others.append(news.ran[key])
+        news.ran[key] = met

@@ -50,17 +50,16 @@ def ran(
     site: str,
     wait: float,
     *,
-    ended: float = NOW,
-    request: JobRequest | None = None,
+    started: float = NOW,
+    lasted: float = 0.0,
     outcome: Outcome = "ran",
 ) -> RoutedJob:
-    started = ended - HOUR
     return RoutedJob(
         site=site,
-        request=request or asks(),
+        request=asks(),
         submitted=started - wait,
         started=started,
-        ended=ended,
+        ended=started + lasted,
         outcome=outcome,
     )
 
@@ -103,28 +102,24 @@ def test_a_wait_sends_the_user_elsewhere_and_nobody_else() -> None:
 def test_a_bad_site_is_tried_again_after_a_long_silence() -> None:
     agent = broker(at=NOW + 100 * DAY)
     agent.learn(ran("north", wait=50 * HOUR))
-    agent.learn(ran("south", wait=60.0, ended=NOW + 100 * DAY))
+    agent.learn(ran("south", wait=60.0, started=NOW + 100 * DAY))
     assert names(agent.rank(asks(), SITES)) == ["north", "south"]
 
 
-def test_silence_of_a_job_that_was_sent_is_bad_news() -> None:
+def test_a_job_that_still_waits_is_bad_news() -> None:
     agent = broker()
-    agent.sent("north", asks(), NOW - 6 * HOUR)
+    for waited in (5 * HOUR, HOUR):
+        agent.waiting("north", asks(), waited)
     ranked = agent.rank(asks(), SITES)
     assert names(ranked) == ["south", "north"]
     assert ranked[1].merit == -5 * HOUR
 
 
-def test_a_job_that_nobody_hears_of_any_more_is_forgotten() -> None:
-    agent = broker()
-    agent.sent("north", asks(), NOW - FADING - 1.0)
-    assert [each.merit for each in agent.rank(asks(), SITES)] == [0.0, 0.0]
-
-
 def test_a_site_that_fails_jobs_at_once_is_no_fast_one() -> None:
     """Nodes that kill every job the moment it starts must not attract all jobs."""
     agent = broker()
-    agent.learn(ran("north", wait=0.0, outcome="failed"))
+    failed = ran("north", wait=0.0, started=NOW - HOUR, lasted=HOUR, outcome="failed")
+    agent.learn(failed)
     agent.learn(ran("south", wait=4 * HOUR))
     ranked = agent.rank(asks(), SITES)
     assert names(ranked) == ["south", "north"]
@@ -182,10 +177,3 @@ def test_a_wait_that_cannot_be_teaches_nothing(wait: float) -> None:
     (ranked,) = agent.rank(asks(), SITES[:1])
     assert ranked.merit == 0.0
     assert ranked.reason == "No job of this user has run there yet."
-
-
-def test_a_job_without_a_time_limit_is_taken_for_an_hour() -> None:
-    agent = broker()
-    agent.sent("north", asks(time_limit=math.nan), NOW - 3 * HOUR)
-    (ranked,) = agent.rank(asks(), SITES[:1])
-    assert ranked.merit == -2 * HOUR

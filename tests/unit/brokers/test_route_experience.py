@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,15 +23,18 @@ NOW = 1_800_000_000.0
 REQUEST = job_request({"processors": 2, "time_limit": 60, "user": "eva"})
 
 
-def test_jobs_that_still_wait_are_known_beside_those_that_ended(tmp_path: Path) -> None:
+def test_jobs_that_wait_or_run_are_known_beside_those_that_ended(tmp_path: Path) -> None:
     past = RoutedJobsFile(tmp_path / "jobs.json")
     waiting = JobOnItsWay(site="north", job_id=2, request=REQUEST, submitted=NOW - 7200.0)
     times = {"submitted": NOW - 9000.0, "started": NOW - 8990.0, "ended": NOW - 8900.0}
     with past.changing() as change:
         ended = RoutedJob(site="north", request=REQUEST, **times)
-        change.jobs = RoutedJobs(on_their_way=(waiting,), ended=(ended,))
+        running = replace(waiting, job_id=3)
+        asked = {"north": NOW - 60.0}
+        change.jobs = RoutedJobs(on_their_way=(waiting, running), ended=(ended,), asked=asked)
     sacct = tmp_path / "sacct"
-    sacct.write_text("#!/bin/sh\n")  # it knows of no end
+    times = f"{NOW - 7200:.0f}|{NOW - 7200:.0f}|{NOW - 7170:.0f}|Unknown"
+    sacct.write_text(f'#!/bin/sh\necho "3|{times}|RUNNING|0:0"\n')
     sacct.chmod(0o755)
     broker = LearningAgentBroker(clock=lambda: NOW, seed=1)
     told: list[str] = []
@@ -38,8 +42,9 @@ def test_jobs_that_still_wait_are_known_beside_those_that_ended(tmp_path: Path) 
     learn_from_past(broker, past, submission, ["north"], "eva", NOW, told.append)
     (ranked,) = broker.rank(REQUEST, [SiteAnswer(name="north")])
     assert told == []
-    assert ranked.reason == "Mean wait of 1 job of this user there: 10 s."
-    assert ranked.merit == -7140.0  # that which waits has done so for 7200 s less its 60
+    assert ranked.reason == "Mean wait of 2 jobs of this user there: 20 s."
+    assert ranked.merit == -7200.0  # so long one waits by now
+    assert len(past.read().on_their_way) == 2
 
 
 def test_own_jobs_that_were_not_routed_are_asked_for_once_in_a_while(tmp_path: Path) -> None:

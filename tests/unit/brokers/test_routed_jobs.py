@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -122,11 +123,13 @@ def test_accounting_tells_who_ran() -> None:
         "3|100|100|110|Unknown|RUNNING|0:0\n4|100|100|Unknown|130|CANCELLED by 0|0:0\n"
         "5|100|100|None|130|CANCELLED|0:0\n6|100|Unknown|Unknown|Unknown|PENDING|0:0\n"
     )
-    ran, never = parse_ended(text)
+    (*ran, running), never = parse_ended(text)
     assert ran == [
         EndedRun(job_id=1, submitted=105.0, started=110.0, ended=120.0),
         EndedRun(job_id=2, submitted=100.0, started=110.0, ended=120.0),
     ]
+    assert (running.job_id, running.submitted, running.started) == (3, 100.0, 110.0)
+    assert math.isnan(running.ended)
     assert never == [4, 5]
     with pytest.raises(BatchSystemError, match="not understood"):
         parse_ended("garbage\n")
@@ -143,6 +146,6 @@ def test_accounting_tells_what_the_site_failed() -> None:
     ran, never = parse_ended(text)
     assert [(run.job_id, run.started, run.failed) for run in ran] == [
         *((2, 110.0, True), (2, 140.0, False), (3, 110.0, True), (4, 160.0, True)),
-        *((5, 110.0, True), (6, 110.0, False), (7, 130.0, False)),
+        *((5, 110.0, True), (6, 110.0, False), (7, 130.0, False), (1, 140.0, False)),
     ]
     assert never == []

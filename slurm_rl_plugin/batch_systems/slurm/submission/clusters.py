@@ -115,13 +115,14 @@ def _unknown(cluster: str, words: str) -> SubmissionUnknown:
 
 
 def parse_ended(text: str) -> tuple[list[EndedRun], list[int]]:
-    """Jobs that ran and ended, and those that ended without having run.
+    """Jobs that run or have run, and those that ended without having run.
 
     Raises:
         BatchSystemError: a line has another form.
     """
     ran: list[EndedRun] = []
     never: list[int] = []
+    running: dict[int, EndedRun] = {}
     not_over: set[int] = set()
     for line in text.splitlines():
         try:
@@ -135,6 +136,11 @@ def parse_ended(text: str) -> tuple[list[EndedRun], list[int]]:
             continue
         if state not in FINAL_STATES:
             not_over.add(job_id)  # requeued: its earlier runs come with the last one
+            if state == "RUNNING" and submitted <= started:
+                submitted = eligible if eligible <= started else submitted
+                running[job_id] = EndedRun(
+                    job_id=job_id, submitted=submitted, started=started, ended=math.nan
+                )
         elif not started <= ended and not (failed and submitted <= ended):
             never.append(job_id)
         else:
@@ -147,7 +153,7 @@ def parse_ended(text: str) -> tuple[list[EndedRun], list[int]]:
                     failed=failed,
                 )
             )
-    return [run for run in ran if run.job_id not in not_over], never
+    return [*(run for run in ran if run.job_id not in not_over), *running.values()], never
 
 
 def user_submission(environment: Mapping[str, str], timeout: float) -> SlurmSubmission:
