@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.papers.learning_agents_2005.claims import GROWTH, claims_of
+from slurm_rl_plugin.papers.learning_agents_2005.claims import GROWTH, SAME, claims_of
 from slurm_rl_plugin.papers.learning_agents_2005.experiment import (
     FIGURE_5,
     QUICK,
@@ -43,10 +43,11 @@ def test_a_bound_that_the_paper_does_not_print_is_not_its_own(
     }
     assert sources[2.0] == READING  # "similar", "comparable"
     assert sources[1.2] == READING  # "sustained"
-    assert sources[1.0] == "paper"  # "converges to the same value"
+    assert sources[1.0] == "paper"  # "compares very well"
     readings = [claim for claim in claims_of(found) if claim.source == READING]
     assert counts(readings).keys() == {"readings"}
     assert len({claim.name for claim in readings}) == len(readings)
+    assert READING in {claim.source for claim in readings if claim.cell.column == SAME}
     reasons = {claim.name: claim.because for claim in readings}
     assert reasons["Fig. 2, capacities 300-700, g = 0.13: random, load / least loaded"] == (
         "1 against at most 2, a factor of ours: holds from 1, also at 1.2"
