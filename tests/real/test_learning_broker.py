@@ -174,7 +174,7 @@ def test_jobs_leave_the_busy_site_and_refusals_are_not_repeated(
     waited = waits(clusters, jobs)
     print(told(jobs, waited))  # noqa: T201 - the measurement
     assert {job.site for job in jobs if job.minutes == LONG} == {NORTH}
-    assert sum(job.refusals for job in jobs) <= 2
+    assert 1 <= sum(job.refusals for job in jobs) <= 2
     for half, free in ((jobs[: JOBS // 2], SOUTH), (jobs[JOBS // 2 :], NORTH)):
         short = [job.site == free for job in half[len(half) // 2 :] if job.minutes == SHORT]
         assert mean([*map(float, short)]) > 0.8, told(jobs, waited)

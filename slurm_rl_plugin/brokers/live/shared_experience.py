@@ -22,6 +22,7 @@ from statistics import median
 from slurm_rl_plugin.brokers.learning_agent import FADING, MetAtSite
 from slurm_rl_plugin.brokers.live.strict_json import strict_object
 from slurm_rl_plugin.errors import RequestRefused
+from slurm_rl_plugin.units import HOUR
 from slurm_rl_plugin.whole_file import own_file, write_whole
 
 #: Bytes of a user's file, files that are looked at, and sites of a file, at most.
@@ -30,6 +31,7 @@ LONGEST_VOICE, MOST_VOICES, MOST_SITES = 16384, 5000, 100
 _VOICE = re.compile(r"(0|[1-9][0-9]{0,9})\.json")
 #: Seconds of the longest wait that anybody may tell of.
 LONGEST_WAIT = FADING
+_CLOCKS_DIFFER = HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class SharedExperience:
 
     def waits(self, now: float) -> dict[str, float]:
         """Site -> median of the mean waits that other users met there, seconds, fading with time.
+
+        What is older than FADING does not count, nor what its user will have heard in the future.
 
         Raises:
             OSError: the folder cannot be read, or users could replace files of each other in it.
@@ -93,6 +97,5 @@ def _voice(path: Path, user: int, now: float) -> Iterator[tuple[str, float]]:
     except (OSError, RequestRefused, LookupError, TypeError, ValueError, AttributeError):
         return
     for site, wait, heard in found[:MOST_SITES]:
-        if math.isfinite(wait) and math.isfinite(heard):
-            faded = math.exp(-max(now - heard, 0.0) / FADING)
-            yield site, min(max(wait, 0.0), LONGEST_WAIT) * faded
+        if math.isfinite(wait) and -_CLOCKS_DIFFER <= now - heard <= FADING:
+            yield site, min(max(wait, 0.0), LONGEST_WAIT) * math.exp(-(now - heard) / FADING)

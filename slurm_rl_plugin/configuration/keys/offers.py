@@ -86,7 +86,7 @@ class RouteSection:
     broker: str = key(default="earliest", choices=tuple(BROKERS), meaning="who ranks the sites")
     shared_experience: str = key(
         default="",
-        meaning="folder in which users share the waits they met, for `learning`; empty for none",
+        meaning="folder of the waits that users share, for broker learning; empty for none",
         note="Root's, with the sticky bit: [shared experience](brokers.md#shared-experience).",
     )
     formula: str = key(
