@@ -11,12 +11,21 @@ from slurm_rl_plugin.domain.site import JobRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRun:
-    """When a job ran; seconds since the epoch."""
+    """When a job ran; seconds since the epoch.
+
+    Attributes:
+        job_id: its number.
+        submitted: when it could have started first.
+        started, ended: of its run; of one that never ran both are its end. While it runs `ended`
+            is NaN.
+        failed: whether the site failed it, and not its user: a node, a launch, a missed deadline.
+    """
 
     job_id: int
     submitted: float
     started: float
     ended: float
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +93,17 @@ class JobSubmission(Protocol):
         """
         ...
 
-    def ended(self, cluster: str, job_ids: Sequence[int]) -> tuple[list[EndedRun], list[int]]:
-        """Which of the jobs have run and ended, and which ended without having run.
+    def ended(
+        self, cluster: str, job_ids: Sequence[int], since: float | None = None
+    ) -> tuple[list[EndedRun], list[int]]:
+        """Which of the jobs run or have run, and which ended without having run.
+
+        A job that was requeued has a run for each start, the last one last.
+
+        Args:
+            cluster: where.
+            job_ids: of the jobs.
+            since: instead of these, all jobs of this user in the last so many seconds.
 
         Raises:
             BatchSystemError: accounting does not answer, or in a form that is not understood.

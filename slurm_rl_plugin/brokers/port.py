@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from slurm_rl_plugin.domain.site import JobRequest, Site, SiteOffer
+
+#: What became of a job; see `RoutedJob`.
+Outcome = Literal["ran", "failed", "refused"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +34,11 @@ class RoutedJob:
     """What became of a job that a broker sent somewhere.
 
     Attributes:
-        site: where it ran.
+        site: where it was sent.
         request: as the broker was given it.
-        submitted, started, ended: seconds since the epoch.
+        submitted, started, ended: seconds since the epoch; of a refused job all the same.
+        outcome: "failed" where the site failed it, not its user; "refused" where the site did not
+            take it.
     """
 
     site: str
@@ -41,6 +46,7 @@ class RoutedJob:
     submitted: float
     started: float
     ended: float
+    outcome: Outcome = "ran"
 
 
 class Broker(Protocol):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerParts:
-    """What a broker can need: a clock, a seed, the user's formula, rules for job classes.
+    """What a broker can need.
 
     Attributes:
         clock: seconds since the epoch.
@@ -64,5 +64,5 @@ BROKERS: Mapping[str, Callable[[BrokerParts], Broker]] = {
     "market": _market,
     "utility": _utility,
 }
-#: Those that learn from what became of routed jobs; accounting is not asked for the others.
+#: Those that learn from what became of the user's jobs: they ask accounting, and no site.
 LEARNERS = frozenset({"learning"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -215,9 +216,61 @@ def test_ended_jobs_are_taken_over_from_accounting(sites: Sites, route: Route) -
     assert route("--broker", "learning", *JOB)[0] == 0
     kept = json.loads(file.read_text())
     assert kept["on_their_way"] == []
-    (ended,) = kept["ended"]
+    (ended, _) = sorted(kept["ended"], key=lambda job: -job["request"]["processors"])
     assert (ended["submitted"], ended["started"], ended["ended"]) == (1000, 1010, 1030)
     assert ended["request"]["processors"] == 2
+
+
+def test_a_broker_that_learns_asks_no_site_and_learns_from_refusals(
+    sites: Sites, route: Route
+) -> None:
+    sites.file.write_text('[[site]]\nname = "near"\n[[site]]\nname = "far"\n')  # no service
+    sites.own.set(refusals={"far": "Requested node configuration is not available"})
+    words = ("--json", "--broker", "learning", "--submit", *JOB)
+    for _ in range(20):  # until the drawn one refuses
+        status, out, err = route(*words)
+        assert status == 0
+        assert json.loads(out)["submitted"]["site"] == "near"
+        if "far did not take the job" in err:
+            break
+    else:
+        pytest.fail("never tried")
+    status, out, err = route(*words)
+    document = json.loads(out)
+    assert err == ""
+    assert [each["site"] for each in document["ranking"]] == ["near", "far"]
+    assert document["ranking"][1]["reason"].startswith("Refused such a job of this user 0.0 h ago")
+    assert document["skipped"] == []
+    kept = json.loads((sites.home / "slurm-rl" / "routed-jobs.json").read_text())
+    assert [each["outcome"] for each in kept["ended"]] == ["refused"]
+    _, out, _ = route("--json", *JOB)
+    assert {"no url" in each["why"] for each in json.loads(out)["skipped"]} == {True}
+
+
+def test_users_of_a_login_node_share_what_they_met(
+    sites: Sites, route: Route, tmp_path: Path
+) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    other = folder / f"{os.getuid() + 1}.json"
+    heard = time.time()  # noqa: TID251 - as the other user's own call tells it
+    other.write_text(f'{{"sites": {{"near": {{"mean_wait": 900, "heard": {heard}}}}}}}')
+    if os.getuid() == 0:
+        os.chown(other, os.getuid() + 1, -1)
+    row = {"JobIDRaw": 77, "Submit": 1000, "Start": 1010, "End": 1030, "State": "COMPLETED"}
+    sites.own.set(accounting=[row])
+    words = ("--json", "--broker", "learning", "--set", f"route.shared_experience={folder}")
+    _, out, err = route(*words, *JOB)
+    merits = {each["site"]: each["merit"] for each in json.loads(out)["ranking"]}
+    assert err == ""
+    told = json.loads((folder / f"{os.getuid()}.json").read_text())["sites"]
+    assert told == {site: {"mean_wait": 10.0, "heard": 1010.0} for site in ("near", "far")}
+    assert merits["far"] == pytest.approx(0.0, abs=0.1)  # own experience of 1970
+    if os.getuid() == 0:
+        assert merits["near"] == pytest.approx(-900.0, abs=1.0)
+    folder.chmod(0o777)
+    assert "experience is not shared" in route(*words, *JOB)[2]
 
 
 @pytest.mark.parametrize(
@@ -253,7 +306,7 @@ def test_every_fault_of_the_list_of_sites_is_told(sites: Sites, route: Route) ->
     assert status == 2
     for fault in (
         ":1: [[site]] 1: url 'http://elsewhere:1' would show the token",
-        ":5: [[site]] 2: token_file is missing",
+        ":5: [[site]] 2: url and token_file go together",
         ":8: [[site]] 3: urll is unknown, did you mean url?",
         ":12: other is unknown: write [[site]].",
     ):

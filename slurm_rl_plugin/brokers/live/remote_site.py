@@ -35,20 +35,22 @@ class SiteAddress:
 
     Attributes:
         name: of the cluster, as `sbatch -M` takes it.
-        url: of its offer service, without `/offer`.
+        url: of its offer service, without `/offer`; "" for one that is not asked.
         token_file: the token that the site shares.
         authority: certificates that its own must come from; None takes the system's.
         client_certificate, client_key: for a site that wants one.
     """
 
     name: str
-    url: str
-    token_file: Path
+    url: str = ""
+    token_file: Path = Path()
     authority: Path | None = None
     client_certificate: Path | None = None
     client_key: Path | None = None
 
     def __post_init__(self) -> None:
+        if not self.url:
+            return
         host = service_address(self.url).hostname or ""
         address = numeric_address(host)
         why = None if address is None else why_refused(address, host)
@@ -89,6 +91,8 @@ class RemoteSite:
             RequestRefused: it makes none; in its own words.
             ConfigurationError: a file that is needed to ask cannot be used.
         """
+        if not self.address.url:
+            raise RequestRefused("", "it has no url in the list of sites, and is not asked")
         token = read_token(self.address.token_file)
         connection = self._connection()
         try:

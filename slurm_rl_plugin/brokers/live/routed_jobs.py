@@ -1,4 +1,4 @@
-"""The jobs that one user had routed: a small file of his own, from which brokers learn again.
+"""What one user's jobs met: a small file of his own, from which brokers learn again.
 
 A job is kept as long as nobody knows what became of it, and then as one that the broker learns
 from; the oldest are forgotten.
@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from slurm_rl_plugin.brokers.live.job_document import job_document, job_request
-from slurm_rl_plugin.brokers.port import RoutedJob
+from slurm_rl_plugin.brokers.port import Outcome, RoutedJob
 from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.errors import RequestRefused
 from slurm_rl_plugin.whole_file import own_file, read_whole, write_whole
@@ -25,6 +25,7 @@ from slurm_rl_plugin.whole_file import own_file, read_whole, write_whole
 MOST_JOBS = 500
 #: Seconds after which a job that accounting never told of is forgotten.
 FORGOTTEN = 90 * 86400.0
+_OUTCOMES: Mapping[str, Outcome] = {name: name for name in get_args(Outcome)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,37 +38,68 @@ class JobOnItsWay:
     submitted: float
 
 
+@dataclass(slots=True, kw_only=True)
+class News:
+    """What accounting said of the user's jobs; equal to another one if it changes the file alike.
+
+    Attributes:
+        ran: (site, number) -> the last run of a routed job that ended.
+        gone: routed jobs that ended without having run: nothing is learned of them.
+        others: further runs of the user's jobs.
+        asked: sites that were asked for all of them.
+        running: (site, number) -> a routed job that runs.
+        answered: sites of which accounting told anything.
+    """
+
+    ran: dict[tuple[str, int], RoutedJob] = field(default_factory=dict)
+    gone: set[tuple[str, int]] = field(default_factory=set)
+    others: list[RoutedJob] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    running: dict[tuple[str, int], RoutedJob] = field(default_factory=dict, compare=False)
+    answered: set[str] = field(default_factory=set, compare=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedJobs:
-    """The user's routed jobs: those not known to have ended, and those that have; oldest first."""
+    """The user's routed jobs that are not known to have ended, and all that have; oldest first.
+
+    Attributes:
+        on_their_way: routed, and not known to have ended.
+        ended: jobs that ended or were refused, routed or not.
+        asked: site -> when it was last asked for all of the user's jobs.
+    """
 
     on_their_way: tuple[JobOnItsWay, ...] = ()
     ended: tuple[RoutedJob, ...] = ()
+    asked: Mapping[str, float] = field(default_factory=dict)
 
-    def with_submitted(self, job: JobOnItsWay) -> RoutedJobs:
-        """The same with one more job on its way; of too many the oldest are dropped."""
+    def with_submitted(self, job: JobOnItsWay | RoutedJob) -> RoutedJobs:
+        """The same with one more job on its way, or refused; of too many the oldest are dropped."""
+        if isinstance(job, RoutedJob):
+            return replace(self, ended=(*self.ended, job)[-MOST_JOBS:])
         return replace(self, on_their_way=(*self.on_their_way, job)[-MOST_JOBS:])
 
-    def with_ended(
-        self, ran: Mapping[tuple[str, int], RoutedJob], gone: set[tuple[str, int]], now: float
-    ) -> RoutedJobs:
+    def with_ended(self, news: News, now: float) -> RoutedJobs:
         """The same, with jobs that ended or vanished moved out of those on their way.
 
         Args:
-            ran: (site, number) -> the job that ran there; one that is not on its way any more was
-                taken over by another call.
-            gone: those that ended without having run: nothing is learned of them.
+            news: of a routed job that is not on its way any more, another call took it over; a
+                further run that is known already is left out.
             now: seconds since the epoch.
         """
         left = tuple(
             job
             for job in self.on_their_way
-            if (job.site, job.job_id) not in ran.keys() | gone and now - job.submitted < FORGOTTEN
+            if (job.site, job.job_id) not in news.ran.keys() | news.gone
+            and now - job.submitted < FORGOTTEN
         )
         mine = {(job.site, job.job_id) for job in self.on_their_way}
-        new = [job for key, job in ran.items() if key in mine]
+        known = {(job.site, job.started, job.ended) for job in self.ended}
+        new = [job for key, job in news.ran.items() if key in mine]
+        new += [job for job in news.others if (job.site, job.started, job.ended) not in known]
         ended = (*self.ended, *sorted(new, key=lambda job: job.ended))
-        return RoutedJobs(on_their_way=left, ended=ended[-MOST_JOBS:])
+        asked = {**self.asked, **dict.fromkeys(news.asked, now)}
+        return RoutedJobs(on_their_way=left, ended=ended[-MOST_JOBS:], asked=asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +115,7 @@ class RoutedJobsFile:
             return RoutedJobs(
                 on_their_way=tuple(_on_its_way(each) for each in document["on_their_way"]),
                 ended=tuple(_ended(each) for each in document["ended"]),
+                asked={str(site): float(at) for site, at in document.get("asked", {}).items()},
             )
         except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
             return RoutedJobs()
@@ -129,10 +162,12 @@ def _document(jobs: RoutedJobs) -> dict[str, Any]:
                 "submitted": job.submitted,
                 "started": job.started,
                 "ended": job.ended,
+                "outcome": job.outcome,
                 "request": job_document(job.request),
             }
             for job in jobs.ended
         ],
+        "asked": dict(jobs.asked),
     }
 
 
@@ -151,5 +186,6 @@ def _ended(found: Mapping[str, Any]) -> RoutedJob:
         submitted=float(found["submitted"]),
         started=float(found["started"]),
         ended=float(found["ended"]),
+        outcome=_OUTCOMES[found.get("outcome", "ran")],
         request=job_request(found["request"]),
     )

@@ -1,4 +1,4 @@
-"""`slurm-rl route`: asks all sites when they would start a job, ranks them, and may submit it."""
+"""`slurm-rl route`: ranks the sites for a job, and may submit it to the best that takes it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.batch_systems.submission_port import JobSubmission, SubmitCommand
+from slurm_rl_plugin.brokers.learning_agent import LearningAgentBroker
 from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer, ask_sites
-from slurm_rl_plugin.brokers.live.remote_site import RemoteSite
+from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, SiteAddress
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobsFile
-from slurm_rl_plugin.brokers.port import Broker, RankedSite
+from slurm_rl_plugin.brokers.live.shared_experience import SharedExperience
+from slurm_rl_plugin.brokers.port import Broker, RankedSite, RoutedJob
 from slurm_rl_plugin.brokers.registry import BROKERS, LEARNERS, BrokerParts
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
@@ -86,16 +89,7 @@ def main(options: argparse.Namespace) -> int:
     broker = _broker(named, options.formula, configuration)
     route = _route(options, configuration)
     sites = sites_of(configuration, os.environ)
-    answers = ask_sites(
-        [RemoteSite(site, float(configuration.sections.route.timeout)) for site in sites],
-        route.request,
-        float(configuration.sections.route.timeout),
-        time.monotonic,
-    )
-    if named in LEARNERS:
-        learn_from_past(broker, route.past, route.submission, now(), _tell)
-    ranking = _ranking(broker, route.request, answers)
-    silent = [answer for answer in answers if answer.promised is None]
+    ranking, silent = (_learned if named in LEARNERS else _asked)(broker, route, sites)
     if not options.json and "parsable" not in route.command.options:
         _print_ranking(ranking, silent, now())
     submitted = _submit(route, ranking) if options.submit and ranking else None
@@ -141,11 +135,34 @@ def _submission(timeout: float) -> JobSubmission:
     return makes[0](os.environ, timeout)
 
 
-def _ranking(broker: Broker, request: JobRequest, answers: list[SiteAnswer]) -> list[RankedSite]:
-    """The ranking of the sites that made an offer, with the offer beside each."""
+def _learned(
+    broker: Broker, route: Route, sites: Sequence[SiteAddress]
+) -> tuple[list[RankedSite], list[SiteAnswer]]:
+    """The ranking of all sites by what the user's own jobs met; no site is asked."""
+    names, user = [site.name for site in sites], route.request.job.user
+    learn_from_past(broker, route.past, route.submission, names, user, now(), _tell)
+    folder = route.configuration.sections.route.shared_experience
+    if folder and isinstance(broker, LearningAgentBroker):
+        shared = SharedExperience(Path(folder), os.getuid())
+        try:
+            broker.others = shared.waits(now())
+            shared.tell(broker.met(user))
+        except OSError as error:
+            _tell(f"experience is not shared, or not all of it ({error}).")
+    return broker.rank(route.request, [SiteAnswer(name=name) for name in names]), []
+
+
+def _asked(
+    broker: Broker, route: Route, sites: Sequence[SiteAddress]
+) -> tuple[list[RankedSite], list[SiteAnswer]]:
+    """The ranking of the sites that made an offer, with the offer beside each; and the others."""
+    timeout = float(route.configuration.sections.route.timeout)
+    answers = ask_sites(
+        [RemoteSite(site, timeout) for site in sites], route.request, timeout, time.monotonic
+    )
     offering = [answer for answer in answers if answer.promised is not None]
     offers = {answer.name: answer.promised for answer in offering}
-    ranking = broker.rank(request, offering)
+    ranking = broker.rank(route.request, offering)
     return [
         each
         if each.offer is not None
@@ -154,7 +171,7 @@ def _ranking(broker: Broker, request: JobRequest, answers: list[SiteAnswer]) -> 
         )
         for each in ranking
         if each.site in offers
-    ]
+    ], [answer for answer in answers if answer.promised is None]
 
 
 def _submit(route: Route, ranking: list[RankedSite]) -> tuple[str, int, str] | None:
@@ -169,22 +186,23 @@ def _submit(route: Route, ranking: list[RankedSite]) -> tuple[str, int, str] | N
             job_id, said = route.submission.submit(each.site, route.command.words, route.script)
         except JobNotAccepted as error:
             _tell(f"{each.site} did not take the job: {error}")
+            times = dict.fromkeys(("submitted", "started", "ended"), submitted)
+            refused = RoutedJob(site=each.site, request=route.request, outcome="refused", **times)
+            _remember(route, refused)
             continue
-        _remember(
-            route,
-            JobOnItsWay(site=each.site, job_id=job_id, request=route.request, submitted=submitted),
-        )
+        job = JobOnItsWay(site=each.site, job_id=job_id, request=route.request, submitted=submitted)
+        _remember(route, job)
         return each.site, job_id, said
     return None
 
 
-def _remember(route: Route, job: JobOnItsWay) -> None:
-    """Keep the submitted job in the user's file; only experience is lost where that fails."""
+def _remember(route: Route, job: JobOnItsWay | RoutedJob) -> None:
+    """Keep a job in the user's file; only experience is lost where that fails."""
     try:
         with route.past.changing() as change:
             change.jobs = change.jobs.with_submitted(job)
     except OSError as error:
-        _tell(f"job {job.job_id} is not remembered ({error}).")
+        _tell(f"the job is not remembered ({error}).")
 
 
 def _tell(words: str) -> None:

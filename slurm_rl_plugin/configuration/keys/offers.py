@@ -84,6 +84,11 @@ class RouteSection:
         note="A [[site]] each: [sites](brokers.md#the-sites).",
     )
     broker: str = key(default="earliest", choices=tuple(BROKERS), meaning="who ranks the sites")
+    shared_experience: str = key(
+        default="",
+        meaning="folder of the waits that users share, for broker learning; empty for none",
+        note="Root's, with the sticky bit: [shared experience](brokers.md#shared-experience).",
+    )
     formula: str = key(
         default="-wait / 60 - price",
         least=1,

@@ -20,7 +20,6 @@ FIELDS = {
     "client_certificate": "client_certificate",
     "client_key": "client_key",
 }
-NEEDED = ("name", "url", "token_file")
 _NO_FILES = frozenset({"name", "url"})
 
 
@@ -83,9 +82,10 @@ def _problems(site: Mapping[str, Any]) -> Iterator[str]:
             yield f"{shown(key)} is unknown{nearest(key, list(FIELDS))}"
         elif not isinstance(value, str) or not value or not value.isprintable():
             yield f"{key} is {value!r}, give text."
-    for key in NEEDED:
-        if key not in site:
-            yield f"{key} is missing: give {', '.join(NEEDED)}."
+    if "name" not in site:
+        yield "name is missing: give the cluster's."
+    if ("url" in site) != ("token_file" in site):
+        yield "url and token_file go together: give both, or neither, for --broker learning alone."
     if ("client_certificate" in site) != ("client_key" in site):
         yield "client_certificate and client_key go together: give both, or neither."
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,23 +25,33 @@ from slurm_rl_plugin.papers.learning_agents_2005.experiment import (
     RATE_OF_DYNAMICS,
     RATES_OF_FIGURE_2,
     RATES_OF_FIGURE_3,
+    RATES_OF_RANDOM,
     Measured,
     group_of,
     group_of_leaving,
     with_noise,
 )
-from slurm_rl_plugin.papers.study.claims import Cell, Claim, Printed, measure, ratio_of_means
-from slurm_rl_plugin.papers.study.verdicts import as_gain, bounded
+from slurm_rl_plugin.papers.study.claims import (
+    READING,
+    Cell,
+    Claim,
+    Judgement,
+    Printed,
+    Statistic,
+    measure,
+    ratio_of_means,
+)
+from slurm_rl_plugin.papers.study.verdicts import FEW_LOGS, as_gain, bounded
 from slurm_rl_plugin.units import FloatArray
 
 LOAD, RESPONSE = "load", "response (ticks)"
 TO_LEAST_LOADED = "load / least loaded"
+SAME = "load / least loaded, or the other way round"
 GROWTH = "load at the end / load in the middle"
 TO_PAPER = {LOAD: "load / paper's agents", RESPONSE: "response / paper's agents"}
-#: Source of a bound that makes a word of the paper a number, which it does not print.
-READING = "our reading of the paper"
-#: "Similar" and "comparable" of the paper, as a factor.
-SIMILAR = 2.0
+#: "Similar" and "comparable" of the paper, as a factor of ours; and the factor that each claim
+#: names as well, since 2 is generous.
+SIMILAR, CLOSE = 2.0, 1.2
 #: A load that grows by this factor from the middle of a run to its end has no steady state.
 GROWING = 1.2
 #: R Cmin / (g N Jav): with more noise, random jobs alone overload the slowest resources.
@@ -68,13 +80,32 @@ def _bounded(
     column: str,
     values: tuple[FloatArray, FloatArray],
     bound: str,
+    statistic: Statistic = ratio_of_means,
     **more: Any,
 ) -> Claim:
     """A ratio of means over the same seeds, against a bound."""
-    ratio = measure(np.array(values), ratio_of_means)
-    if bound in _READINGS:
-        more = {"source": READING, **more}
-    return bounded(Cell(group, policy, column), ratio, bound, logs=len(values[0]), **more)
+    ratio = measure(np.array(values), statistic)
+    claim = bounded(Cell(group, policy, column), ratio, bound, logs=len(values[0]), **more)
+    few = len(values[0]) < FEW_LOGS
+    ends = (ratio.value, ratio.value) if few else ratio.ends
+    return _our_reading(claim, ends, **more) if bound in _READINGS else claim
+
+
+def _either_way(pair: FloatArray) -> FloatArray:
+    """Factor by which two means differ, whichever is larger."""
+    ratio = ratio_of_means(pair)
+    return np.maximum(ratio, 1.0 / ratio)
+
+
+def _our_reading(
+    claim: Claim, ends: tuple[float, float], *, least: bool = False, **_: Any
+) -> Claim:
+    """The same with its source, the factors at which it would hold, and its verdict at CLOSE."""
+    low, high = ends
+    scale = f"up to {high:.3g}" if least else f"from {low:.3g}"
+    close = "also" if (high >= CLOSE if least else low <= CLOSE) else "not"
+    because = f"{claim.because}, a factor of ours: holds {scale}, {close} at {CLOSE:g}"
+    return replace(claim, source=READING, judged=Judgement(claim.reproduces is True, because))
 
 
 def _growth(measured: Measured, rule: str) -> tuple[FloatArray, FloatArray]:
@@ -110,6 +141,9 @@ def _figure_2(found: Mapping[str, Measured]) -> Iterator[Claim]:
         if rate == RATES_OF_FIGURE_2[0]:
             pair = (measured.load[RANDOM], measured.load[LEAST_LOADED])
             yield _bounded(group, RANDOM, TO_LEAST_LOADED, pair, str(SIMILAR), baselines=loads)
+        if rate != CRITICAL_RATE:
+            growth = _growth(measured, RANDOM)
+            yield _bounded(group, RANDOM, GROWTH, growth, str(GROWING), baselines=loads)
     yield from _random_diverges(found[group_of(2, CRITICAL_RATE)])
 
 
@@ -128,18 +162,26 @@ def _random_diverges(measured: Measured) -> Iterator[Claim]:
 
 
 def _figure_3(found: Mapping[str, Measured]) -> Iterator[Claim]:
-    """The paper's agents come to the load of least loaded; both keep up until g = .22."""
+    """The paper's agents compare very well with least loaded; both keep up until g = .22."""
     for rate in RATES_OF_FIGURE_3:
         group = group_of(3, rate)
         measured = found[group]
         loads = _loads(measured)
         pair = (measured.load[PAPER], measured.load[LEAST_LOADED])
-        yield _bounded(group, PAPER, TO_LEAST_LOADED, pair, "1", baselines=loads)
+        if rate == RATE_OF_DYNAMICS:  # of this one alone "the same value" is said
+            column, bound, statistic = SAME, str(SIMILAR), _either_way
+        else:
+            column, bound, statistic = TO_LEAST_LOADED, "1", ratio_of_means
+        yield _bounded(group, PAPER, column, pair, bound, statistic, baselines=loads)
         if rate == RATES_OF_FIGURE_3[-1]:
             for rule in (PAPER, LEAST_LOADED):
                 growth = _growth(measured, rule)
                 yield _bounded(group, rule, GROWTH, growth, str(GROWING), baselines=loads)
     yield _late(found[group_of(3, RATE_OF_DYNAMICS)])
+    sustained, beyond = map(partial(group_of, 3), RATES_OF_RANDOM)
+    growth = _growth(found[sustained], RANDOM)
+    yield _bounded(sustained, RANDOM, GROWTH, growth, str(GROWING))
+    yield _grown(beyond, RANDOM, found[beyond])
 
 
 def _late(measured: Measured) -> Claim:
@@ -157,14 +199,13 @@ def _late(measured: Measured) -> Claim:
 def _figure_4(found: Mapping[str, Measured]) -> Iterator[Claim]:
     """Few leaving agents are said to do no harm, many to do much."""
     steady = found[FIGURE_5].load[with_noise(PAPER, 0.0)]
-    few, *_, many = LEAVING[1:]
-    for leaving, least, bound in ((few, False, SIMILAR), (many, True, SIMILAR)):
+    for leaving in LEAVING[1:]:
         group = group_of_leaving(leaving)
         measured = found[group]
         pair = (measured.load[PAPER], steady)
         yield _bounded(
-            *(group, PAPER, "load / load without leaving", pair, str(bound)),
-            least=least,
+            *(group, PAPER, "load / load without leaving", pair, str(SIMILAR)),
+            least=leaving > LEAVING[1],
             baselines=_loads(measured),
         )
 

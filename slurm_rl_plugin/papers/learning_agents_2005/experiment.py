@@ -42,6 +42,8 @@ _NARROW = (300.0, 700.0)
 RATES_OF_FIGURE_2, RATES_OF_FIGURE_3 = (0.13, 0.14, 0.15), (0.18, 0.20, 0.22)
 #: R Cmin / (N Jav) = .1485 at 300-700: above it, random choices overload the slowest resources.
 CRITICAL_RATE = RATES_OF_FIGURE_2[-1]
+#: R Cmin / (N Jav) = .00495 at 10-1000, which the paper rounds to .005; and twice as much.
+RATES_OF_RANDOM = (0.005, 0.01)
 LEAVING, NOISE = (0.0, 0.001, 0.01, 0.05), (0.0, 0.01, 0.025, 0.05, 0.1)
 #: Load of Fig. 4 and 5, which the paper does not print: that of its Fig. 3b.
 RATE_OF_DYNAMICS = 0.20
@@ -105,7 +107,7 @@ class Measured:
 def group_of(figure: int, rate: float) -> str:
     """Name of the experiment of a figure with a job rate."""
     low, high = (300, 700) if figure == 2 else (10, 1000)
-    return f"Fig. {figure}, capacities {low}-{high}, g = {rate:.2f}"
+    return f"Fig. {figure}, capacities {low}-{high}, g = {f'{rate:.3f}'.removesuffix('0')}"
 
 
 def experiments(size: Size) -> list[Experiment]:
@@ -133,6 +135,9 @@ def _figure_3(settings: GridSettings) -> Iterator[Experiment]:
             more = {}
         wide = replace(settings, rate=rate)
         yield Experiment(group=group_of(3, rate), settings=wide, rules={**rules, **more})
+    for rate in RATES_OF_RANDOM:
+        few = replace(settings, rate=rate)
+        yield Experiment(group=group_of(3, rate), settings=few, rules={RANDOM: _BY_NAME[RANDOM]})
 
 
 def _figure_4(settings: GridSettings) -> Iterator[Experiment]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from slurm_rl_plugin.papers.study.claims import GOAL, Claim
+from slurm_rl_plugin.papers.study.claims import GOAL, READING, Claim
 
 
 class TextTable(NamedTuple):
@@ -47,7 +47,7 @@ def judged_claims(claims: Sequence[Claim]) -> Report:
         rows.append(
             [
                 claim.name,
-                None if claim.printed is None else claim.printed.text,
+                _bound(claim),
                 f"{claim.measured.value:.4g}",
                 None if interval is None else f"{interval[0]:.4g} .. {interval[1]:.4g}",
                 claim.algorithm,
@@ -61,20 +61,32 @@ def judged_claims(claims: Sequence[Claim]) -> Report:
     ]
 
 
+def _bound(claim: Claim) -> str | None:
+    """What a figure is held against, with its source where that is not a paper."""
+    if claim.printed is None:
+        return None
+    whose = {GOAL: " (goal)", READING: " (ours)"}.get(claim.source, "")
+    return f"{claim.printed.text}{whose}"
+
+
 #: None where nobody published the figure.
 _VERDICTS = {True: "reproduces", False: "does not", None: None}
 
 
 def counts(claims: Sequence[Claim]) -> dict[str, dict[str, int]]:
-    """How many claims reproduce, by whose algorithm was measured; goals count apart.
+    """How many claims reproduce, by whose algorithm was measured.
+
+    Goals, and bounds that are our reading of a paper's word, count apart.
 
     Returns:
-        "paper", "ours" or "goals" -> "reproduce" and "judged", for those that have any claim.
+        "paper", "readings", "ours" or "goals" -> "reproduce" and "judged", for those that have any
+        claim.
     """
     found = dict[str, dict[str, int]]()
     for claim in claims:
         if claim.reproduces is not None:
-            kind = "goals" if claim.source == GOAL else claim.algorithm
+            apart = {(GOAL, claim.algorithm): "goals", (READING, "paper"): "readings"}
+            kind = apart.get((claim.source, claim.algorithm), claim.algorithm)
             count = found.setdefault(kind, {"reproduce": 0, "judged": 0})
             count["judged"] += 1
             count["reproduce"] += claim.reproduces
@@ -85,6 +97,7 @@ def _counted(claims: Sequence[Claim]) -> str:
     """One sentence for each count."""
     sentences = {
         "paper": "{reproduce} of {judged} reproduce.",
+        "readings": "By our reading of words that have no number, {reproduce} of {judged} do.",
         "ours": "With our algorithm in place of the paper's, {reproduce} of {judged} do.",
         "goals": "{reproduce} of {judged} goals of ours are met.",
     }

@@ -19,6 +19,8 @@ Statistic = Callable[[FloatArray], FloatArray]
 
 #: Source of a claim that no paper makes: what we want of our own.
 GOAL = "goal"
+#: Source of a bound that makes a word of a paper a number, which it does not print.
+READING = "our reading of the paper"
 #: How many standard errors a published figure may lie off the measured one.
 TOLERANCE = 3.0
 
@@ -149,7 +151,7 @@ class Claim:
         cell: where it stands.
         measured: by this package.
         printed: by the source; None where there is no earlier figure.
-        source: who published it; GOAL where nobody did.
+        source: who published it; GOAL where nobody did, READING where the number is ours.
         algorithm: whose algorithm was measured; "ours" never counts for a paper.
         remark: why it may differ; for those that do not reproduce.
         baselines: policy -> the same figure under it.

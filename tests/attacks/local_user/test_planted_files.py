@@ -17,6 +17,8 @@ import pytest
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.batch_systems.command_process import start_python
+from slurm_rl_plugin.brokers.learning_agent import MetAtSite
+from slurm_rl_plugin.brokers.live.shared_experience import LONGEST_WAIT, SharedExperience
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.checkpoint import Checkpoint, check_checkpoint
 from slurm_rl_plugin.simulator.kernel import kept_code
@@ -301,3 +303,76 @@ def test_a_child_of_ours_finds_no_module_in_the_folder_where_a_verb_was_typed(
     ):
         child = start_python(words, stdout=subprocess.PIPE)
         assert child.communicate()[0].decode().strip() == said
+
+
+NOW = 1_800_000_000.0
+
+
+def tell(folder: Path, user: int, wait: float) -> None:
+    """What a user's own `slurm-rl route` does."""
+    met = {"north": MetAtSite(mean_wait=wait, heard=NOW, count=3)}
+    as_user(user, lambda: SharedExperience(folder, user).tell(met))
+
+
+def test_nobody_speaks_for_another_user_of_the_login_node(shared: Path) -> None:
+    """What the stranger says of himself is one voice; what he plants under other names, none."""
+    for user, wait in ((61003, 60.0), (61004, 90.0), (61005, 120.0)):
+        tell(shared, user, wait)
+    lie = f'{{"sites": {{"north": {{"mean_wait": 1e300, "heard": {NOW}}}}}}}'
+
+    def plant() -> list[str]:
+        (shared / f"{STRANGER}.json").write_text(lie)
+        failed = []
+        for user in (61003, 61004):  # there already
+            try:
+                (shared / f"{user}.json").write_text(lie)
+                failed.append(f"wrote {user}")
+            except PermissionError:
+                pass
+            try:
+                (shared / f"{user}.json").unlink()
+                failed.append(f"removed {user}")
+            except PermissionError:
+                pass
+        for user in range(62000, 62050):  # not there yet
+            (shared / f"{user}.json").write_text(lie)
+        (shared / "62050.json").symlink_to(shared / f"{STRANGER}.json")
+        (shared / f"0{STRANGER}.json").write_text(lie)  # himself again
+        os.mkfifo(shared / "62051.json")
+        return failed
+
+    assert as_user(STRANGER, plant) == []
+    waits = as_user(VICTIM, lambda: SharedExperience(shared, VICTIM).waits(NOW))
+    assert waits == {"north": 105.0}  # of 60, 90, 120 and one lie
+    tell(shared, VICTIM, 30.0)  # his own is no news to him
+    assert as_user(VICTIM, lambda: SharedExperience(shared, VICTIM).waits(NOW)) == waits
+    (shared / f"{STRANGER}.json").write_text(lie.replace(f"{NOW}", "1e300"))  # not yet heard
+    assert as_user(VICTIM, lambda: SharedExperience(shared, VICTIM).waits(NOW)) == {"north": 90.0}
+    assert SharedExperience(shared, VICTIM).waits(NOW + LONGEST_WAIT + 1.0) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", '{"sites": 1}', '{"sites": {"north": {}}}', "[" * 10000, "x" * 100000),
+        '{"sites": {"north": {"mean_wait": NaN, "heard": 1}}}',
+        '{"sites": {"north": {"mean_wait": "much", "heard": 1}}}',
+    ],
+)
+def test_a_voice_that_makes_no_sense_is_not_heard(shared: Path, text: str) -> None:
+    tell(shared, 61003, 60.0)
+    as_user(STRANGER, lambda: (shared / f"{STRANGER}.json").write_text(text))
+    assert SharedExperience(shared, VICTIM).waits(NOW) == {"north": 60.0}
+
+
+def test_a_name_that_a_stranger_took_costs_the_victims_voice_only(shared: Path) -> None:
+    as_user(STRANGER, lambda: (shared / f"{VICTIM}.json").write_text("{}"))
+    assert "Operation not permitted" in refused(
+        lambda: SharedExperience(shared, VICTIM).tell({"north": MetAtSite(count=1)})
+    )
+    assert sorted(path.name for path in shared.iterdir()) == [f"{VICTIM}.json", "home"]
+
+
+def test_a_folder_in_which_users_replace_files_of_each_other_is_refused(shared: Path) -> None:
+    shared.chmod(0o777)
+    assert "sticky" in refused(lambda: SharedExperience(shared, VICTIM).waits(NOW))

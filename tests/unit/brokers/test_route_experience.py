@@ -3,52 +3,70 @@
 from __future__ import annotations
 
 import io
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from slurm_rl_plugin.batch_systems.slurm.submission.clusters import user_submission
 from slurm_rl_plugin.brokers.learning_agent import LearningAgentBroker
+from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobs, RoutedJobsFile
 from slurm_rl_plugin.brokers.port import RoutedJob
 from slurm_rl_plugin.cli.brokers.route_experience import learn_from_past
 from slurm_rl_plugin.cli.brokers.route_request import LONGEST_SCRIPT, given_command
-from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
 from slurm_rl_plugin.errors import ConfigurationError
 
 NOW = 1_800_000_000.0
 REQUEST = job_request({"processors": 2, "time_limit": 60, "user": "eva"})
 
 
-class North:
-    """A site of twelve processors."""
-
-    name = "north"
-
-    def offer(self, request: JobRequest) -> SiteOffer:
-        return SiteOffer(site=self.name, expected_start=NOW, utility=0.5, price=0.0, processors=12)
-
-
-def test_jobs_that_still_wait_are_known_beside_those_that_ended(tmp_path: Path) -> None:
+def test_jobs_that_wait_or_run_are_known_beside_those_that_ended(tmp_path: Path) -> None:
     past = RoutedJobsFile(tmp_path / "jobs.json")
     waiting = JobOnItsWay(site="north", job_id=2, request=REQUEST, submitted=NOW - 7200.0)
     times = {"submitted": NOW - 9000.0, "started": NOW - 8990.0, "ended": NOW - 8900.0}
     with past.changing() as change:
         ended = RoutedJob(site="north", request=REQUEST, **times)
-        change.jobs = RoutedJobs(on_their_way=(waiting,), ended=(ended,))
+        running = replace(waiting, job_id=3)
+        asked = {"north": NOW - 60.0}
+        change.jobs = RoutedJobs(on_their_way=(waiting, running), ended=(ended,), asked=asked)
     sacct = tmp_path / "sacct"
-    sacct.write_text("#!/bin/sh\n")  # it knows of no end
+    times = f"{NOW - 7200:.0f}|{NOW - 7200:.0f}|{NOW - 7170:.0f}|Unknown"
+    sacct.write_text(f'#!/bin/sh\necho "3|{times}|RUNNING|0:0"\n')
     sacct.chmod(0o755)
     broker = LearningAgentBroker(clock=lambda: NOW, seed=1)
     told: list[str] = []
     submission = user_submission({"PATH": f"{tmp_path}:/bin"}, 30.0)
-    learn_from_past(broker, past, submission, NOW, told.append)
-    (ranked,) = broker.rank(REQUEST, [North()])
+    learn_from_past(broker, past, submission, ["north"], "eva", NOW, told.append)
+    (ranked,) = broker.rank(REQUEST, [SiteAnswer(name="north")])
     assert told == []
-    assert ranked.reason == "Mean wait of 1 job of this user there: 10 s."
-    # that which waits has done so for 7200 s less its 60; then 2 * 60 s of work on 12 processors
-    assert ranked.merit == -(7140.0 + 10.0)
+    assert ranked.reason == "Mean wait of 2 jobs of this user there: 20 s."
+    assert ranked.merit == -7200.0  # so long one waits by now
+    assert len(past.read().on_their_way) == 2
+
+
+def test_own_jobs_that_were_not_routed_are_asked_for_once_in_a_while(tmp_path: Path) -> None:
+    past = RoutedJobsFile(tmp_path / "jobs.json")
+    sacct = tmp_path / "sacct"
+    times = "|".join(f"{NOW - ago:.0f}" for ago in (900, 900, 300, 200))
+    sacct.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/calls\necho "5|{times}|COMPLETED|0:0"\n')
+    sacct.chmod(0o755)
+    submission = user_submission({"PATH": f"{tmp_path}:/bin"}, 30.0)
+    for later in (0.0, 60.0, 3600.0):
+        broker = LearningAgentBroker(clock=lambda: NOW, seed=1)
+        learn_from_past(
+            broker, past, submission, ["north", "south"], "eva", NOW + later, pytest.fail
+        )
+        assert [broker.met("eva")[site].mean_wait for site in ("north", "south")] == [600.0] * 2
+        assert [broker.met("eva")[site].count for site in ("north", "south")] == [1, 1]
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert [next(word for word in call.split() if "now-" in word) for call in calls] == [
+        *["now-604800seconds"] * 2,
+        *["now-7200seconds"] * 2,
+    ]
+    assert all(f"--user {os.getuid()} " in call for call in calls)
 
 
 def test_accounting_that_does_not_answer_is_waited_for_once(tmp_path: Path) -> None:
@@ -63,7 +81,7 @@ def test_accounting_that_does_not_answer_is_waited_for_once(tmp_path: Path) -> N
     told: list[str] = []
     submission = user_submission({"PATH": f"{tmp_path}:/bin:/usr/bin"}, 1.0)
     broker = LearningAgentBroker(clock=lambda: NOW, seed=1)
-    learn_from_past(broker, past, submission, NOW, told.append)
+    learn_from_past(broker, past, submission, ["north", "south"], "eva", NOW, told.append)
     assert (tmp_path / "calls").read_text() == "asked\n"
     assert len(told) == 1
     assert len(past.read().on_their_way) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from slurm_rl_plugin.brokers.live.routed_jobs import (
     FORGOTTEN,
     MOST_JOBS,
     JobOnItsWay,
+    News,
     RoutedJobs,
     RoutedJobsFile,
 )
@@ -37,7 +39,11 @@ def ended(time: float) -> RoutedJob:
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     file = RoutedJobsFile(tmp_path / "deep" / "jobs.json")
     assert file.read() == RoutedJobs()
-    jobs = RoutedJobs(on_their_way=(on_its_way(1),), ended=(ended(50.0),))
+    times = {"submitted": 60.0, "started": 60.0, "ended": 60.0}
+    refused = RoutedJob(site="south", request=REQUEST, outcome="refused", **times)
+    jobs = RoutedJobs(
+        on_their_way=(on_its_way(1),), ended=(ended(50.0), refused), asked={"north": 70.0}
+    )
     with file.changing() as change:
         change.jobs = jobs
     assert file.read() == jobs
@@ -51,7 +57,7 @@ def test_of_many_the_newest_are_kept() -> None:
     assert [job.job_id for job in jobs.on_their_way][:1] == [5]
     ran = {("north", number): ended(float(number)) for number in range(5, MOST_JOBS + 5)}
     jobs = RoutedJobs(on_their_way=jobs.on_their_way, ended=(ended(0.0),)).with_ended(
-        ran, set(), 2000.0
+        News(ran=ran), 2000.0
     )
     assert jobs.on_their_way == ()
     assert len(jobs.ended) == MOST_JOBS
@@ -61,14 +67,22 @@ def test_of_many_the_newest_are_kept() -> None:
 def test_two_calls_that_heard_of_the_same_end_keep_it_once() -> None:
     jobs = RoutedJobs(on_their_way=(on_its_way(1), on_its_way(2)))
     for _ in range(2):
-        jobs = jobs.with_ended({("north", 1): ended(50.0)}, set(), 2000.0)
+        jobs = jobs.with_ended(News(ran={("north", 1): ended(50.0)}), 2000.0)
     assert [job.job_id for job in jobs.on_their_way] == [2]
     assert jobs.ended == (ended(50.0),)
 
 
+def test_jobs_that_were_not_routed_are_kept_once() -> None:
+    jobs = RoutedJobs(ended=(ended(50.0),))
+    for _ in range(2):
+        jobs = jobs.with_ended(News(others=[ended(50.0), ended(60.0)], asked=["north"]), 2000.0)
+    assert jobs.ended == (ended(50.0), ended(60.0))
+    assert jobs.asked == {"north": 2000.0}
+
+
 def test_jobs_that_never_ran_or_are_long_gone_are_forgotten() -> None:
     jobs = RoutedJobs(on_their_way=(on_its_way(1), on_its_way(2), on_its_way(3, 1e8)))
-    left = jobs.with_ended({}, {("north", 1)}, 1e8 + FORGOTTEN - 1.0)
+    left = jobs.with_ended(News(gone={("north", 1)}), 1e8 + FORGOTTEN - 1.0)
     assert [job.job_id for job in left.on_their_way] == [3]
     assert left.ended == ()
 
@@ -105,15 +119,33 @@ def test_a_broken_file_costs_experience_only(tmp_path: Path, text: str) -> None:
 
 def test_accounting_tells_who_ran() -> None:
     text = (
-        "1|100|110|120|COMPLETED\n2|100|110|120|FAILED\n3|100|110|Unknown|RUNNING\n"
-        "4|100|Unknown|130|CANCELLED by 0\n5|100|None|130|CANCELLED\n"
-        "6|100|Unknown|Unknown|PENDING\n"
+        "1|100|105|110|120|COMPLETED|0:0\n2|100||110|120|FAILED|1:0\n"
+        "3|100|100|110|Unknown|RUNNING|0:0\n4|100|100|Unknown|130|CANCELLED by 0|0:0\n"
+        "5|100|100|None|130|CANCELLED|0:0\n6|100|Unknown|Unknown|Unknown|PENDING|0:0\n"
     )
-    ran, never = parse_ended(text)
+    (*ran, running), never = parse_ended(text)
     assert ran == [
-        EndedRun(job_id=1, submitted=100.0, started=110.0, ended=120.0),
+        EndedRun(job_id=1, submitted=105.0, started=110.0, ended=120.0),
         EndedRun(job_id=2, submitted=100.0, started=110.0, ended=120.0),
     ]
+    assert (running.job_id, running.submitted, running.started) == (3, 100.0, 110.0)
+    assert math.isnan(running.ended)
     assert never == [4, 5]
     with pytest.raises(BatchSystemError, match="not understood"):
         parse_ended("garbage\n")
+
+
+def test_accounting_tells_what_the_site_failed() -> None:
+    text = (
+        "1|100|100|110|120|NODE_FAIL|1:0\n1|130|130|140|Unknown|RUNNING|0:0\n"
+        "2|100|100|110|120|NODE_FAIL|1:0\n2|130|130|140|150|COMPLETED|0:0\n"
+        "3|100|100|110|120|BOOT_FAIL|0:0\n4|100|100|None|160|DEADLINE|0:0\n"
+        "5|100|100|110|110|FAILED|0:53\n6|100|100|110|120|TIMEOUT|0:0\n"
+        "7|100|100|110|120|REQUEUED|0:0\n7|100|100|130|140|COMPLETED|0:0\n"
+    )
+    ran, never = parse_ended(text)
+    assert [(run.job_id, run.started, run.failed) for run in ran] == [
+        *((2, 110.0, True), (2, 140.0, False), (3, 110.0, True), (4, 160.0, True)),
+        *((5, 110.0, True), (6, 110.0, False), (7, 130.0, False), (1, 140.0, False)),
+    ]
+    assert never == []

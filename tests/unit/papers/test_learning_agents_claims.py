@@ -7,13 +7,15 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.papers.learning_agents_2005.claims import GROWTH, READING, claims_of
+from slurm_rl_plugin.papers.learning_agents_2005.claims import GROWTH, SAME, claims_of
 from slurm_rl_plugin.papers.learning_agents_2005.experiment import (
     FIGURE_5,
     QUICK,
     Measured,
     experiments,
 )
+from slurm_rl_plugin.papers.study.claim_tables import counts
+from slurm_rl_plugin.papers.study.claims import READING
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,30 @@ def test_a_bound_that_the_paper_does_not_print_is_not_its_own(
     }
     assert sources[2.0] == READING  # "similar", "comparable"
     assert sources[1.2] == READING  # "sustained"
-    assert sources[1.0] == "paper"  # "converges to the same value"
+    assert sources[1.0] == "paper"  # "compares very well"
+    readings = [claim for claim in claims_of(found) if claim.source == READING]
+    assert counts(readings).keys() == {"readings"}
+    assert len({claim.name for claim in readings}) == len(readings)
+    assert READING in {claim.source for claim in readings if claim.cell.column == SAME}
+    reasons = {claim.name: claim.because for claim in readings}
+    assert reasons["Fig. 2, capacities 300-700, g = 0.13: random, load / least loaded"] == (
+        "1 against at most 2, a factor of ours: holds from 1, also at 1.2"
+    )
+    assert reasons[
+        "Fig. 4, capacities 10-1000, g = 0.20, leaving 0.01: paper's agents, "
+        "load / load without leaving"
+    ] == ("1 against at least 2, a factor of ours: holds up to 1, not at 1.2")
+
+
+def test_random_choices_are_judged_on_either_side_of_what_they_bear(
+    found: Mapping[str, Measured],
+) -> None:
+    verdicts = {claim.name: claim.reproduces for claim in claims_of(found)}
+    narrow, wide = "Fig. 2, capacities 300-700, g = 0.", "Fig. 3, capacities 10-1000, g = 0."
+    for group in (f"{narrow}13", f"{narrow}14", f"{wide}005"):
+        assert verdicts[f"{group}: random, {GROWTH}"] is True
+    for group in (f"{narrow}15", f"{wide}01"):
+        assert verdicts[f"{group}: random, load at the end less that in the middle"] is False
 
 
 def test_noise_is_judged_on_either_side_of_what_can_be_borne(

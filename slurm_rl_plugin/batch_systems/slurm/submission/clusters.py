@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +30,10 @@ _PERHAPS_TAKEN = (
 #: Variables that would name other clusters than the chosen one.
 _OTHER_CLUSTERS = ("SBATCH_CLUSTERS", "SLURM_CLUSTERS")
 _SUBMITTED = re.compile(r"^(?:Submitted batch job )?(?P<job>\d+)(?: on cluster \S+|;\S*)?$", re.M)
-_ENDED_FIELDS = ("JobIDRaw", "Submit", "Start", "End", "State")
+_ENDED_FIELDS = ("JobIDRaw", "Submit", "Eligible", "Start", "End", "State", "ExitCode")
+#: States of a job that the site failed, and the exit code of one that slurmstepd could not launch.
+_SITE_FAILED = frozenset({"NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
+_NOT_LAUNCHED = ("FAILED", "0:53")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +74,17 @@ class SlurmSubmission:
             raise _unknown(cluster, "interrupted") from None
         return _submitted(cluster, answer)
 
-    def ended(self, cluster: str, job_ids: Sequence[int]) -> tuple[list[EndedRun], list[int]]:
+    def ended(
+        self, cluster: str, job_ids: Sequence[int], since: float | None = None
+    ) -> tuple[list[EndedRun], list[int]]:
         """Ask `sacct -M CLUSTER`; see `JobSubmission.ended`."""
+        which = ("--jobs", ",".join(str(job_id) for job_id in job_ids), "-S", "now-90days")
+        if since is not None:  # root would be told of all users
+            which = ("--user", str(os.getuid()), "-S", f"now-{math.ceil(since)}seconds")
         answer = self.asking.call(
             [
-                *("sacct", f"--clusters={cluster}", "-X", "--parsable2", "--noheader"),
-                *("--jobs", ",".join(str(job_id) for job_id in job_ids)),
-                *("-S", "now-90days", "-o", ",".join(_ENDED_FIELDS)),
+                *("sacct", f"--clusters={cluster}", "-X", "-D", "--parsable2", "--noheader"),
+                *(*which, "-o", ",".join(_ENDED_FIELDS)),
             ]
         )
         if answer.status:
@@ -106,28 +115,45 @@ def _unknown(cluster: str, words: str) -> SubmissionUnknown:
 
 
 def parse_ended(text: str) -> tuple[list[EndedRun], list[int]]:
-    """Jobs that ran and ended, and those that ended without having run.
+    """Jobs that run or have run, and those that ended without having run.
 
     Raises:
         BatchSystemError: a line has another form.
     """
     ran: list[EndedRun] = []
     never: list[int] = []
+    running: dict[int, EndedRun] = {}
+    not_over: set[int] = set()
     for line in text.splitlines():
         try:
-            job, *times, state = sound_values(_ENDED_FIELDS, line)
-            submitted, started, ended = map(parse_time, times)
-            job_id = int(job)
+            job, *times, status, code = sound_values(_ENDED_FIELDS, line)
+            submitted, eligible, started, ended = map(parse_time, times)
+            job_id, state = int(job), status.split(" ")[0]
         except ValueError as error:
             raise not_understood("sacct", line) from error
-        if state.split(" ")[0] not in FINAL_STATES:
+        failed = state in _SITE_FAILED or (state, code) == _NOT_LAUNCHED
+        if state == "REQUEUED":  # by hand: what it waited for its first run is nobody's fault
             continue
-        if not started <= ended:
+        if state not in FINAL_STATES:
+            not_over.add(job_id)  # requeued: its earlier runs come with the last one
+            if state == "RUNNING" and submitted <= started:
+                submitted = eligible if eligible <= started else submitted
+                running[job_id] = EndedRun(
+                    job_id=job_id, submitted=submitted, started=started, ended=math.nan
+                )
+        elif not started <= ended and not (failed and submitted <= ended):
             never.append(job_id)
         else:
-            run = EndedRun(job_id=job_id, submitted=submitted, started=started, ended=ended)
-            ran.append(run)
-    return ran, never
+            ran.append(
+                EndedRun(
+                    job_id=job_id,
+                    submitted=eligible if submitted <= eligible <= ended else submitted,
+                    started=started if started <= ended else ended,
+                    ended=ended,
+                    failed=failed,
+                )
+            )
+    return [*(run for run in ran if run.job_id not in not_over), *running.values()], never
 
 
 def user_submission(environment: Mapping[str, str], timeout: float) -> SlurmSubmission:
