@@ -53,6 +53,8 @@ def starts_on_machines(
         allocated=workload.estimate,
         processors=workload.processors,
         splits=workload.processors > capacity.max(),
+        interactive=workload.interactive,
+        reach=np.ones((count, len(capacity)), dtype=np.bool_),
     )
     state = no_agreements(count, capacity)
     table = empty_timetable(2 * (count + 1), len(capacity))

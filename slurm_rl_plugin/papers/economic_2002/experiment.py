@@ -39,6 +39,8 @@ from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, st
 LIKE_CTC = "like CTC"
 #: Configurations whose combinations of functions are run with rescheduling too.
 TABULATED = ("m512", "m128")
+#: Hops of requests between the four domains of `forwarded`; two get everywhere.
+HOPS = (0, 1, 2)
 #: Jobs of each workload of a quick run.
 QUICK_JOBS = 60
 
@@ -99,6 +101,11 @@ def paper_split(way: str) -> Market:
     return Market(configuration="m128", way=way, splitting="where too wide")
 
 
+def forwarded(hops: int) -> Market:
+    """UF1/MF1 on m128 as four domains in a ring whose requests are forwarded so often."""
+    return Market(configuration="m128", way=EXACT, hops=hops)
+
+
 def _markets() -> list[Market]:
     found = [
         market
@@ -109,6 +116,7 @@ def _markets() -> list[Market]:
     for name in CONFIGURATIONS:
         found += [Market(configuration=name, way=way) for way in (EXACT, ASKED, RESCHEDULED)]
     found += [paper_split(way) for way in (EXACT, RESCHEDULED)]
+    found += [forwarded(hops) for hops in HOPS]
     return list(dict.fromkeys(found))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slurm_rl_plugin.brokers.market.domains import ring
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
 from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, simulate_market
 from slurm_rl_plugin.papers.economic_2002.conventional import starts_on_machines
@@ -38,6 +39,8 @@ class Market:
         user: one of USER_FUNCTIONS.
         way: EXACT, ASKED or RESCHEDULED.
         splitting: when jobs may run on several machines.
+        hops: how often a request is forwarded between domains of one machine each, which are linked
+            in a ring; None lets it get to every machine.
     """
 
     configuration: str
@@ -45,16 +48,19 @@ class Market:
     user: str = "UF1"
     way: str = RESCHEDULED
     splitting: str = "wherever better"
+    hops: int | None = None
 
     @property
     def settings(self) -> MarketSettings:
         """What `simulate_market` needs to know."""
+        machines = CONFIGURATIONS[self.configuration]
         return MarketSettings(
-            machines=CONFIGURATIONS[self.configuration],
+            machines=machines,
             owner=MACHINE_FUNCTIONS[self.owner],
             user=USER_FUNCTIONS[self.user],
             splitting=self.splitting,
             rescheduling=self.way == RESCHEDULED,
+            domains=None if self.hops is None else ring(len(machines), self.hops),
         )
 
 
