@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from slurm_rl_plugin.domain.job_description import JobDescription
     from slurm_rl_plugin.domain.machine import Machine
     from slurm_rl_plugin.domain.nodes import NodeNow
-    from slurm_rl_plugin.domain.site import JobRequest
+    from slurm_rl_plugin.domain.site import Allocation, JobRequest
     from slurm_rl_plugin.machine_files.reader import DescribedCluster
 
 
@@ -117,6 +117,10 @@ class OfferingSite(Protocol):
             BatchSystemUnavailable: no answer in time.
             BatchSystemError: an answer that cannot be understood.
         """
+        ...
+
+    def schedule(self) -> Sequence[Allocation]:
+        """What runs until its time limit, and what is planned; raises as `processors` does."""
         ...
 
     def name(self) -> str:

@@ -125,6 +125,19 @@ def test_a_formula_of_the_request_values_the_offer(
     assert offer["value"] == pytest.approx(expected, abs=0.5)
 
 
+def test_the_price_may_name_the_schedule(fake: FakeCluster, tmp_path: Path) -> None:
+    environment = {**os.environ, **fake.env, "PYTHONPATH": str(TOP)}
+    priced = SETTINGS.replace('"processors * run_time / 3600"', '"100 * utilization"')
+    fake.set(wait=0)
+    with offer_service(environment, tmp_path, priced) as service:
+        status, offer = ask(service, {**JOB, "formula": "-StartTime - 2*JobCost"})
+        assert status == 200, service.log
+        assert 0.0 < offer["price"] <= 100.0
+        assert offer["value"] == pytest.approx(-2 * offer["price"], abs=60.0)
+        fake.break_command("squeue", "down")
+        assert ask(service, JOB)[0] == 200  # the schedule is taken as it was for a minute
+
+
 def test_a_job_that_the_site_would_not_take_is_refused_in_slurms_words(
     service: OfferService, fake: FakeCluster
 ) -> None:

@@ -120,6 +120,10 @@ def test_other_brokers_rank_the_same_offers(sites: Sites, route: Route) -> None:
     (first, second) = json.loads(route(*words)[1])["ranking"]
     assert (first["site"], second["site"]) == ("near", "far")
     assert first["merit"] == pytest.approx(5400, abs=20)
+    paper = ("--json", "--broker", "market", "--formula", "-StartTime - 2*JobCost", *JOB)
+    (first, second) = json.loads(route(*paper)[1])["ranking"]
+    assert (first["site"], second["site"]) == ("far", "near")
+    assert second["merit"] == pytest.approx(-5400, abs=20)
     (first, second) = json.loads(route("--json", "--broker", "utility", *JOB)[1])["ranking"]
     assert (first["site"], second["site"]) == ("far", "near")
     assert route("--broker", "market", "--formula", "9**9**9", *JOB)[0] == 2

@@ -9,10 +9,10 @@ from typing import Any
 
 from slurm_rl_plugin.brokers.live.job_document import FORMULA, job_request
 from slurm_rl_plugin.brokers.live.offer_document import offer_document
-from slurm_rl_plugin.brokers.live.offer_worth import VALUE_VARIABLES, OfferWorth
+from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
 from slurm_rl_plugin.brokers.live.recent_starts import BUSY, RecentStarts
 from slurm_rl_plugin.brokers.live.strict_json import BAD
-from slurm_rl_plugin.brokers.market.formula import parse_formula
+from slurm_rl_plugin.brokers.market.functions import user_function
 from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
 from slurm_rl_plugin.errors import (
     BatchSystemError,
@@ -56,6 +56,11 @@ class OfferDesk:
         try:
             start = self.starts.expected_start(request)
             site, processors = self.site(), self.all_processors()
+            if start is None:
+                raise RequestRefused(CANNOT_RUN, "the batch system knows no time to start it.")
+            offer = self.worth.offer(
+                site, request, now=now, start=max(start, now), all_processors=processors
+            )
         except JobNotAccepted as error:
             raise RequestRefused(CANNOT_RUN, f"{error}.") from None
         except BatchSystemError as error:
@@ -63,12 +68,6 @@ class OfferDesk:
             raise RequestRefused(
                 BUSY, "the batch system does not answer.", retry_after=10
             ) from None
-        if start is None:
-            raise RequestRefused(CANNOT_RUN, "the batch system knows no time to start it.")
-        try:
-            offer = self.worth.offer(
-                site, request, now=now, start=max(start, now), all_processors=processors
-            )
         except ConfigurationError as error:
             logger.warning("price=none reason=%s", error)
             raise RequestRefused(
@@ -96,7 +95,7 @@ def _formula(document: Mapping[str, Any]) -> str | None:
     if not isinstance(formula, str) or not formula.isprintable():
         raise RequestRefused(BAD, f"{FORMULA} is no text.")
     try:
-        parse_formula(formula, VALUE_VARIABLES)
+        user_function(formula)
     except ConfigurationError as error:
         raise RequestRefused(BAD, str(error)) from None
     return formula

@@ -92,6 +92,7 @@ def build_offer_desk(
             given.price,
             configuration.classifier.is_interactive,
             None if utilities is None else utilities.utility,
+            Remembered(site.schedule).value,
         ),
         all_processors=Remembered(site.processors).value,
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock

@@ -62,8 +62,8 @@ class OfferSection:
         default="0",
         least=1,
         meaning="formula of the price: numbers, + - * / **, min, max, abs, sqrt, log, exp",
-        note="Over `processors`, `run_time`, `wait` (seconds), `interactive` (1 or 0) and "
-        "`all_processors`.",
+        note="Over the owner's variables ([table](brokers.md#variables)), or MF1 to MF6. Those of "
+        "the schedule have the service run squeue once a minute at most.",
     )
     utility_model: str = key(
         default="",
@@ -85,11 +85,10 @@ class RouteSection:
     )
     broker: str = key(default="earliest", choices=tuple(BROKERS), meaning="who ranks the sites")
     formula: str = key(
-        default="-wait / 60 - price",
+        default="-StartTime / 60 - JobCost",
         least=1,
         meaning="what an offer is worth to the market's user; higher is better",
-        note="Over `wait`, `price`, `utility`, `processors`, `run_time`, `interactive` and "
-        "`all_processors`.",
+        note="Over the user's variables ([table](brokers.md#variables)), or UF1 to UF5.",
     )
     timeout: float = key(
         default=10.0,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_all_processors
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_all_processors, parse_time
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_cluster_name
 from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO
-from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, not_understood
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import SQUEUE
 from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import (
     PARTITIONS,
     check_partitions,
@@ -15,7 +17,35 @@ from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import (
     parse_start,
     will_run_command,
 )
-from slurm_rl_plugin.domain.site import JobRequest
+from slurm_rl_plugin.domain.site import Allocation, JobRequest
+
+#: Processors, start and end of each job; those of a pending one are Slurm's plan, or N/A.
+SCHEDULE = (
+    *SQUEUE,
+    "--states=RUNNING,SUSPENDED,PENDING",
+    "-O",
+    "NumCPUs:|,StartTime:|,EndTime:",
+)
+
+
+def parse_schedule(text: str) -> list[Allocation]:
+    """The allocations that squeue prints; a job without a planned start has none.
+
+    Raises:
+        BatchSystemError: a line that is not understood.
+    """
+    found = []
+    for line in text.splitlines():
+        try:
+            processors, begin, end = line.split("|")
+            each = Allocation(
+                parse_time(begin, math.nan), parse_time(end, math.inf), int(processors)
+            )
+        except ValueError:
+            raise not_understood(SCHEDULE[0], line) from None
+        if each.begin < each.end < math.inf:
+            found.append(each)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +73,15 @@ class SlurmOffers:
         check_partitions(request, parse_partitions(self.commands.read(PARTITIONS)))
         answer = self.commands.call(will_run_command(request, self.account))
         return parse_start(answer.status, answer.errors + answer.output)
+
+    def schedule(self) -> list[Allocation]:
+        """Jobs that run until their time limits, and pending ones that backfilling has planned.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time.
+            BatchSystemError: an answer that cannot be understood.
+        """
+        return parse_schedule(self.commands.read(SCHEDULE))
 
     def name(self) -> str:
         """ClusterName of slurm.conf."""
