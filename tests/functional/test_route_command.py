@@ -129,6 +129,56 @@ def test_other_brokers_rank_the_same_offers(sites: Sites, route: Route) -> None:
     assert route("--broker", "market", "--formula", "9**9**9", *JOB)[0] == 2
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+def test_sites_forward_a_request_within_hops_and_once(
+    sites: Sites, route: Route, tmp_path: Path
+) -> None:
+    """The user knows east alone, east knows west and itself, west knows east and far."""
+    ports = {name: free_port() for name in ("east", "west")}
+    lists = {name: tmp_path / f"{name}.toml" for name in ports}
+    far = {name: tmp_path / name / "offer" for name in ports} | {
+        "far": sites.services["far"].folder
+    }
+    reached = ports | {"far": sites.services["far"].port}
+    with ExitStack() as stack:
+        services = {}
+        for name, known in (("east", ("west", "east")), ("west", ("east", "far"))):
+            lists[name].write_text(
+                "".join(
+                    f'[[site]]\nname = "{each}"\nurl = "https://localhost:{reached[each]}"\n'
+                    f'token_file = "{far[each]}/token"\nca = "{far[each]}/offer.pem"\n'
+                    for each in known
+                )
+            )
+            (tmp_path / name).mkdir()
+            fake = FakeCluster(tmp_path / name)
+            fake.set(settings={"ClusterName": name}, wait=600)
+            environment = {**os.environ, **fake.env, "PYTHONPATH": str(TOP)}
+            more = f'{QUICK}\nforward_hops = 3\n[route]\nsites_file = "{lists[name]}"\n'
+            services[name] = stack.enter_context(
+                offer_service(environment, far[name], more, port=ports[name])
+            )
+        write_sites(sites.file, {"east": services["east"]})
+        own = tmp_path / "own.toml"
+        both, everywhere = ["east", "west"], ["east", "far", "west"]
+        for hops, found in enumerate([["east"], both, everywhere, everywhere]):
+            own.write_text(f'[route]\nsites_file = ""\nhops = {hops}\n')
+            status, out, err = route("--config", str(own), "--json", *JOB)
+            document = json.loads(out)
+            assert status == 0, err
+            assert sorted(each["site"] for each in document["ranking"]) == found
+            assert document["skipped"] == []
+        assert document["ranking"][0]["site"] == "far"  # it alone has nobody waiting
+        assert "site=east reason=this request was here before" in services["west"].log
+        status, out, _ = route("--config", str(own), "--submit", *JOB)
+        assert sites.submitted == [["--clusters=far", *JOB[2:]]]
+        assert "Traceback" not in services["west"].log + services["east"].log
+
+
 def test_the_best_is_submitted_to_with_the_words_of_the_user(sites: Sites, route: Route) -> None:
     sites.clusters["near"].set(wait=60)
     status, out, _ = route("--submit", *JOB)

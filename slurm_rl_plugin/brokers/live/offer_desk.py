@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slurm_rl_plugin.brokers.live.forwarding import Forwarder, forwarding_of
 from slurm_rl_plugin.brokers.live.job_document import FORMULA, job_request
-from slurm_rl_plugin.brokers.live.offer_document import offer_document
+from slurm_rl_plugin.brokers.live.offer_document import MOST_FORWARDED, offer_document
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
 from slurm_rl_plugin.brokers.live.recent_starts import BUSY, RecentStarts
 from slurm_rl_plugin.brokers.live.strict_json import BAD
@@ -36,6 +37,7 @@ class OfferDesk:
         worth: utility and price.
         all_processors: how many the site has.
         clock: seconds since the epoch.
+        forwarder: asks the sites that this one knows; None for none.
     """
 
     site: Callable[[], str]
@@ -43,15 +45,29 @@ class OfferDesk:
     worth: OfferWorth
     all_processors: Callable[[], int]
     clock: Callable[[], float]
+    forwarder: Forwarder | None = None
 
     def answer(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """The offer for the job that an object describes; with `value` where it has a formula.
 
+        Where the request may be forwarded, `forwarded` has the offers of other sites, and `error`
+        says why this one makes none.
+
         Raises:
             RequestRefused: the object is faulty, or there is no offer for the job now.
         """
-        formula = _formula(document)
-        request = job_request(document)
+        formula, request, far = _formula(document), job_request(document), forwarding_of(document)
+        if self.forwarder is None or far is None:
+            return self._own(request, formula)
+        collect = self.forwarder.begin(request, far)
+        try:
+            return self._own(request, formula) | _forwarded(collect())
+        except RequestRefused as error:
+            if not (others := _forwarded(collect()))["forwarded"]:
+                raise
+            return {"error": str(error), **others}
+
+    def _own(self, request: JobRequest, formula: str | None) -> dict[str, Any]:
         now = self.clock()
         try:
             start = self.starts.expected_start(request)
@@ -85,6 +101,10 @@ class OfferDesk:
             except ConfigurationError as error:
                 raise RequestRefused(BAD, str(error)) from None
         return document
+
+
+def _forwarded(offers: Sequence[SiteOffer]) -> dict[str, Any]:
+    return {"forwarded": [offer_document(each) for each in offers[:MOST_FORWARDED]]}
 
 
 def _formula(document: Mapping[str, Any]) -> str | None:

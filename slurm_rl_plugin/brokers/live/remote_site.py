@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+from slurm_rl_plugin.brokers.live.forwarding import Forwarding
 from slurm_rl_plugin.brokers.live.job_document import job_document
-from slurm_rl_plugin.brokers.live.offer_document import site_offer
+from slurm_rl_plugin.brokers.live.offer_document import forwarded_offers, site_offer
 from slurm_rl_plugin.brokers.live.site_connection import (
     PlainConnection,
     TlsConnection,
@@ -89,13 +92,35 @@ class RemoteSite:
             RequestRefused: it makes none; in its own words.
             ConfigurationError: a file that is needed to ask cannot be used.
         """
+        return site_offer(self._answered(job_document(request)), self.name)
+
+    def answers(self, request: JobRequest, forwarding: Forwarding | None) -> list[SiteOffer]:
+        """Ask the site for an offer and for those of the sites that it asks; its own is the first.
+
+        Args:
+            request: of the job.
+            forwarding: how far it may go; None for no further.
+
+        Raises:
+            RequestRefused: there is none; in its own words.
+            ConfigurationError: a file that is needed to ask cannot be used.
+        """
+        far = {} if forwarding is None else forwarding.document()
+        document = self._answered(job_document(request) | far)
+        others = [each for each in forwarded_offers(document) if each.site != self.name]
+        if "error" in document and others:
+            return others
+        return [site_offer(document, self.name), *others]
+
+    def _answered(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """The object that the site answers; raises as `answer`."""
         token = read_token(self.address.token_file)
         connection = self._connection()
         try:
             connection.request(
                 "POST",
                 f"{urlsplit(self.address.url).path.rstrip('/')}/offer",
-                body=json.dumps(job_document(request)),
+                body=json.dumps(asked),
                 headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
             )
             answer = connection.getresponse()
@@ -113,7 +138,7 @@ class RemoteSite:
         document = strict_object(body)
         if status != 200:
             raise RequestRefused(str(status), _said(document.get("error"), status))
-        return site_offer(document, self.name)
+        return document
 
     def _connection(self) -> HTTPConnection:
         parts = urlsplit(self.address.url)

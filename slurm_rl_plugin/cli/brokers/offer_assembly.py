@@ -11,15 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.kind import OfferingSite
+from slurm_rl_plugin.brokers.live.asked_sites import ask_sites
+from slurm_rl_plugin.brokers.live.forwarding import Forwarder, Forwarding
 from slurm_rl_plugin.brokers.live.offer_desk import OfferDesk
 from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
 from slurm_rl_plugin.brokers.live.own_utilities import OwnUtilities
 from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
+from slurm_rl_plugin.brokers.live.remote_site import RemoteSite
 from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system, chosen_batch_system
 from slurm_rl_plugin.cli.assembly.model_trial import try_out
 from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.configuration.reading.site_list import read_sites
 from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
+from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
 from slurm_rl_plugin.policies.site_utilities import check_site_utility, published_utilities
@@ -27,6 +32,8 @@ from slurm_rl_plugin.serving.clients import RequestRate, SharedToken
 
 #: Seconds for which name and processors of the site are taken as they were.
 _KNOWN_FOR = 60.0
+#: Questions to other sites that are on their way at a time.
+_QUESTIONS = 32
 #: Part of the requests of a minute that may come without a pause.
 _AT_ONCE = 1 / 3
 
@@ -96,7 +103,38 @@ def build_offer_desk(
         ),
         all_processors=Remembered(site.processors).value,
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+        forwarder=build_forwarder(configuration, site),
     )
+
+
+def build_forwarder(configuration: Configuration, site: OfferingSite) -> Forwarder | None:
+    """What asks the sites of [route] sites_file; None where nothing is forwarded.
+
+    Raises:
+        ConfigurationError: the list of sites is faulty, or there is none.
+    """
+    hops = configuration.sections.offer.forward_hops
+    if hops == 0:
+        return None
+    path = Path(configuration.sections.route.sites_file)
+    addresses = read_sites([path]) if path.is_file() else []
+    if not addresses:
+        raise ConfigurationError(
+            f"[offer] forward_hops is {hops}, and [route] sites_file {path} names no site: write a "
+            "[[site]] there, or forward_hops = 0."
+        )
+    name, places = Remembered(site.name).value, threading.BoundedSemaphore(_QUESTIONS)
+
+    def ask(request: JobRequest, forwarding: Forwarding) -> tuple[list[SiteOffer], dict[str, str]]:
+        own, left = name(), forwarding.time_to_live
+        sites = [RemoteSite(each, left) for each in addresses if each.name != own]
+        answers = ask_sites(
+            sites, request, left, time.monotonic, forwarding=forwarding, places=places
+        )
+        offers = [each.promised for each in answers if each.promised is not None]
+        return offers, {each.name: each.why_not for each in answers if each.promised is None}
+
+    return Forwarder(ask, hops)
 
 
 def utility_model(configuration: Configuration) -> QNetworkPolicy | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 import shutil
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.batch_systems.submission_port import JobSubmission, SubmitCommand
 from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer, ask_sites
+from slurm_rl_plugin.brokers.live.forwarding import LONGEST_LIFE, Forwarding
 from slurm_rl_plugin.brokers.live.remote_site import RemoteSite
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobsFile
 from slurm_rl_plugin.brokers.port import Broker, RankedSite
@@ -91,6 +93,7 @@ def main(options: argparse.Namespace) -> int:
         route.request,
         float(configuration.sections.route.timeout),
         time.monotonic,
+        forwarding=_forwarding(configuration),
     )
     if named in LEARNERS:
         learn_from_past(broker, route.past, route.submission, now(), _tell)
@@ -106,6 +109,14 @@ def main(options: argparse.Namespace) -> int:
     if not ranking:
         _tell("no site would take the job now.")
     return 0 if ranking and (submitted is not None or not options.submit) else 1
+
+
+def _forwarding(configuration: Configuration) -> Forwarding | None:
+    given = configuration.sections.route
+    if given.hops == 0:
+        return None
+    life = min(float(given.timeout), LONGEST_LIFE)
+    return Forwarding(request_id=secrets.token_hex(16), hops=given.hops, time_to_live=life)
 
 
 def _broker(named: str, formula: str | None, configuration: Configuration) -> Broker:

@@ -72,6 +72,14 @@ class OfferSection:
         note="Computed at most once a minute while somebody asks. Where it is empty, or knows "
         "nothing of such jobs, the time utility of the expected wait is offered.",
     )
+    forward_hops: int = key(
+        default=0,
+        least=0,
+        most=8,
+        meaning="how often a request may be forwarded from here on; 0 forwards none",
+        note="Forwarded to the sites of [route] sites_file only, for offers only "
+        "([forwarding](brokers.md#forwarding)).",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +102,13 @@ class RouteSection:
         default=10.0,
         least=0.1,
         meaning="seconds that the sites have to answer, all together",
+    )
+    hops: int = key(
+        default=0,
+        least=0,
+        most=8,
+        meaning="how often the sites may forward a request; 0 asks the listed sites only",
+        note="For sites that [forward](brokers.md#forwarding); one of 0.1.0 refuses such requests.",
     )
     submit_timeout: float = key(
         default=60.0, least=1, meaning="seconds until sbatch or sacct is killed"
