@@ -119,6 +119,21 @@ class OfferingSite(Protocol):
         """
         ...
 
+    def reserve(self, name: str, request: JobRequest, start: float, idle: float) -> None:
+        """Reserve processors for the account of a job, from `start` on.
+
+        The batch system itself ends the reservation where no job uses it for `idle` seconds.
+
+        Raises:
+            JobNotAccepted: it cannot be made; in the batch system's words.
+            BatchSystemUnavailable: nobody knows whether it was made.
+        """
+        ...
+
+    def release(self, name: str) -> bool:
+        """Take a reservation back; False where a job uses it; raises as `processors` does."""
+        ...
+
     def schedule(self) -> Sequence[Allocation]:
         """What runs until its time limit, and what is planned; raises as `processors` does."""
         ...

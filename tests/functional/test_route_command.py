@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -187,6 +188,56 @@ def test_the_best_is_submitted_to_with_the_words_of_the_user(sites: Sites, route
     assert out.splitlines()[-1] == "Submitted batch job 77 on cluster far"
     kept = json.loads((sites.home / "slurm-rl" / "routed-jobs.json").read_text())
     assert [(each["site"], each["job_id"]) for each in kept["on_their_way"]] == [("far", 77)]
+
+
+def test_an_offer_binds_until_its_job_is_there_and_is_taken_back(
+    sites: Sites, route: Route, tmp_path: Path
+) -> None:
+    (tmp_path / "site").mkdir()
+    fake = FakeCluster(tmp_path / "site")
+    fake.set(settings={"ClusterName": "site"}, wait=600)
+    state = tmp_path / "bound.json"
+    more = f'{QUICK}\nbind_seconds = 300\nbind_part = 0.5\nbind_file = "{state}"\n'
+    environment = {**os.environ, **fake.env, "PYTHONPATH": str(TOP)}
+    own = tmp_path / "own.toml"
+    own.write_text('[route]\nsites_file = ""\nbind = true\n')
+    job = ("--", "sbatch", "-n", "2", "-t", "10", "-A", "physics", "--wrap=true")
+
+    def stand() -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = fake.state["reservations"]
+        return found
+
+    with offer_service(environment, tmp_path / "offer", more) as service:
+        write_sites(sites.file, {"site": service})
+        status, _, err = route("--config", str(own), "--submit", *job)
+        assert status == 0, err + service.log
+        ((name, made),) = stand().items()
+        assert sites.submitted == [["--clusters=site", f"--reservation={name}", *job[2:]]]
+        assert (made["accounts"], made["tres"], made["flags"]) == (
+            "physics",
+            "cpu=2",
+            "PURGE_COMP=00:05:00",
+        )
+        assert name in state.read_text()
+        sites.own.set(denied=True)
+        status, _, err = route("--config", str(own), "--submit", *job)
+        sites.own.set(denied=False)
+        assert (status, "Access denied" in err) == (0, True)
+        assert sites.submitted[1] == ["--clusters=site", *job[2:]]  # not to another site
+        status, _, err = route("--config", str(own), "--submit", "--", *job[1:4], "--wrap=true")
+        assert status == 0
+        assert "does not bind its offer: an offer binds for an account" in err
+        service.process.kill()  # the reservation stays, and its name on file
+        service.process.wait(timeout=10)
+    assert name in stand()
+    assert len(stand()) == 2
+    with offer_service(environment, tmp_path / "offer", more.replace("= 300", "= 0")) as service:
+        end = time.monotonic() + 30
+        while stand() and time.monotonic() < end:
+            time.sleep(0.2)
+        assert stand() == {}
+        assert name not in state.read_text()
+        assert service.stop() == 0
 
 
 def test_the_next_one_is_tried_where_slurm_surely_refused(sites: Sites, route: Route) -> None:

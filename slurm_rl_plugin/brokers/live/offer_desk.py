@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slurm_rl_plugin.brokers.live.bound_offers import BoundOffers
 from slurm_rl_plugin.brokers.live.forwarding import Forwarder, forwarding_of
 from slurm_rl_plugin.brokers.live.job_document import FORMULA, job_request
 from slurm_rl_plugin.brokers.live.offer_document import MOST_FORWARDED, offer_document
@@ -38,6 +39,7 @@ class OfferDesk:
         all_processors: how many the site has.
         clock: seconds since the epoch.
         forwarder: asks the sites that this one knows; None for none.
+        bound: binds offers; None where none binds.
     """
 
     site: Callable[[], str]
@@ -46,6 +48,20 @@ class OfferDesk:
     all_processors: Callable[[], int]
     clock: Callable[[], float]
     forwarder: Forwarder | None = None
+    bound: BoundOffers | None = None
+
+    def accept(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Bind the offer for the job that an object describes: a reservation and its times.
+
+        Raises:
+            RequestRefused: as `answer`, or it cannot be bound.
+        """
+        request = job_request(document)
+        offer = self._own(request, None)
+        if self.bound is None:
+            raise RequestRefused(CANNOT_RUN, "no offer of this site binds.")
+        bound = self.bound.accept(request, offer["expected_start"], offer["processors"])
+        return {**offer, "reservation": bound.name, "until": bound.until}
 
     def answer(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """The offer for the job that an object describes; with `value` where it has a formula.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import ssl
 from collections.abc import Mapping
@@ -30,6 +31,8 @@ from slurm_rl_plugin.serving.clients import read_token
 #: Bytes of the longest answer that is read.
 LONGEST_ANSWER = 65536
 _LONGEST_WORDS = 300
+#: A name that sbatch takes for one reservation.
+_RESERVATION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,14 +115,26 @@ class RemoteSite:
             return others
         return [site_offer(document, self.name), *others]
 
-    def _answered(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def accept(self, request: JobRequest) -> str:
+        """Let the site bind its offer; the name of the reservation.
+
+        Raises:
+            RequestRefused: it binds none; in its own words.
+            ConfigurationError: a file that is needed to ask cannot be used.
+        """
+        name = self._answered(job_document(request), page="/accept").get("reservation")
+        if not isinstance(name, str) or _RESERVATION.fullmatch(name) is None:
+            raise RequestRefused("", "names no reservation")
+        return name
+
+    def _answered(self, asked: Mapping[str, Any], page: str = "/offer") -> dict[str, Any]:
         """The object that the site answers; raises as `answer`."""
         token = read_token(self.address.token_file)
         connection = self._connection()
         try:
             connection.request(
                 "POST",
-                f"{urlsplit(self.address.url).path.rstrip('/')}/offer",
+                f"{urlsplit(self.address.url).path.rstrip('/')}{page}",
                 body=json.dumps(asked),
                 headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
             )

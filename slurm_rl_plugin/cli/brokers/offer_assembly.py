@@ -12,6 +12,7 @@ from typing import Any
 
 from slurm_rl_plugin.batch_systems.kind import OfferingSite
 from slurm_rl_plugin.brokers.live.asked_sites import ask_sites
+from slurm_rl_plugin.brokers.live.bound_offers import BindingLimits, BoundOffers
 from slurm_rl_plugin.brokers.live.forwarding import Forwarder, Forwarding
 from slurm_rl_plugin.brokers.live.offer_desk import OfferDesk
 from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
@@ -38,8 +39,12 @@ _QUESTIONS = 32
 _AT_ONCE = 1 / 3
 
 
-def build_offer_pages(configuration: Configuration) -> OfferPages:
+def build_offer_pages(configuration: Configuration, bound: BoundOffers | None = None) -> OfferPages:
     """The page that the service serves.
+
+    Args:
+        configuration: of the site.
+        bound: binds its offers; None for none.
 
     Raises:
         ConfigurationError: the batch system has no will-run test, the token cannot be read, or the
@@ -47,11 +52,12 @@ def build_offer_pages(configuration: Configuration) -> OfferPages:
     """
     given, site = configuration.sections.offer, offering_site(configuration)
     utilities = build_own_utilities(configuration, site)
-    desk = build_offer_desk(configuration, site, utilities)
+    desk = build_offer_desk(configuration, site, utilities, bound)
     if utilities is not None:
         utilities.renew()
     return OfferPages(
         answer=desk.answer,
+        accept=None if bound is None else desk.accept,
         utilities=None if utilities is None else utilities.current,
         token=SharedToken(Path(given.token_file)),
         rate=_rate(given.requests_per_minute),
@@ -82,7 +88,10 @@ def offering_site(configuration: Configuration) -> OfferingSite:
 
 
 def build_offer_desk(
-    configuration: Configuration, site: OfferingSite, utilities: OwnUtilities | None
+    configuration: Configuration,
+    site: OfferingSite,
+    utilities: OwnUtilities | None,
+    bound: BoundOffers | None = None,
 ) -> OfferDesk:
     """What makes the offers."""
     given = configuration.sections.offer
@@ -104,7 +113,24 @@ def build_offer_desk(
         all_processors=Remembered(site.processors).value,
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
         forwarder=build_forwarder(configuration, site),
+        bound=bound,
     )
+
+
+def build_bound_offers(configuration: Configuration) -> BoundOffers | None:
+    """What binds offers, and takes back what an earlier process left; None for neither.
+
+    Raises:
+        ConfigurationError: the file of what stands cannot be read.
+    """
+    given, site = configuration.sections.offer, offering_site(configuration)
+    if given.bind_seconds == 0 and not Path(given.bind_file).exists():
+        return None
+    limits = BindingLimits(
+        seconds=float(given.bind_seconds), most=given.bind_most, part=float(given.bind_part)
+    )
+    clock = time.time  # noqa: TID251 - the composition root hands out the clock
+    return BoundOffers(site, Path(given.bind_file), limits, clock)
 
 
 def build_forwarder(configuration: Configuration, site: OfferingSite) -> Forwarder | None:

@@ -16,7 +16,7 @@ from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.batch_systems.submission_port import JobSubmission, SubmitCommand
 from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer, ask_sites
 from slurm_rl_plugin.brokers.live.forwarding import LONGEST_LIFE, Forwarding
-from slurm_rl_plugin.brokers.live.remote_site import RemoteSite
+from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, SiteAddress
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobsFile
 from slurm_rl_plugin.brokers.port import Broker, RankedSite
 from slurm_rl_plugin.brokers.registry import BROKERS, LEARNERS, BrokerParts
@@ -36,7 +36,7 @@ from slurm_rl_plugin.cli.tables import (
 )
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.site import JobRequest
-from slurm_rl_plugin.errors import ConfigurationError, JobNotAccepted
+from slurm_rl_plugin.errors import ConfigurationError, JobNotAccepted, SlurmRLError
 
 _HEADER = ("SITE", "START", "WAIT", "UTILITY", "PRICE", "REASON")
 
@@ -71,6 +71,7 @@ class Route:
         request: what sites are told.
         submission: submits, and asks accounting.
         past: the user's routed jobs.
+        sites: that are asked.
     """
 
     configuration: Configuration
@@ -79,6 +80,7 @@ class Route:
     request: JobRequest
     submission: JobSubmission
     past: RoutedJobsFile
+    sites: Sequence[SiteAddress]
 
 
 def main(options: argparse.Namespace) -> int:
@@ -87,9 +89,8 @@ def main(options: argparse.Namespace) -> int:
     named = options.broker or configuration.sections.route.broker
     broker = _broker(named, options.formula, configuration)
     route = _route(options, configuration)
-    sites = sites_of(configuration, os.environ)
     answers = ask_sites(
-        [RemoteSite(site, float(configuration.sections.route.timeout)) for site in sites],
+        [RemoteSite(site, float(configuration.sections.route.timeout)) for site in route.sites],
         route.request,
         float(configuration.sections.route.timeout),
         time.monotonic,
@@ -143,6 +144,7 @@ def _route(options: argparse.Namespace, configuration: Configuration) -> Route:
         request=request_of(submission, command, script, os.environ),
         submission=submission,
         past=RoutedJobsFile(state_file(os.environ)),
+        sites=sites_of(configuration, os.environ),
     )
 
 
@@ -177,7 +179,7 @@ def _submit(route: Route, ranking: list[RankedSite]) -> tuple[str, int, str] | N
     for each in ranking:
         submitted = now()
         try:
-            job_id, said = route.submission.submit(each.site, route.command.words, route.script)
+            job_id, said = _sent(route, each.site)
         except JobNotAccepted as error:
             _tell(f"{each.site} did not take the job: {error}")
             continue
@@ -187,6 +189,33 @@ def _submit(route: Route, ranking: list[RankedSite]) -> tuple[str, int, str] | N
         )
         return each.site, job_id, said
     return None
+
+
+def _sent(route: Route, site: str) -> tuple[int, str]:
+    """Submit to a site, into what it has bound where it takes the job there; see `_submit`."""
+    words = route.command.words
+    if bound := _bound(route, site):
+        try:
+            return route.submission.submit(site, [*bound, *words], route.script)
+        except JobNotAccepted as error:
+            _tell(f"{site} does not take the job into its reservation: {error}")
+    return route.submission.submit(site, words, route.script)
+
+
+def _bound(route: Route, site: str) -> list[str]:
+    """The option of sbatch that takes what a site has bound; none where it binds nothing."""
+    given = route.configuration.sections.route
+    if not given.bind:
+        return []
+    for each in route.sites:
+        if each.name == site:
+            try:
+                name = RemoteSite(each, float(given.timeout)).accept(route.request)
+            except SlurmRLError as error:
+                _tell(f"{site} does not bind its offer: {error}")
+            else:
+                return [f"--reservation={name}"]
+    return []
 
 
 def _remember(route: Route, job: JobOnItsWay) -> None:

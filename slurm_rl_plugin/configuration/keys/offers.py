@@ -80,6 +80,26 @@ class OfferSection:
         note="Forwarded to the sites of [route] sites_file only, for offers only "
         "([forwarding](brokers.md#forwarding)).",
     )
+    bind_seconds: float = key(
+        default=0.0,
+        least=0,
+        most=3600,
+        meaning="seconds for which an accepted offer waits for its job; 0 binds none",
+        note="By an advance reservation, for which slurmrl-offer must be an Operator of Slurm "
+        "([binding](brokers.md#binding)).",
+    )
+    bind_most: int = key(default=2, least=1, most=64, meaning="most reservations at a time")
+    bind_part: float = key(
+        default=0.05,
+        least=0.001,
+        most=1,
+        meaning="most of the site's processors that all reservations hold together",
+    )
+    bind_file: str = key(
+        default="/var/lib/slurm-rl-offer/bound.json",
+        least=1,
+        meaning="reservations that stand, to take back after a crash",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +129,11 @@ class RouteSection:
         most=8,
         meaning="how often the sites may forward a request; 0 asks the listed sites only",
         note="For sites that [forward](brokers.md#forwarding); one of 0.1.0 refuses such requests.",
+    )
+    bind: bool = key(
+        default=False,
+        meaning="whether --submit first asks the chosen site to bind its offer",
+        note="A site that does not is submitted to as always.",
     )
     submit_timeout: float = key(
         default=60.0, least=1, meaning="seconds until sbatch or sacct is killed"
