@@ -107,7 +107,7 @@ class Formula:
             value = math.nan
         if not math.isfinite(value):
             raise FormulaError(f"formula {self.text!r} has no finite value here.")
-        return value
+        return value + 0.0  # nobody wants to read -0
 
     def _run(self, values: Sequence[float]) -> float:
         stack: list[float] = []

@@ -121,6 +121,10 @@ def test_a_former_name_is_the_variable_that_it_became():
         parse_formula("price", NAMES, {"price": "unknown"})
 
 
+def test_nothing_has_no_sign():
+    assert str(parse_formula("-x", NAMES).value({"x": 0.0})) == "0.0"
+
+
 def test_names():
     assert parse_formula("x * x + JobCost", NAMES).names == {"x", "JobCost"}
 
