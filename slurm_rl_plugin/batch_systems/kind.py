@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from slurm_rl_plugin.domain.job_description import JobDescription
     from slurm_rl_plugin.domain.machine import Machine
     from slurm_rl_plugin.domain.nodes import NodeNow
-    from slurm_rl_plugin.domain.site import JobRequest
+    from slurm_rl_plugin.domain.site import Allocation, JobRequest
     from slurm_rl_plugin.machine_files.reader import DescribedCluster
 
 
@@ -117,6 +117,25 @@ class OfferingSite(Protocol):
             BatchSystemUnavailable: no answer in time.
             BatchSystemError: an answer that cannot be understood.
         """
+        ...
+
+    def reserve(self, name: str, request: JobRequest, start: float, idle: float) -> None:
+        """Reserve processors for the account of a job, from `start` on.
+
+        The batch system itself ends the reservation where no job uses it for `idle` seconds.
+
+        Raises:
+            JobNotAccepted: it cannot be made; in the batch system's words.
+            BatchSystemUnavailable: nobody knows whether it was made.
+        """
+        ...
+
+    def release(self, name: str) -> bool:
+        """Take a reservation back; False where a job uses it; raises as `processors` does."""
+        ...
+
+    def schedule(self) -> Sequence[Allocation]:
+        """What runs until its time limit, and what is planned; raises as `processors` does."""
         ...
 
     def name(self) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from slurm_rl_plugin.brokers.live.offer_worth import VALUE_VARIABLES, offer_value
-from slurm_rl_plugin.brokers.market.formula import parse_formula
+from slurm_rl_plugin.brokers.live.offer_worth import offer_value
+from slurm_rl_plugin.brokers.market.functions import user_function
 from slurm_rl_plugin.brokers.port import RankedSite, RoutedJob
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.site import JobRequest, Site, SiteOffer
@@ -16,7 +16,7 @@ class OfferedValueBroker:
     """Ranks by what the user's formula says of each offer; see `Broker`.
 
     Args:
-        formula: over VALUE_VARIABLES; higher is better.
+        formula: over USER_VARIABLES; higher is better.
         is_interactive: rules for job classes.
         clock: seconds since the epoch.
 
@@ -30,7 +30,7 @@ class OfferedValueBroker:
         is_interactive: Callable[[JobDescription], bool],
         clock: Callable[[], float],
     ) -> None:
-        parse_formula(formula, VALUE_VARIABLES)
+        user_function(formula)
         self._formula, self._is_interactive, self._clock = formula, is_interactive, clock
 
     def rank(self, request: JobRequest, sites: Sequence[Site]) -> list[RankedSite]:

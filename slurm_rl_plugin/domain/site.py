@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from slurm_rl_plugin.domain.job_description import JobDescription
 
@@ -30,6 +30,14 @@ class JobRequest:
     job: JobDescription
     processors: int
     needs: tuple[tuple[str, str], ...] = ()
+
+
+class Allocation(NamedTuple):
+    """Processors that a schedule gives to a job; seconds since the epoch."""
+
+    begin: float
+    end: float
+    processors: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,7 +86,7 @@ def show_reservation(state, words):
 
 def change_reservation(state, words, mode):
     given = dict(word.partition("=")[::2] for word in words[1:])
-    name = given["reservation"]
+    name = given.get("reservation") or given["reservationname"]
     if mode == "deny":
         complain(f"{words[0]}_reservation reservation={name}: Invalid user id")
         return 1
@@ -94,7 +94,10 @@ def change_reservation(state, words, mode):
         complain(f"{words[0]}_reservation reservation={name}: Requested reservation is invalid")
         return 1
     if words[0] == "delete":
+        if state["reservations"][name].get("used"):
+            complain(f"delete_reservation reservationname={name}: Requested reservation is in use")
+            return 1
         del state["reservations"][name]
         return 0
-    state["reservations"][name] = {"nodes": 0, "licenses": given["licenses"]}
+    state["reservations"][name] = {"nodes": 0, "licenses": "", **given}
     return 0

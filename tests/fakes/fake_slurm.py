@@ -215,6 +215,8 @@ def sbatch(state, words, mode):
         )
         return 0
     refusal = state.get("refusals", {}).get(cluster.partition("=")[2])
+    if state.get("denied") and any(word.startswith("--reservation=") for word in words):
+        refusal = "Access denied to requested reservation"
     if refusal:
         complain(f"sbatch: error: Batch job submission failed: {refusal}")
         return 1

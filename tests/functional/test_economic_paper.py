@@ -12,6 +12,7 @@ from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.learning.export.manifest import file_checksum
 from slurm_rl_plugin.papers.economic_2002.experiment import QUICK_JOBS
 from slurm_rl_plugin.papers.economic_2002.logs import CTC, EXTRACTS
+from slurm_rl_plugin.papers.economic_2002.markets import CONFIGURATIONS
 
 pytestmark = pytest.mark.study
 
@@ -54,6 +55,12 @@ def test_the_paper_is_reproduced_and_a_second_run_goes_on(
     assert groups >= {"goal", "logs of untouched weeks", *(f"Fig. {number}" for number in numbers)}
     assert len(document["combinations"]) == (len(EXTRACTS) + 1) * 2 * 2 * 6
     assert all(row["UF1"] > 0.5 for row in document["combinations"])
+    assert len(document["controls"]) == (len(EXTRACTS) + 1) * len(CONFIGURATIONS)
+    assert all(row["2"] > 0.5 for row in document["hops"])
+    against = [each["name"] for each in document["claims"] if "Fig. 10, 10-20k" in each["name"]]
+    assert [name.split(": ")[1].split()[0] for name in against] == list(CONFIGURATIONS)
+    ours = [each for each in document["claims"] if "rescheduling" in each["name"]]
+    assert {each["algorithm"] for each in ours} == {"ours"}
     manifest = json.loads((figures / "economic.json").read_text())
     assert manifest["figures"] == {
         Path(path).name: file_checksum(Path(path)) for path in document["figures"]

@@ -125,6 +125,24 @@ def test_a_formula_of_the_request_values_the_offer(
     assert offer["value"] == pytest.approx(expected, abs=0.5)
 
 
+def test_a_site_that_forwards_nothing_answers_for_itself(service: OfferService) -> None:
+    status, offer = ask(service, {**JOB, "request_id": "12345678", "hops": 3, "time_to_live": 5})
+    assert (status, offer["site"], "forwarded" in offer) == (200, "trial", False)
+
+
+def test_the_price_may_name_the_schedule(fake: FakeCluster, tmp_path: Path) -> None:
+    environment = {**os.environ, **fake.env, "PYTHONPATH": str(TOP)}
+    priced = SETTINGS.replace('"processors * run_time / 3600"', '"100 * utilization"')
+    fake.set(wait=0)
+    with offer_service(environment, tmp_path, priced) as service:
+        status, offer = ask(service, {**JOB, "formula": "-StartTime - 2*JobCost"})
+        assert status == 200, service.log
+        assert 0.0 < offer["price"] <= 100.0
+        assert offer["value"] == pytest.approx(-2 * offer["price"], abs=60.0)
+        fake.break_command("squeue", "down")
+        assert ask(service, JOB)[0] == 200  # the schedule is taken as it was for a minute
+
+
 def test_a_job_that_the_site_would_not_take_is_refused_in_slurms_words(
     service: OfferService, fake: FakeCluster
 ) -> None:
@@ -172,6 +190,11 @@ REFUSED = [
     (400, {**JOB, "formula": "wait.real"}, {}),
     (400, {**JOB, "formula": "1 / (processors - processors)"}, {}),
     (400, {**JOB, "formula": 7}, {}),
+    (400, {**JOB, "hops": 1}, {}),
+    (400, {**JOB, "request_id": "x" * 65, "hops": 1, "time_to_live": 5}, {}),
+    (400, {**JOB, "request_id": "12345678", "hops": 99, "time_to_live": 5}, {}),
+    (400, {**JOB, "request_id": "12345678", "hops": True, "time_to_live": 5}, {}),
+    (400, {**JOB, "request_id": "12345678", "hops": 1, "time_to_live": 1e9}, {}),
 ]
 
 
@@ -247,6 +270,7 @@ def test_a_batch_system_that_does_not_answer_is_left_alone_for_a_while(
     [
         ('address = "0.0.0.0"', "would show the token to the network"),
         ('price = "9**9**9"', "[offer] price: formula"),
+        ('forward_hops = 1\n[route]\nsites_file = "/nowhere"', "/nowhere names no site"),
         ('tls_certificate = "x.pem"', "tls_certificate needs tls_key"),
         ('utility_model = "/nowhere/site.onnx"', "[offer] utility_model: model /nowhere/site.onnx"),
         (f'utility_model = "{model_path("reactive-grids")}"', "are no utilities of the site"),

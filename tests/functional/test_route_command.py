@@ -121,9 +121,63 @@ def test_other_brokers_rank_the_same_offers(sites: Sites, route: Route) -> None:
     (first, second) = json.loads(route(*words)[1])["ranking"]
     assert (first["site"], second["site"]) == ("near", "far")
     assert first["merit"] == pytest.approx(5400, abs=20)
+    paper = ("--json", "--broker", "market", "--formula", "-StartTime - 2*JobCost", *JOB)
+    (first, second) = json.loads(route(*paper)[1])["ranking"]
+    assert (first["site"], second["site"]) == ("far", "near")
+    assert second["merit"] == pytest.approx(-5400, abs=20)
     (first, second) = json.loads(route("--json", "--broker", "utility", *JOB)[1])["ranking"]
     assert (first["site"], second["site"]) == ("far", "near")
     assert route("--broker", "market", "--formula", "9**9**9", *JOB)[0] == 2
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+def test_sites_forward_a_request_within_hops_and_once(
+    sites: Sites, route: Route, tmp_path: Path
+) -> None:
+    """The user knows east alone, east knows west and itself, west knows east and far."""
+    ports = {name: free_port() for name in ("east", "west")}
+    lists = {name: tmp_path / f"{name}.toml" for name in ports}
+    far = {name: tmp_path / name / "offer" for name in ports} | {
+        "far": sites.services["far"].folder
+    }
+    reached = ports | {"far": sites.services["far"].port}
+    with ExitStack() as stack:
+        services = {}
+        for name, known in (("east", ("west", "east")), ("west", ("east", "far"))):
+            lists[name].write_text(
+                "".join(
+                    f'[[site]]\nname = "{each}"\nurl = "https://localhost:{reached[each]}"\n'
+                    f'token_file = "{far[each]}/token"\nca = "{far[each]}/offer.pem"\n'
+                    for each in known
+                )
+            )
+            (tmp_path / name).mkdir()
+            fake = FakeCluster(tmp_path / name)
+            fake.set(settings={"ClusterName": name}, wait=600)
+            environment = {**os.environ, **fake.env, "PYTHONPATH": str(TOP)}
+            more = f'{QUICK}\nforward_hops = 3\n[route]\nsites_file = "{lists[name]}"\n'
+            services[name] = stack.enter_context(
+                offer_service(environment, far[name], more, port=ports[name])
+            )
+        write_sites(sites.file, {"east": services["east"]})
+        own = tmp_path / "own.toml"
+        both, everywhere = ["east", "west"], ["east", "far", "west"]
+        for hops, found in enumerate([["east"], both, everywhere, everywhere]):
+            own.write_text(f'[route]\nsites_file = ""\nhops = {hops}\n')
+            status, out, err = route("--config", str(own), "--json", *JOB)
+            document = json.loads(out)
+            assert status == 0, err
+            assert sorted(each["site"] for each in document["ranking"]) == found
+            assert document["skipped"] == []
+        assert document["ranking"][0]["site"] == "far"  # it alone has nobody waiting
+        assert "site=east reason=this request was here before" in services["west"].log
+        status, out, _ = route("--config", str(own), "--submit", *JOB)
+        assert sites.submitted == [["--clusters=far", *JOB[2:]]]
+        assert "Traceback" not in services["west"].log + services["east"].log
 
 
 def test_the_best_is_submitted_to_with_the_words_of_the_user(sites: Sites, route: Route) -> None:
@@ -134,6 +188,56 @@ def test_the_best_is_submitted_to_with_the_words_of_the_user(sites: Sites, route
     assert out.splitlines()[-1] == "Submitted batch job 77 on cluster far"
     kept = json.loads((sites.home / "slurm-rl" / "routed-jobs.json").read_text())
     assert [(each["site"], each["job_id"]) for each in kept["on_their_way"]] == [("far", 77)]
+
+
+def test_an_offer_binds_until_its_job_is_there_and_is_taken_back(
+    sites: Sites, route: Route, tmp_path: Path
+) -> None:
+    (tmp_path / "site").mkdir()
+    fake = FakeCluster(tmp_path / "site")
+    fake.set(settings={"ClusterName": "site"}, wait=600)
+    state = tmp_path / "bound.json"
+    more = f'{QUICK}\nbind_seconds = 300\nbind_part = 0.5\nbind_file = "{state}"\n'
+    environment = {**os.environ, **fake.env, "PYTHONPATH": str(TOP)}
+    own = tmp_path / "own.toml"
+    own.write_text('[route]\nsites_file = ""\nbind = true\n')
+    job = ("--", "sbatch", "-n", "2", "-t", "10", "-A", "physics", "--wrap=true")
+
+    def stand() -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = fake.state["reservations"]
+        return found
+
+    with offer_service(environment, tmp_path / "offer", more) as service:
+        write_sites(sites.file, {"site": service})
+        status, _, err = route("--config", str(own), "--submit", *job)
+        assert status == 0, err + service.log
+        ((name, made),) = stand().items()
+        assert sites.submitted == [["--clusters=site", f"--reservation={name}", *job[2:]]]
+        assert (made["accounts"], made["tres"], made["flags"]) == (
+            "physics",
+            "cpu=2",
+            "PURGE_COMP=00:05:00",
+        )
+        assert name in state.read_text()
+        sites.own.set(denied=True)
+        status, _, err = route("--config", str(own), "--submit", *job)
+        sites.own.set(denied=False)
+        assert (status, "Access denied" in err) == (0, True)
+        assert sites.submitted[1] == ["--clusters=site", *job[2:]]  # not to another site
+        status, _, err = route("--config", str(own), "--submit", "--", *job[1:4], "--wrap=true")
+        assert status == 0
+        assert "does not bind its offer: an offer binds for an account" in err
+        service.process.kill()  # the reservation stays, and its name on file
+        service.process.wait(timeout=10)
+    assert name in stand()
+    assert len(stand()) == 2
+    with offer_service(environment, tmp_path / "offer", more.replace("= 300", "= 0")) as service:
+        end = time.monotonic() + 30
+        while stand() and time.monotonic() < end:
+            time.sleep(0.2)
+        assert stand() == {}
+        assert name not in state.read_text()
+        assert service.stop() == 0
 
 
 def test_the_next_one_is_tried_where_slurm_surely_refused(sites: Sites, route: Route) -> None:

@@ -325,5 +325,11 @@ def test_offers_want_a_token_a_free_port_and_a_will_run_test(site: Site, checks:
     assert checks()["offer tls"][0] == "fail"
     site.set("offer", utility_model=str(write_site_utility_model(site.folder / "utility.onnx")))
     assert checks()["offer utilities"][0] == "pass"
-    site.set("offer", utility_model=str(token))
+    site.set("offer", utility_model=str(token), forward_hops=1)
     assert checks()["offer utilities"][0] == "fail"
+    sites = site.folder / "sites.toml"
+    site.set("route", sites_file=str(sites))
+    result, what = checks()["offer forwarding"]
+    assert (result, "names no site" in what) == ("fail", True)
+    sites.write_text(f'[[site]]\nname = "far"\nurl = "https://far"\ntoken_file = "{token}"\n')
+    assert checks()["offer forwarding"][0] == "pass"

@@ -44,12 +44,16 @@ class OfferService:
 
 @contextmanager
 def offer_service(
-    environment: Mapping[str, str], folder: Path, more: str = "", before: Sequence[str] = ()
+    environment: Mapping[str, str],
+    folder: Path,
+    more: str = "",
+    before: Sequence[str] = (),
+    port: int = 0,
 ) -> Iterator[OfferService]:
     """Start a service with TLS and a token; killed at the end if it still runs.
 
-    `more` are lines of [offer], and `before` words before its command. Others must be able to get
-    into the folder where these change the user.
+    `more` are lines of [offer] and further sections, and `before` words before its command. Others
+    must be able to get into the folder where these change the user.
     """
     folder.mkdir(parents=True, exist_ok=True)
     files = self_signed(folder, "offer")
@@ -57,7 +61,7 @@ def offer_service(
     (folder / "token").write_text(secrets.token_hex(32))
     (folder / "slurm-rl.toml").write_text(f"""
 [offer]
-port = 0
+port = {port}
 tls_certificate = "{files.certificate}"
 tls_key = "{files.key}"
 token_file = "{folder}/token"

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from slurm_rl_plugin.brokers.live.forwarding import Forwarding
 from slurm_rl_plugin.brokers.live.remote_site import RemoteSite
 from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
 from slurm_rl_plugin.errors import SlurmRLError
@@ -37,8 +38,11 @@ def ask_sites(
     request: JobRequest,
     timeout: float,
     monotonic: Callable[[], float],
+    *,
+    forwarding: Forwarding | None = None,
+    places: threading.Semaphore | None = None,
 ) -> list[SiteAnswer]:
-    """What each site answers, in their order.
+    """What each site answers, in their order, then the offers of those that they asked.
 
     A site that lets every step of its answer take as long as it may is not waited for: its thread
     ends with the process.
@@ -48,27 +52,58 @@ def ask_sites(
         request: of the job.
         timeout: seconds for all of it.
         monotonic: seconds.
+        forwarding: how far the request may go from these sites; None for no further.
+        places: a question takes one as long as it lasts, and is left out where none is free.
     """
     end = monotonic() + timeout
-    heard: queue.SimpleQueue[SiteAnswer] = queue.SimpleQueue()
+    heard: queue.SimpleQueue[tuple[str, list[SiteAnswer]]] = queue.SimpleQueue()
+    asked = 0
     for site in sites:
-        asks = threading.Thread(target=_ask, args=(site, request, heard), daemon=True)
-        asks.start()
-    found: dict[str, SiteAnswer] = {}
-    while len(found) < len(sites) and (left := end - monotonic()) > 0.0:
+        if places is None or places.acquire(blocking=False):
+            words = (site, request, forwarding, heard, places)
+            asks = threading.Thread(target=_ask, args=words, daemon=True)
+            try:
+                asks.start()
+            except RuntimeError:  # no more threads: its question is left out
+                if places is not None:
+                    places.release()
+                continue
+            asked += 1
+    found: dict[str, list[SiteAnswer]] = {}
+    while len(found) < asked and (left := end - monotonic()) > 0.0:
         try:
-            answer = heard.get(timeout=left)
+            name, answers = heard.get(timeout=left)
         except queue.Empty:
             break
-        found[answer.name] = answer
+        found[name] = answers
     late = f"no answer in {timeout:g} s"
-    return [found.get(each.name) or SiteAnswer(name=each.name, why_not=late) for each in sites]
+    merged: dict[str, SiteAnswer] = {}
+    for site in sites:
+        for answer in found.get(site.name) or [SiteAnswer(name=site.name, why_not=late)]:
+            known = merged.get(answer.name)
+            if known is None or known.promised is None or answer.name == site.name:
+                merged[answer.name] = answer
+    own = [merged.pop(each.name) for each in sites]
+    return [*own, *merged.values()]
 
 
-def _ask(site: RemoteSite, request: JobRequest, heard: queue.SimpleQueue[SiteAnswer]) -> None:
+def _ask(
+    site: RemoteSite,
+    request: JobRequest,
+    forwarding: Forwarding | None,
+    heard: queue.SimpleQueue[tuple[str, list[SiteAnswer]]],
+    places: threading.Semaphore | None,
+) -> None:
     try:
-        heard.put(SiteAnswer(name=site.name, promised=site.answer(request)))
+        offers = site.answers(request, forwarding)
+        answers = [SiteAnswer(name=each.site, promised=each) for each in offers]
+        if offers[0].site != site.name:
+            answers.append(SiteAnswer(name=site.name, why_not="makes no offer itself"))
     except SlurmRLError as error:
-        heard.put(SiteAnswer(name=site.name, why_not=str(error)))
+        answers = [SiteAnswer(name=site.name, why_not=str(error))]
     except Exception as error:  # noqa: BLE001 - a thread has nobody else to tell
-        heard.put(SiteAnswer(name=site.name, why_not=f"asking it failed: {error!r}"))
+        answers = [SiteAnswer(name=site.name, why_not=f"asking it failed: {error!r}")]
+    finally:
+        if places is not None:
+            places.release()
+    heard.put((site.name, answers))

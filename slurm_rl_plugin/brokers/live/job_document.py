@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from slurm_rl_plugin.brokers.live.forwarding import FIELDS as FORWARDED
 from slurm_rl_plugin.brokers.live.strict_json import BAD
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest
@@ -17,9 +18,10 @@ MOST_PROCESSORS = 10_000_000
 #: Seconds; ten years.
 LONGEST_TIME = 3650 * 86400.0
 TEXTS = ("partition", "qos", "name", "account", "user")
-#: All that an object may have; FORMULA is read by who values offers.
+#: All that an object may have; FORMULA is read by who values offers, and how far it may go by
+#: `forwarding`.
 FORMULA = "formula"
-FIELDS = (*TEXTS, "processors", "time_limit", "has_batch_script", "needs", FORMULA)
+FIELDS = (*TEXTS, "processors", "time_limit", "has_batch_script", "needs", FORMULA, *FORWARDED)
 
 
 def job_document(request: JobRequest) -> dict[str, Any]:

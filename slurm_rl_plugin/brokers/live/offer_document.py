@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from slurm_rl_plugin.brokers.live.job_document import LONGEST_TEXT, MOST_PROCESSORS
@@ -13,6 +15,10 @@ from slurm_rl_plugin.errors import RequestRefused
 _NUMBERS = ("expected_start", "utility", "price")
 #: The year 9999, beyond which no clock of ours can tell the time.
 _LATEST = 253_370_764_800.0
+#: Offers of other sites that an answer may have.
+MOST_FORWARDED = 64
+#: A name that sbatch takes for one cluster.
+_CLUSTER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 NOT_UNDERSTOOD = "502 Bad Gateway"
 
 
@@ -24,6 +30,18 @@ def offer_document(offer: SiteOffer) -> dict[str, Any]:
         "processors": offer.processors,
         "published": offer.published,
     }
+
+
+def forwarded_offers(document: Mapping[str, Any]) -> list[SiteOffer]:
+    """Offers of other sites in an answer, which are the answering site's word; faulty ones not."""
+    given = document.get("forwarded", [])
+    found = []
+    for each in given[:MOST_FORWARDED] if isinstance(given, list) else []:
+        name = each.get("site") if isinstance(each, Mapping) else None
+        if isinstance(name, str) and _CLUSTER.fullmatch(name) is not None:
+            with suppress(RequestRefused):
+                found.append(site_offer(each, name))
+    return found
 
 
 def site_offer(document: Mapping[str, Any], site: str) -> SiteOffer:

@@ -1,6 +1,7 @@
 """The pages of the offer service: who may ask, how often, and how much a request may say.
 
-POST /offer answers a job with an offer, GET /utilities tells what the site publishes of itself.
+POST /offer answers a job with an offer, POST /accept binds it, GET /utilities tells what the site
+publishes of itself.
 
 A client without the token learns nothing but that, and takes no request from clients that have it,
 even if they share its address.
@@ -27,8 +28,8 @@ from slurm_rl_plugin.serving.json_pages import TOO_OFTEN, JsonPages, Page, body_
 logger = logging.getLogger(__name__)
 
 #: Pages and their methods.
-OFFER, UTILITIES = "/offer", "/utilities"
-_METHODS = {OFFER: "POST", UTILITIES: "GET"}
+OFFER, ACCEPT, UTILITIES = "/offer", "/accept", "/utilities"
+_METHODS = {OFFER: "POST", ACCEPT: "POST", UTILITIES: "GET"}
 #: Seconds between lines of the log on refusals.
 _LOG_EVERY = 60.0
 
@@ -44,6 +45,7 @@ class OfferPages:
         strangers: how often a client that gives none hears so; counted apart from `rate`.
         monotonic: seconds.
         utilities: what the site publishes now, None where nothing is fresh; no page where None.
+        accept: `OfferDesk.accept`; no page where None.
     """
 
     answer: Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -52,6 +54,7 @@ class OfferPages:
     strangers: RequestRate
     monotonic: Callable[[], float]
     utilities: Callable[[], PublishedUtilities | None] | None = None
+    accept: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     _refused: Counter[str] = field(default_factory=Counter)
     _logged: float = -math.inf
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -64,8 +67,11 @@ class OfferPages:
 
     def _answered(self, environ: Mapping[str, Any]) -> Page:
         self._let_in(environ)
-        if _page(environ) == OFFER:
-            return Page.of(self.answer(strict_object(body_of(environ))))
+        if (page := _page(environ)) != UTILITIES:
+            asked = strict_object(body_of(environ))
+            if page == ACCEPT and self.accept is not None:
+                return Page.of(self.accept(asked))
+            return Page.of(self.answer(asked))
         published = None if self.utilities is None else self.utilities()
         if published is None:
             raise RequestRefused(BUSY, "nothing fresh is published: ask again.", retry_after=PERIOD)
@@ -85,6 +91,8 @@ class OfferPages:
             raise RequestRefused("404 Not Found", "ask /offer.")
         if page == UTILITIES and self.utilities is None:
             raise RequestRefused("404 Not Found", "the site publishes no utilities: ask /offer.")
+        if page == ACCEPT and self.accept is None:
+            raise RequestRefused("404 Not Found", "no offer of this site binds: ask /offer.")
         if environ["REQUEST_METHOD"] != _METHODS[page]:
             raise RequestRefused("405 Method Not Allowed", f"use {_METHODS[page]}.")
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from slurm_rl_plugin.brokers.market.formula import parse_formula
+import numpy as np
+
+from slurm_rl_plugin.brokers.market.functions import (
+    SCHEDULE_VARIABLES,
+    machine_function,
+    user_function,
+)
 from slurm_rl_plugin.domain.job_class import JobClassifier
-from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
+from slurm_rl_plugin.domain.site import Allocation, JobRequest, SiteOffer
 from slurm_rl_plugin.units import HOUR
 from slurm_rl_plugin.utility.time_utility import time_utility
 
 #: Seconds that a job is taken to run where it asks for no time.
 UNKNOWN_RUN_TIME = HOUR
-#: What the site's price formula may name.
-PRICE_VARIABLES = ("processors", "run_time", "wait", "interactive", "all_processors")
-#: What the formula of a request may name besides.
-VALUE_VARIABLES = (*PRICE_VARIABLES, "price", "utility")
 #: Long-term utility that a site expects for a job of a class and account; None where it knows none.
 PublishedUtility = Callable[[JobRequest, bool], float | None]
 
@@ -27,9 +29,10 @@ class OfferWorth:
     """Utility and price of one site.
 
     Attributes:
-        price: formula over PRICE_VARIABLES; times in seconds, `interactive` is 1 or 0.
+        price: formula over MACHINE_VARIABLES.
         classifier: the site's rules for job classes, and their time utilities.
         published: the site's long-term utilities; None where it publishes none.
+        schedule: what runs and what is planned; asked where the price names it.
 
     Raises:
         FormulaError: the formula is refused.
@@ -38,9 +41,10 @@ class OfferWorth:
     price: str
     classifier: JobClassifier
     published: PublishedUtility | None = None
+    schedule: Callable[[], Sequence[Allocation]] = tuple
 
     def __post_init__(self) -> None:
-        parse_formula(self.price, PRICE_VARIABLES)
+        machine_function(self.price)
 
     def offer(
         self, site: str, request: JobRequest, *, now: float, start: float, all_processors: int
@@ -52,19 +56,27 @@ class OfferWorth:
 
         Raises:
             FormulaError: the price has no finite value for this job.
+            BatchSystemError: the schedule is not known.
         """
         quick = self._is_quick(request)
         known = _variables(request, quick, start - now, all_processors)
+        price = machine_function(self.price)
+        if not price.names.isdisjoint(SCHEDULE_VARIABLES):
+            begin = now + known["StartTime"]
+            end, taken = begin + known["RunTime"], self.schedule()
+            known |= schedule_variables(
+                taken, now, begin, end, processors=request.processors, capacity=all_processors
+            )
         published = None if self.published is None else self.published(request, quick)
-        waited, row = known["wait"] + known["run_time"], self.classifier.utility_of(request.job).row
+        row = self.classifier.utility_of(request.job).row
         return SiteOffer(
             site=site,
             expected_start=start,
-            utility=float(time_utility(waited, known["run_time"], row))
+            utility=float(time_utility(known["EndTime"], known["RunTime"], row))
             if published is None
             else published,
             published=published is not None,
-            price=parse_formula(self.price, PRICE_VARIABLES).value(known),
+            price=price.value(known),
             processors=all_processors,
         )
 
@@ -79,25 +91,73 @@ class OfferWorth:
 def offer_value(
     formula: str, request: JobRequest, offer: SiteOffer, now: float, *, interactive: bool
 ) -> float:
-    """What a user's formula over VALUE_VARIABLES says of an offer; higher is better.
+    """What a user's formula over USER_VARIABLES says of an offer; higher is better.
 
     Raises:
         FormulaError: the formula is refused, or has no finite value.
     """
     known = _variables(request, interactive, offer.expected_start - now, offer.processors)
-    known |= {"price": offer.price, "utility": offer.utility}
-    return parse_formula(formula, VALUE_VARIABLES).value(known)
+    known |= {"JobCost": offer.price, "SiteUtility": offer.utility}
+    return user_function(formula).value(known)
+
+
+def schedule_variables(
+    schedule: Sequence[Allocation],
+    now: float,
+    start: float,
+    end: float,
+    *,
+    processors: int,
+    capacity: int,
+) -> dict[str, float]:
+    """SCHEDULE_VARIABLES of a job, by numbers of processors; times in seconds since the epoch.
+
+    Which processors a job gets is not known: those are taken that have been idle for the shortest
+    time, and that are needed again first.
+
+    Args:
+        schedule: what runs and what is planned, without the job.
+        now: when it is asked for.
+        start: of the job.
+        end: of the job.
+        processors: of the job.
+        capacity: processors of the site.
+    """
+    begins, ends, taken = np.array(schedule, dtype=float).reshape(-1, 3).T
+    horizon = max(ends.max(initial=end), end)
+    edges = np.unique(
+        np.clip(np.concatenate([[now, start, end, horizon], begins, ends]), now, None)
+    )
+    edges = edges[edges <= horizon]
+    width, at = np.diff(edges), edges[:-1]
+    running = (begins <= at[:, None]) & (ends > at[:, None])
+    used = np.minimum(running @ taken, capacity)
+    free, area = capacity - used, processors * (end - start)
+    before, during, after = at < start, (at >= start) & (at < end), at >= end
+    spare = max(free[during].min(initial=capacity) - processors, 0.0)
+    idle_before = np.minimum.accumulate(free[before][::-1])[::-1]
+    idle_after = np.minimum.accumulate(free[after])
+    left_right = float(np.clip(free[during] - processors, 0.0, None) @ width[during])
+    return {
+        "under": float(np.clip(idle_before - spare, 0.0, processors) @ width[before]),
+        "over": float(np.clip(idle_after - spare, 0.0, processors) @ width[after]),
+        "left_right": left_right,
+        "left_right_rel": left_right / area,
+        "utilization": (float(used @ width) + area) / (capacity * (horizon - now)),
+    }
 
 
 def _variables(
     request: JobRequest, interactive: bool, wait: float, all_processors: int
 ) -> dict[str, float]:
+    start, run_time = max(wait, 0.0), _run_time(request)
     return {
-        "processors": float(request.processors),
-        "run_time": _run_time(request),
-        "wait": max(wait, 0.0),
-        "interactive": float(interactive),
-        "all_processors": float(all_processors),
+        "NumberOfProcessors": float(request.processors),
+        "RunTime": run_time,
+        "StartTime": start,
+        "EndTime": start + run_time,
+        "Interactive": float(interactive),
+        "SiteProcessors": float(all_processors),
     }
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+from slurm_rl_plugin.brokers.live.forwarding import Forwarding
 from slurm_rl_plugin.brokers.live.job_document import job_document
-from slurm_rl_plugin.brokers.live.offer_document import site_offer
+from slurm_rl_plugin.brokers.live.offer_document import forwarded_offers, site_offer
 from slurm_rl_plugin.brokers.live.site_connection import (
     PlainConnection,
     TlsConnection,
@@ -27,6 +31,8 @@ from slurm_rl_plugin.serving.clients import read_token
 #: Bytes of the longest answer that is read.
 LONGEST_ANSWER = 65536
 _LONGEST_WORDS = 300
+#: A name that sbatch takes for one reservation.
+_RESERVATION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +97,40 @@ class RemoteSite:
             RequestRefused: it makes none; in its own words.
             ConfigurationError: a file that is needed to ask cannot be used.
         """
+        return site_offer(self._answered(job_document(request)), self.name)
+
+    def answers(self, request: JobRequest, forwarding: Forwarding | None) -> list[SiteOffer]:
+        """Ask the site for an offer and for those of the sites that it asks; its own is the first.
+
+        Args:
+            request: of the job.
+            forwarding: how far it may go; None for no further.
+
+        Raises:
+            RequestRefused: there is none; in its own words.
+            ConfigurationError: a file that is needed to ask cannot be used.
+        """
+        far = {} if forwarding is None else forwarding.document()
+        document = self._answered(job_document(request) | far)
+        others = [each for each in forwarded_offers(document) if each.site != self.name]
+        if "error" in document and others:
+            return others
+        return [site_offer(document, self.name), *others]
+
+    def accept(self, request: JobRequest) -> str:
+        """Let the site bind its offer; the name of the reservation.
+
+        Raises:
+            RequestRefused: it binds none; in its own words.
+            ConfigurationError: a file that is needed to ask cannot be used.
+        """
+        name = self._answered(job_document(request), page="/accept").get("reservation")
+        if not isinstance(name, str) or _RESERVATION.fullmatch(name) is None:
+            raise RequestRefused("", "names no reservation")
+        return name
+
+    def _answered(self, asked: Mapping[str, Any], page: str = "/offer") -> dict[str, Any]:
+        """The object that the site answers; raises as `answer`."""
         if not self.address.url:
             raise RequestRefused("", "it has no url in the list of sites, and is not asked")
         token = read_token(self.address.token_file)
@@ -98,8 +138,8 @@ class RemoteSite:
         try:
             connection.request(
                 "POST",
-                f"{urlsplit(self.address.url).path.rstrip('/')}/offer",
-                body=json.dumps(job_document(request)),
+                f"{urlsplit(self.address.url).path.rstrip('/')}{page}",
+                body=json.dumps(asked),
                 headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
             )
             answer = connection.getresponse()
@@ -117,7 +157,7 @@ class RemoteSite:
         document = strict_object(body)
         if status != 200:
             raise RequestRefused(str(status), _said(document.get("error"), status))
-        return site_offer(document, self.name)
+        return document
 
     def _connection(self) -> HTTPConnection:
         parts = urlsplit(self.address.url)

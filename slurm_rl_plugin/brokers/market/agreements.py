@@ -22,6 +22,8 @@ class MarketJobs(NamedTuple):
         allocated: seconds that it asks for and is given; never less than it runs.
         processors: that it asks for.
         splits: whether it may run on several of them at once.
+        interactive: whether it is of that class.
+        reach: machines that its request gets to, shape [n, machines].
     """
 
     submit: FloatArray
@@ -29,6 +31,8 @@ class MarketJobs(NamedTuple):
     allocated: FloatArray
     processors: IntArray
     splits: BoolArray
+    interactive: BoolArray
+    reach: BoolArray
 
 
 class Agreements(NamedTuple):

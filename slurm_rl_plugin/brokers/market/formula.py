@@ -1,23 +1,24 @@
-"""Utility and price formulas: read by a small parser of our own, never by Python's.
+"""Utility and price formulas: Python's parser reads them, and nothing but arithmetic is let in.
 
-A formula is a sum of products over named variables, with powers and a few functions. It is read
-into a short program for a stack, which is all that is ever carried out: nothing in it can name an
-attribute, call Python or take long. Length, nesting and exponents are bounded while it is read.
+A formula is a sum of products over named variables, with powers and a few functions. Its syntax
+tree is turned into a short program for a stack, which is all that is ever carried out: a node of
+another kind is refused, so that no formula can name an attribute, call Python or take long.
+Length, nesting and exponents are bounded before anything is computed.
 """
 
 from __future__ import annotations
 
+import ast
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from slurm_rl_plugin.errors import FormulaError
 
 __all__ = ["Formula", "parse_formula"]
 
-#: Deepest nesting of parentheses, functions, signs and powers.
+#: Deepest nesting of functions, signs and right-hand sides; Python bounds parentheses.
 DEEPEST = 24
 #: Largest exponent, either sign; it must be a plain number.
 LARGEST_EXPONENT = 8.0
@@ -25,7 +26,12 @@ LARGEST_EXPONENT = 8.0
 #: What a step of a program does; `compiled_formula` gives them the same numbers.
 NUMBER, VARIABLE, NEGATE, ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER = range(8)
 ABS, SQRT, LOG, EXP, MIN, MAX = range(8, 14)
-_SIGNS = {"+": ADD, "-": SUBTRACT, "*": MULTIPLY, "/": DIVIDE, "**": POWER}
+_SIGNS: Mapping[type[ast.operator], int] = {
+    ast.Add: ADD,
+    ast.Sub: SUBTRACT,
+    ast.Mult: MULTIPLY,
+    ast.Div: DIVIDE,
+}
 #: Function -> step and number of arguments.
 _FUNCTIONS = {
     "abs": (ABS, 1),
@@ -53,64 +59,13 @@ _TWO: Mapping[int, Callable[[float, float], float]] = {
 }
 #: Longest formula that is read; the paper's longest has fewer than 100 characters.
 LONGEST_TEXT = 400
-#: Digits and exponent of a number stay short, so that each is an ordinary float.
-_WORD = re.compile(
-    r"(?P<number>(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:[eE][+-]?[0-9]{1,3})?)"
-    r"|(?P<name>[A-Za-z_][A-Za-z_0-9]{0,63})"
-    r"|(?P<sign>\*\*|[-+*/^(),])"
+#: What no formula needs, and a number that runs on, as in 2x; Python would read some of it.
+_MEANINGLESS = re.compile(
+    r"[^A-Za-z0-9_+\-*/(),. \t]|\b[0-9][0-9.]*"
+    r"(?:[A-DF-Za-df-z_]|[eE](?![+-]?[0-9])|[eE][+-]?[0-9]+[A-Za-z_.])"
 )
-#: Signs as papers print them.
-_PRINTED = str.maketrans({"\u2212": "-", "\u00b7": "*", "\u00d7": "*"})
-
-
-class _Word(NamedTuple):
-    """A word of a formula: a number, a name or a sign, with its place in the text.
-
-    Attributes:
-        kind: "number", "name", "sign", or "end" after the last.
-        text: as written; `**` for both signs of a power.
-        place: of its first character, from 1.
-    """
-
-    kind: str
-    text: str
-    place: int
-
-
-def words_of(text: str) -> list[_Word]:
-    """The words of a formula and "end".
-
-    Raises:
-        FormulaError: too long, empty, or a character that has no meaning.
-    """
-    if len(text) > LONGEST_TEXT:
-        raise FormulaError(
-            f"the formula has {len(text)} characters: at most {LONGEST_TEXT} are read."
-        )
-    text = text.translate(_PRINTED)
-    found, place = [], 0
-    while place < len(text):
-        if text[place] in " \t":
-            place += 1
-            continue
-        match = _WORD.match(text, place)
-        if match is None or _runs_on(text, match):
-            raise FormulaError(
-                f"formula: {text[place]!r} at character {place + 1} has no meaning there: write "
-                "numbers, variables, + - * / ** and parentheses."
-            )
-        word = "**" if match.group() == "^" else match.group()
-        found.append(_Word(str(match.lastgroup), word, place + 1))
-        place = match.end()
-    if not found:
-        raise FormulaError("the formula is empty: give one such as -StartTime.")
-    return [*found, _Word("end", "the end", len(text) + 1)]
-
-
-def _runs_on(text: str, match: re.Match[str]) -> bool:
-    """Whether a number or name is followed at once by more of the same, as in 1.2.3 or 2x."""
-    after = text[match.end() : match.end() + 1]
-    return match.lastgroup != "sign" and (after.isalnum() or after in {".", "_"})
+#: Signs as papers print them, and the other sign of a power.
+_PRINTED = {"\u2212": "-", "\u00b7": "*", "\u00d7": "*", "^": "**"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +107,7 @@ class Formula:
             value = math.nan
         if not math.isfinite(value):
             raise FormulaError(f"formula {self.text!r} has no finite value here.")
-        return value
+        return value + 0.0  # nobody wants to read -0
 
     def _run(self, values: Sequence[float]) -> float:
         stack: list[float] = []
@@ -169,7 +124,9 @@ class Formula:
         return stack.pop()
 
 
-def parse_formula(text: str, variables: Collection[str]) -> Formula:
+def parse_formula(
+    text: str, variables: Collection[str], former: Mapping[str, str] | None = None
+) -> Formula:
     """Parse a formula and compile it; nothing but arithmetic is allowed in it.
 
     Numbers, variables, `+ - * /`, powers `**` or `^` with a plain number of at most 8 as exponent,
@@ -179,121 +136,112 @@ def parse_formula(text: str, variables: Collection[str]) -> Formula:
     Args:
         text: at most 400 characters.
         variables: the names that it may use.
+        former: older name of a variable -> its name.
 
     Raises:
         FormulaError: refused; a ConfigurationError and a ValueError of one sentence.
     """
-    reader = _Reader(words_of(text), tuple(variables))
-    reader.read_sum(0)
-    if reader.next.kind != "end":
-        raise reader.refusal(f"{reader.next.text!r} was not expected")
-    return Formula(text, reader.variables, tuple(reader.program))
+    if len(text) > LONGEST_TEXT:
+        raise FormulaError(
+            f"the formula has {len(text)} characters: at most {LONGEST_TEXT} are read."
+        )
+    plain = text.strip(" \t")
+    for printed, sign in _PRINTED.items():
+        plain = plain.replace(printed, sign)
+    if not plain:
+        raise FormulaError("the formula is empty: give one such as -StartTime.")
+    if (match := _MEANINGLESS.search(plain)) is not None:
+        raise FormulaError(
+            f"formula: {match.group()!r} at character {match.start() + 1} has no meaning there: "
+            "write numbers, variables, + - * / ** and parentheses."
+        )
+    try:
+        tree = ast.parse(plain, mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        place = getattr(error, "offset", None) or len(plain) + 1
+        raise FormulaError(
+            f"formula {text!r} cannot be read at character {place}: a sign, a parenthesis, a "
+            "number or a variable is missing there."
+        ) from None
+    names = tuple(variables)
+    known = {each: place for place, each in enumerate(names)}
+    known |= {old: known[new] for old, new in (former or {}).items() if new in known}
+    return Formula(text, names, tuple(_steps(tree.body, known, 0)))
 
 
-class _Reader:
-    """Reads words from left to right, one function a rule of the grammar."""
+def _steps(node: ast.expr, known: Mapping[str, int], depth: int) -> Iterator[tuple[int, float]]:
+    """The program of a node of the syntax tree.
 
-    def __init__(self, words: Sequence[_Word], variables: tuple[str, ...]) -> None:
-        self.variables = variables
-        self.program: list[tuple[int, float]] = []
-        self._words = iter(words)
-        self.next = next(self._words)
+    Args:
+        node: of it.
+        known: name of a variable -> its place.
+        depth: of the node; the left-hand side of a sign is as deep as the whole.
+    """
+    if depth > DEEPEST:
+        raise _refusal(node, f"it is nested deeper than {DEEPEST} levels")
+    match node:
+        case ast.Constant():
+            yield NUMBER, _number(node)
+        case ast.Name():
+            yield VARIABLE, _place(node, known)
+        case ast.UnaryOp(op=ast.UAdd() | ast.USub() as sign, operand=operand):
+            yield from _steps(operand, known, depth + 1)
+            if isinstance(sign, ast.USub):
+                yield NEGATE, 0.0
+        case ast.BinOp(left=left, op=ast.Pow(), right=right):
+            yield from _steps(left, known, depth + 1)
+            yield NUMBER, _exponent(right)
+            yield POWER, 0.0
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _SIGNS:
+            yield from _steps(left, known, depth)
+            yield from _steps(right, known, depth + 1)
+            yield _SIGNS[type(sign)], 0.0
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
+            step, count = _FUNCTIONS[name]
+            _check_count(node, name, count)
+            for each in args:
+                yield from _steps(each, known, depth + 1)
+            yield step, 0.0
+        case _:
+            raise _refusal(node, f"{ast.unparse(node)!r} has no meaning")
 
-    def refusal(self, problem: str) -> FormulaError:
-        return FormulaError(f"formula: {problem} at character {self.next.place}.")
 
-    def _take(self) -> _Word:
-        word = self.next
-        self.next = next(self._words, word)
-        return word
+def _place(node: ast.Name, known: Mapping[str, int]) -> float:
+    if node.id not in known:
+        raise _refusal(
+            node, f"{node.id!r} is no variable: the variables are {', '.join(known)}; it stands"
+        )
+    return float(known[node.id])
 
-    def _expect(self, sign: str) -> None:
-        if self.next.text != sign:
-            raise self.refusal(f"{sign!r} is missing before {self.next.text!r}")
-        self._take()
 
-    def _step(self, step: int, operand: float = 0.0) -> None:
-        self.program.append((step, operand))
+def _check_count(node: ast.Call, name: str, count: int) -> None:
+    if len(node.args) != count:
+        raise _refusal(node, f"{name} takes {count} numbers, not {len(node.args)}, and stands")
 
-    def read_sum(self, depth: int) -> None:
-        self._read_chain(("+", "-"), self._read_product, depth)
 
-    def _read_product(self, depth: int) -> None:
-        self._read_chain(("*", "/"), self._read_signed, depth)
+def _number(node: ast.Constant) -> float:
+    if type(node.value) not in (int, float):
+        raise _refusal(node, f"{node.value!r} is no number")
+    try:
+        number = float(node.value)  # type: ignore[arg-type]
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise _refusal(node, "the number is too large")
+    return number
 
-    def _read_chain(self, signs: Collection[str], part: Callable[[int], None], depth: int) -> None:
-        part(depth)
-        while self.next.text in signs:
-            sign = self._take().text
-            part(depth)
-            self._step(_SIGNS[sign])
 
-    def _read_signed(self, depth: int) -> None:
-        if depth > DEEPEST:
-            raise self.refusal(f"it is nested deeper than {DEEPEST} levels")
-        if self.next.text in {"+", "-"}:
-            negative = self._take().text == "-"
-            self._read_signed(depth + 1)
-            if negative:
-                self._step(NEGATE)
-            return
-        self._read_term(depth)
-        if self.next.text == "**":
-            self._take()
-            self._step(NUMBER, self._exponent())
-            self._step(POWER)
+def _exponent(node: ast.expr) -> float:
+    """A plain number; a power of a power needs parentheses."""
+    negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+    number = node.operand if isinstance(node, ast.UnaryOp) and negative else node
+    if not isinstance(number, ast.Constant):
+        raise _refusal(node, "an exponent must be a plain number")
+    exponent = _number(number)
+    if exponent > LARGEST_EXPONENT:
+        raise _refusal(node, f"exponent {exponent:g} is larger than {LARGEST_EXPONENT:g}")
+    return -exponent if negative else exponent
 
-    def _exponent(self) -> float:
-        """A plain number; a power of a power needs parentheses."""
-        negative = self.next.text == "-"
-        if negative:
-            self._take()
-        if self.next.kind != "number":
-            raise self.refusal("an exponent must be a plain number")
-        exponent = float(self.next.text)
-        if exponent > LARGEST_EXPONENT:
-            raise self.refusal(f"exponent {self.next.text} is larger than {LARGEST_EXPONENT:g}")
-        self._take()
-        return -exponent if negative else exponent
 
-    def _read_term(self, depth: int) -> None:
-        word = self.next
-        if word.kind == "number":
-            self._step(NUMBER, self._number())
-        elif word.kind == "name":
-            self._read_name(depth)
-        elif word.text == "(":
-            self._take()
-            self.read_sum(depth + 1)
-            self._expect(")")
-        else:
-            raise self.refusal(f"a number or a variable is missing before {word.text!r}")
-
-    def _number(self) -> float:
-        number = float(self.next.text)
-        if not math.isfinite(number):
-            raise self.refusal(f"number {self.next.text} is too large")
-        self._take()
-        return number
-
-    def _read_name(self, depth: int) -> None:
-        name = self.next.text
-        if name in self.variables:
-            self._take()
-            self._step(VARIABLE, float(self.variables.index(name)))
-        elif name in _FUNCTIONS:
-            self._take()
-            self._read_call(*_FUNCTIONS[name], depth)
-        else:
-            raise self.refusal(
-                f"{name!r} is no variable: the variables are {', '.join(self.variables)}; it stands"
-            )
-
-    def _read_call(self, step: int, arguments: int, depth: int) -> None:
-        self._expect("(")
-        self.read_sum(depth + 1)
-        for _ in range(arguments - 1):
-            self._expect(",")
-            self.read_sum(depth + 1)
-        self._expect(")")
-        self._step(step)
+def _refusal(node: ast.expr, problem: str) -> FormulaError:
+    return FormulaError(f"formula: {problem} at character {node.col_offset + 1}.")

@@ -23,6 +23,7 @@ from slurm_rl_plugin.brokers.market.agreements import (
     start_planned,
 )
 from slurm_rl_plugin.brokers.market.compiled_formula import compile_formula
+from slurm_rl_plugin.brokers.market.domains import Domains
 from slurm_rl_plugin.brokers.market.formula import Formula
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
 from slurm_rl_plugin.brokers.market.lanes import Lanes, allocate, drop_ended, empty_lanes
@@ -56,7 +57,7 @@ class MarketSettings:
     """Who takes part in a market, by which functions they decide, and what is allowed.
 
     Attributes:
-        machines: processors of each; every request gets to all of them.
+        machines: processors of each.
         owner: price function of every machine.
         user: utility function of every job.
         splitting: when a job may run on several machines at once: "never", "where too wide" for
@@ -64,6 +65,8 @@ class MarketSettings:
         rescheduling: whether jobs may start before the agreed time.
         margin: with rescheduling, what owners add to a planned start that is not at once before
             they offer it, seconds: room to reschedule others. The user's function sees the sum.
+        domains: whose the machines are; the users' own domains take turns, as in the paper. None
+            lets every request get to every machine.
     """
 
     machines: tuple[int, ...]
@@ -72,6 +75,7 @@ class MarketSettings:
     splitting: str = "wherever better"
     rescheduling: bool = True
     margin: float = MARGIN
+    domains: Domains | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +104,8 @@ def simulate_market(workload: Workload, settings: MarketSettings) -> MarketSched
         settings: of the market.
 
     Raises:
-        ConfigurationError: a job wider than the machines that it may run on.
+        ConfigurationError: a job wider than the machines that it may run on, or domains that have
+            others.
         SimulationError: estimates below run times, or a broken agreement (our bug).
     """
     capacity = np.array(settings.machines, dtype=np.int64)
@@ -127,22 +132,29 @@ def simulate_market(workload: Workload, settings: MarketSettings) -> MarketSched
 def _market_jobs(workload: Workload, settings: MarketSettings, capacity: IntArray) -> MarketJobs:
     if (workload.estimate < workload.run_time).any():
         raise SimulationError("a job would run longer than the market gives it.")
-    count, widest = len(workload.submit), capacity.max()
-    room = widest if settings.splitting == "never" else capacity.sum()
-    if count and (workload.processors > room).any():
+    count = len(workload.submit)
+    reach = np.ones((count, len(capacity)), dtype=np.bool_)
+    if settings.domains is not None:
+        homes = np.arange(count) % len(settings.domains.sizes)
+        reach = settings.domains.reach(homes, workload.processors, capacity)
+    sizes = reach * capacity
+    room = sizes.max(axis=1) if settings.splitting == "never" else sizes.sum(axis=1)
+    if (workload.processors > room).any():
         raise ConfigurationError(
             "a job is wider than the machines that it may run on: let jobs be split, or leave "
             "wide ones out."
         )
     splits = np.full(count, settings.splitting == "wherever better")
     if settings.splitting == "where too wide":
-        splits = workload.processors > widest
+        splits = workload.processors > sizes.max(axis=1)
     return MarketJobs(
         submit=workload.submit,
         run_time=workload.run_time,
         allocated=workload.estimate,
         processors=workload.processors,
         splits=splits,
+        interactive=workload.interactive,
+        reach=reach,
     )
 
 
@@ -164,6 +176,8 @@ def _request(jobs: MarketJobs, job: int, margin: float) -> Request:
         jobs.allocated[job],
         jobs.splits[job],
         margin,
+        jobs.interactive[job],
+        jobs.reach[job],
     )
 
 

@@ -42,6 +42,8 @@ class Request(NamedTuple):
         duration: seconds that it is allocated.
         splits: whether it may run on several of them at once.
         margin: what owners add to a start that is not now, seconds.
+        interactive: whether it is of that class.
+        reach: machines that the request gets to, shape [machines].
     """
 
     now: float
@@ -49,6 +51,8 @@ class Request(NamedTuple):
     duration: float
     splits: bool
     margin: float
+    interactive: bool
+    reach: BoolArray
 
 
 class Offer(NamedTuple):
@@ -138,7 +142,39 @@ def _keep_better(offer: Offer, value: float, cost: float, start: float, chosen: 
 def _worth(start: float, cost: float, capacity: int, request: Request, terms: Terms) -> float:
     """What the user thinks of a planned start at a price."""
     wait = offered_start(start, request) - request.now
-    return utility(wait, request.duration, request.processors, cost, capacity, terms.user)
+    return utility(
+        wait,
+        request.duration,
+        request.processors,
+        cost,
+        capacity,
+        request.interactive,
+        terms.user,
+    )
+
+
+@compiled
+def _price(
+    lanes: Lanes,
+    gaps: Gaps,
+    machine: int,
+    chosen: IntArray,
+    start: float,
+    request: Request,
+    terms: Terms,
+) -> float:
+    """What the owner asks for a job on the chosen lanes."""
+    return price(
+        lanes,
+        gaps,
+        machine,
+        chosen,
+        start,
+        request.duration,
+        request.now,
+        request.interactive,
+        terms.owner,
+    )
 
 
 @compiled
@@ -155,7 +191,7 @@ def _offer_of_machine(
         if len(room) > needed:
             order = np.argsort(_key(gaps, room, way), kind="mergesort")
             chosen = room[order[:needed]]
-        cost = price(lanes, gaps, machine, chosen, time, duration, request.now, terms.owner)
+        cost = _price(lanes, gaps, machine, chosen, time, request, terms)
         value = _worth(time, cost, capacity, request, terms)
         _keep_better(best, value, cost, time, chosen)
         if len(room) == needed:
@@ -167,7 +203,7 @@ def _offer_of_machine(
         start = time + (latest - time) * step / FINE_STEPS
         if start <= time or start + duration > gaps.end[chosen].min():
             break
-        cost = price(lanes, gaps, machine, chosen, start, duration, request.now, terms.owner)
+        cost = _price(lanes, gaps, machine, chosen, start, request, terms)
         value = _worth(start, cost, capacity, request, terms)
         if value > best.worth[0]:
             _keep_better(best, value, cost, start, chosen)
@@ -185,7 +221,7 @@ def _split_offer(
     while left > 0:
         machine = int(np.argmax(rest))
         room = _room(lanes, gaps, machine, time, request.duration)[:left]
-        cost += price(lanes, gaps, machine, room, time, request.duration, request.now, terms.owner)
+        cost += _price(lanes, gaps, machine, room, time, request, terms)
         done = request.processors - left
         found.lanes[done : done + len(room)] = room
         left -= len(room)
@@ -207,7 +243,7 @@ def _may_have_room(
     """
     room, end = table.room, table.time[first] + request.duration
     for machine in range(len(room)):
-        room[machine] = table.free[first, machine]
+        room[machine] = table.free[first, machine] if request.reach[machine] else 0
     for place in range(first, table.points[0]):
         if place > first and table.time[place] >= end:
             break
@@ -228,6 +264,8 @@ def _count_room(
     """Count each machine's lanes with room at an instant."""
     for machine in range(len(available)):
         available[machine] = 0
+        if not request.reach[machine]:
+            continue
         for lane in range(lanes.first[machine], lanes.first[machine + 1]):
             look(lanes, gaps, lane, time, request.now)
             available[machine] += _long_enough(gaps, lane, time, request.duration)
@@ -251,7 +289,7 @@ def best_offer(lanes: Lanes, table: Timetable, request: Request, terms: Terms) -
     missing = np.zeros(machines, dtype=np.bool_)  # machines still to make an offer
     for machine in range(machines):
         size = lanes.first[machine + 1] - lanes.first[machine]
-        missing[machine] = size >= request.processors
+        missing[machine] = request.reach[machine] and size >= request.processors
     may_split = request.splits
     best = Offer(
         np.zeros(3), np.empty(request.processors, dtype=np.int64), np.zeros(1, dtype=np.int64)

@@ -52,6 +52,7 @@ def price(
     start: float,
     duration: float,
     now: float,
+    interactive: bool,
     owner: CompiledFormula,
 ) -> float:
     """The owner's function for a job on the chosen lanes of one machine (MV = MF(Pm)).
@@ -64,6 +65,7 @@ def price(
         start: seconds.
         duration: seconds.
         now: seconds.
+        interactive: whether the job is of that class.
         owner: of MACHINE_VARIABLES.
 
     Returns:
@@ -77,12 +79,15 @@ def price(
         over += min(gaps.end[lane], horizon) - end
     left_right = idle_beside(lanes, gaps, machine, start, duration, count)
     area, utilization = count * duration, 0.0
+    capacity = lanes.first[machine + 1] - lanes.first[machine]
     if owner.names[_UTILIZATION]:
-        capacity = lanes.first[machine + 1] - lanes.first[machine]
         allocated = taken_area(lanes, machine, now, horizon) + area
         utilization = allocated / (capacity * (horizon - now))
     relative = left_right / area
-    values = np.array([count, duration, over, under, left_right, relative, utilization])
+    schedule = (over, under, left_right, relative, utilization)
+    values = np.array(
+        [count, duration, *schedule, start - now, end - now, capacity, 1.0 if interactive else 0.0]
+    )
     return formula_value(owner, values)
 
 
@@ -93,10 +98,22 @@ def utility(
     processors: int,
     cost: float,
     capacity: int,
+    interactive: bool,
     user: CompiledFormula,
 ) -> float:
     """The user's function for an offer; `start` in seconds from the request on."""
     if not np.isfinite(cost):
         return -np.inf
-    values = np.array([start, start + duration, duration, processors, cost, 0.0, capacity])
-    return formula_value(user, values.astype(np.float64))
+    values = np.array(
+        [
+            start,
+            start + duration,
+            duration,
+            processors,
+            cost,
+            0.0,
+            capacity,
+            1.0 if interactive else 0.0,
+        ]
+    )
+    return formula_value(user, values)

@@ -127,8 +127,9 @@ def _fits(jobs: MarketJobs, idle: IntArray, job: int) -> bool:
     """Whether a job fits into idle processors."""
     widest, total = 0, 0
     for machine in range(len(idle)):
-        widest = max(widest, idle[machine])
-        total += idle[machine]
+        if jobs.reach[job, machine]:
+            widest = max(widest, idle[machine])
+            total += idle[machine]
     return widest >= jobs.processors[job] or (jobs.splits[job] and total >= jobs.processors[job])
 
 

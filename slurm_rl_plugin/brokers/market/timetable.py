@@ -154,8 +154,9 @@ def _too_little(table: Timetable, jobs: MarketJobs, job: int, place: int) -> boo
     """Whether the machines open to a job have too few free processors at an instant."""
     widest, total = 0, 0
     for machine in range(len(table.room)):
-        widest = max(widest, table.free[place, machine])
-        total += table.free[place, machine]
+        if jobs.reach[job, machine]:
+            widest = max(widest, table.free[place, machine])
+            total += table.free[place, machine]
     processors = jobs.processors[job]
     return widest < processors and not (jobs.splits[job] and total >= processors)
 
@@ -168,7 +169,7 @@ def _blocked(table: Timetable, jobs: MarketJobs, job: int, first: int) -> int:
     """
     processors, room = jobs.processors[job], table.room
     for machine in range(len(room)):
-        room[machine] = table.free[first, machine]
+        room[machine] = table.free[first, machine] if jobs.reach[job, machine] else 0
     end = table.time[first] + jobs.allocated[job]
     for place in range(first, table.points[0]):
         if place > first and table.time[place] >= end:

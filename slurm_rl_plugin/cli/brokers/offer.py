@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import logging
 
+from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,
 )
-from slurm_rl_plugin.cli.brokers.offer_assembly import build_offer_pages
+from slurm_rl_plugin.cli.brokers.offer_assembly import build_bound_offers, build_offer_pages
 from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
 from slurm_rl_plugin.cli.daemon.service_loop import serve_until_stopped
 from slurm_rl_plugin.configuration import Configuration
@@ -28,18 +29,19 @@ def main(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
     log_to_standard_error(verbose=options.verbose)
     configuration = configuration_of(options)
-    serve_until_stopped(lambda: _serve(configuration), lambda: None)
+    bound = build_bound_offers(configuration)
+    binds = configuration.sections.offer.bind_seconds > 0
+    pages = build_offer_pages(configuration, bound if binds else None)
+    serve_until_stopped(
+        lambda: _serve(configuration, pages), lambda: None if bound is None else bound.renew()
+    )
+    if bound is not None:
+        bound.renew(everything=True)
     return 0
 
 
-def _serve(configuration: Configuration) -> None:
+def _serve(configuration: Configuration, pages: OfferPages) -> None:
     where, tls = configuration.sections.offer, configuration.offer_tls
-    port = serve_pages(
-        build_offer_pages(configuration),
-        where.address,
-        where.port,
-        tls,
-        section="offer",
-    )
+    port = serve_pages(pages, where.address, where.port, tls, section="offer")
     scheme = "http" if tls is None else "https"
     logger.info("offer=ready url=%s://%s:%d/offer", scheme, where.address, port)

@@ -11,15 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.kind import OfferingSite
+from slurm_rl_plugin.brokers.live.asked_sites import ask_sites
+from slurm_rl_plugin.brokers.live.bound_offers import BindingLimits, BoundOffers
+from slurm_rl_plugin.brokers.live.forwarding import Forwarder, Forwarding
 from slurm_rl_plugin.brokers.live.offer_desk import OfferDesk
 from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
 from slurm_rl_plugin.brokers.live.own_utilities import OwnUtilities
 from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
+from slurm_rl_plugin.brokers.live.remote_site import RemoteSite
 from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system, chosen_batch_system
 from slurm_rl_plugin.cli.assembly.model_trial import try_out
 from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.configuration.reading.site_list import read_sites
 from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
+from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
 from slurm_rl_plugin.policies.site_utilities import check_site_utility, published_utilities
@@ -27,12 +33,18 @@ from slurm_rl_plugin.serving.clients import RequestRate, SharedToken
 
 #: Seconds for which name and processors of the site are taken as they were.
 _KNOWN_FOR = 60.0
+#: Questions to other sites that are on their way at a time.
+_QUESTIONS = 32
 #: Part of the requests of a minute that may come without a pause.
 _AT_ONCE = 1 / 3
 
 
-def build_offer_pages(configuration: Configuration) -> OfferPages:
+def build_offer_pages(configuration: Configuration, bound: BoundOffers | None = None) -> OfferPages:
     """The page that the service serves.
+
+    Args:
+        configuration: of the site.
+        bound: binds its offers; None for none.
 
     Raises:
         ConfigurationError: the batch system has no will-run test, the token cannot be read, or the
@@ -40,11 +52,12 @@ def build_offer_pages(configuration: Configuration) -> OfferPages:
     """
     given, site = configuration.sections.offer, offering_site(configuration)
     utilities = build_own_utilities(configuration, site)
-    desk = build_offer_desk(configuration, site, utilities)
+    desk = build_offer_desk(configuration, site, utilities, bound)
     if utilities is not None:
         utilities.renew()
     return OfferPages(
         answer=desk.answer,
+        accept=None if bound is None else desk.accept,
         utilities=None if utilities is None else utilities.current,
         token=SharedToken(Path(given.token_file)),
         rate=_rate(given.requests_per_minute),
@@ -75,7 +88,10 @@ def offering_site(configuration: Configuration) -> OfferingSite:
 
 
 def build_offer_desk(
-    configuration: Configuration, site: OfferingSite, utilities: OwnUtilities | None
+    configuration: Configuration,
+    site: OfferingSite,
+    utilities: OwnUtilities | None,
+    bound: BoundOffers | None = None,
 ) -> OfferDesk:
     """What makes the offers."""
     given = configuration.sections.offer
@@ -92,10 +108,59 @@ def build_offer_desk(
             given.price,
             configuration.classifier,
             None if utilities is None else utilities.utility,
+            Remembered(site.schedule).value,
         ),
         all_processors=Remembered(site.processors).value,
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+        forwarder=build_forwarder(configuration, site),
+        bound=bound,
     )
+
+
+def build_bound_offers(configuration: Configuration) -> BoundOffers | None:
+    """What binds offers, and takes back what an earlier process left; None for neither.
+
+    Raises:
+        ConfigurationError: the file of what stands cannot be read.
+    """
+    given, site = configuration.sections.offer, offering_site(configuration)
+    if given.bind_seconds == 0 and not Path(given.bind_file).exists():
+        return None
+    limits = BindingLimits(
+        seconds=float(given.bind_seconds), most=given.bind_most, part=float(given.bind_part)
+    )
+    clock = time.time  # noqa: TID251 - the composition root hands out the clock
+    return BoundOffers(site, Path(given.bind_file), limits, clock)
+
+
+def build_forwarder(configuration: Configuration, site: OfferingSite) -> Forwarder | None:
+    """What asks the sites of [route] sites_file; None where nothing is forwarded.
+
+    Raises:
+        ConfigurationError: the list of sites is faulty, or there is none.
+    """
+    hops = configuration.sections.offer.forward_hops
+    if hops == 0:
+        return None
+    path = Path(configuration.sections.route.sites_file)
+    addresses = read_sites([path]) if path.is_file() else []
+    if not addresses:
+        raise ConfigurationError(
+            f"[offer] forward_hops is {hops}, and [route] sites_file {path} names no site: write a "
+            "[[site]] there, or forward_hops = 0."
+        )
+    name, places = Remembered(site.name).value, threading.BoundedSemaphore(_QUESTIONS)
+
+    def ask(request: JobRequest, forwarding: Forwarding) -> tuple[list[SiteOffer], dict[str, str]]:
+        own, left = name(), forwarding.time_to_live
+        sites = [RemoteSite(each, left) for each in addresses if each.name != own]
+        answers = ask_sites(
+            sites, request, left, time.monotonic, forwarding=forwarding, places=places
+        )
+        offers = [each.promised for each in answers if each.promised is not None]
+        return offers, {each.name: each.why_not for each in answers if each.promised is None}
+
+    return Forwarder(ask, hops)
 
 
 def utility_model(configuration: Configuration) -> QNetworkPolicy | None:

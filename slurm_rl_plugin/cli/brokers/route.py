@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 import shutil
 import sys
 import time
@@ -16,6 +17,7 @@ from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.batch_systems.submission_port import JobSubmission, SubmitCommand
 from slurm_rl_plugin.brokers.learning_agent import LearningAgentBroker
 from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer, ask_sites
+from slurm_rl_plugin.brokers.live.forwarding import LONGEST_LIFE, Forwarding
 from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, SiteAddress
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobsFile
 from slurm_rl_plugin.brokers.live.shared_experience import SharedExperience
@@ -37,7 +39,7 @@ from slurm_rl_plugin.cli.tables import (
 )
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.site import JobRequest
-from slurm_rl_plugin.errors import ConfigurationError, JobNotAccepted
+from slurm_rl_plugin.errors import ConfigurationError, JobNotAccepted, SlurmRLError
 
 _HEADER = ("SITE", "START", "WAIT", "UTILITY", "PRICE", "REASON")
 
@@ -72,6 +74,7 @@ class Route:
         request: what sites are told.
         submission: submits, and asks accounting.
         past: the user's routed jobs.
+        sites: that are asked.
     """
 
     configuration: Configuration
@@ -80,6 +83,7 @@ class Route:
     request: JobRequest
     submission: JobSubmission
     past: RoutedJobsFile
+    sites: Sequence[SiteAddress]
 
 
 def main(options: argparse.Namespace) -> int:
@@ -88,8 +92,7 @@ def main(options: argparse.Namespace) -> int:
     named = options.broker or configuration.sections.route.broker
     broker = _broker(named, options.formula, configuration)
     route = _route(options, configuration)
-    sites = sites_of(configuration, os.environ)
-    ranking, silent = (_learned if named in LEARNERS else _asked)(broker, route, sites)
+    ranking, silent = (_learned if named in LEARNERS else _asked)(broker, route)
     if not options.json and "parsable" not in route.command.options:
         _print_ranking(ranking, silent, now())
     submitted = _submit(route, ranking) if options.submit and ranking else None
@@ -100,6 +103,14 @@ def main(options: argparse.Namespace) -> int:
     if not ranking:
         _tell("no site would take the job now.")
     return 0 if ranking and (submitted is not None or not options.submit) else 1
+
+
+def _forwarding(configuration: Configuration) -> Forwarding | None:
+    given = configuration.sections.route
+    if given.hops == 0:
+        return None
+    life = min(float(given.timeout), LONGEST_LIFE)
+    return Forwarding(request_id=secrets.token_hex(16), hops=given.hops, time_to_live=life)
 
 
 def _broker(named: str, formula: str | None, configuration: Configuration) -> Broker:
@@ -126,6 +137,7 @@ def _route(options: argparse.Namespace, configuration: Configuration) -> Route:
         request=request_of(submission, command, script, os.environ),
         submission=submission,
         past=RoutedJobsFile(state_file(os.environ)),
+        sites=sites_of(configuration, os.environ),
     )
 
 
@@ -135,11 +147,9 @@ def _submission(timeout: float) -> JobSubmission:
     return makes[0](os.environ, timeout)
 
 
-def _learned(
-    broker: Broker, route: Route, sites: Sequence[SiteAddress]
-) -> tuple[list[RankedSite], list[SiteAnswer]]:
+def _learned(broker: Broker, route: Route) -> tuple[list[RankedSite], list[SiteAnswer]]:
     """The ranking of all sites by what the user's own jobs met; no site is asked."""
-    names, user = [site.name for site in sites], route.request.job.user
+    names, user = [site.name for site in route.sites], route.request.job.user
     learn_from_past(broker, route.past, route.submission, names, user, now(), _tell)
     folder = route.configuration.sections.route.shared_experience
     if folder and isinstance(broker, LearningAgentBroker):
@@ -152,13 +162,15 @@ def _learned(
     return broker.rank(route.request, [SiteAnswer(name=name) for name in names]), []
 
 
-def _asked(
-    broker: Broker, route: Route, sites: Sequence[SiteAddress]
-) -> tuple[list[RankedSite], list[SiteAnswer]]:
+def _asked(broker: Broker, route: Route) -> tuple[list[RankedSite], list[SiteAnswer]]:
     """The ranking of the sites that made an offer, with the offer beside each; and the others."""
     timeout = float(route.configuration.sections.route.timeout)
     answers = ask_sites(
-        [RemoteSite(site, timeout) for site in sites], route.request, timeout, time.monotonic
+        [RemoteSite(site, timeout) for site in route.sites],
+        route.request,
+        timeout,
+        time.monotonic,
+        forwarding=_forwarding(route.configuration),
     )
     offering = [answer for answer in answers if answer.promised is not None]
     offers = {answer.name: answer.promised for answer in offering}
@@ -183,7 +195,7 @@ def _submit(route: Route, ranking: list[RankedSite]) -> tuple[str, int, str] | N
     for each in ranking:
         submitted = now()
         try:
-            job_id, said = route.submission.submit(each.site, route.command.words, route.script)
+            job_id, said = _sent(route, each.site)
         except JobNotAccepted as error:
             _tell(f"{each.site} did not take the job: {error}")
             times = dict.fromkeys(("submitted", "started", "ended"), submitted)
@@ -194,6 +206,33 @@ def _submit(route: Route, ranking: list[RankedSite]) -> tuple[str, int, str] | N
         _remember(route, job)
         return each.site, job_id, said
     return None
+
+
+def _sent(route: Route, site: str) -> tuple[int, str]:
+    """Submit to a site, into what it has bound where it takes the job there; see `_submit`."""
+    words = route.command.words
+    if bound := _bound(route, site):
+        try:
+            return route.submission.submit(site, [*bound, *words], route.script)
+        except JobNotAccepted as error:
+            _tell(f"{site} does not take the job into its reservation: {error}")
+    return route.submission.submit(site, words, route.script)
+
+
+def _bound(route: Route, site: str) -> list[str]:
+    """The option of sbatch that takes what a site has bound; none where it binds nothing."""
+    given = route.configuration.sections.route
+    if not given.bind:
+        return []
+    for each in route.sites:
+        if each.name == site:
+            try:
+                name = RemoteSite(each, float(given.timeout)).accept(route.request)
+            except SlurmRLError as error:
+                _tell(f"{site} does not bind its offer: {error}")
+            else:
+                return [f"--reservation={name}"]
+    return []
 
 
 def _remember(route: Route, job: JobOnItsWay | RoutedJob) -> None:

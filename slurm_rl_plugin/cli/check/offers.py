@@ -10,7 +10,7 @@ from slurm_rl_plugin.batch_systems.kind import OfferingSite
 from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.cli.assembly.batch_system import chosen_batch_system
-from slurm_rl_plugin.cli.brokers.offer_assembly import offering_site, utility_model
+from slurm_rl_plugin.cli.brokers.offer_assembly import build_forwarder, offering_site, utility_model
 from slurm_rl_plugin.cli.check.surroundings import why_not_listen
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.keys.offers import OfferSection
@@ -41,6 +41,8 @@ def offer_checks(configuration: Configuration, now: float) -> Iterator[Check]:
     yield _token(Path(given.token_file))
     yield _tls(configuration)
     yield _port(given.address, given.port)
+    if given.forward_hops:
+        yield _forwarding(configuration, site)
     if given.utility_model:
         yield _utility_model(configuration)
     yield _will_run(configuration, site, now)
@@ -73,6 +75,16 @@ def _port(address: str, port: int) -> Check:
     if fault is None:
         return Check(PASS, "offer port", f"{port} is free")
     return Check(WARN, "offer port", f"{address}:{port}: {fault}; right if the service runs")
+
+
+def _forwarding(configuration: Configuration, site: OfferingSite) -> Check:
+    try:
+        build_forwarder(configuration, site)
+    except ConfigurationError as error:
+        return Check(FAIL, "offer forwarding", str(error))
+    sections = configuration.sections
+    what = f"to the sites of {sections.route.sites_file}, {sections.offer.forward_hops} hops"
+    return Check(PASS, "offer forwarding", what)
 
 
 def _utility_model(configuration: Configuration) -> Check:

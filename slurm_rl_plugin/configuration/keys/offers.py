@@ -62,8 +62,8 @@ class OfferSection:
         default="0",
         least=1,
         meaning="formula of the price: numbers, + - * / **, min, max, abs, sqrt, log, exp",
-        note="Over `processors`, `run_time`, `wait` (seconds), `interactive` (1 or 0) and "
-        "`all_processors`.",
+        note="Over the owner's variables ([table](brokers.md#variables)), or MF1 to MF6. Those of "
+        "the schedule have the service run squeue once a minute at most.",
     )
     utility_model: str = key(
         default="",
@@ -71,6 +71,34 @@ class OfferSection:
         "publishes; empty for none",
         note="Computed at most once a minute while somebody asks. Where it is empty, or knows "
         "nothing of such jobs, the time utility of the expected wait is offered.",
+    )
+    forward_hops: int = key(
+        default=0,
+        least=0,
+        most=8,
+        meaning="how often a request may be forwarded from here on; 0 forwards none",
+        note="Forwarded to the sites of [route] sites_file only, for offers only "
+        "([forwarding](brokers.md#forwarding)).",
+    )
+    bind_seconds: float = key(
+        default=0.0,
+        least=0,
+        most=3600,
+        meaning="seconds for which an accepted offer waits for its job; 0 binds none",
+        note="By an advance reservation, for which slurmrl-offer must be an Operator of Slurm "
+        "([binding](brokers.md#binding)).",
+    )
+    bind_most: int = key(default=2, least=1, most=64, meaning="most reservations at a time")
+    bind_part: float = key(
+        default=0.05,
+        least=0.001,
+        most=1,
+        meaning="most of the site's processors that all reservations hold together",
+    )
+    bind_file: str = key(
+        default="/var/lib/slurm-rl-offer/bound.json",
+        least=1,
+        meaning="reservations that stand, to take back after a crash",
     )
 
 
@@ -90,16 +118,27 @@ class RouteSection:
         note="Root's, with the sticky bit: [shared experience](brokers.md#shared-experience).",
     )
     formula: str = key(
-        default="-wait / 60 - price",
+        default="-StartTime / 60 - JobCost",
         least=1,
         meaning="what an offer is worth to the market's user; higher is better",
-        note="Over `wait`, `price`, `utility`, `processors`, `run_time`, `interactive` and "
-        "`all_processors`.",
+        note="Over the user's variables ([table](brokers.md#variables)), or UF1 to UF5.",
     )
     timeout: float = key(
         default=10.0,
         least=0.1,
         meaning="seconds that the sites have to answer, all together",
+    )
+    hops: int = key(
+        default=0,
+        least=0,
+        most=8,
+        meaning="how often the sites may forward a request; 0 asks the listed sites only",
+        note="For sites that [forward](brokers.md#forwarding); one of 0.1.0 refuses such requests.",
+    )
+    bind: bool = key(
+        default=False,
+        meaning="whether --submit first asks the chosen site to bind its offer",
+        note="A site that does not is submitted to as always.",
     )
     submit_timeout: float = key(
         default=60.0, least=1, meaning="seconds until sbatch or sacct is killed"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from slurm_rl_plugin.batch_systems.registry import LIMITS, LIMITS_OF_RESOURCES
-from slurm_rl_plugin.brokers.live.offer_worth import PRICE_VARIABLES, VALUE_VARIABLES
 from slurm_rl_plugin.brokers.live.site_connection import is_loopback
-from slurm_rl_plugin.brokers.market.formula import parse_formula
+from slurm_rl_plugin.brokers.market.formula import Formula
+from slurm_rl_plugin.brokers.market.functions import machine_function, user_function
 from slurm_rl_plugin.configuration.keys.reserve import OFF
 from slurm_rl_plugin.configuration.reading.given_keys import DEFAULT, Given, GivenKeys
 from slurm_rl_plugin.configuration.reserved_amounts import reserved_amounts
@@ -129,17 +129,17 @@ def _offer_faults(given: GivenKeys) -> Iterator[str]:
     yield from _bare_token_faults(given, "forecast")
     if "offer" not in given.keys:
         return
-    yield from _formula_faults(given, "offer", "price", PRICE_VARIABLES)
-    yield from _formula_faults(given, "route", "formula", VALUE_VARIABLES)
+    yield from _formula_faults(given, "offer", "price", machine_function)
+    yield from _formula_faults(given, "route", "formula", user_function)
 
 
 def _formula_faults(
-    given: GivenKeys, section: str, name: str, variables: tuple[str, ...]
+    given: GivenKeys, section: str, name: str, read: Callable[[str], Formula]
 ) -> Iterator[str]:
     if name not in given.keys.get(section, ()) or (section, name) in given.faulty:
         return
     formula = given.value(section, name)
     try:
-        parse_formula(formula.value, variables)
+        read(formula.value)
     except ConfigurationError as error:
         yield f"{formula.origin}: [{section}] {name}: {error}"

@@ -8,13 +8,11 @@ from typing import Any
 from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
-from slurm_rl_plugin.papers.economic_2002.experiment import LIKE_CTC, TABULATED, LogResults
+from slurm_rl_plugin.papers.economic_2002.experiment import LIKE_CTC, LogResults
 from slurm_rl_plugin.papers.economic_2002.markets import (
     CONFIGURATIONS,
-    EASY,
     EASY_EXACT,
     EXACT,
-    FCFS,
     RESCHEDULED,
     Market,
     MarketFigures,
@@ -49,26 +47,25 @@ def _bars(axis: Any, names: Sequence[str], series: Mapping[str, Sequence[float]]
 
 
 def _against_conventional(logs: Mapping[str, LogResults]) -> Any:
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
-    for axis, configuration in zip(axes, TABULATED, strict=True):
-        plain = [Market(configuration=configuration, way=way) for way in (EXACT, RESCHEDULED)]
+    figure, axes = plt.subplots(2, 2, figsize=(11, 7.2), sharey=True, layout="constrained")
+    for axis, configuration in zip(axes.flat, CONFIGURATIONS, strict=True):
+        plain = Market(configuration=configuration, way=EXACT)
         series = {
-            f"{FCFS}": [each.conventional[FCFS] / HOUR for each in logs.values()],
-            "EASY, user estimates": [each.conventional[EASY] / HOUR for each in logs.values()],
-            "MF1 UF1, rescheduling": [each.response(plain[1]) / HOUR for each in logs.values()],
-            EASY_EXACT: [each.conventional[EASY_EXACT] / HOUR for each in logs.values()],
-            "MF1 UF1, exact times": [each.response(plain[0]) / HOUR for each in logs.values()],
-            "best functions, exact times": [
+            "FCFS with backfilling, same machines": [
+                each.control(configuration, EXACT)[1] / HOUR for each in logs.values()
+            ],
+            "EASY, one machine of 512": [
+                each.conventional[EASY_EXACT] / HOUR for each in logs.values()
+            ],
+            "MF1 UF1": [each.response(plain) / HOUR for each in logs.values()],
+            "best functions": [
                 each.best(configuration, EXACT)[1].response / HOUR for each in logs.values()
             ],
         }
         _bars(axis, list(logs), series)
-        axis.set_title(f"Figures 10 and 11: {configuration}")
-    highest = max(value for values in series.values() for value in values)
-    lowest = min(value for values in series.values() for value in values)
-    axes[0].set_ylim(max(0.0, lowest - 2.0 * (highest - lowest)), None)
-    axes[0].set_ylabel(f"{_RESPONSE}; the axis does not begin at 0")
-    legend_above(figure, axes[0], columns=3)
+        axis.set_title(f"Figures 10 and 11: {configuration}, exact times")
+        axis.set_ylabel(_RESPONSE)
+    legend_above(figure, axes[0, 0])
     return figure
 
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slurm_rl_plugin.brokers.market.domains import ring
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
 from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, simulate_market
+from slurm_rl_plugin.papers.economic_2002.conventional import starts_on_machines
 from slurm_rl_plugin.papers.economic_2002.logs import EconomicLog, conventional_starts
 
 #: Processors of the machines of each configuration (Table 1).
@@ -21,8 +23,10 @@ CONFIGURATIONS: Mapping[str, tuple[int, ...]] = {
 #: Ways to run a market: as the paper did, with exact times or what users asked for, or with the
 #: rescheduling that it leaves open.
 EXACT, ASKED, RESCHEDULED = "exact times", "user estimates", "rescheduling"
-#: Conventional schedulers on the one machine of m512.
+#: Conventional schedulers on one machine of 512 processors.
 FCFS, EASY, EASY_EXACT = "FCFS", "EASY", "EASY, exact times"
+#: The other backfilling on the machines of a market, and how jobs get their homes there.
+_CONSERVATIVE, _ROUND_ROBIN, _LEAST_LOADED = "conservative", "round-robin", "least loaded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,8 @@ class Market:
         user: one of USER_FUNCTIONS.
         way: EXACT, ASKED or RESCHEDULED.
         splitting: when jobs may run on several machines.
+        hops: how often a request is forwarded between domains of one machine each, which are linked
+            in a ring; None lets it get to every machine.
     """
 
     configuration: str
@@ -42,16 +48,19 @@ class Market:
     user: str = "UF1"
     way: str = RESCHEDULED
     splitting: str = "wherever better"
+    hops: int | None = None
 
     @property
     def settings(self) -> MarketSettings:
         """What `simulate_market` needs to know."""
+        machines = CONFIGURATIONS[self.configuration]
         return MarketSettings(
-            machines=CONFIGURATIONS[self.configuration],
+            machines=machines,
             owner=MACHINE_FUNCTIONS[self.owner],
             user=USER_FUNCTIONS[self.user],
             splitting=self.splitting,
             rescheduling=self.way == RESCHEDULED,
+            domains=None if self.hops is None else ring(len(machines), self.hops),
         )
 
 
@@ -93,4 +102,27 @@ def run_conventional(log: EconomicLog) -> dict[str, float]:
         FCFS: log.weighted_response(conventional_starts(log.asked, "none")),
         EASY: log.weighted_response(conventional_starts(log.asked, "easy")),
         EASY_EXACT: log.weighted_response(conventional_starts(log.exact, "easy")),
+    }
+
+
+def run_on_machines(log: EconomicLog, configuration: str) -> dict[str, dict[str, float]]:
+    """Average weighted response time of FCFS with backfilling on a market's machines, seconds.
+
+    Returns:
+        EXACT or ASKED -> backfilling and who is a job's home -> seconds.
+    """
+    return {
+        way: {
+            f"{backfilling}, {home}": log.weighted_response(
+                starts_on_machines(
+                    workload,
+                    CONFIGURATIONS[configuration],
+                    least_loaded=home == _LEAST_LOADED,
+                    conservative=backfilling == _CONSERVATIVE,
+                )
+            )
+            for backfilling in (EASY, _CONSERVATIVE)
+            for home in (_ROUND_ROBIN, _LEAST_LOADED)
+        }
+        for way, workload in ((EXACT, log.exact), (ASKED, log.asked))
     }

@@ -9,15 +9,24 @@ from typing import Any
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
 from slurm_rl_plugin.papers.economic_2002.claims import economic_claims
 from slurm_rl_plugin.papers.economic_2002.experiment import (
+    HOPS,
     QUICK_JOBS,
     TABULATED,
     Economic,
+    forwarded,
     reproduce,
     steps,
 )
 from slurm_rl_plugin.papers.economic_2002.figures import drawings_of
 from slurm_rl_plugin.papers.economic_2002.logs import EXTRACT_JOBS, read_ctc
-from slurm_rl_plugin.papers.economic_2002.markets import EASY, EXACT, RESCHEDULED, Market
+from slurm_rl_plugin.papers.economic_2002.markets import (
+    CONFIGURATIONS,
+    EASY,
+    EASY_EXACT,
+    EXACT,
+    RESCHEDULED,
+    Market,
+)
 from slurm_rl_plugin.papers.study.claim_tables import TextTable, judged_claims
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
@@ -35,12 +44,27 @@ def run(asked: Asked) -> Outcome:
     rows = list(_combinations(found))
     cells = [[f"{x:.4f}" if isinstance(x, float) else x for x in row.values()] for row in rows]
     shown = TextTable(["WORKLOAD", "MACHINES", "WAY", "MF", *USER_FUNCTIONS], cells)
+    controls = list(_controls(found))
+    hops = list(_hops(found))
+    against = [
+        [f"{x:.4f}" if isinstance(x, float) else x for x in row.values()] for row in controls
+    ]
     return Outcome(
         claims=economic_claims(found),
         seeds=range(seeds),
         table=lambda claims: judged_claims([each for each in claims if each.printed is not None]),
-        more=["\nAWRT over EASY's with user estimates:", shown],
-        facts={"combinations": rows},
+        more=[
+            "\nFig. 10: AWRT of the best functions over FCFS with backfilling, exact times:",
+            TextTable(["WORKLOAD", "MACHINES", "SAME MACHINES", "ONE OF 512"], against),
+            "\nAWRT of MF1 UF1 on m128 by hops between four domains, over that on one of 512:",
+            TextTable(
+                ["WORKLOAD", *(f"{each} HOPS" for each in HOPS)],
+                [[row["workload"], *(f"{row[str(each)]:.4f}" for each in HOPS)] for row in hops],
+            ),
+            "\nAWRT over EASY's with user estimates:",
+            shown,
+        ],
+        facts={"combinations": rows, "controls": controls, "hops": hops},
         drawings=drawings_of(found.logs),
         manifest={
             "workloads": list(found.logs),
@@ -48,6 +72,27 @@ def run(asked: Asked) -> Outcome:
             "full_size": jobs == EXTRACT_JOBS,
         },
     )
+
+
+def _controls(found: Economic) -> Iterator[dict[str, Any]]:
+    """AWRT of the best functions over that of either control, exact times."""
+    for workload, results in found.logs.items():
+        for machines in CONFIGURATIONS:
+            best = results.best(machines, EXACT)[1].response
+            yield {
+                "workload": workload,
+                "machines": machines,
+                "same_machines": best / results.control(machines, EXACT)[1],
+                "one_machine": best / results.conventional[EASY_EXACT],
+            }
+
+
+def _hops(found: Economic) -> Iterator[dict[str, Any]]:
+    """AWRT on m128 where requests are forwarded so often, over that on one machine of 512."""
+    for workload, results in found.logs.items():
+        one = results.response(Market(configuration="m512", way=EXACT))
+        ratios = {str(each): results.response(forwarded(each)) / one for each in HOPS}
+        yield {"workload": workload, **ratios}
 
 
 def _combinations(found: Economic) -> Iterator[dict[str, Any]]:

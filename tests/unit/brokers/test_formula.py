@@ -1,4 +1,4 @@
-"""Formulas are read by a parser of our own; what it accepts it can also give a value to."""
+"""Of what Python's parser reads a formula may be arithmetic only, and then it has a value."""
 
 import math
 import time
@@ -31,6 +31,8 @@ VALUES = {"StartTime": 3.0, "JobCost": 5.0, "x": 2.0}
         ("1.5e1 + .5 + 1.", 16.5),
         ("--x", 2.0),
         ("2 * -x", -4.0),
+        (" ".join(["x"] + ["+ x"] * 99), 200.0),
+        ("(" * 100 + "x" + ")" * 100, 2.0),
     ],
 )
 def test_value(text, value):
@@ -42,29 +44,43 @@ def test_value(text, value):
     [
         ("", "empty"),
         ("   ", "empty"),
-        ("x +", "missing before 'the end'"),
-        ("x x", "not expected"),
-        ("(x", "')' is missing"),
-        ("x)", "not expected"),
+        ("x +", "cannot be read at character 4"),
+        ("x x", "cannot be read"),
+        ("(x", "cannot be read"),
+        ("x)", "cannot be read at character 2"),
         ("y", "'y' is no variable: the variables are StartTime, JobCost, x"),
-        ("min(x)", "',' is missing"),
-        ("abs(x, x)", "')' is missing"),
-        ("min", "'(' is missing"),
+        ("min(x)", "min takes 2 numbers, not 1"),
+        ("abs(x, x)", "abs takes 1 numbers, not 2"),
+        ("min", "'min' is no variable"),
         ("x.real", "has no meaning"),
         ("x[0]", "has no meaning"),
-        ("__import__(x)", "is no variable"),
+        ("__import__(x)", "'__import__(x)' has no meaning at character 1"),
+        ("abs(x)(x)", "has no meaning"),
+        ("abs(*x)", "has no meaning"),
+        ("x // 2", "has no meaning"),
+        ("True", "is no number"),
+        ("0x10", "has no meaning"),
+        ("1_000", "has no meaning"),
+        ("2j", "has no meaning"),
+        ("1or 2", "has no meaning"),
+        ("1e5or 2", "has no meaning"),
+        ("x or x", "has no meaning"),
+        ("x, x", "has no meaning"),
+        ("x # x", "has no meaning"),
         ("__import__('os')", "has no meaning"),
         ("lambda: 1", "has no meaning"),
-        ("x if x else x", "not expected"),
+        ("x if x else x", "has no meaning"),
         ("2x", "has no meaning"),
-        ("1.2.3", "has no meaning"),
+        ("1.2.3", "cannot be read"),
         ("x ** x", "must be a plain number"),
-        ("9**9**9", "exponent 9 is larger"),
-        ("x ** 8 ** 8", "not expected"),
+        ("9**9**9", "must be a plain number"),
+        ("x**9", "exponent 9 is larger"),
+        ("x ** 8 ** 8", "must be a plain number"),
         ("1e999", "too large"),
-        ("9" * 300, "has no meaning"),
+        ("9" * 400, "too large"),
         ("x" * 401, "401 characters"),
-        ("(" * 200 + "x" + ")" * 199, "nested deeper"),
+        ("(" * 200 + "x" + ")" * 199, "cannot be read"),
+        ("x+(" * 60 + "x" + ")" * 60, "nested deeper"),
         ("-" * 300 + "x", "nested deeper"),
         ("x\nx", "has no meaning"),
         ("x\x00", "has no meaning"),
@@ -95,6 +111,18 @@ def test_missing_variable():
 
 def test_unused_variables_need_no_value():
     assert parse_formula("2 * x", NAMES).value({"x": 4.0}) == 8.0
+
+
+def test_a_former_name_is_the_variable_that_it_became():
+    formula = parse_formula("-wait - x", NAMES, {"wait": "StartTime", "price": "unknown"})
+    assert formula.value(VALUES) == -5.0
+    assert formula.names == {"StartTime", "x"}
+    with pytest.raises(FormulaError, match="'price' is no variable"):
+        parse_formula("price", NAMES, {"price": "unknown"})
+
+
+def test_nothing_has_no_sign():
+    assert str(parse_formula("-x", NAMES).value({"x": 0.0})) == "0.0"
 
 
 def test_names():

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
+from slurm_rl_plugin.brokers.market.domains import Domains, ring
+from slurm_rl_plugin.brokers.market.functions import (
+    MACHINE_FUNCTIONS,
+    USER_FUNCTIONS,
+    machine_function,
+)
 from slurm_rl_plugin.brokers.market.market_simulation import (
     MarketSchedule,
     MarketSettings,
@@ -167,3 +172,69 @@ def test_prices_are_those_of_the_owner():
         market = MarketSettings(machines=(4,), owner=MACHINE_FUNCTIONS[name])
         found = simulate_market(workload([(0, 10, 1, 2)]), market)
         assert math.isclose(found.price[0], expected, abs_tol=1e-9), name
+
+
+LINE = ((1,), (0, 2), (1, 3), (2,))  # four domains in a row
+
+
+@pytest.mark.parametrize(
+    ("links", "more", "asked"),
+    [
+        (LINE, {"hops": 0}, [0]),
+        (LINE, {"hops": 1}, [0, 1]),
+        (LINE, {"hops": 9}, [0, 1, 2, 3]),
+        (LINE, {"hops": 9, "delay": 2.0, "time_to_live": 4.0}, [0, 1, 2]),
+        (((1, 2), (0, 3), (0, 3), (1, 2)), {"hops": 9}, [0, 1, 2, 3]),  # loops end
+        (((), (0,), (0,), (0,)), {"hops": 9}, [0]),  # links have a direction
+    ],
+)
+def test_a_request_is_forwarded_within_hops_and_time_and_once(links, more, asked):
+    assert Domains(sizes=(1,) * 4, links=links, **more).asked(0) == asked
+
+
+def test_links_name_domains():
+    with pytest.raises(ConfigurationError, match="links must name"):
+        Domains(sizes=(1, 1), links=((1,), (2,)), hops=1)
+    domains = Domains(sizes=(1, 1), links=((1,), (0,)), hops=1)
+    market = MarketSettings(machines=(4, 4, 4), domains=domains)
+    with pytest.raises(ConfigurationError, match="have 2 machines and the market 3"):
+        simulate_market(workload([(0.0, 1.0, 1.0, 1)]), market)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    rows=st.lists(JOB, min_size=1, max_size=30), hops=st.integers(0, 2), rescheduling=st.booleans()
+)
+def test_jobs_run_within_reach_of_their_own_domain(rows, hops, rescheduling):
+    jobs, machines = workload(rows), (2, 2, 2, 2)
+    domains = ring(4, hops)
+    market = MarketSettings(machines=machines, rescheduling=rescheduling, domains=domains)
+    found = simulate_market(jobs, market)
+    check(jobs, found, machines)
+    for job, parts in enumerate(found.parts):
+        near = set(domains.asked(job % 4))
+        wide = jobs.processors[job] > 2 * len(near)
+        assert wide or set(np.flatnonzero(parts)) <= near
+    if hops == 2:  # two hops get everywhere in a ring of four
+        everywhere = simulate_market(
+            jobs, MarketSettings(machines=machines, rescheduling=rescheduling)
+        )
+        assert np.array_equal(found.start, everywhere.start)
+
+
+def test_without_a_directory_a_job_too_wide_for_its_reach_is_refused():
+    jobs = workload([(0.0, 1.0, 1.0, 3)])
+    alone = Domains(sizes=(1, 1), links=((1,), (0,)), hops=0, directory=False)
+    with pytest.raises(ConfigurationError, match="wider than the machines"):
+        simulate_market(jobs, MarketSettings(machines=(2, 2), domains=alone))
+
+
+def test_owners_may_ask_more_of_a_class_and_of_a_late_start():
+    rows = [(0.0, 10.0, 1.0, 8), (0.0, 10.0, 1.0, 8)]
+    jobs = workload(rows)._replace(interactive=np.array([True, False]))
+    market = MarketSettings(
+        machines=(8,),
+        owner=machine_function("5 + Interactive + StartTime / SiteProcessors"),
+        rescheduling=False,
+    )
+    assert simulate_market(jobs, market).price.tolist() == [6.0, 5.0 + 10.0 / 8.0]

@@ -9,9 +9,12 @@ import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.papers.economic_2002.claims import claims_over_seeds
+from slurm_rl_plugin.papers.economic_2002.conventional import starts_on_machines
 from slurm_rl_plugin.papers.economic_2002.experiment import TABULATED, Economic, LogResults
-from slurm_rl_plugin.papers.economic_2002.logs import CHOICE, untouched_weeks
+from slurm_rl_plugin.papers.economic_2002.logs import CHOICE, extract, untouched_weeks
 from slurm_rl_plugin.papers.economic_2002.markets import EASY, Market, MarketFigures
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.resampling import WEEK
 from slurm_rl_plugin.units import DAY
@@ -58,3 +61,62 @@ def test_more_draws_of_the_same_weeks_do_not_narrow_the_interval(draws: int) -> 
     for claim in claims_over_seeds(Economic(logs={}, seeds=seeds)):
         assert claim.measured.value == pytest.approx(0.997)
         assert claim.measured.ends == pytest.approx((0.99, 1.004), abs=1e-3)
+
+
+def busy(jobs: int, widest: int) -> Workload:
+    """Jobs in bursts, so that they wait for each other; estimates above run times."""
+    rng = np.random.default_rng(5)
+    run = rng.integers(1, 50, jobs).astype(float)
+    return Workload(
+        submit=np.sort(rng.integers(0, 8 * jobs, jobs)).astype(float),
+        run_time=run,
+        estimate=run * rng.integers(1, 4, jobs),
+        time_limit=run,
+        processors=rng.integers(1, widest + 1, jobs),
+        account=np.zeros(jobs, dtype=np.int64),
+        interactive=np.zeros(jobs, dtype=np.bool_),
+        shares=np.ones(1),
+    )
+
+
+def starts(jobs: Workload, machines: tuple[int, ...], **chosen: bool) -> np.ndarray:
+    chosen = {"least_loaded": False, "conservative": False} | chosen
+    return starts_on_machines(jobs, machines, **chosen)
+
+
+def test_on_one_machine_the_control_is_the_kernels_easy() -> None:
+    jobs = busy(300, 8)
+    found = starts(jobs, (8,))
+    settings = SimulationSettings(capacity=8, backfilling="easy")
+    order = -np.arange(300, dtype=np.float64)
+    assert np.array_equal(found, simulate_scores(jobs, order, settings).start)
+    assert not np.array_equal(found, starts(jobs, (8,), conservative=True))
+
+
+@pytest.mark.parametrize("least_loaded", [False, True])
+@pytest.mark.parametrize("conservative", [False, True])
+def test_the_control_gives_no_machine_more_than_it_has(
+    least_loaded: bool, conservative: bool
+) -> None:
+    jobs, machines = busy(300, 8), (4, 4, 2)  # jobs of 5 and more need several machines
+    found = starts(jobs, machines, least_loaded=least_loaded, conservative=conservative)
+    assert (found >= jobs.submit).all()
+    for instant in found:
+        running = (found <= instant) & (found + jobs.run_time > instant)
+        assert jobs.processors[running].sum() <= sum(machines)
+
+
+def test_homes_are_given_in_turn_or_to_the_least_loaded() -> None:
+    jobs = busy(4, 1)._replace(submit=np.zeros(4), processors=np.array([4, 1, 4, 1]))
+    jobs = jobs._replace(run_time=np.array([9.0, 1.0, 9.0, 1.0]))
+    jobs = jobs._replace(estimate=jobs.run_time)
+    # in turn the two wide ones share a machine; by load the second takes the other one
+    assert starts(jobs, (4, 4)).tolist() == [0.0, 0.0, 9.0, 0.0]
+    assert starts(jobs, (4, 4), least_loaded=True).tolist() == [0.0, 0.0, 1.0, 9.0]
+
+
+def test_extracts_go_by_the_traces_own_numbers() -> None:
+    log = daily(8)
+    ran = log.select(log.job_id != 2 * EXTRACT + 3)  # one of them never ran
+    whole, less = extract(log, 2, EXTRACT), extract(ran, 2, EXTRACT)
+    assert len(less.exact.submit) == len(whole.exact.submit) - 1 == EXTRACT - 1
