@@ -27,6 +27,7 @@ from slurm_rl_plugin.features.history.run_history import (
     SPENT,
     asked_time,
     limit_class,
+    limit_step,
     request_class,
     speaks_for,
 )
@@ -104,7 +105,8 @@ def known_past(
     processors = np.maximum(jobs.processors[first], 1).astype(np.float64)
     alike = request_class(limit, processors).astype(np.int64)
     speaks = speaks_for(of_users[SPENT, user], limit, processors)
-    row = past.templates.places(keys[first])
+    own = template_keys(users[user], jobs.processors[first], limit_step(limit))
+    row = past.templates.places(own)
     number = (user * REQUEST_CLASSES + alike) * 2 + speaks
     like = _one_alike(np.where(row >= 0, 2 * REQUEST_CLASSES * len(users) + row, number))
     like = np.where(limit == limit[like], like, np.arange(len(like)))

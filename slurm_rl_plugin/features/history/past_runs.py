@@ -102,7 +102,7 @@ TEMPLATES_AT_MOST = 8_000
 #: twice. What is further ahead is of a clock that was wrong: nothing would count until it has come.
 LONGEST_AHEAD = 3600.0
 #: Version of the order of numbers in a memory.
-_LAYOUT = 4.0
+_LAYOUT = 5.0
 #: Numbers before the tables: layout, time, how many rows each of them has.
 _HEAD = 2 + 4
 
