@@ -90,10 +90,16 @@ WAYS: Mapping[str, Way] = {
     "10 dummies like it before": Way(dummies=10),
     "10 dummies of 1 processor before": Way(dummies=10, narrow=True),
     "7 dummies like it with it": Way(dummies=7, ahead=0.0),
-    "limit + 1 %": Way(time_limit=1.01),  # a template without a run
+    "limit + 1 %": Way(time_limit=1.01),  # of the same step: what past runs tell stays
+    "limit + 25 %": Way(time_limit=1.25),  # a template without a run
 }
 #: Ways that can move only an order that predicts run times.
-OURS = ("unknown user", "limit + 1 %", *(name for name, way in WAYS.items() if way.dummies))
+OURS = (
+    "unknown user",
+    "limit + 1 %",
+    "limit + 25 %",
+    *(name for name, way in WAYS.items() if way.dummies),
+)
 #: Where accounts have shares.
 WITH_SHARES: Mapping[str, Way] = {
     "account with little usage": Way(account=True),

@@ -1,4 +1,4 @@
-"""An account that an order robs gets its share back: cycle after cycle on a small machine."""
+"""Whom an order robs, the daemon lifts: cycle after cycle on a small machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot, RunningJobs
+from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.features.site import dynamic_job_features
 from slurm_rl_plugin.hook.audit.log import AuditLog
@@ -22,7 +22,7 @@ from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray
 from tests.unit.hook.queues import QueueInMemory, job_table, pending_jobs
 
 BEGIN = 20_000 * DAY
-PROCESSORS, LENGTH = 4, 8 * HOUR
+PROCESSORS = 4
 
 
 class SharePolicy:
@@ -40,12 +40,16 @@ class SharePolicy:
 
 @dataclass
 class LyingSite(QueueInMemory):
-    """Four processors; four arrays of arts and four of physics always wait.
+    """Four processors; arrays of arts, one or four, and four of physics always wait.
 
     The usage that it tells fades by half in a week, and counts what arts uses four times. By it
-    4 a / .6 = (1 - a) / .4 where arts gets a = .27 of the service, with a share of .6.
+    4 a / .6 = (1 - a) / .4 where arts gets a = .27 of the service, with a share of .6; and
+    a = .0046 with a share of .018.
     """
 
+    share: float = 0.6
+    length: float = 8 * HOUR
+    arrays: int = 4
     submit: FloatArray = field(default_factory=lambda: np.full(8, BEGIN))
     started: list[tuple[float, float, int]] = field(default_factory=list)
     used: FloatArray = field(default_factory=lambda: np.array([0.6, 0.4]))
@@ -59,44 +63,50 @@ class LyingSite(QueueInMemory):
             self.pending.jobs,
             submit=self.submit,
             eligible=self.submit,
-            account=np.repeat([0, 1], 4),
-            time_limit=np.full(8, LENGTH),
+            account=np.repeat([0, 1], [self.arrays, 8 - self.arrays]),
+            time_limit=np.full(8, self.length),
         )
         return replace(
             super().snapshot(),
             pending=replace(self.pending, jobs=jobs, tasks=np.full(8, 50)),
             accounts=("arts", "physics"),
-            shares=np.array([0.6, 0.4]),
+            shares=np.array([self.share, 1.0 - self.share]),
             usage=self.used * [4, 1] / (self.used @ [4, 1]),
         )
 
     def go_on(self, order: Sequence[int]) -> list[int]:
         """Start the first jobs of an order, wait ten minutes; processors of each account."""
         for place in order[: PROCESSORS - len(self.started)]:
-            self.started.append((float(self.submit[place]), self.now, int(place >= 4)))
+            self.started.append((float(self.submit[place]), self.now, int(place >= self.arrays)))
             self.submit[place] = self.now  # another one comes in its place
         account = [each[2] for each in self.started]
         self.now += 10 * MINUTE
-        self.started = [each for each in self.started if each[1] + LENGTH > self.now]
+        self.started = [each for each in self.started if each[1] + self.length > self.now]
         got = [account.count(0), account.count(1)]
         self.used = self.used * 0.5 ** (10 * MINUTE / (7 * DAY)) + got
         return got
 
 
-def service_of(folder: Path, goals: Goals, days: int) -> FloatArray:
-    """Part of each day's service that arts got, shape [days]."""
-    site, ticks = LyingSite(pending_jobs([0] * 8), now=BEGIN), count()
-    cycle = Cycle(
+def cycle_of(folder: Path, site: QueueInMemory, settings: CycleSettings) -> Cycle:
+    """Cycles of a site, as the daemon runs them."""
+    ticks = count()
+    return Cycle(
         batch_system=site,
         policy=SharePolicy(),
         model_sha256="",
-        settings=CycleSettings(goals=goals),
+        settings=settings,
         guard_rails=(),
         untouched=UntouchedJobs(),
         state=StateFile(folder / "state.json"),
         audit=AuditLog(None),
         monotonic=lambda: next(ticks) * 1e-6,
     )
+
+
+def service_of(folder: Path, goals: Goals, days: int, site: LyingSite | None = None) -> FloatArray:
+    """Part of each day's service that arts got, shape [days]."""
+    site = site or LyingSite(pending_jobs([0] * 8), now=BEGIN)
+    cycle = cycle_of(folder, site, CycleSettings(goals=goals))
     found = np.zeros((days, 2))
     for day in range(days):
         for _ in range(144):
@@ -112,3 +122,66 @@ def test_it_gets_nine_tenths_of_its_share_back(tmp_path: Path) -> None:
 
 def test_it_stays_robbed_where_shares_do_not_count(tmp_path: Path) -> None:
     assert service_of(tmp_path, Goals(shares=0.0), 21)[7:].mean() == pytest.approx(0.27, abs=0.02)
+
+
+def test_a_small_account_gets_most_of_its_share_back(tmp_path: Path) -> None:
+    site = LyingSite(pending_jobs([0] * 8), now=BEGIN, share=0.018, length=HOUR, arrays=1)
+    found = service_of(tmp_path, Goals(shares=12.0), 29, site) / 0.018
+    assert found[1:8].mean() < 0.4
+    assert found[10:].mean() > 0.8
+
+
+@dataclass
+class TwoQueues(QueueInMemory):
+    """Wide and narrow jobs of which one each starts every ten minutes.
+
+    In the site's turns they wait three hours each: 18 of each kind are pending.
+
+    Attributes:
+        waits: hours that wide and narrow jobs wait which start.
+    """
+
+    waits: tuple[float, float] = (3.0, 3.0)
+
+    def snapshot(self) -> QueueSnapshot:
+        self.now += 10 * MINUTE
+        width = np.repeat([PROCESSORS, 1], 18)
+        table = replace(job_table(36), processors=width, eligible=np.full(36, self.now - HOUR))
+        starts = replace(
+            table.select(np.array([0, 18])), eligible=self.now - HOUR * np.array(self.waits)
+        )
+        return replace(
+            super().snapshot(),
+            pending=replace(self.pending, jobs=table),
+            started=StartedJobs(jobs=starts, start=np.full(2, self.now)),
+        )
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "given", "lifted"),
+    [
+        (6.0, 1.0, {}, True),
+        (3.3, 1.0, {}, False),  # no more than 1.2 times as long
+        (6.0, 6.0, {}, False),  # the load has grown
+        (6.0, 1.0, {"half or more": 6.0 * HOUR}, False),
+    ],
+)
+def test_jobs_that_wait_longer_than_in_the_sites_turns_are_lifted(
+    tmp_path: Path, wide: float, narrow: float, given: dict[str, float], lifted: bool
+) -> None:
+    site = TwoQueues(pending_jobs([0] * 36), now=BEGIN)
+    settings = CycleSettings(wait_targets=given)
+    cycle = cycle_of(tmp_path, site, settings)
+    for turn in range(24):  # six days of an experiment
+        cycle.left_to_site = turn % 2 == 0
+        for _ in range(36):
+            report = cycle.run()
+    assert not any(report.lifts.groups.values())
+    cycle.remember()
+    cycle = cycle_of(tmp_path, site, settings)  # the experiment is over, the daemon a new one
+    site.waits = (wide, narrow)
+    for _ in range(15 * 144):
+        report = cycle.run()
+    lifts = report.lifts.groups
+    assert lifts["half or more"] == (2.0 if lifted else 0.0)
+    assert lifts["one processor"] == 0.0

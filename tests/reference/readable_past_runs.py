@@ -42,6 +42,16 @@ class Request(NamedTuple):
         """Whose it is, and how often a minute doubles within the time limit."""
         return self.user, self.kind[0]
 
+    @property
+    def own(self) -> tuple[int, int, int]:
+        """Whose it is, the processors, and how often a minute grows by 2^(1/4) to the limit."""
+        return self.user, self.processors, step_of(self.time_limit)
+
+
+def step_of(time_limit: float) -> int:
+    """The nearest quarter of a doubling of a minute."""
+    return math.floor(4.0 * math.log2(max(time_limit / 60.0, 1.0)) + 0.5)
+
 
 def _doublings(value: float, most: int) -> int:
     return sum(value >= 2.0**each for each in range(1, most + 1))
@@ -104,7 +114,7 @@ class Rows:
     site: dict[tuple[int, int], Row] = field(default_factory=dict)
     users: dict[int, Row] = field(default_factory=dict)
     limits: dict[tuple[int, int], Row] = field(default_factory=dict)
-    templates: dict[int, Row] = field(default_factory=dict)
+    templates: dict[tuple[int, int, int], Row] = field(default_factory=dict)
 
     def tell(self, request: Request, kind: int, run_time: float) -> None:
         """One event of a run, of four levels.
@@ -115,7 +125,7 @@ class Rows:
         site = self.site.setdefault(request.kind, Row(SITE_KEEPS))
         user = self.users.setdefault(request.user, Row(USER_KEEPS))
         limits = self.limits.setdefault(request.within, Row(LIMIT_KEEPS))
-        template = self.templates.setdefault(request.template, Row(TEMPLATE_KEEPS))
+        template = self.templates.setdefault(request.own, Row(TEMPLATE_KEEPS))
         said = _said_by_end(run_time, request.time_limit) if kind == ENDED else (kind, False)
         if said is not None:
             of, ended = said
@@ -146,7 +156,7 @@ class Rows:
         of_class = _drawn([0.12] * ENDED, self.site.get(request.kind), 5.0)
         of_user = _drawn(of_class, self.users.get(request.user), 10.0)
         of_limits = _drawn(of_user, self.limits.get(request.within), 6.0)
-        own = _drawn(of_limits, self.templates.get(request.template), 3.0)
+        own = _drawn(of_limits, self.templates.get(request.own), 3.0)
         return own if self.speak_for(request) else list(map(min, own, of_class))
 
 

@@ -118,14 +118,14 @@ def random_rows(workload: Workload, seed: int) -> Rows:
         return Row(keeps, before=before)
 
     paid = replace(row(USER_KEEPS), spent=LARGE, last=50.0, previous=7000.0, inverse=0.01)
-    mine = np.unique(workload.past.template[workload.past.user == 1])
+    mine = sorted({request.own for request in requests_of(workload) if request.user == 1})
     kinds = sorted({request.kind for request in requests_of(workload)})
     within = sorted({request.within for request in requests_of(workload) if request.user == 1})
     return Rows(
         {each: row(SITE_KEEPS) for each in kinds[::2]},
         {1: paid},
         {each: row(LIMIT_KEEPS) for each in within[::2]},
-        {int(each): row(TEMPLATE_KEEPS) for each in mine[::2]},
+        {each: row(TEMPLATE_KEEPS) for each in mine[::2]},
     )
 
 
@@ -134,13 +134,14 @@ def with_rows(workload: Workload, rows: Rows) -> Workload:
     past = workload.past.copy()
     for long, wide in rows.site:
         past.site[14 * long + wide] = rows.site[long, wide].numbers()
-    for table, here in ((past.users, rows.users), (past.templates, rows.templates)):
-        for number, each in here.items():
-            table[number] = each.numbers()
+    for number, each in rows.users.items():
+        past.users[number] = each.numbers()
     for request in requests_of(workload):
         if request.within in rows.limits:
             place = past.within[request.template]
             past.limits[place] = rows.limits[request.within].numbers()
+        if request.own in rows.templates:
+            past.templates[past.own[request.template]] = rows.templates[request.own].numbers()
     return workload._replace(past=past)
 
 

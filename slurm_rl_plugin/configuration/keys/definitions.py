@@ -17,7 +17,7 @@ SECTION_NOTES = {
     "guard_rails": "Held jobs, jobs with a priority set by hand and jobs that cannot start yet are "
     "never touched either.",
     "guard": "A group is late where its jobs that started in the last fortnight, 100 at least, "
-    "waited for more than 1.2 times its target: "
+    "waited for more than 1.2 times its target, given here or measured by an experiment: "
     "[who guards the groups](order.md#who-guards-the-groups).",
     "reserve": "Processors kept free of batch jobs, so that interactive ones start at once; off by "
     "default. A model may say how many ([reserve](reserve.md)).",

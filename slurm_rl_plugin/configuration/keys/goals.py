@@ -110,9 +110,9 @@ class GuardSection:
         least=0.01,
         meaning="hours that the jobs of a group should wait on average; while they wait longer, "
         "their waits count more",
-        note='Such as `{ "half or more" = 6.0 }`, from your own experiment or from what '
-        "`slurm-rl evaluate` says of groups under your own order. A job is in two groups, by width "
-        "and by time limit.",
+        note='Such as `{ "half or more" = 6.0 }`, from what `slurm-rl evaluate` says of groups '
+        "under your own order. A group that is not named has the target that an experiment "
+        "measured. A job is in two groups, by width and by time limit.",
     )
 
 

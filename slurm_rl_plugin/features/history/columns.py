@@ -27,6 +27,7 @@ from slurm_rl_plugin.features.history.run_history import (
     SPENT,
     asked_time,
     limit_class,
+    limit_step,
     request_class,
     speaks_for,
 )
@@ -104,7 +105,8 @@ def known_past(
     processors = np.maximum(jobs.processors[first], 1).astype(np.float64)
     request = request_class(limit, processors).astype(np.int64)
     speaks = speaks_for(of_users[SPENT, user], limit, processors)
-    row = past.templates.places(keys[first])
+    own = template_keys(users[user], jobs.processors[first], limit_step(limit))
+    row = past.templates.places(own)
     number = (user * REQUEST_CLASSES + request) * 2 + speaks
     same = _one_of_each(np.where(row >= 0, 2 * REQUEST_CLASSES * len(users) + row, number))
     same = np.where(limit == limit[same], same, np.arange(len(same)))

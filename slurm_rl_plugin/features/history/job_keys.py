@@ -62,7 +62,8 @@ def template_keys(user: FloatArray, processors: IntArray, time_limit: FloatArray
     Args:
         user: keys of `user_keys`, shape [n].
         processors: requested, shape [n].
-        time_limit: requested seconds, NaN where none is known; shape [n].
+        time_limit: requested seconds, NaN where none is known; for a row of history the number of
+            its step (`run_history.limit_step`); shape [n].
     """
     limit = np.where(np.isnan(time_limit), _NO_LIMIT, time_limit) + 0.0  # one zero, not two
     mixed: NDArray[np.uint64] = _mixed(

@@ -102,7 +102,7 @@ TEMPLATES_AT_MOST = 8_000
 #: twice. Further ahead, the time is of a clock that was wrong: no event would count until then.
 LONGEST_AHEAD = 3600.0
 #: Version of the order of numbers in a memory.
-_LAYOUT = 4.0
+_LAYOUT = 5.0
 #: Numbers before the tables: layout, time, how many rows each of them has.
 _HEAD = 2 + 4
 

@@ -14,7 +14,12 @@ import numpy as np
 
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot
 from slurm_rl_plugin.features.history.job_keys import limit_keys, template_keys, user_keys
-from slurm_rl_plugin.features.history.run_history import BOUNDS, asked_time, request_class
+from slurm_rl_plugin.features.history.run_history import (
+    BOUNDS,
+    asked_time,
+    limit_step,
+    request_class,
+)
 from slurm_rl_plugin.units import HOUR, MINUTE, FloatArray, IntArray
 
 #: Kind of the event of an end; the kinds before are places in BOUNDS.
@@ -33,7 +38,8 @@ class RunEvents:
         processors: requested, shape [jobs].
         time_limit: requested seconds, `run_history.NO_LIMIT` where none; shape [jobs].
         request: class of the request, a whole number (`run_history.request_class`); shape [jobs].
-        user, limits, template: keys of `history.job_keys`, shape [jobs].
+        user, limits, template: keys of `history.job_keys`, of the template with the step of its
+            limit; shape [jobs].
     """
 
     time: FloatArray
@@ -91,7 +97,7 @@ class RunEvents:
             request=request_class(asked, processors),
             user=keys,
             limits=limit_keys(keys, asked),
-            template=template_keys(keys, processors, limit),
+            template=template_keys(keys, processors, limit_step(asked)),
         )
 
 

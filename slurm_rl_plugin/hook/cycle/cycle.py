@@ -393,7 +393,7 @@ class Cycle:
         self, snapshot: QueueSnapshot, facts: SchedulerFacts, watch: Stopwatch
     ) -> CycleReport:
         begin = self.monotonic()
-        service = self._service.look(snapshot)
+        service = self._service.look(snapshot, sites_turn=self.left_to_site)
         lifts = self._service.lifts(snapshot)
         decision, fallback_reason = self._guard.decide(self.policy, snapshot, lifts.seen(snapshot))
         begin = watch.lap("decide", begin)

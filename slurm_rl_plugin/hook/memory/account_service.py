@@ -5,8 +5,9 @@ what more an account could have used: jobs that wait, up to their limits and the
 waited, and what running jobs lost by their waits (docs/definitions.md#who-got-what).
 A job that starts and ends between two cycles is not seen. An account that is short of its
 entitlement and has jobs that wait gains a lift (`lifts`), and so does a group of jobs whose mean
-wait is above its target. The file also keeps which users have lost an interactive class
-(`overruns`).
+wait is above its target. While an experiment gives the site's own order its turns, the waits under
+that order are measured: they are the targets of groups that are given none.
+The file also keeps which users have lost an interactive class (`overruns`).
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ import numpy as np
 from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
+from slurm_rl_plugin.domain.job_groups import GROUPS, WIDTHS
 from slurm_rl_plugin.hook.memory.lifts import (
     ENOUGH_STARTS,
     LATE,
+    LEAST_TARGET,
     MOST,
     SHORT,
+    SURE,
     Lifts,
     groupings,
     moved,
@@ -82,11 +86,15 @@ class _Day:
         seen: seconds.
         service: account -> processor-seconds.
         starts: group of jobs -> how many of it started, and their waits in seconds.
+        site_seen: seconds of `seen` in which the site's own order was in force.
+        site_waits: group of jobs -> seconds for which its jobs waited in that time.
     """
 
     seen: float = 0.0
     service: dict[str, float] = field(default_factory=dict)
     starts: dict[str, tuple[float, float]] = field(default_factory=dict)
+    site_seen: float = 0.0
+    site_waits: dict[str, float] = field(default_factory=dict)
 
     def count_start(self, group: str, jobs: int, waits: float) -> None:
         """Add the starts of one cycle."""
@@ -101,7 +109,8 @@ class AccountService:
     Attributes:
         path: of the file.
         goals: what the site wants: accounts are lifted where shares count.
-        wait_targets: group of jobs -> mean wait that it should have, seconds.
+        wait_targets: group of jobs -> mean wait that it should have, seconds; what an experiment
+            has measured does not count where one is given.
         counts_overruns: whether users may lose an interactive class.
     """
 
@@ -112,13 +121,20 @@ class AccountService:
     _days: dict[int, _Day] = field(default_factory=dict)
     _lifts: dict[str, float] = field(default_factory=dict)
     _group_lifts: dict[str, float] = field(default_factory=dict)
+    #: Group of jobs -> mean wait under the site's own order, seconds.
+    _site_waits: dict[str, float] = field(default_factory=dict)
     _overruns: Overruns = field(default_factory=Overruns)
     _last: float = math.nan
     _written: float = -math.inf
     _is_read: bool = False
 
-    def look(self, snapshot: QueueSnapshot) -> ServiceSeen | None:
-        """Count what has run since the last look; None until a week has been seen."""
+    def look(self, snapshot: QueueSnapshot, *, sites_turn: bool = False) -> ServiceSeen | None:
+        """Count what has run since the last look; None until a week has been seen.
+
+        Args:
+            snapshot: the queue.
+            sites_turn: whether an experiment has the site's own order in force.
+        """
         self._read()
         now = snapshot.now
         since = now - self._last
@@ -134,6 +150,8 @@ class AccountService:
                 day.service[name] = day.service.get(name, 0.0) + float(of_running[place]) * since
         self._count_starts(snapshot)
         known = len(self._overruns)
+        if is_seen and sites_turn:
+            self._count_sites_turn(snapshot, since)
         if self.counts_overruns:
             self._overruns.count(snapshot)
         self._forget(int(now // DAY))
@@ -151,13 +169,25 @@ class AccountService:
             return  # never replace what nobody has read
         self._written = now
         days = {
-            str(day): {"seen": each.seen, "service": each.service, "starts": each.starts}
+            str(day): {
+                "seen": each.seen,
+                "service": each.service,
+                "starts": each.starts,
+                "site_seen": each.site_seen,
+                "site_waits": each.site_waits,
+            }
             for day, each in self._days.items()
         }
         lifts = {"accounts": self._lifts, "groups": self._group_lifts}
         overruns = self._overruns.document()
         content = json.dumps(
-            {"version": _VERSION, "days": days, "lifts": lifts, "overruns": overruns}
+            {
+                "version": _VERSION,
+                "days": days,
+                "lifts": lifts,
+                "site_waits": self._site_waits,
+                "overruns": overruns,
+            }
         )
         try:
             write_whole(self.path, content, sync=False, mode=PRIVATE)
@@ -187,7 +217,7 @@ class AccountService:
         counted = snapshot.accounts if self._shares_count(snapshot) else ()
         return Lifts(
             accounts=np.array([self._lifts.get(name, 0.0) for name in counted]),
-            groups={name: self._group_lifts.get(name, 0.0) for name in self.wait_targets},
+            groups={name: self._group_lifts.get(name, 0.0) for name in self._targets()},
             group_waits=self._group_waits(),
         )
 
@@ -210,8 +240,12 @@ class AccountService:
             return set()
         could_start = snapshot.waits_for_machine.astype(np.float64)
         waiting = _of_accounts(snapshot, snapshot.pending.jobs, could_start) > 0.0
-        short = np.flatnonzero(waiting & (found.ratios < SHORT))
-        return {snapshot.accounts[place] for place in short.tolist()}
+        lacks = found.entitled - found.delivered
+        short = waiting & (lacks > (1.0 - SHORT) * found.entitled)
+        is_lifted = np.array([name in self._lifts for name in snapshot.accounts], dtype=np.bool_)
+        by_chance = SURE * np.sqrt(found.entitled * _work_of_a_job(snapshot))
+        short &= (lacks >= by_chance) | is_lifted | np.isfinite(found.ratios)
+        return {snapshot.accounts[place] for place in np.flatnonzero(short).tolist()}
 
     def _count_starts(self, snapshot: QueueSnapshot) -> None:
         """Count the jobs that have started since the last look, and their waits."""
@@ -227,19 +261,62 @@ class AccountService:
             for group in np.flatnonzero(jobs).tolist():
                 day.count_start(grouping.names[group], int(jobs[group]), float(waits[group]))
 
-    def _group_waits(self) -> dict[str, float]:
-        """Mean wait of each group with ENOUGH_STARTS, seconds."""
+    def _count_sites_turn(self, snapshot: QueueSnapshot, since: float) -> None:
+        """Count who waited under the site's own order, and tell each group's mean wait by it.
+
+        By Little's law the mean wait is the time for which jobs were pending over how many came, or
+        started. So each second of a wait counts for the order that was in force in it.
+        """
+        day, jobs = self._days[int(snapshot.now // DAY)], snapshot.pending.jobs
+        day.site_seen += since
+        tasks = snapshot.pending.tasks
+        count = np.ones(len(jobs)) if tasks is None else tasks.astype(np.float64)
+        count[(jobs.eligible > snapshot.now) | snapshot.pending.held] = 0.0
+        for grouping in groupings(jobs, snapshot.capacity):
+            of_group = np.bincount(grouping.place, count, minlength=len(grouping.names))
+            for name, pending in zip(grouping.names, of_group.tolist(), strict=True):
+                day.site_waits[name] = day.site_waits.get(name, 0.0) + pending * since
+        measured = [each for each in self._days.values() if each.site_seen > 0.0]
+        for name in GROUPS:
+            waits = math.fsum(each.site_waits.get(name, 0.0) for each in measured)
+            starts = math.fsum(
+                each.starts.get(name, (0.0, 0.0))[0] * each.site_seen / each.seen
+                for each in measured
+            )
+            if starts >= ENOUGH_STARTS:
+                self._site_waits[name] = waits / starts
+
+    def _starts(self) -> dict[str, tuple[float, float]]:
+        """Group with ENOUGH_STARTS in the last fortnight -> starts, and their waits in seconds."""
         starts: dict[str, tuple[float, float]] = {}
         for day in self._days.values():
             for name, (jobs, waits) in day.starts.items():
                 before = starts.get(name, (0.0, 0.0))
                 starts[name] = (before[0] + jobs, before[1] + waits)
-        return {n: waits / jobs for n, (jobs, waits) in starts.items() if jobs >= ENOUGH_STARTS}
+        return {name: each for name, each in starts.items() if each[0] >= ENOUGH_STARTS}
+
+    def _group_waits(self) -> dict[str, float]:
+        """Mean wait of each group with ENOUGH_STARTS, seconds."""
+        return {name: waits / jobs for name, (jobs, waits) in self._starts().items()}
+
+    def _targets(self) -> dict[str, float]:
+        """Mean wait that each group should have, seconds: as given, else as measured.
+
+        What was measured grows with the load: by as much as all jobs together wait longer now, with
+        the widths that start now.
+        """
+        now = {name: each for name, each in self._starts().items() if name in WIDTHS}
+        now = {name: each for name, each in now.items() if name in self._site_waits}
+        waits = math.fsum(waits for _, waits in now.values())
+        by_site = math.fsum(jobs * self._site_waits[name] for name, (jobs, _) in now.items())
+        load = max(waits / by_site, 1.0) if by_site > 0.0 else 1.0
+        measured = {n: load * max(wait, LEAST_TARGET) for n, wait in self._site_waits.items()}
+        return measured | dict(self.wait_targets)
 
     def _late_groups(self) -> set[str]:
         """Groups that wait longer than their targets."""
         waits = self._group_waits()
-        late = {name: LATE * target for name, target in self.wait_targets.items()}
+        late = {name: LATE * target for name, target in self._targets().items()}
         return {name for name, target in late.items() if waits.get(name, 0.0) > target}
 
     def _forget(self, today: int) -> None:
@@ -263,18 +340,20 @@ class AccountService:
                         str(group): (_number(jobs), _number(waits))
                         for group, (jobs, waits) in of_day.get("starts", {}).items()
                     },
+                    site_seen=min(_number(of_day.get("site_seen", 0.0)), _number(of_day["seen"])),
+                    site_waits=_numbers(of_day.get("site_waits", {})),
                 )
             lifts = found.get("lifts", {})  # an earlier release left none
             self._lifts = _bounded(lifts.get("accounts", {}))
             self._group_lifts = _bounded(lifts.get("groups", {}))
+            self._site_waits = _numbers(found.get("site_waits", {}))
             self._overruns = Overruns.of_document(found.get("overruns", {}))
         except FileNotFoundError:
             pass
         except UNREADABLE as error:
             logger.warning("service=unreadable path=%s error=%s", self.path, error)
-            self._days.clear()
-            self._lifts.clear()
-            self._group_lifts.clear()
+            for each in (self._days, self._lifts, self._group_lifts, self._site_waits):
+                each.clear()
 
 
 def service_path(state_path: Path) -> Path:
@@ -294,6 +373,23 @@ def _still_wanted(snapshot: QueueSnapshot) -> FloatArray:
     waiting = snapshot.weighed(pending.jobs).size * snapshot.each_waits_as
     of_running = _of_accounts(snapshot, running.jobs, sizes * np.minimum(left, lost))
     return of_running + _of_accounts(snapshot, pending.jobs, waiting * could)
+
+
+def _work_of_a_job(snapshot: QueueSnapshot) -> FloatArray:
+    """Processor-seconds of a job of each account as asked for, [accounts]; 0 where it has none.
+
+    The mean in which each job counts by its work. A number of such jobs that comes by chance
+    (Poisson's) makes the variance of their service its mean times this.
+    """
+    sums = np.zeros((2, len(snapshot.accounts)))
+    running, pending = snapshot.running.jobs, snapshot.pending.jobs
+    for jobs, times in ((running, np.ones(len(running))), (pending, snapshot.each_waits_as)):
+        limit = np.minimum(np.nan_to_num(jobs.time_limit, nan=math.inf), FORTNIGHT)
+        work = snapshot.weighed(jobs).size * limit
+        sums += [_of_accounts(snapshot, jobs, times * work**power) for power in (2, 1)]
+    found: FloatArray = np.zeros_like(sums[0])
+    np.divide(sums[0], sums[1], out=found, where=sums[1] > 0.0)
+    return found
 
 
 def _of_accounts(snapshot: QueueSnapshot, jobs: JobTable, values: FloatArray) -> FloatArray:

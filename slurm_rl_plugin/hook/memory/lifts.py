@@ -14,7 +14,7 @@ import numpy as np
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.job_groups import Grouping, grouped_by_limit, grouped_by_width
 from slurm_rl_plugin.domain.jobs import JobTable
-from slurm_rl_plugin.units import DAY, FloatArray
+from slurm_rl_plugin.units import DAY, MINUTE, FloatArray
 
 #: Doublings by which a lift moves in a day. What it answers to is a mean over a fortnight: eight
 #: days to the bound leave that mean time to move first.
@@ -24,9 +24,14 @@ MOST = 2.0
 #: Part of its entitlement below which an account is short of it. Running jobs do not stop at a
 #: share, so nine tenths are usual where an order keeps shares (docs/order.md, 5 % quantile .87).
 SHORT = 0.9
+#: Standard deviations by which an account of small entitlement must be short before it is lifted:
+#: one job more or less is much of its service.
+SURE = 2.0
 #: Times its target above which a group waits too long, and starts in a fortnight by which it is
 #: judged: the mean of a hundred waits that differ much is known within a fifth.
 LATE, ENOUGH_STARTS = 1.2, 100
+#: A mean wait under the site's own order of less counts as so many seconds: nobody is robbed of it.
+LEAST_TARGET = 5 * MINUTE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

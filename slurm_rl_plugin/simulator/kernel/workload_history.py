@@ -21,6 +21,7 @@ from slurm_rl_plugin.features.history.run_history import (
     USER_KEEPS,
     asked_time,
     limit_class,
+    limit_step,
     request_class,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
@@ -53,11 +54,13 @@ class WorkloadHistory(NamedTuple):
         processors: of the jobs of each template, shape [templates].
         alike: class of each template's requests (`run_history.request_class`), shape [templates].
         within: row in `limits` of each template, shape [templates].
+        own: row in `templates` of each template, shape [templates]: time limits of one step
+            (`run_history.limit_step`) share it.
         site: a row of history for each class of requests, shape [REQUEST_CLASSES, HISTORY].
         users: a row for each user, shape [users, HISTORY]; zeros where no run has been seen.
         limits: a row for each user's jobs with limits alike (`run_history.limit_class`), shape
             [limits, HISTORY].
-        templates: a row for each template, shape [templates, HISTORY].
+        templates: a row for all templates of one step, shape [steps, HISTORY].
     """
 
     user: IntArray
@@ -66,6 +69,7 @@ class WorkloadHistory(NamedTuple):
     processors: FloatArray
     alike: IntArray
     within: IntArray
+    own: IntArray
     site: FloatArray
     users: FloatArray
     limits: FloatArray
@@ -78,6 +82,7 @@ class WorkloadHistory(NamedTuple):
         users, user = np.unique(self.user[index], return_inverse=True)
         templates, template = np.unique(self.template[index], return_inverse=True)
         limits, within = np.unique(self.within[templates], return_inverse=True)
+        steps, own = np.unique(self.own[templates], return_inverse=True)
         return WorkloadHistory(
             user=user.astype(np.int64),
             template=template.astype(np.int64),
@@ -85,10 +90,11 @@ class WorkloadHistory(NamedTuple):
             processors=self.processors[templates],
             alike=self.alike[templates],
             within=within.astype(np.int64),
+            own=own.astype(np.int64),
             site=self.site.copy(),
             users=self.users[users],
             limits=self.limits[limits],
-            templates=self.templates[templates],
+            templates=self.templates[steps],
         )
 
     def per_job(self) -> tuple[IntArray, ...]:
@@ -125,6 +131,7 @@ def nothing_past(
     whose = np.zeros(templates, dtype=np.int64)
     whose[template] = user
     limits, within = np.unique(whose * LIMIT_CLASSES + limit_class(asked), return_inverse=True)
+    own = numbered(whose, wide, limit_step(asked))
     return WorkloadHistory(
         user=user,
         template=template,
@@ -132,11 +139,21 @@ def nothing_past(
         processors=wide,
         alike=request_class(asked, wide).astype(np.int64),
         within=within.astype(np.int64),
+        own=own,
         site=np.zeros((REQUEST_CLASSES if users else 0, HISTORY)),
         users=np.zeros((users, HISTORY)),
         limits=np.zeros((len(limits), HISTORY)),
-        templates=np.zeros((templates, HISTORY)),
+        templates=np.zeros((int(own.max(initial=-1)) + 1, HISTORY)),
     )
+
+
+def numbered(*columns: IntArray | FloatArray) -> IntArray:
+    """A number from 0 on for each row of some columns, the same where all values are, [n]."""
+    found = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        values, place = np.unique(column, return_inverse=True)
+        found = np.unique(found * len(values) + place, return_inverse=True)[1].astype(np.int64)
+    return found
 
 
 _NOBODY = np.empty(0, dtype=np.int64)
@@ -156,7 +173,7 @@ def fold_run(past: WorkloadHistory, user: int, template: int, kind: int, run_tim
         run_time: seconds; of ENDED_EVENT only.
     """
     site, limits = past.site[past.alike[template]], past.limits[past.within[template]]
-    whose, own = past.users[user], past.templates[template]
+    whose, own = past.users[user], past.templates[past.own[template]]
     place = kind
     if kind == ENDED_EVENT:
         place = place_of(run_time, past.asked[template])
@@ -191,5 +208,5 @@ def fill_known_hazards(
 ) -> None:
     """What past runs tell of jobs of a template (`run_prediction.fill_hazards`)."""
     site, speaks = past.site[past.alike[template]], past_speaks(past, user, template)
-    limits = past.limits[past.within[template]]
-    fill_hazards(hazards, site, past.users[user], limits, past.templates[template], speaks)
+    limits, own = past.limits[past.within[template]], past.templates[past.own[template]]
+    fill_hazards(hazards, site, past.users[user], limits, own, speaks)

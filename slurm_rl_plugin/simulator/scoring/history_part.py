@@ -96,7 +96,7 @@ def history_part(
     past = NO_PAST if workload is None else workload.past
     if workload is not None and len(past.template) != len(workload.submit):
         raise SimulationError("a network that looks at past runs needs to know users.")
-    templates = len(past.templates)
+    templates = len(past.asked)
     split = max(len(linear) - _ALIKE, 0)
     rows = len(past.template) if quantiles else 0
     return HistoryPart(

@@ -19,7 +19,12 @@ from slurm_rl_plugin.domain.utility_class import BUILT_IN
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, WorkloadHistory, nothing_past
+from slurm_rl_plugin.simulator.kernel.workload_history import (
+    NO_PAST,
+    WorkloadHistory,
+    nothing_past,
+    numbered,
+)
 from slurm_rl_plugin.simulator.workloads.log_billing import billed_in_log, billed_on_machine
 from slurm_rl_plugin.simulator.workloads.log_shares import (
     GIVEN,
@@ -263,11 +268,8 @@ def told_apart(log: JobLog) -> WorkloadHistory:
     """Users and their templates: jobs that ask for the same processors and time limit."""
     limit = np.nan_to_num(log.time_limit, nan=-1.0)
     user = np.unique(log.user, return_inverse=True)[1].astype(np.int64)
-    template = user
-    for column in (log.processors, limit):
-        values, place = np.unique(column, return_inverse=True)
-        template = np.unique(template * len(values) + place, return_inverse=True)[1]
-    return nothing_past(user, template.astype(np.int64), log.time_limit, log.processors)
+    template = numbered(user, log.processors, limit)
+    return nothing_past(user, template, log.time_limit, log.processors)
 
 
 def _jobs_that_fit(

@@ -153,7 +153,7 @@ class ReadableHistory:
     site: dict[int, Row] = field(default_factory=dict)
     users: dict[str, Row] = field(default_factory=dict)
     limits: dict[tuple[str, int], Row] = field(default_factory=dict)
-    templates: dict[tuple[str, int, float], Row] = field(default_factory=dict)
+    templates: dict[tuple[str, int, int], Row] = field(default_factory=dict)
 
     @classmethod
     def of(cls, runs: list[Run], until: float) -> ReadableHistory:
@@ -209,7 +209,7 @@ def limits_of(run: Run) -> tuple[str, int]:
     return USERS[run.user], class_of(run) // 14
 
 
-def template_of(run: Run) -> tuple[str, int, float]:
-    """A user's jobs of the same processors and limit; -1 where they ask for no time."""
-    limit = -1.0 if math.isnan(run.time_limit) else run.time_limit
-    return (USERS[run.user], run.processors, limit)
+def template_of(run: Run) -> tuple[str, int, int]:
+    """A user's jobs of the same processors and the same nearest quarter of a doubling of time."""
+    quarters = 4 * math.log2(max(run.asked / 60.0, 1.0))
+    return (USERS[run.user], run.processors, math.floor(quarters + 0.5))

@@ -9,7 +9,6 @@ import pytest
 
 from slurm_rl_plugin.features.history import past_runs
 from slurm_rl_plugin.features.history.job_keys import (
-    job_keys,
     limit_keys,
     template_keys,
     user_key,
@@ -31,7 +30,7 @@ from tests.unit.features.run_tables import (
     ReadableHistory,
     Run,
     snapshot_of,
-    table_of,
+    template_of,
 )
 
 NAN = math.nan
@@ -40,7 +39,10 @@ SITE, USER, LIMITS, TEMPLATE = range(4)
 
 def rows_of(past, run):
     """The rows of the run's class, user, limits and template; None where there is none."""
-    user, template = job_keys(USERS, table_of([run]))
+    user = user_keys(USERS, np.array([run.user]))
+    template = template_keys(
+        user, np.array([run.processors]), np.array([1.0 * template_of(run)[2]])
+    )
     alike = np.array([request_class(run.asked, run.processors)])
     rows = []
     limits = limit_keys(user, np.array([run.asked]))
@@ -138,9 +140,21 @@ def test_a_run_counts_for_its_own_class_user_and_template_only():
     assert [len(each) for each in tables] == [2, 2, 2, 3]
 
 
+def test_runs_of_a_template_count_for_limits_of_its_step():
+    """An hour lies 2 % above where a step begins, and 16 % below where the next one does."""
+    runs = [Run(each, 0, 4, limit, 0.0, 5.0) for each, limit in enumerate((3600.0, 4150.0))]
+    past = PastRuns().after(snapshot_of(100.0, ended=[*runs, Run(3, 0, 4, 4250.0, 0.0, 5.0)]))
+    found = [ended_in(rows_of(past, run)[TEMPLATE])[10.0] for run in runs]
+    assert found == pytest.approx([1.6, 1.6])
+    asked_for_1_percent_more = replace(runs[0], time_limit=3636.0)
+    assert ended_in(rows_of(past, asked_for_1_percent_more)[TEMPLATE])[10.0] == pytest.approx(1.6)
+    assert rows_of(past, replace(runs[0], time_limit=5100.0))[TEMPLATE] is None
+
+
 def test_a_users_runs_count_together_where_their_limits_lie_within_the_same_powers_of_two():
     """600 s are ten minutes: from eight to less than sixteen minutes, 480 s to less than 960 s."""
-    runs = [Run(each, 0, 4, limit, 0.0, 5.0) for each, limit in enumerate((480.0, 959.0, 960.0))]
+    limits = enumerate((480.0, 959.0, 960.0))
+    runs = [Run(each, 0, 4 + each, limit, 0.0, 5.0) for each, limit in limits]  # of a template each
     past = PastRuns().after(snapshot_of(100.0, ended=runs))
     found = [ended_in(rows_of(past, run)[LIMITS])[10.0] for run in runs]
     assert found == pytest.approx([1.93, 1.93, 1.0])
@@ -203,9 +217,9 @@ def assert_same(past, readable, rtol=1e-12):
     for (name, doublings), row in readable.limits.items():
         user = np.array([user_key(name)])
         same(past.limits, limit_keys(user, np.array([60.0 * 2**doublings])), row)
-    for (name, processors, limit), row in readable.templates.items():
+    for (name, processors, step), row in readable.templates.items():
         user = np.array([user_key(name)])
-        key = template_keys(user, np.array([processors]), np.array([limit]))
+        key = template_keys(user, np.array([processors]), np.array([float(step)]))
         same(past.templates, key, row)
 
 
@@ -338,7 +352,7 @@ def test_memory_keeps_every_bit():
 def test_a_memory_of_an_older_release_is_none():
     """Version 2 kept one row for the whole site, and means in place of counts."""
     memory = np.concatenate(PastRuns(time=1.0).to_memory())
-    assert memory[0] == 4.0
+    assert memory[0] == 5.0
     memory[0] = 3.0  # even where the lengths would fit
     assert PastRuns.from_memory(memory) is None
 
@@ -347,7 +361,7 @@ def test_another_memory_is_none():
     memory = np.concatenate(PastRuns(time=1.0).to_memory())
     assert PastRuns.from_memory(memory) is not None
     wrong = [memory[:-1], np.concatenate([memory, [0.0]]), np.empty(0), np.ones(4)]
-    for place, value in ((0, 5.0), (-1, 1.0), (-2, -1.0), (-2, 0.5), (-1, np.nan)):
+    for place, value in ((0, 6.0), (-1, 1.0), (-2, -1.0), (-2, 0.5), (-1, np.nan)):
         changed = memory.copy()
         changed[place] = value
         wrong.append(changed)
@@ -374,7 +388,7 @@ def test_nothing_is_known_at_first():
         assert table.places(np.array([1.0, 2.0])).tolist() == [-1, -1]
     # a layout, a time and the lengths of four tables
     assert np.concatenate(past.after(snapshot_of(5.0)).to_memory()).tolist() == [
-        4.0,
+        5.0,
         5.0,
         0.0,
         0.0,

@@ -118,6 +118,7 @@ def test_a_fortnight_is_remembered_and_no_more(tmp_path: Path) -> None:
         '{"version": 1, "days": {}, "lifts": []}',
         '{"version": 1, "days": {}, "lifts": {"groups": {"no limit": "x"}}}',
         '{"version": 1, "days": {"20000": {"seen": 1, "service": {}, "starts": {"a": [1]}}}}',
+        '{"version": 1, "days": {}, "site_waits": {"no limit": -1}}',
     ],
 )
 def test_a_broken_file_is_no_memory(tmp_path: Path, content: str) -> None:
@@ -195,6 +196,29 @@ def test_nobody_is_lifted_where_shares_do_not_count(
         queue = snapshot(BEGIN + step * 5 * MINUTE, [0, 1, 1, 1], [0])
         service.look(replace(queue, shares=np.array(shares)))
     assert bool(sum(lift_of(service, shares))) == lifted
+
+
+@pytest.mark.parametrize(("hours", "lifted"), [(1.0, True), (10.0, False)])
+def test_a_small_account_is_lifted_where_more_is_lacking_than_jobs_by_chance(
+    tmp_path: Path, hours: float, lifted: bool
+) -> None:
+    # 1 % of 32 processor-days are 7.7 hours: of jobs of 1 h so much is never lacking by chance
+    service = AccountService(path=tmp_path / "s")
+    for step in range(9 * 288):
+        now = BEGIN + step * 5 * MINUTE
+        queue = snapshot(now, [1, 1, 1, 1], [0] * 20)
+        limit = np.full(20, hours * HOUR)
+        jobs = replace(queue.pending.jobs, time_limit=limit)
+        found = service.look(
+            replace(
+                queue,
+                pending=replace(queue.pending, jobs=jobs),
+                shares=np.array([0.01, 0.99]),
+            )
+        )
+    assert found is not None
+    assert math.isnan(found.ratios[0])
+    assert (lift_of(service, (0.01, 0.99))[0] > 0.0) == lifted
 
 
 def test_the_policy_sees_less_usage_of_a_lifted_account(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def numbered_past():
     past = nothing()
     past.users[:] = np.arange(3.0)[:, None]
     past.limits[:] = 20.0 + np.arange(len(past.limits))[:, None]
-    past.templates[:] = 10.0 + np.arange(4.0)[:, None]
+    past.templates[past.own] = 10.0 + np.arange(4.0)[:, None]
     past.site[:] = np.arange(REQUEST_CLASSES)[:, None]
     return past
 
@@ -54,7 +54,8 @@ def counts(row):
 def rows_of(past, user, template):
     """The rows that a run of a user's template tells: of site, user, limits alike, template."""
     limits = past.limits[past.within[template]]
-    return past.site[past.alike[template]], past.users[user], limits, past.templates[template]
+    own = past.templates[past.own[template]]
+    return past.site[past.alike[template]], past.users[user], limits, own
 
 
 def test_nothing_is_known_at_first():
@@ -82,7 +83,7 @@ def test_chosen_jobs_keep_the_rows_that_are_theirs(index, users, templates, user
     past, index = numbered_past(), np.array(index, dtype=np.int64)
     chosen = past.of_jobs(index)
     assert chosen.users[:, 0].tolist() == users
-    assert chosen.templates[:, 0].tolist() == templates
+    assert chosen.templates[chosen.own, 0].tolist() == templates
     assert (chosen.user.tolist(), chosen.template.tolist()) == (user, template)
     assert chosen.user.dtype == chosen.template.dtype == np.int64
     assert chosen.site.tolist() == past.site.tolist()
@@ -116,11 +117,11 @@ def test_a_run_that_ended_after_five_minutes_by_hand():
         assert counts(row) == {600.0: (1.0, 1.0)}
     user = past.users[2]
     assert user[[SPENT, LAST, PREVIOUS, INVERSE]].tolist() == [4 * 300.0, 300.0, 300.0, 1 / 300]
-    assert not past.templates[3, SPENT:].any()
+    assert not past.templates[past.own[3], SPENT:].any()
     assert not past.site[:, SPENT:].any()
     assert np.count_nonzero(past.site.any(axis=1)) == 1
     assert not past.users[:2].any()
-    assert not past.templates[:3].any()
+    assert not past.templates[past.own[:3]].any()
 
 
 def test_newer_runs_weigh_more():
@@ -128,7 +129,7 @@ def test_newer_runs_weigh_more():
     for run_time in (300.0, 300.0, 400.0):
         fold_run(past, 2, 3, ENDED_EVENT, run_time)
     fold_run(past, 2, 3, BOUNDS.index(600.0), np.nan)
-    for row, keeps in ((past.users[2], 0.9), (past.templates[3], 0.6)):
+    for row, keeps in ((past.users[2], 0.9), (past.templates[past.own[3]], 0.6)):
         ended = keeps**3 + keeps**2 + keeps
         assert counts(row)[600.0] == pytest.approx((ended, ended + 1.0))
 
@@ -183,8 +184,8 @@ def test_a_run_of_just_a_bound_is_no_shorter_one(bound, above):
     past, below = nothing(limit=1e6), nothing(limit=1e6)
     fold_run(past, 0, 0, ENDED_EVENT, bound)
     fold_run(below, 0, 0, ENDED_EVENT, bound - 0.5)
-    assert counts(past.templates[0]) == {above: (1.0, 1.0)}
-    assert counts(below.templates[0]) == {bound: (1.0, 1.0)}
+    assert counts(past.templates[past.own[0]]) == {above: (1.0, 1.0)}
+    assert counts(below.templates[below.own[0]]) == {bound: (1.0, 1.0)}
 
 
 def test_a_run_beyond_all_bounds_has_told_everything_before_its_end():

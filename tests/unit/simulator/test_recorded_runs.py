@@ -152,12 +152,13 @@ def same_rows(past, rows, prepared, jobs, requests):
         site[14 * long + wide] = row.numbers()
     np.testing.assert_allclose(past.site, site, rtol=1e-12)
     whole = prepared.past
+    owns = [request.own for request in requests]
     for numbers, here, table, there in (
-        (whole.user[jobs], past.user, past.users, rows.users),
-        (whole.template[jobs], past.template, past.templates, rows.templates),
+        (whole.user[jobs].tolist(), past.user, past.users, rows.users),
+        (owns, past.own[past.template], past.templates, rows.templates),
     ):
-        assert len(table) == len(set(numbers.tolist()))
-        for number, place in zip(numbers.tolist(), here.tolist(), strict=True):
+        assert len(table) == len(set(numbers))
+        for number, place in zip(numbers, here.tolist(), strict=True):
             expected = np.zeros(HISTORY)
             if number in there:
                 expected[:] = there[number].numbers()
