@@ -67,9 +67,9 @@ def test_a_paper_is_reproduced_twice_with_the_networks_of_the_first_run(
 def learned_by_ours(name: str) -> bool:
     """Whether a claim measures a network of the difference reward, which no paper has."""
     policy = name.partition(": ")[2]
-    if name.startswith(("Hold action", "Learning on line", "Reward as printed")):
+    if name.startswith(("Learning on line", "Reward as printed")):
         return False
-    if name.startswith("Calibration") or policy.startswith(("RL,", "FIFO / RL,")):
+    if name.startswith(("Calibration", "Hold action")) or policy.startswith(("RL,", "FIFO / RL,")):
         return True
     return policy.startswith(("NN-", "ESN-")) and "as printed" not in name
 

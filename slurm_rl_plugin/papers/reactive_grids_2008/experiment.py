@@ -51,7 +51,7 @@ from slurm_rl_plugin.papers.reactive_grids_2008.trace import (
     segments_task,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.waits import claims_of_waits
-from slurm_rl_plugin.papers.study.claims import Claim
+from slurm_rl_plugin.papers.study.claims import GOAL, Claim
 from slurm_rl_plugin.papers.study.effort import Plan
 from slurm_rl_plugin.papers.study.lpc_segments import (
     PROCESSORS_OF_2011,
@@ -226,7 +226,9 @@ def _claims_of_segments(
 def _credited(claim: Claim) -> Claim:
     """The claim as one of ours where it measures a network that learned by our reward.
 
-    RL and the calibrated networks learn by the difference reward, which no paper has.
+    RL and the calibrated networks learn by the difference reward, which no paper has; our goals
+    are for policies of ours.
     """
-    ours = RL in re.split(" [/-] ", claim.cell.policy) or claim.cell.group == CALIBRATION
+    of_ours = claim.cell.group == CALIBRATION or claim.source == GOAL
+    ours = of_ours or RL in re.split(" [/-] ", claim.cell.policy)
     return replace(claim, algorithm="ours") if ours else claim

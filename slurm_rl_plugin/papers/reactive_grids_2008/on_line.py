@@ -50,7 +50,7 @@ from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 #: Fractions of interactive jobs that the text gives factors for.
 FRACTIONS = (0.2, 0.5)
 #: Generated logs of each, and examples of each training at a start.
-_LOGS, REPLAYED = 6, 500
+_LOGS, REPLAYED = 5, 300
 #: Windows of equally many jobs, by arrival, whose utility is followed.
 WINDOWS = 10
 #: Segments that initialise the network, and that the frozen one learns on.
