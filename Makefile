@@ -13,7 +13,8 @@ TOOLS := .venv-tools
 REAL := tests/real tests/attacks tests/functional/test_documentation.py
 
 .PHONY: help demo test test-all test-lowest test-releases test-pbs check bench bench-slurm bench-reserve faults soak \
-  fuzz fuzz-short fuzz-coverage deb deb-twice lock generated default-model paper-models reserve-model clean
+  fuzz fuzz-short fuzz-coverage deb deb-twice lock generated default-model paper-models reserve-model \
+  q-network clean
 
 help:
 	@echo "make demo           the whole loop on a simulated cluster, under 5 minutes"
@@ -38,6 +39,7 @@ help:
 	@echo "make default-model  write policy_models/default.onnx again"
 	@echo "make paper-models   train the networks of the papers of 2008 and 2011 again"
 	@echo "make reserve-model  train policy_models/responsive-reserve.onnx again, on LPC-EGEE"
+	@echo "make q-network      train policy_models/q-network.onnx again, on four logs"
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11")'
@@ -189,11 +191,11 @@ paper-models: $(VENV)/installed-train
 	$(BIN)/slurm-rl train \
 	  mmn:interactive=.2,seed=1101 mmn:interactive=.4,seed=1102 mmn:interactive=.5,seed=1103 \
 	  mmn:interactive=.2,seed=1104 mmn:interactive=.4,seed=1105 mmn:interactive=.5,seed=1106 \
-	  --shares vo0=.7,vo1=.2,vo2=.05,vo3=.05 --algorithm sarsa --estimates oracle \
+	  --shares vo0=.7,vo1=.2,vo2=.05,vo3=.05 --algorithm sarsa --estimates class-median \
 	  --runs 1 --seed 1 --output policy_models/reactive-grids.onnx
 	$(BIN)/slurm-rl train \
 	  egee:load=.7,seed=1101 egee:load=.7,seed=1102 egee:load=.7,seed=1103 egee:load=.7,seed=1104 \
-	  --algorithm echo-state --estimates oracle \
+	  --algorithm echo-state --estimates class-median \
 	  --runs 1 --seed 1 --output policy_models/non-markovian.onnx
 
 LPC = $(SLURM_RL_TRACES)/LPC-EGEE-2004-1.2-cln.swf.gz
@@ -211,6 +213,18 @@ reserve-model: $(VENV)/installed-train
 	  --processors 81 --config policy_models/responsive-reserve.toml --estimates oracle --runs 1 \
 	  --hold --set searched=reserve --set start=sjf --hidden 1 --steps 30 --seed 1 \
 	  --output policy_models/responsive-reserve.onnx
+
+# The first 60 % of three logs, and the past of LPC-EGEE, crowded.
+PARALLEL = $(foreach part,SDSC-SP2-1998-4.2@12000:22000 SDSC-SP2-1998-4.2@25000:35000 \
+    CTC-SP2-1996-3.1@20000:30000 CTC-SP2-1996-3.1@36000:46000 \
+    HPC2N-2002-2.2@60000:70000 HPC2N-2002-2.2@110000:120000,\
+    $(SLURM_RL_TRACES)/$(subst @,-cln.swf.gz@jobs=,$(part)))
+q-network: $(VENV)/installed-train
+	$(BIN)/slurm-rl train \
+	  $(LPC)@jobs=66500:76500,load=.7,processors=81 $(LPC)@jobs=123000:133000,load=.7,processors=81 \
+	  $(PARALLEL) --algorithm fitted-q --preset slowdown --backfill easy --runs 1 --seed 1 \
+	  --hidden 3 --steps 12 --set gamma=.3 --set kept=6 --set batch=4 \
+	  --output policy_models/q-network.onnx
 
 clean:
 	rm -rf $(VENV) $(LOWEST) $(TOOLS) build dist *.egg-info demo-output

@@ -38,8 +38,8 @@ setup(
     name="slurm_rl_plugin",
     version=VERSION,
     description=(
-        "Reorders a Slurm or PBS queue with a Q-network trained on accounting logs, within a bound "
-        "that leaves Slurm's fair share in force; the shipped model gives shares no weight"
+        "Orders a Slurm or PBS queue by a model that is made offline, within a bound: by default a "
+        "linear score with weights chosen on past logs, or a Q-network trained on accounting logs"
     ),
     long_description=(TOP / "README.md").read_text(),
     long_description_content_type="text/markdown",

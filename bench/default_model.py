@@ -28,6 +28,7 @@ Made by `{command}` with slurm_rl_plugin {version}.
 
 * Its scores are linear: {count} weights, {weights} ([order](../docs/order.md)).
 * They were chosen by hand on continuous runs of the first 60 % of SDSC-SP2, CTC-SP2 and HPC2N.
+* It is not a Q-network: nothing was learned from rewards. [q-network](q-network.md) is one.
 * Feature schema: {name} version {schema_version}, digest `{digest}`.
 * Run times are predicted by what users' runs tell, live; nothing of it is in the file
   ([features](../docs/features.md)).

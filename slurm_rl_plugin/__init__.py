@@ -1,3 +1,3 @@
-"""A Slurm and PBS plugin that orders the queue with a Q-network trained on the site's own log."""
+"""A Slurm and PBS plugin that orders the queue by a model made offline, such as a Q-network."""
 
 __version__ = "0.1.0"

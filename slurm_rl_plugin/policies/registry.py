@@ -20,7 +20,8 @@ from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 #: Names the model that is installed with the package.
 SHIPPED_MODEL = "default"
 #: Models that come with the package, by name.
-SHIPPED_MODELS = (SHIPPED_MODEL, "responsive-reserve", "reactive-grids", "non-markovian")
+_OTHER_MODELS = ("q-network", "responsive-reserve", "reactive-grids", "non-markovian")
+SHIPPED_MODELS = (SHIPPED_MODEL, *_OTHER_MODELS)
 #: Before a number: interactive jobs first, and so many processors kept free of batch work.
 RESERVE_RULE = "reserve:"
 #: Takes the starts that a log recorded.

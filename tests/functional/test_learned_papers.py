@@ -12,7 +12,9 @@ import pytest
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
 from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.papers.reactive_grids_2008.on_line import READINGS
 from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
+from slurm_rl_plugin.policies.registry import SHIPPED_MODELS
 from tests.functional.small_network import small_network
 
 pytestmark = pytest.mark.study
@@ -28,7 +30,7 @@ def shortest_first() -> QNetwork:
     )
 
 
-CONTRACT = {"name", "published", "measured", "ci95", "baselines", "verdict", "because"}
+CONTRACT = {"name", "algorithm", "printed", "measured", "ci95", "baselines", "verdict", "because"}
 
 
 @pytest.fixture(autouse=True)
@@ -52,11 +54,43 @@ def test_a_paper_is_reproduced_twice_with_the_networks_of_the_first_run(
     assert len(document["figures"]) == figures
     assert all(Path(path).read_bytes()[:4] == b"\x89PNG" for path in document["figures"])
     assert "left out" in output.err
+    ours = {claim["name"] for claim in document["claims"] if claim["algorithm"] == "ours"}
+    assert ours == {claim["name"] for claim in document["claims"] if learned_by_ours(claim["name"])}
+    assert {"paper", "ours"} <= set(document["counts"])
     written = {path.name: path.stat().st_mtime_ns for path in models.iterdir()}
     assert main(words) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["claims"] == document["claims"]
     assert {path.name: path.stat().st_mtime_ns for path in models.iterdir()} == written
+
+
+def learned_by_ours(name: str) -> bool:
+    """Whether a claim measures a network of the difference reward, which no paper has."""
+    policy = name.partition(": ")[2]
+    if name.startswith(("Learning on line", "Reward as printed")):
+        return False
+    if name.startswith(("Calibration", "Hold action")) or policy.startswith(("RL,", "FIFO / RL,")):
+        return True
+    return policy.startswith(("NN-", "ESN-")) and "as printed" not in name
+
+
+def test_the_experiment_of_2008_learns_on_line_in_every_reading_beside_shipped_models(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["reproduce", "reactive-grids", "--quick", "--seeds", "2", "--json"]
+    assert main([*words, "--models", str(tmp_path / "models")]) == 0
+    document = json.loads(capsys.readouterr().out)
+    on_line = [c for c in document["claims"] if c["name"].startswith("Learning on line")]
+    assert len(on_line) == 2 * len(READINGS) * 3
+    assert {claim["algorithm"] for claim in on_line} == {"paper"}
+    policies = document["on_line"]["generated"]["0.2"]
+    assert len(policies) == 1 + 3 * len(READINGS)
+    assert {np.shape(each["windows"]) for each in policies.values()} == {(2, 10)}
+    learned = [each["windows"] for name, each in policies.items() if name.endswith("on line")]
+    assert len({json.dumps(each) for each in learned}) == len(READINGS)
+    (shipped,) = document["shipped"].values()
+    assert set(SHIPPED_MODELS) < set(shipped)
+    assert all(0.0 <= value <= 1.0 for row in shipped.values() for value in row.values())
 
 
 def test_goals_of_the_reserve_stand_beside_every_policy(

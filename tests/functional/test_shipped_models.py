@@ -10,11 +10,18 @@ import numpy as np
 import pytest
 
 from bench.default_model import write_default
+from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.cli.assembly.hook import load_policy, model_path
 from slurm_rl_plugin.domain.goals import Goals
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.learning.evaluation.paired import starts_under
 from slurm_rl_plugin.learning.export.manifest import file_checksum, write_card
 from slurm_rl_plugin.learning.export.model import import_model
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL, SHIPPED_MODELS
+from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import egee_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
 from tests.unit.hook.queues import QueueInMemory, pending_jobs
@@ -74,7 +81,11 @@ def test_an_unchanged_queue_is_hardly_written_again(name: str, tmp_path: Path) -
         writes.append(cycle.run().writes)
         queue.now += 5.0
     assert writes[0] > 10
-    if name in (SHIPPED_MODEL, "responsive-reserve"):  # ages move scores, and few jobs pass others
+    if name in (
+        SHIPPED_MODEL,
+        "q-network",
+        "responsive-reserve",
+    ):  # ages move scores
         assert max(writes[1:]) < 12
     else:
         assert sum(writes[1:]) == 0
@@ -112,3 +123,21 @@ def test_shares_move_the_scores_of_the_default_model_by_points_a_doubling() -> N
     assert not of_first.all()
     np.testing.assert_allclose(moved[of_first], -10.0, atol=1e-4)
     np.testing.assert_allclose(moved[~of_first], 0.0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["reactive-grids", "non-markovian"])
+@pytest.mark.parametrize("backfilling", ["none", "easy"])
+def test_a_model_of_class_medians_is_simulated_with_them_as_it_runs_live(
+    name: str, backfilling: str
+) -> None:
+    rng = np.random.default_rng(3)
+    log = egee_log(rng, processors=5, jobs=150, load=0.9)
+    prepared = prepare_log(replace(log, time_limit=log.run_time * rng.uniform(1.0, 20.0, 150)))
+    settings = SimulationSettings(capacity=5, backfilling=backfilling)
+    workload = prepared.workload(RequestedLimit())
+    candidate = candidate_of(name)
+    found = starts_under(candidate, prepared, workload, settings)
+    live = simulate_policy(prepared, workload, load_policy(name).policy, settings).start
+    np.testing.assert_array_equal(found, live)
+    by_limits = replace(candidate, policy=None, estimates=None)
+    assert (starts_under(by_limits, prepared, workload, settings) != live).any()

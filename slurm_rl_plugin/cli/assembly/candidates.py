@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slurm_rl_plugin.cli.assembly.hook import load_policy, model_path
 from slurm_rl_plugin.errors import ModelUnreadable
-from slurm_rl_plugin.learning.evaluation.paired import Candidate
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, candidate_of_model
 from slurm_rl_plugin.policies.registry import named_policy, unknown_policy
 
 
@@ -25,10 +25,7 @@ def candidate_of(model: str, *, name: str | None = None) -> Candidate:
     if named is None and path.suffix != ".onnx" and not path.is_file():
         raise unknown_policy(model, live=False)
     try:
-        from slurm_rl_plugin.learning.export.model import import_model  # noqa: PLC0415 - extra
-
-        network = import_model(path)
-        return Candidate(name=name or model, network=network)
+        return candidate_of_model(name or model, path)
     except (ModuleNotFoundError, ModelUnreadable):
         # a graph that we did not write: onnxruntime may still run it, decision by decision
         return Candidate(name=name or model, policy=load_policy(model).policy)

@@ -70,6 +70,11 @@ def _evaluate_side_by_side(
 ) -> int:
     """Every candidate in one run through the whole log, and how they differ."""
     estimates, in_sample = _estimates(options, log)
+    if options.estimates != "requested":  # the user asked for others than a model's own
+        candidates = [
+            each if each.estimates is None else replace(each, estimates=None, policy=None)
+            for each in candidates
+        ]
     settings = SimulationSettings(
         capacity=log.prepared.capacity,
         backfilling=backfilling(options),

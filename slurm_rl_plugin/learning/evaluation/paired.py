@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES, STATIC_RULES
 from slurm_rl_plugin.policies.port import Policy
-from slurm_rl_plugin.policies.q_network import with_goals
+from slurm_rl_plugin.policies.q_network import load_q_network, with_goals
 from slurm_rl_plugin.policies.registry import (
     NATIVE,
     NamedPolicy,
@@ -51,12 +52,34 @@ class Candidate:
         network: simulated in the compiled loop.
         policy: asked decision by decision; for what the compiled loop cannot run.
         reserve: processors that are kept free of batch work all the time.
+        estimates: that the policy has of its own, as live; None takes those of the workload. Where
+            jobs are backfilled it is asked decision by decision, for the plan goes by requests.
     """
 
     name: str
     network: QNetwork | EchoStateNetwork | None = None
     policy: Policy | None = None
     reserve: int = 0
+    estimates: RunTimeEstimate | None = None
+
+
+def candidate_of_model(name: str, path: Path) -> Candidate:
+    """A model of ours as it runs live, with the run times that it was trained to believe.
+
+    Args:
+        name: that reports call it.
+        path: of the file.
+
+    Raises:
+        ModuleNotFoundError: the extra that reads models is not installed.
+        PolicyError: the model cannot be used.
+    """
+    from slurm_rl_plugin.learning.export.model import import_model  # noqa: PLC0415 - extra
+
+    network, policy = import_model(path), load_q_network(path)
+    if not isinstance(policy.estimates, ClassMedian):
+        return Candidate(name=name, network=network)
+    return Candidate(name=name, network=network, policy=policy, estimates=policy.estimates)
 
 
 def estimates_of(kind: str, training_log: PreparedLog) -> RunTimeEstimate | None:
@@ -86,6 +109,11 @@ def starts_under(
         goals=prepared.goals(settings.goals),
         reserve=max(settings.reserve, candidate.reserve),
     )
+    if candidate.estimates is not None:
+        if _without_plan(prepared, settings):
+            workload = prepared.workload(candidate.estimates)
+        else:
+            candidate = replace(candidate, network=None)
     if goes_by_predictions(candidate):
         prepared = knowing_recent_runs(prepared, workload, settings)
     if prepared.machine is not None and candidate.name != NATIVE:
@@ -98,6 +126,12 @@ def starts_under(
         policy = with_goals(candidate.policy, settings.goals)
         return simulate_policy(prepared, workload, policy, settings).start
     return _starts_by_rule(_rule(candidate), prepared, workload, settings)
+
+
+def _without_plan(prepared: PreparedLog, settings: SimulationSettings) -> bool:
+    """Whether nothing but the policy goes by estimates of run times."""
+    shared = prepared.machine is None and not prepared.partition_capacities
+    return shared and settings.backfilling == "none"
 
 
 def _starts_by_rule(

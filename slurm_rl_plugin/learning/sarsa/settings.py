@@ -12,7 +12,7 @@ from slurm_rl_plugin.learning.setting_numbers import check_number
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 #: Allowed values of the settings of the same names.
-REWARDS = ("literal", "difference", "difference-reached")
+REWARDS = ("literal", "difference", "difference-reached", "completed", "running")
 SCHEMAS = {each.name: each for each in (REACTIVE_GRID, REACTIVE_GRID_WAIT)}
 PRETRAININGS = ("edf", "none", "recorded")
 UPDATES = ("online", "batch")
@@ -34,14 +34,15 @@ class SarsaSettings:
         schema: "reactive-grid", the paper's 11 inputs, or "reactive-grid-wait", with the wait.
         reward: "literal": lambda U + (1 - lambda) F; "difference": with what the choice of the
             job saves in place of U; "difference-reached": that counted from the waits reached,
-            for the schema with the wait (see `simulator/rollouts/start_rewards.py`).
+            for the schema with the wait; "completed" and "running": with U of the jobs that end
+            until the next start, or run at it (see `simulator/rollouts/start_rewards.py`).
         utility_weight: lambda, the weight of time utility against fairness in the reward.
         pretraining: "edf": the first sweeps act by early deadline first; "recorded": they learn
             from the starts that the logs record; "none".
         pretraining_sweeps: how many they are.
         update: "online": the network moves at every start; "batch": it is trained afresh at the
             end of every sweep on all starts collected so far. (The paper starts afresh at every
-            single start, which is quadratic in their number.)
+            single start, as `learning/sarsa/on_line.py` does.)
         epochs: of each such batch training.
         keep: "best": the network of the sweep that validates best; "last": that of the last sweep,
             as the paper's learner acts by what it has learned. (With the literal reward the best

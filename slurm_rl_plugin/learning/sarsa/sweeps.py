@@ -19,7 +19,13 @@ from slurm_rl_plugin.simulator.rollouts.sarsa import (
     Transitions,
     sarsa_sweep,
 )
-from slurm_rl_plugin.simulator.rollouts.start_rewards import DIFFERENCE, DIFFERENCE_REACHED, LITERAL
+from slurm_rl_plugin.simulator.rollouts.start_rewards import (
+    COMPLETED,
+    DIFFERENCE,
+    DIFFERENCE_REACHED,
+    LITERAL,
+    RUNNING,
+)
 from slurm_rl_plugin.simulator.scoring.perceptron import descend_through, perceptron_of, values_of
 from slurm_rl_plugin.simulator.scoring.reactive_grid import grid_code, grid_job_table
 from slurm_rl_plugin.units import FloatArray
@@ -30,6 +36,8 @@ _REWARDS = {
     "literal": LITERAL,
     "difference": DIFFERENCE,
     "difference-reached": DIFFERENCE_REACHED,
+    "completed": COMPLETED,
+    "running": RUNNING,
 }
 
 
@@ -86,15 +94,17 @@ def network_of(parameters: FloatArray, schema: FeatureSchema) -> QNetwork:
     )
 
 
-def _sweep_settings(
+def sweep_settings(
     settings: SarsaSettings, load: TrainingLoad, *, by_deadline: bool
 ) -> SweepSettings:
+    """How a sweep over a load acts, and how it learns at every start where it does."""
     online = settings.update == "online"
     return SweepSettings(
         by_deadline=by_deadline,
         epsilon=0.0 if by_deadline else float(settings.epsilon),
         gamma=float(settings.gamma),
         rate=float(settings.learning_rate) if online else 0.0,
+        replayed=0,
         utility_weight=float(settings.utility_weight),
         reward=_REWARDS[settings.reward],
         cycle=float(load.settings.cycle),
@@ -119,13 +129,17 @@ def acted_starts(
         rng: draws the exploration.
         by_deadline: act by early deadline first instead of by the network.
     """
+    width = input_width(settings.inputs)
+    network = perceptron_of(parameters, width)
     return sarsa_sweep(
         load.workload,
         load.settings.empty_cluster(load.workload),
         grid_inputs(load, settings.inputs),
-        perceptron_of(parameters, input_width(settings.inputs)),
-        _sweep_settings(settings, load, by_deadline=by_deadline),
+        network,
+        sweep_settings(settings, load, by_deadline=by_deadline),
         rng.random((len(load.workload.submit), 2)),
+        Transitions(np.empty((0, width)), np.empty(0)),
+        network,
     )
 
 
@@ -141,7 +155,7 @@ def recorded_starts(load: TrainingLoad, settings: SarsaSettings) -> Transitions:
             f"pre-training on recorded starts: {int(np.isnan(start).sum())} jobs of a training "
             "log lack theirs; choose edf or none."
         )
-    sweep = _sweep_settings(settings, load, by_deadline=False)
+    sweep = sweep_settings(settings, load, by_deadline=False)
     grid = grid_inputs(load, settings.inputs)
     return recorded_transitions(load.workload, load.settings.capacity, start, grid, sweep)
 

@@ -11,6 +11,7 @@ from slurm_rl_plugin.papers.non_markovian_2011.tables import (
     FIFO,
     LEARNED,
     NATIVE,
+    PRINTED,
     SJF,
     TABLE_2,
     TABLE_2_COLUMNS,
@@ -48,17 +49,18 @@ def claims_of_tables(group: str, trial: PairedTrial) -> Iterator[Claim]:
 
     Args:
         group: names the load.
-        trial: with an entry for each of LEARNED.
+        trial: with an entry for each of LEARNED, perhaps of AS_PRINTED.
     """
     for table, cells, columns in (
         ("Table 2", TABLE_2, TABLE_2_COLUMNS),
         ("Table 3", TABLE_3, TABLE_3_COLUMNS),
     ):
-        for policy, row in cells.items():
-            if policy not in trial.measures:
-                continue
-            for column, text in zip(columns, row.split(), strict=True):
-                yield _cell(f"{table}, {group}", trial, policy, column, text)
+        for printed, row in cells.items():
+            for policy in (printed, f"{printed}{PRINTED}"):
+                if policy not in trial.measures:
+                    continue
+                for column, text in zip(columns, row.split(), strict=True):
+                    yield _cell(f"{table}, {group}", trial, policy, column, text)
 
 
 def _cell(group: str, trial: PairedTrial, policy: str, column: str, text: str) -> Claim:

@@ -8,7 +8,8 @@ median of their class (EST), trained on generated logs of seeds 1000 and above a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.papers.non_markovian_2011.claims import (
@@ -23,7 +24,11 @@ from slurm_rl_plugin.papers.non_markovian_2011.load import (
     learn,
     training_logs,
 )
-from slurm_rl_plugin.papers.non_markovian_2011.tables import FORGETFUL, LEARNED
+from slurm_rl_plugin.papers.non_markovian_2011.run_time_estimates import (
+    EstimateFigures,
+    estimate_figures,
+)
+from slurm_rl_plugin.papers.non_markovian_2011.tables import AS_PRINTED, FORGETFUL, LEARNED
 from slurm_rl_plugin.papers.non_markovian_2011.workload import claims_of_table_1
 from slurm_rl_plugin.papers.reactive_grids_2008.load import medians_of
 from slurm_rl_plugin.papers.study.claims import Claim
@@ -55,26 +60,34 @@ class NonMarkovian:
         claims: of every table, figure and sentence.
         generated: name of a generated load -> policies on it.
         segments: processors -> policies on the segments of LPC-EGEE; empty without traces.
+        estimates: J of each policy under each estimate on LPC-D; empty without traces.
     """
 
     claims: list[Claim]
     generated: Mapping[str, PairedTrial]
     segments: Mapping[int, PairedTrial]
+    estimates: EstimateFigures
 
 
 def steps(plan: Plan) -> int:
     """Simulated logs and iterations of fitted Q, for a progress bar."""
     segments = len(MEASURED_SEGMENTS) * len(_CAPACITIES) * (plan.traces is not None)
-    trainings = (len(LEARNED) + len(FORGETFUL)) * plan.effort.learners
+    trainings = (len(LEARNED) + len(FORGETFUL)) * plan.effort.learners + len(AS_PRINTED)
     return len(LOADS) * plan.seeds + segments + trainings * plan.effort.iterations
 
 
-def reproduce(plan: Plan, store: ResultStore, after_log: Callable[[], None]) -> NonMarkovian:
+def reproduce(
+    plan: Plan,
+    store: ResultStore,
+    shipped: Callable[[str], Path],
+    after_log: Callable[[], None],
+) -> NonMarkovian:
     """Train, simulate and judge.
 
     Args:
         plan: what to run.
         store: of trained networks.
+        shipped: gives the file of a shipped model by its name.
         after_log: told after each simulated log.
 
     Raises:
@@ -96,7 +109,24 @@ def reproduce(plan: Plan, store: ResultStore, after_log: Callable[[], None]) -> 
     if segments:  # the native scheduler had its own machine: only there it is compared fairly
         machine = PROCESSORS_OF_LPC
         claims += claims_on_native(_group(machine), segments[machine])
-    return NonMarkovian(claims=claims, generated=loads, segments=segments)
+    estimates: EstimateFigures = {}
+    if log is not None and plan.traces is not None:
+        past = prepared_segments(log, [_EARLIER], PROCESSORS_OF_2011)[_EARLIER]
+        learned = {name: networks[name] for name in LEARNED}
+        estimates = estimate_figures(plan, learned, shipped, medians_of(past))
+    return NonMarkovian(
+        claims=[_credited(claim) for claim in claims],
+        generated=loads,
+        segments=segments,
+        estimates=estimates,
+    )
+
+
+def _credited(claim: Claim) -> Claim:
+    """The claim as one of ours where it measures networks that learned by the difference reward."""
+    policies = claim.cell.policy.replace(" / ", " - ").split(" - ")
+    ours = any(policy in LEARNED for policy in policies)
+    return replace(claim, algorithm="ours") if ours else claim
 
 
 def _group(capacity: int) -> str:

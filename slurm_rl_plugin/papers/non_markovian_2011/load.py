@@ -10,7 +10,15 @@ import numpy as np
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.learning.fitted_q.iteration import train_fitted_q
 from slurm_rl_plugin.learning.fitted_q.settings import FittedQSettings
-from slurm_rl_plugin.papers.non_markovian_2011.tables import FIFO, FORGETFUL, LEARNED, NATIVE, SJF
+from slurm_rl_plugin.papers.non_markovian_2011.tables import (
+    AS_PRINTED,
+    FIFO,
+    FORGETFUL,
+    LEARNED,
+    NATIVE,
+    PRINTED,
+    SJF,
+)
 from slurm_rl_plugin.papers.reactive_grids_2008.load import medians_of, training_loads
 from slurm_rl_plugin.papers.study.effort import Effort
 from slurm_rl_plugin.papers.study.paired_trials import Contender
@@ -58,12 +66,14 @@ def learning_task(name: str, learner: int, effort: Effort) -> LearningTask:
     """Fitted Q for a learned policy, on logs of seeds 1000 and above, chosen on 2000 and above.
 
     Args:
-        name: one of LEARNED or FORGETFUL.
+        name: one of LEARNED, FORGETFUL or AS_PRINTED.
         learner: seed of the training.
         effort: how many logs and iterations.
     """
-    regressor, estimates = name.split("-")
+    regressor, estimates = name.removesuffix(PRINTED).split("-")
     settings = replace(_SETTINGS[regressor], iterations=effort.iterations, seed=learner)
+    if name in AS_PRINTED:
+        settings = replace(settings, reward="literal")
 
     def loads() -> Loads:
         training = training_logs(effort)
@@ -76,7 +86,7 @@ def learning_task(name: str, learner: int, effort: Effort) -> LearningTask:
 
     counts = (effort.training, effort.validation)
     return LearningTask(
-        name=f"non-markovian-{name.lower()}-{learner}",
+        name=f"non-markovian-{regressor}-{estimates}-{settings.reward}-{learner}".lower(),
         settings=settings,
         train=train_fitted_q,
         sources=[f"egee load={_TRAINING_LOAD} jobs={effort.jobs_of(JOBS)} {counts} {estimates}"],
@@ -86,13 +96,13 @@ def learning_task(name: str, learner: int, effort: Effort) -> LearningTask:
 
 
 def learn(effort: Effort, store: ResultStore) -> dict[str, list[LearnedNetwork]]:
-    """Each of LEARNED and FORGETFUL -> its networks, one a learner."""
+    """Each of LEARNED and FORGETFUL -> its networks, one a learner; of AS_PRINTED one."""
     return {
         name: [
             store.network(learning_task(name, learner, effort)).network
-            for learner in range(1, effort.learners + 1)
+            for learner in range(1, (1 if name in AS_PRINTED else effort.learners) + 1)
         ]
-        for name in (*LEARNED, *FORGETFUL)
+        for name in (*LEARNED, *FORGETFUL, *AS_PRINTED)
     }
 
 
@@ -115,7 +125,7 @@ def contenders(
         "SJF oracle, 4 held": Contender(rule="sjf", reserve=4),
     }
     for name, learned in networks.items():
-        estimates = medians if name.endswith("EST") else None
+        estimates = medians if "EST" in name else None
         for learner, network in enumerate(learned, start=1):
             found[f"{name} {learner}"] = Contender(network=network, estimates=estimates)
     return found

@@ -6,6 +6,9 @@ NATIVE, FIFO, SJF = "native", "FIFO", "SJF oracle"
 #: The learned policies: feed-forward (NN) or echo state network (ESN), run times known (ORA) or
 #: taken to be the median of the class (EST).
 LEARNED = ("NN-ORA", "NN-EST", "ESN-ORA", "ESN-EST")
+#: Behind the name of a learned policy: by the reward as printed, not by the difference reward.
+PRINTED = ", as printed"
+AS_PRINTED = tuple(f"{name}{PRINTED}" for name in LEARNED)
 #: Controls: the same echo state network, its reservoir forgetting at once.
 FORGETFUL = ("ESN0-ORA", "ESN0-EST")
 #: Policies that stand beside the learned ones in every claim.

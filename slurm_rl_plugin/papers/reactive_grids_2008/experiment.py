@@ -7,13 +7,15 @@ is not public; segments of LPC-EGEE stand in for it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.learning.sarsa.settings import PAPER, SarsaSettings
 from slurm_rl_plugin.papers.reactive_grids_2008.hold_action import claims_of_holding
 from slurm_rl_plugin.papers.reactive_grids_2008.learning_curves import (
+    CALIBRATION,
     Curves,
     claims_of_calibration,
     curve_tasks,
@@ -35,6 +37,12 @@ from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     learning_task,
     medians_of,
 )
+from slurm_rl_plugin.papers.reactive_grids_2008.on_line import (
+    OnLine,
+    claims_on_line,
+    learn_on_line,
+    on_line_steps,
+)
 from slurm_rl_plugin.papers.reactive_grids_2008.shares import claims_of_shares
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FRACTIONS, NATIVE, RL
 from slurm_rl_plugin.papers.reactive_grids_2008.trace import (
@@ -43,7 +51,7 @@ from slurm_rl_plugin.papers.reactive_grids_2008.trace import (
     segments_task,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.waits import claims_of_waits
-from slurm_rl_plugin.papers.study.claims import Claim
+from slurm_rl_plugin.papers.study.claims import GOAL, Claim
 from slurm_rl_plugin.papers.study.effort import Plan
 from slurm_rl_plugin.papers.study.lpc_segments import (
     PROCESSORS_OF_2011,
@@ -79,6 +87,7 @@ class ReactiveGrids:
         literal, printed, learned: networks of the reward as printed, of all settings as printed,
             and of the difference reward.
         curves: of the calibrations.
+        on_line: the experiment as the paper ran it.
     """
 
     claims: list[Claim]
@@ -89,6 +98,7 @@ class ReactiveGrids:
     printed: QNetwork
     learned: QNetwork
     curves: Curves
+    on_line: OnLine
 
 
 def steps(plan: Plan) -> int:
@@ -97,7 +107,8 @@ def steps(plan: Plan) -> int:
     networks = 0 if plan.network else len(FRACTIONS) + 1 + on_lpc
     curves = sum(task.steps for tasks in curve_tasks(effort).values() for task in tasks)
     segments = len(MEASURED_SEGMENTS) * len(_MACHINES) * on_lpc
-    return (len(FRACTIONS) + 1) * plan.seeds + segments + (networks + 2) * effort.sweeps + curves
+    logs = (len(FRACTIONS) + 1) * plan.seeds + segments + on_line_steps(plan)
+    return logs + (networks + 2) * effort.sweeps + curves
 
 
 def reproduce(plan: Plan, store: ResultStore, after_log: Callable[[], None]) -> ReactiveGrids:
@@ -129,6 +140,7 @@ class _Reproduction:
         infeasible = self._infeasible()
         segments = {} if log is None else self._segments(log)
         curves = learning_curves(self._plan.effort, self._store)
+        on_line = learn_on_line(self._plan, log, self._store, self._after_log)
         claims = [
             *claims_of_table_1(),
             *(claim for p in FRACTIONS for claim in claims_of_waits(p, feasible[p])),
@@ -137,9 +149,10 @@ class _Reproduction:
             *_claims_of_segments(segments),
             *claims_of_literal_reward(feasible[SHOWN], {**as_printed, RL: learned[SHOWN]}),
             *claims_of_calibration(curves),
+            *claims_on_line(on_line),
         ]
         return ReactiveGrids(
-            claims=claims,
+            claims=[_credited(claim) for claim in claims],
             feasible=feasible,
             infeasible=infeasible,
             segments=segments,
@@ -147,6 +160,7 @@ class _Reproduction:
             printed=printed,
             learned=learned[SHOWN],
             curves=curves,
+            on_line=on_line,
         )
 
     def _task(
@@ -207,3 +221,14 @@ def _claims_of_segments(
     for (number, capacity), trial in segments.items():
         group = f"LPC-EGEE segment {number}, {capacity} processors"
         yield from claims_of_segment(group, trial, _MACHINES[capacity])
+
+
+def _credited(claim: Claim) -> Claim:
+    """The claim as one of ours where it measures a network that learned by our reward.
+
+    RL and the calibrated networks learn by the difference reward, which no paper has; our goals
+    are for policies of ours.
+    """
+    of_ours = claim.cell.group == CALIBRATION or claim.source == GOAL
+    ours = of_ours or RL in re.split(" [/-] ", claim.cell.policy)
+    return replace(claim, algorithm="ours") if ours else claim

@@ -24,6 +24,7 @@ from slurm_rl_plugin.papers.reactive_grids_2008.shares import INFEASIBLE_BOUND, 
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, RL, SJF, printed_waits
 from slurm_rl_plugin.papers.reactive_grids_2008.trace_figures import (
     draw_cumulative,
+    learning_drawing,
     segment_drawings,
 )
 from slurm_rl_plugin.papers.study.figure_file import legend_above
@@ -47,6 +48,7 @@ def drawings_of(found: ReactiveGrids) -> Drawings:
         "literal-reward.png": lambda: _draw_literal_reward(found),
         "calibration.png": lambda: _draw_curves(found.curves),
         **segment_drawings(found.segments),
+        **learning_drawing(found.on_line.segments),
     }
 
 

@@ -28,6 +28,8 @@ _SWEEPS, _TRAINING, _VALIDATION, _LEARNERS = 16, 16, 3, 8
 #: Sweeps over which the curves are compared: those of the calibration and as many behind them.
 EARLY = slice(1, 7)
 _INTERACTIVE = 0.5
+#: Group of the claims.
+CALIBRATION = f"Calibration, p = {_INTERACTIVE}"
 
 #: Pre-training -> objective on the validation loads, untrained and after each sweep, shape
 #: [learners, sweeps + 1].
@@ -73,7 +75,7 @@ def claims_of_calibration(curves: Curves) -> Iterator[Claim]:
         gain = measure(early[better] - early[than])
         yield Claim(
             cell=Cell(
-                "Calibration, p = 0.5",
+                CALIBRATION,
                 f"{better} - {than}",
                 f"objective after {shown.start * SWEEP_JOBS} to "
                 f"{(shown.stop - 1) * SWEEP_JOBS} jobs",

@@ -8,10 +8,15 @@ from typing import Any
 import numpy as np
 from matplotlib import pyplot as plt
 
+from slurm_rl_plugin.papers.reactive_grids_2008.on_line import FROZEN, ON_LINE, READINGS, Trial
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, NATIVE, RL, SJF
-from slurm_rl_plugin.papers.reactive_grids_2008.trace import fairness_gap, wait_differences
+from slurm_rl_plugin.papers.reactive_grids_2008.trace import (
+    MEASURED_SEGMENTS,
+    fairness_gap,
+    wait_differences,
+)
 from slurm_rl_plugin.papers.study.figure_file import legend_above
-from slurm_rl_plugin.papers.study.lpc_segments import PROCESSORS_OF_2011
+from slurm_rl_plugin.papers.study.lpc_segments import PROCESSORS_OF_2011, PROCESSORS_OF_LPC
 from slurm_rl_plugin.papers.study.paired_trials import PairedTrial
 from slurm_rl_plugin.units import DAY, HOUR, INTERACTIVE_WAIT_GOAL, FloatArray
 
@@ -32,6 +37,36 @@ def segment_drawings(segments: Segments) -> dict[str, Callable[[], Any]]:
         "fig-6-segment-wait-differences.png": lambda: _draw(shown, _draw_differences),
         "fig-7-segment-fairness.png": lambda: _draw(shown, _draw_fairness),
     }
+
+
+def learning_drawing(trial: Trial) -> dict[str, Callable[[], Any]]:
+    """File name -> drawing of utility over time while a learner learns; nothing without segments.
+
+    Args:
+        trial: policies on the measured segments.
+    """
+    return {"fig-6-learning.png": lambda: _draw_learning(trial)} if trial else {}
+
+
+def _draw_learning(trial: Trial) -> Any:
+    """A panel for each segment, a line for each policy, the first three readings alone."""
+    figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
+    styles = {FIFO: ("tab:blue", "-"), NATIVE: ("black", "-")}
+    colours = ("tab:orange", "tab:green", "tab:purple")
+    for reading, colour in zip(READINGS, colours, strict=False):
+        styles[f"{reading.name}, {ON_LINE}"] = (colour, "-")
+        styles[f"{reading.name}, {FROZEN}"] = (colour, ":")
+    for place, (axis, number) in enumerate(zip(axes.flat, MEASURED_SEGMENTS, strict=True)):
+        for name, (colour, style) in styles.items():
+            windows = trial[name].windows[place]
+            parts = (np.arange(len(windows)) + 0.5) / len(windows)
+            axis.plot(parts, windows, style, color=colour, label=name)
+        axis.set_xlabel("part of the jobs, by arrival")
+        axis.set_ylabel("mean time utility")
+        axis.set_title(f"LPC-EGEE segment {number}, {PROCESSORS_OF_LPC} processors")
+        axis.grid(alpha=0.3)
+    legend_above(figure, axes[0, 0], columns=2)
+    return figure
 
 
 def _draw(segments: Segments, draw: Callable[[Any, PairedTrial], tuple[str, str]]) -> Any:

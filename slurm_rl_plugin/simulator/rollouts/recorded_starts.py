@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.cluster import (
+    ENDED,
     IDLE,
     Cluster,
     advance,
@@ -22,6 +23,7 @@ from slurm_rl_plugin.simulator.rollouts.sarsa import (
     note_start,
     scaled_state,
 )
+from slurm_rl_plugin.simulator.rollouts.start_rewards import COMPLETED, reward_at_next_start
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -60,12 +62,17 @@ def _replay(
 ) -> Transitions:
     no_rank = np.empty(0, dtype=np.int64)
     inputs = np.empty((len(order), input_count(grid)))
-    reward = np.empty(len(order))
+    reward, ended = np.empty(len(order)), 0
     for taken in range(len(order)):
         job = order[taken]
         advance(workload, cluster, begin[job], no_rank)
         state = scaled_state(workload, cluster, grid)
         reward[taken] = note_start(workload, cluster, grid, sweep, state, job, inputs[taken])
+        if sweep.reward >= COMPLETED and taken > 0:
+            reward[taken - 1] = reward_at_next_start(
+                workload, cluster, grid.rows, ended, sweep.utility_weight, sweep.reward
+            )
         start_job(workload, cluster, job)
         forget_started(cluster)
+        ended = cluster.counts[ENDED]
     return Transitions(inputs, reward)

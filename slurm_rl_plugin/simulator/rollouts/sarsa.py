@@ -9,6 +9,7 @@ import numpy as np
 from slurm_rl_plugin.domain.utility_class import SIGMA
 from slurm_rl_plugin.simulator.kernel.class_limit import reserve_in_force
 from slurm_rl_plugin.simulator.kernel.cluster import (
+    ENDED,
     IDLE,
     NOW,
     PENDING,
@@ -23,7 +24,11 @@ from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import log_seconds
 from slurm_rl_plugin.simulator.kernel.dispatch import processors_needed
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.rollouts.start_rewards import start_reward
+from slurm_rl_plugin.simulator.rollouts.start_rewards import (
+    COMPLETED,
+    reward_at_next_start,
+    start_reward,
+)
 from slurm_rl_plugin.simulator.scoring.perceptron import Perceptron, descend, sigmoid, value_of
 from slurm_rl_plugin.simulator.scoring.reactive_grid import GRID_WAIT, grid_state
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -37,8 +42,10 @@ class SweepSettings(NamedTuple):
         epsilon: probability of a start drawn at random from the jobs that fit.
         gamma: discount for each start.
         rate: learning rate of updates at every start; 0 only collects.
+        replayed: starts of the past that a network trained afresh at every start learns from; 0
+            moves the network by the last start alone.
         utility_weight: lambda, the weight of time utility against fairness.
-        reward: LITERAL, DIFFERENCE or DIFFERENCE_REACHED.
+        reward: a code of `start_rewards`.
         cycle: seconds between decisions; 0 decides at every event.
         reserve: processors kept free of batch work.
     """
@@ -47,6 +54,7 @@ class SweepSettings(NamedTuple):
     epsilon: float
     gamma: float
     rate: float
+    replayed: int
     utility_weight: float
     reward: int
     cycle: float
@@ -85,6 +93,10 @@ class Transitions(NamedTuple):
 
     inputs: FloatArray
     reward: FloatArray
+
+
+#: Steps of the golden ratio spread places evenly over everything collected so far.
+_GOLDEN = 0.6180339887498949
 
 
 @compiled
@@ -185,10 +197,41 @@ def note_start(
     job: int,
     row: FloatArray,
 ) -> float:
-    """Write state and action into `row`, shape [inputs], and give the reward of the start."""
+    """Write state and action into `row`, shape [inputs], and give the reward of the start.
+
+    It is 0 where the next start tells the reward.
+    """
     row[: len(state)] = state
     _take_job(workload, cluster, grid, job, row[len(state) :])
+    if sweep.reward >= COMPLETED:
+        return 0.0
     return start_reward(workload, cluster, grid.rows, job, sweep.utility_weight, sweep.reward)
+
+
+@compiled
+def _relearn(
+    network: Perceptron, fresh: Perceptron, seen: Transitions, last: int, sweep: SweepSettings
+) -> None:
+    """Train the network afresh on starts spread over the first `last` ones; it changes in place.
+
+    Args:
+        network: gives the values of the next starts, then becomes the new one.
+        fresh: where the new one begins.
+        seen: all starts; row t + 1 is the next state and action of row t.
+        last: number of the start whose successor is the last one known.
+        sweep: how to learn.
+    """
+    old = Perceptron(
+        network.weights.copy(), network.bias.copy(), network.output.copy(), network.offset.copy()
+    )
+    network.weights[:] = fresh.weights
+    network.bias[:] = fresh.bias
+    network.output[:] = fresh.output
+    network.offset[:] = fresh.offset
+    for number in range(sweep.replayed):
+        place = int((last * sweep.replayed + number) * _GOLDEN % 1.0 * (last + 1))
+        target = seen.reward[place] + sweep.gamma * value_of(old, seen.inputs[place + 1])
+        descend(network, seen.inputs[place], target, sweep.rate)
 
 
 @compiled
@@ -199,6 +242,8 @@ def sarsa_sweep(
     network: Perceptron,
     sweep: SweepSettings,
     draws: FloatArray,
+    past: Transitions,
+    fresh: Perceptron,
 ) -> Transitions:
     """Run a load once: choose, note, start, and with a rate learn at every start.
 
@@ -211,15 +256,19 @@ def sarsa_sweep(
         network: changed in place with a rate.
         sweep: how to act and learn.
         draws: uniform numbers, shape [n, 2]: whether to explore, and where.
+        past: starts collected before, which are learned from as well where starts are replayed.
+        fresh: where a network that is trained afresh begins.
     """
     no_rank = np.empty(0, dtype=np.int64)
-    inputs = np.empty((len(draws), input_count(grid)))
-    reward = np.empty(len(draws))
-    taken = 0
+    before, ended = len(past.reward), 0
+    inputs = np.empty((before + len(draws), input_count(grid)))
+    reward = np.empty(len(inputs))
+    inputs[:before], reward[:before] = past.inputs, past.reward
+    taken = before
     while True:
         event = next_event(workload, cluster)
         if np.isinf(event):
-            return Transitions(inputs[:taken], reward[:taken])
+            return Transitions(inputs[before:taken], reward[before:taken])
         advance(workload, cluster, decision_time(event, sweep.cycle), no_rank)
         reserve = reserve_in_force(workload, cluster, sweep.reserve)
         while cluster.counts[IDLE] > 0 and cluster.counts[PENDING] > 0:
@@ -228,16 +277,24 @@ def sarsa_sweep(
                 scores = _score_by_deadline(workload, cluster)
             else:
                 scores = score_by_perceptron(workload, cluster, grid, network, state)
-            job = _choose(workload, cluster, scores, sweep.epsilon, reserve, draws[taken])
+            drawn = draws[taken - before]
+            job = _choose(workload, cluster, scores, sweep.epsilon, reserve, drawn)
             if job < 0:
                 break
             row = inputs[taken]
             reward[taken] = note_start(workload, cluster, grid, sweep, state, job, row)
-            if sweep.rate > 0.0 and taken > 0:
+            if sweep.reward >= COMPLETED and taken > before:
+                reward[taken - 1] = reward_at_next_start(
+                    workload, cluster, grid.rows, ended, sweep.utility_weight, sweep.reward
+                )
+            if sweep.rate > 0.0 and sweep.replayed > 0 and taken > 0:
+                _relearn(network, fresh, Transitions(inputs, reward), taken - 1, sweep)
+            elif sweep.rate > 0.0 and taken > before:
                 target = reward[taken - 1] + sweep.gamma * value_of(network, row)
                 descend(network, inputs[taken - 1], target, sweep.rate)
             start_job(workload, cluster, job)
             forget_started(cluster)
+            ended = cluster.counts[ENDED]
             taken += 1
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from slurm_rl_plugin.domain.utility_class import RUN_ROW, SIGMA_ROW
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, Cluster
+from slurm_rl_plugin.simulator.kernel.cluster import ENDED, NOW, PENDING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.compiled_features import fairness, time_utility
 from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.scoring.reactive_grid import running_utility
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.units import FloatArray
 
-#: Codes of the rewards.
-LITERAL, DIFFERENCE, DIFFERENCE_REACHED = 0, 1, 2
+#: Codes of the rewards; the last two are known only at the next start.
+LITERAL, DIFFERENCE, DIFFERENCE_REACHED, COMPLETED, RUNNING = 0, 1, 2, 3, 4
 
 
 @compiled
@@ -47,6 +48,42 @@ def start_reward(
         value = _utility_if_started(workload, cluster, rows, job)
     else:
         value = interchange_gain(workload, cluster, rows, job, reward == DIFFERENCE_REACHED)
+    fair = fairness(workload.shares, current_usage(cluster))
+    return utility_weight * value + (1.0 - utility_weight) * fair
+
+
+@compiled
+def reward_at_next_start(
+    workload: Workload,
+    cluster: Cluster,
+    rows: FloatArray,
+    ended: int,
+    utility_weight: float,
+    reward: int,
+) -> float:
+    """Reward of the last start in the state that it led to: lambda * U + (1 - lambda) * F.
+
+    completed: U is the mean utility of the jobs that ended since that start; 0 where none did.
+    running: U is the mean utility that the running jobs are expected to reach.
+
+    Args:
+        workload: the jobs.
+        cluster: read only, at the next start.
+        rows: of each job's class, shape [n, places]; see `time_utility`.
+        ended: how many jobs had ended at the last start.
+        utility_weight: lambda.
+        reward: COMPLETED or RUNNING.
+    """
+    if reward == RUNNING:
+        value = running_utility(workload, cluster)
+    else:
+        value = 0.0
+        for place in range(ended, cluster.counts[ENDED]):
+            job = cluster.ended[place]
+            run_time = workload.run_time[job]
+            turnaround = cluster.start[job] - workload.submit[job] + run_time
+            value += time_utility(turnaround, run_time, rows[job])
+        value /= max(cluster.counts[ENDED] - ended, 1)
     fair = fairness(workload.shares, current_usage(cluster))
     return utility_weight * value + (1.0 - utility_weight) * fair
 

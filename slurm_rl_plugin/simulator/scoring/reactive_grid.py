@@ -50,7 +50,7 @@ def grid_job_table(workload: Workload) -> FloatArray:
 
 
 @compiled
-def _running_utility(workload: Workload, cluster: Cluster) -> float:
+def running_utility(workload: Workload, cluster: Cluster) -> float:
     """Mean time utility of the running jobs at their expected completion; 1 if none runs."""
     running = cluster.counts[RUNNING]
     total = 0.0
@@ -106,7 +106,7 @@ def grid_state(
     capacity, idle = float(cluster.capacity[0]), float(max(cluster.counts[IDLE], 0))
     work, release = max(cluster.clock[PENDING_WORK], 0.0), next_release(cluster)
     if code != GRID_2011:
-        utility = _running_utility(workload, cluster)
+        utility = running_utility(workload, cluster)
         return grid_features(capacity, idle, work, release, utility, _received(cluster, places))
     running_work = _running_work(workload, cluster)
     queued = _queued(workload, cluster, places)

@@ -7,7 +7,8 @@ import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
-from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
+from slurm_rl_plugin.learning.sarsa.on_line import OnLineLearner
 from slurm_rl_plugin.learning.sarsa.settings import PAPER, SarsaSettings
 from slurm_rl_plugin.learning.sarsa.sweeps import acted_starts, network_of, recorded_starts
 from slurm_rl_plugin.learning.sarsa.training import SarsaLearner, train_sarsa
@@ -16,6 +17,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, s
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.utility.reward import RewardWeights
+from slurm_rl_plugin.utility.summary import JobMeasures
 
 ESTIMATE = len(REACTIVE_GRID.queue) + REACTIVE_GRID.jobs.index("log_estimate")
 SETTINGS = SarsaSettings(sweeps=5, pretraining_sweeps=2, hidden=6, epochs=2, seed=5)
@@ -197,7 +199,11 @@ def test_early_deadline_first_acts_in_pretraining():
     np.testing.assert_allclose(found, estimates)
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, WITH_WAIT], ids=["papers", "wait"])
+@pytest.mark.parametrize(
+    "settings",
+    [SETTINGS, WITH_WAIT, *(replace(SETTINGS, reward=each) for each in ("completed", "running"))],
+    ids=["papers", "wait", "completed", "running"],
+)
 def test_recorded_starts_are_what_sarsa_would_have_seen_of_them(settings):
     each = load(7, recorded="edf")
     simulated = acted(each, by_deadline=True, settings=settings)
@@ -284,3 +290,51 @@ def test_the_last_network_is_kept_where_that_is_asked_for():
 
 def test_the_papers_learner_acts_by_what_it_has_learned():
     assert PAPER.keep == "last"
+
+
+def utilities_at_completion(each, start):
+    return JobMeasures.of(schedule_of(each.prepared, start, each.settings)).time_utility
+
+
+def test_a_start_is_paid_the_utility_of_the_jobs_that_complete_until_the_next_one():
+    """Sequential jobs and rewards without fairness: each utility is paid out exactly once."""
+    settings = replace(SETTINGS, reward="completed", utility_weight=1.0)
+    each = load(7, recorded="edf")
+    start = each.prepared.log.start
+    paid = acted(each, by_deadline=True, settings=settings).reward
+    utility = utilities_at_completion(each, start)
+    begun, end = np.sort(start, kind="stable"), start + each.workload.run_time
+    for place in range(len(begun) - 1):
+        # ends at the very second of a start come before it
+        mine = (end > begun[place]) & (end <= begun[place + 1])
+        assert paid[place] == pytest.approx(utility[mine].mean() if mine.any() else 0.0)
+    assert (paid[:-1] > 0.0).any()
+
+
+def test_a_start_is_paid_the_utility_of_the_jobs_that_run_at_the_next_one():
+    settings = replace(SETTINGS, reward="running", utility_weight=1.0)
+    each = load(7, recorded="edf")
+    found = acted(each, by_deadline=True, settings=settings)
+    place = REACTIVE_GRID.queue.index("running_time_utility")
+    seen = found.inputs[:, place] * 0.5 + 0.5
+    np.testing.assert_allclose(found.reward[:-1], seen[1:])
+
+
+@pytest.mark.parametrize("one_hot", [False, True])
+def test_a_learner_on_line_learns_at_every_start_and_frozen_not_at_all(one_hot):
+    calibration, measured = load(1), load(2)
+    settings = replace(PAPER, reward="completed", hidden=6)
+
+    def learner():
+        return OnLineLearner(calibration, settings, replayed=20, one_hot=one_hot)
+
+    one, again = learner(), learner()
+    before = one.parameters.copy()
+    frozen = one.run(measured, learning=False)
+    np.testing.assert_array_equal(one.parameters, before)
+    learned = one.run(measured, learning=True)
+    assert not np.array_equal(one.parameters, before)
+    assert not np.array_equal(learned, frozen)
+    np.testing.assert_array_equal(again.run(measured, learning=True), learned)
+    assert len(before) == (11 + 3 * one_hot + 2) * 6 + 1
+    assert (learned >= measured.workload.submit).all()

@@ -14,6 +14,7 @@ from slurm_rl_plugin.papers.non_markovian_2011.claims import (
 )
 from slurm_rl_plugin.papers.non_markovian_2011.load import contenders, generated, learning_task
 from slurm_rl_plugin.papers.non_markovian_2011.tables import (
+    AS_PRINTED,
     FIFO,
     FORGETFUL,
     LEARNED,
@@ -149,5 +150,6 @@ def test_the_generator_is_not_said_to_have_the_batch_median_of_table_1() -> None
 
 
 def test_each_learned_policy_has_a_training_of_its_own() -> None:
-    stems = {learning_task(name, 1, QUICK).stem for name in (*LEARNED, *FORGETFUL)}
-    assert len(stems) == len(LEARNED) + len(FORGETFUL)
+    names = (*LEARNED, *FORGETFUL, *AS_PRINTED)
+    assert len({learning_task(name, 1, QUICK).stem for name in names}) == len(names)
+    assert {learning_task(name, 1, QUICK).settings.reward for name in AS_PRINTED} == {"literal"}

@@ -25,6 +25,7 @@ from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     learning_task,
     medians_of,
 )
+from slurm_rl_plugin.papers.reactive_grids_2008.on_line import overtakes_after
 from slurm_rl_plugin.papers.reactive_grids_2008.shares import claims_of_shares, fairness_over_time
 from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, NATIVE, RL, SJF
 from slurm_rl_plugin.papers.reactive_grids_2008.trace import claims_of_segment
@@ -181,3 +182,11 @@ def test_models_go_to_files_that_name_their_training(tmp_path: Path) -> None:
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".onnx"]
     np.testing.assert_array_equal(first.q_network.output, again.q_network.output)
     assert first.curve == again.curve
+
+
+def test_a_policy_overtakes_where_it_is_never_worse_again() -> None:
+    native = np.full((4, 4), 0.8)
+    windows = np.array(
+        [[0.9, 0.9, 0.9, 0.9], [0.1, 0.9, 0.7, 0.8], [0.9, 0.9, 0.9, 0.1], [0.1, 0.799, 0.8, 0.9]]
+    )
+    np.testing.assert_array_equal(overtakes_after(windows, native), [0.0, 0.75, 1.0, 0.25])
