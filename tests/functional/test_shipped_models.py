@@ -102,7 +102,7 @@ def test_it_scores_a_queue_and_remembers(name: str) -> None:
     second = policy.decide(snapshot, first.memory)
     assert np.isfinite(second.scores).all()
     assert len(np.unique(second.scores)) > 5
-    assert 0 <= second.reserve <= 40
+    assert second.reserve is None or 0 <= second.reserve <= 40
     assert policy.holds == (name == "responsive-reserve")
     assert (policy.memory_size > 0) == (name == "non-markovian")
 
