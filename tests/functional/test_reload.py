@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -46,7 +48,11 @@ class RunningDaemon:
                     ),
                 ],
                 cwd=folder,
-                env={**fake.env, "PYTHONPATH": str(TOP), "SLURM_RL_METRICS_PORT": "0"},
+                env={
+                    **fake.env,
+                    "PYTHONPATH": os.pathsep.join([str(folder / "libraries"), str(TOP)]),
+                    "SLURM_RL_METRICS_PORT": "0",
+                },
                 stderr=log,
             )
 
@@ -111,6 +117,19 @@ def test_a_faulty_reload_names_each_fault_and_changes_nothing(daemon: RunningDae
     daemon.reload("reload=refused", times=2)
     daemon.wait_for("cycle=done", times=3)
     assert "policy=sjf" not in daemon.log
+
+
+def test_a_refused_model_is_tried_again_at_once(daemon: RunningDaemon) -> None:
+    """What refused it is not always in the file: here a library was missing."""
+    library = daemon.folder / "libraries" / "onnxruntime"
+    library.mkdir(parents=True)
+    (library / "__init__.py").write_text("raise ImportError('no such library')\n")
+    model = shutil.copy(TOP / "policy_models" / "default.onnx", daemon.folder / "site.onnx")
+    daemon.write(str(model))
+    daemon.reload("reload=refused")
+    assert "no such library" in daemon.log
+    shutil.rmtree(library)
+    daemon.reload("reload=done policy=site")
 
 
 def test_keys_of_the_start_are_named_in_one_line_and_kept(daemon: RunningDaemon) -> None:

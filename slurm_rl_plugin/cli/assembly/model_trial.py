@@ -71,6 +71,12 @@ def try_out(path: Path) -> None:
         raise fault
 
 
+def forget_refusals() -> None:
+    """Let `try_out` try refused models at once: what refused them may be mended."""
+    for digest in [digest for digest, (_, fault) in _tried.items() if fault is not None]:
+        del _tried[digest]
+
+
 def _run(path: Path) -> None:
     try:
         child = start_python(

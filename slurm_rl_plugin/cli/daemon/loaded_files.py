@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from slurm_rl_plugin.batch_systems.port import SchedulerFacts, WatchesJobs
 from slurm_rl_plugin.cli.assembly.hook import LoadedPolicy, build_cycle, load_policy
+from slurm_rl_plugin.cli.assembly.model_trial import forget_refusals
 from slurm_rl_plugin.configuration import Configuration, changed_start_keys, with_start_values
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
@@ -44,6 +45,7 @@ class LoadedFiles:
         try:
             fresh = self.read()
             configuration = with_start_values(self.started, fresh)
+            forget_refusals()
             loaded = load_policy(configuration.sections.policy.model)
             cycle = build_cycle(configuration, loaded)
             check_lever(configuration, cycle)
