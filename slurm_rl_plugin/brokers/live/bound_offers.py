@@ -80,7 +80,7 @@ class BindingLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundOffer:
-    """A reservation of ours.
+    """A reservation that this service made.
 
     Attributes:
         name: of it.

@@ -48,7 +48,7 @@ class News:
         others: further runs of the user's jobs.
         asked: sites that were asked for all of them.
         running: (site, number) -> a routed job that runs.
-        answered: sites of which accounting told anything.
+        answered: sites of which accounting listed jobs.
     """
 
     ran: dict[tuple[str, int], RoutedJob] = field(default_factory=dict)

@@ -55,14 +55,14 @@ class SharedExperience:
             OSError: the folder cannot be read, or users could replace files of each other in it.
         """
         self._check()
-        told: dict[str, list[float]] = {}
+        shared: dict[str, list[float]] = {}
         with os.scandir(self.folder) as entries:
             for entry in islice(entries, MOST_VOICES):
                 found = _VOICE.fullmatch(entry.name)
                 if found is not None and (user := int(found[1])) != self.user:
                     for site, wait in _voice(Path(entry.path), user, now):
-                        told.setdefault(site, []).append(wait)
-        return {site: median(waits) for site, waits in told.items()}
+                        shared.setdefault(site, []).append(wait)
+        return {site: median(waits) for site, waits in shared.items()}
 
     def tell(self, met: Mapping[str, MetAtSite]) -> None:
         """Write what this user met, for all who may enter the folder: waits and times, no job.

@@ -200,8 +200,8 @@ def _utility(
             unread.append(f"the class that its user asks for: {error}.")
     if isinstance(asked, tuple):
         name, own = asked
-    told = document["run_time"]
-    runs = [(told["predicted"] or {}).get("median"), told["estimate"], document["time_limit"]]
+    times = document["run_time"]
+    runs = [(times["predicted"] or {}).get("median"), times["estimate"], document["time_limit"]]
     run = next((each for each in runs if each and math.isfinite(each)), UNKNOWN_RUN_TIME)
     wait = max(look.considered.plan.snapshot.now - since, 0.0)
     now, later = time_utility(np.array([wait, wait + HOUR]) + run, run, own.row).tolist()

@@ -64,7 +64,7 @@ class Candidate:
 
 
 def candidate_of_model(name: str, path: Path) -> Candidate:
-    """A model of ours as it runs live, with the run times that it was trained to believe.
+    """A model of this package as it runs live, with the run times that it was trained to believe.
 
     Args:
         name: that reports call it.

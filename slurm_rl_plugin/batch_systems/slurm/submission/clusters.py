@@ -79,7 +79,7 @@ class SlurmSubmission:
     ) -> tuple[list[EndedRun], list[int]]:
         """Ask `sacct -M CLUSTER`; see `JobSubmission.ended`."""
         which = ("--jobs", ",".join(str(job_id) for job_id in job_ids), "-S", "now-90days")
-        if since is not None:  # root would be told of all users
+        if since is not None:  # root would see the jobs of all users
             which = ("--user", str(os.getuid()), "-S", f"now-{math.ceil(since)}seconds")
         answer = self.asking.call(
             [
