@@ -4,7 +4,7 @@ The expected wait of `agents.rules` on real sites. As the agents of the 2005 pap
 of a site but what the user's own jobs met there: how long they waited, or wait by now, and whether
 the site refused or failed them. Where a site lets its users share
 what they met, that takes the place of knowing nothing. The broker keeps nothing between two calls
-of `slurm-rl route`: it is told of all jobs again.
+of `slurm-rl route`: the broker reads all jobs again.
 """
 
 from __future__ import annotations

@@ -72,10 +72,10 @@ def test_the_table_says_what_does_not_reproduce(capsys: pytest.CaptureFixture[st
     printed = capsys.readouterr().out
     assert "probing agents, load / paper's agents" in printed
     assert " reproduce. By our reading of words that have no number, " in printed
-    assert " goals of ours are met. What does not:" in printed
+    assert " goals of this project are met. What does not:" in printed
     assert "1.2 (ours)" in printed
     assert "0.65 (goal)" in printed
-    assert ", a factor of ours: holds from " in printed
+    assert ", a factor that this project chose: holds from " in printed
 
 
 @pytest.mark.parametrize(

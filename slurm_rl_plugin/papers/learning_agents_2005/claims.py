@@ -49,8 +49,8 @@ TO_LEAST_LOADED = "load / least loaded"
 SAME = "load / least loaded, or the other way round"
 GROWTH = "load at the end / load in the middle"
 TO_PAPER = {LOAD: "load / paper's agents", RESPONSE: "response / paper's agents"}
-#: "Similar" and "comparable" of the paper, as a factor of ours; and the factor that each claim
-#: names as well, since 2 is generous.
+#: The factor that this project chose for "similar" and "comparable" of the paper, and a closer one
+#: that each claim names as well, since 2 is generous.
 SIMILAR, CLOSE = 2.0, 1.2
 #: A load that grows by this factor from the middle of a run to its end has no steady state.
 GROWING = 1.2
@@ -104,7 +104,9 @@ def _our_reading(
     low, high = ends
     scale = f"up to {high:.3g}" if least else f"from {low:.3g}"
     close = "also" if (high >= CLOSE if least else low <= CLOSE) else "not"
-    because = f"{claim.because}, a factor of ours: holds {scale}, {close} at {CLOSE:g}"
+    because = (
+        f"{claim.because}, a factor that this project chose: holds {scale}, {close} at {CLOSE:g}"
+    )
     return replace(claim, source=READING, judged=Judgement(claim.reproduces is True, because))
 
 

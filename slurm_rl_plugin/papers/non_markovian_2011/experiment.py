@@ -88,7 +88,7 @@ def reproduce(
         plan: what to run.
         store: of trained networks.
         shipped: gives the file of a shipped model by its name.
-        after_log: told after each simulated log.
+        after_log: called after each simulated log.
 
     Raises:
         ConfigurationError: the folder of traces does not hold LPC-EGEE.
@@ -123,7 +123,7 @@ def reproduce(
 
 
 def _credited(claim: Claim) -> Claim:
-    """The claim as one of ours where it measures networks that learned by the difference reward."""
+    """Mark the claim as "ours" if its networks learned by the difference reward."""
     policies = claim.cell.policy.replace(" / ", " - ").split(" - ")
     ours = any(policy in LEARNED for policy in policies)
     return replace(claim, algorithm="ours") if ours else claim

@@ -117,7 +117,7 @@ def reproduce(plan: Plan, store: ResultStore, after_log: Callable[[], None]) -> 
     Args:
         plan: what to run.
         store: of trained networks.
-        after_log: told after each simulated log.
+        after_log: called after each simulated log.
 
     Raises:
         ConfigurationError: the folder of traces does not hold LPC-EGEE.
@@ -224,10 +224,10 @@ def _claims_of_segments(
 
 
 def _credited(claim: Claim) -> Claim:
-    """The claim as one of ours where it measures a network that learned by our reward.
+    """Mark the claim as "ours" if its network learned by this project's reward.
 
     RL and the calibrated networks learn by the difference reward, which no paper has; our goals
-    are for policies of ours.
+    are for policies of this project.
     """
     of_ours = claim.cell.group == CALIBRATION or claim.source == GOAL
     ours = of_ours or RL in re.split(" [/-] ", claim.cell.policy)

@@ -132,7 +132,7 @@ def learn_on_line(
         plan: what to run.
         log: LPC-EGEE; None without traces.
         store: of figures.
-        after_log: told after each measured log.
+        after_log: called after each measured log.
     """
     effort, seeds = plan.effort, range(min(plan.seeds, _LOGS))
     loads = {}

@@ -99,7 +99,7 @@ def _counted(claims: Sequence[Claim]) -> str:
         "paper": "{reproduce} of {judged} reproduce.",
         "readings": "By our reading of words that have no number, {reproduce} of {judged} do.",
         "ours": "With our algorithm in place of the paper's, {reproduce} of {judged} do.",
-        "goals": "{reproduce} of {judged} goals of ours are met.",
+        "goals": "{reproduce} of {judged} goals of this project are met.",
     }
     found = counts(claims)
     return " ".join(text.format(**found[kind]) for kind, text in sentences.items() if kind in found)

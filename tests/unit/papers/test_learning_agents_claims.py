@@ -50,12 +50,12 @@ def test_a_bound_that_the_paper_does_not_print_is_not_its_own(
     assert READING in {claim.source for claim in readings if claim.cell.column == SAME}
     reasons = {claim.name: claim.because for claim in readings}
     assert reasons["Fig. 2, capacities 300-700, g = 0.13: random, load / least loaded"] == (
-        "1 against at most 2, a factor of ours: holds from 1, also at 1.2"
+        "1 against at most 2, a factor that this project chose: holds from 1, also at 1.2"
     )
     assert reasons[
         "Fig. 4, capacities 10-1000, g = 0.20, leaving 0.01: paper's agents, "
         "load / load without leaving"
-    ] == ("1 against at least 2, a factor of ours: holds up to 1, not at 1.2")
+    ] == ("1 against at least 2, a factor that this project chose: holds up to 1, not at 1.2")
 
 
 def test_random_choices_are_judged_on_either_side_of_what_they_bear(

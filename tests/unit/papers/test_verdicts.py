@@ -93,7 +93,7 @@ def judged(source: str, *, holds: bool) -> Claim:
 
 def test_goals_of_ours_are_not_counted_among_what_reproduces() -> None:
     claims = [judged("paper", holds=False), judged(GOAL, holds=True), judged(GOAL, holds=False)]
-    assert "0 of 1 reproduce. 1 of 2 goals of ours are met. What does not" in str(
+    assert "0 of 1 reproduce. 1 of 2 goals of this project are met. What does not" in str(
         judged_claims(claims)[1]
     )
     assert "reproduce" not in str(judged_claims(claims[1:])[1])
