@@ -12,8 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, simulate_market
-from slurm_rl_plugin.papers.economic_2002.logs import EXTRACT_JOBS, extract, read_ctc
-from slurm_rl_plugin.papers.economic_2002.markets import CONFIGURATIONS
+from slurm_rl_plugin.papers.economic_2002.markets import (
+    CONFIGURATIONS,
+    EXTRACT_JOBS,
+    extract,
+    read_ctc,
+)
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 
 

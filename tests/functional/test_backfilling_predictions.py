@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.papers.backfilling_predictions_2015.experiment import LOGS, ONE_METHOD
-from slurm_rl_plugin.papers.backfilling_predictions_2015.one_method import SETTINGS
-from slurm_rl_plugin.papers.backfilling_predictions_2015.published_cells import CELLS
+from slurm_rl_plugin.papers.backfilling_predictions_2015.experiment import (
+    LOGS,
+    ONE_METHOD,
+    SETTINGS,
+)
+from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import CELLS
 
 TRACES = os.environ.get("SLURM_RL_TRACES")
 JOBS = 400

@@ -11,8 +11,7 @@ import pytest
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.learning.export.manifest import file_checksum
 from slurm_rl_plugin.papers.economic_2002.experiment import QUICK_JOBS
-from slurm_rl_plugin.papers.economic_2002.logs import CTC, EXTRACTS
-from slurm_rl_plugin.papers.economic_2002.markets import CONFIGURATIONS
+from slurm_rl_plugin.papers.economic_2002.markets import CONFIGURATIONS, CTC, EXTRACTS
 
 pytestmark = pytest.mark.study
 

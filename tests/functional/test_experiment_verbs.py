@@ -27,7 +27,7 @@ from slurm_rl_plugin.hook.experiment.files import (
     ExperimentStanding,
     InForce,
 )
-from slurm_rl_plugin.papers.switchback.held_in_turns import (
+from slurm_rl_plugin.papers.switchback.clusters import (
     DrawnTrial,
     alike,
     declared,

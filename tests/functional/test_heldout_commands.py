@@ -25,8 +25,8 @@ from slurm_rl_plugin.papers.heldout.ablation import (
     TO_ALL,
     VARIANTS,
 )
-from slurm_rl_plugin.papers.heldout.goals import FITTED, GOALS, MISDELIVERED, TO_BEST
-from slurm_rl_plugin.papers.study.parallel_machines import LOGS
+from slurm_rl_plugin.papers.heldout.experiment import FITTED, GOALS, MISDELIVERED, TO_BEST
+from slurm_rl_plugin.papers.study.logs import LOGS
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 
 pytestmark = pytest.mark.study

@@ -23,7 +23,7 @@ from slurm_rl_plugin.hook.experiment.files import (
 )
 from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.metrics.collector import CycleMetrics
-from slurm_rl_plugin.papers.switchback.held_in_turns import declared
+from slurm_rl_plugin.papers.switchback.clusters import declared
 from slurm_rl_plugin.units import DAY
 from tests.fakes.fake_cluster import FakeCluster
 from tests.functional.small_network import small_network

@@ -14,12 +14,12 @@ from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.forecasts.replays.replayed_log import replayed_waits
-from slurm_rl_plugin.papers.replayed_starts.claims import ratio_of_medians
-from slurm_rl_plugin.papers.replayed_starts.experiment import bands_set
-from slurm_rl_plugin.papers.replayed_starts.sampling import (
+from slurm_rl_plugin.papers.replayed_starts.experiment import (
     QUICK,
     SampledJobs,
     Sampling,
+    bands_set,
+    ratio_of_medians,
     sampled_jobs,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload

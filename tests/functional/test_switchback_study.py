@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.papers.switchback.clusters import alike, with_gain
 from slurm_rl_plugin.papers.switchback.experiment import (
     ALIKE,
     GAIN,
@@ -17,7 +18,6 @@ from slurm_rl_plugin.papers.switchback.experiment import (
     TrialLength,
     held_trial,
 )
-from slurm_rl_plugin.papers.switchback.held_in_turns import alike, with_gain
 from slurm_rl_plugin.what_if.switchback.costs import GOALS
 
 pytestmark = pytest.mark.study

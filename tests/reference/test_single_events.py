@@ -8,17 +8,15 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.papers.backfilling_predictions_2015.estimates import (
+from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
+    CONSISTENT,
+    CORRECTIONS,
+    DOUBLED,
+    PENDING_ONLY,
     Estimates,
     by_last_runs,
     by_requests,
 )
-from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
-    CONSISTENT,
-    CORRECTIONS,
-    PENDING_ONLY,
-)
-from slurm_rl_plugin.papers.backfilling_predictions_2015.published_cells import DOUBLED
 from slurm_rl_plugin.papers.backfilling_predictions_2015.single_events import (
     behind_head,
     starts_under,

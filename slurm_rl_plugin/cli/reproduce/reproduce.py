@@ -17,7 +17,7 @@ from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.export.manifest import file_checksum, write_manifest
 from slurm_rl_plugin.papers.registry import STUDIES
-from slurm_rl_plugin.papers.study.claim_tables import Report, TextTable, counts
+from slurm_rl_plugin.papers.study.claims import Report, TextTable, counts
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 
 #: Where the traces are when the command line does not say it.

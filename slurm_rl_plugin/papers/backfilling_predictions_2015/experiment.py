@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from slurm_rl_plugin.papers.backfilling_predictions_2015.one_method import (
-    SETTINGS,
-    Setting,
-    flows_under,
-)
-from slurm_rl_plugin.papers.backfilling_predictions_2015.published_cells import (
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.learning.export.manifest import file_checksum
+from slurm_rl_plugin.learning.export.model import import_model
+from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
     CELLS,
     CTC_SP2,
     EASY,
@@ -23,19 +22,75 @@ from slurm_rl_plugin.papers.backfilling_predictions_2015.published_cells import 
     Cell,
     Published,
     PublishedLog,
+    by_prediction,
 )
-from slurm_rl_plugin.papers.backfilling_predictions_2015.schedules import (
+from slurm_rl_plugin.papers.backfilling_predictions_2015.single_events import (
     BenchmarkLog,
     Flows,
     flows_of,
     read_benchmark_log,
     starts_of,
+    starts_under,
 )
 from slurm_rl_plugin.papers.study import claims as claimed
-from slurm_rl_plugin.papers.study.claims import Claim, Judgement, Measurement, Printed
+from slurm_rl_plugin.papers.study.claims import (
+    Claim,
+    Judgement,
+    Measurement,
+    Printed,
+    TextTable,
+    bounded,
+)
+from slurm_rl_plugin.papers.study.comparison_figure import comparison
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
-from slurm_rl_plugin.papers.study.verdicts import bounded
+from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+
+
+class Setting(NamedTuple):
+    """The slack of a promise, a part of the longest wait that the site has known lately."""
+
+    slack: float
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return f"slack {self.slack:g}"
+
+
+#: The one that is looked at first.
+SETTINGS = (Setting(0.1), Setting(0.05), Setting(0.2))
+
+
+def refuse_without_prediction(network: object) -> QNetwork:
+    """The network, where it predicts run times.
+
+    Raises:
+        ConfigurationError: it does not, or it keeps processors free, which the study does not.
+    """
+    if not isinstance(network, QNetwork) or not network.looks_at_past:
+        raise ConfigurationError(
+            "the model of --policy looks at no past runs: give one of train --protocol heldout."
+        )
+    if network.reserve_weights is not None:
+        raise ConfigurationError(
+            "the model of --policy keeps processors free, which this study does not simulate: give "
+            "another model."
+        )
+    return network
+
+
+def flows_under(setting: Setting, network: QNetwork, log: BenchmarkLog) -> Flows:
+    """The figures of the network's order with pending jobs planned by its own prediction."""
+    workload, capacity = log.workload, log.prepared.capacity
+    queue = SimulationSettings(capacity=capacity).ordered_queue(
+        workload, QueueOrder(network=network)
+    )
+    estimates = by_prediction(workload, network, setting.slack)
+    return flows_of(log, starts_under(workload, capacity, queue, estimates))
+
 
 #: Log -> its file, and what was published of it.
 LOGS: Mapping[str, tuple[str, PublishedLog]] = {
@@ -174,3 +229,48 @@ def _method_claims(log: str, found: LogResults) -> Iterator[Claim]:
     yield bounded(
         cell, ratio, LONGEST_GOAL, logs=1, source="goal", baselines={"EASY": 1.0, _FLOWS: flows}
     )
+
+
+_NO_TRACES = "backfilling-predictions needs CTC-SP2 and SDSC-SP2: give the directory of the traces."
+_SHIPPED = "default"
+
+
+def run(asked: Asked) -> Outcome:
+    """Simulate every cell without learning, and the one method, on both logs."""
+    if asked.seeds is not None:
+        raise ConfigurationError("--seeds is not for backfilling-predictions: its logs are given.")
+    traces = asked.traces_or_refuse(_NO_TRACES)
+    path = asked.policy or asked.shipped(_SHIPPED)
+    network = refuse_without_prediction(import_model(path))
+    store, most = ResultStore(asked.models), QUICK_JOBS if asked.quick else None
+    with asked.bar("simulating", STEPS) as add:
+        found = measure(traces, network, file_checksum(path), store, add, most=most)
+    claims = claims_of(found)
+    fronts = {name: _front(name, each) for name, each in found.items()}
+    cells = [claim for claim in claims if claim.cell.group in LOGS]
+    told = "\nThe one method under other settings, the one that ships first:"
+    header = ["LOG", "SLACK", "BSLD", "TO BEST LEARNED", "LONGEST WAIT / EASY"]
+    rows = [[name, *row.values()] for name, front in fronts.items() for row in front]
+    return Outcome(
+        claims=claims,
+        seeds=(),
+        more=[told, TextTable(header, rows)],
+        facts={"settings": fronts, "jobs": {name: each.jobs for name, each in found.items()}},
+        drawings={
+            "backfilling-predictions.png": lambda: comparison(cells, "mean bounded slowdown")
+        },
+    )
+
+
+def _front(name: str, found: LogResults) -> list[Mapping[str, Any]]:
+    """What each setting gives on a log."""
+    best = float(LOGS[name][1].learned.slowdown)
+    return [
+        {
+            "slack": setting.slack,
+            "bounded_slowdown": flows.slowdown,
+            "to_best_learned": flows.slowdown / best,
+            "longest_wait_to_easy": found.longest_ratio(setting),
+        }
+        for setting, flows in found.method.items()
+    ]

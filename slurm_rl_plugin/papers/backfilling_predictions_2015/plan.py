@@ -8,20 +8,141 @@ promise: no such candidate may outlive the promise, even at its own limit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.papers.backfilling_predictions_2015.published_cells import (
-    DOUBLED,
-    REQUESTED,
-    STEPPED,
+from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.features.history.run_prediction import PARTS
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.kernel.cluster import (
+    ENDED,
+    IDLE,
+    NEXT_ARRIVAL,
+    NOW,
+    PENDING,
+    RUNNING,
+    Cluster,
 )
-from slurm_rl_plugin.simulator.kernel.cluster import IDLE, NOW, RUNNING, Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.compiled_features import longest_wait
 from slurm_rl_plugin.simulator.kernel.dispatch import shadow_of
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.units import HOUR, MINUTE, FloatArray
+from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now, predicted_quantile
+from slurm_rl_plugin.simulator.scoring.history_part import NO_HISTORY, HistoryPart, history_part
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray, IntArray
+
+EASY, EASY_SJBF = "EASY", "EASY-SJBF"
+PREDICTED, PLUS_PLUS = "EASY, predicted", "EASY++"
+REQUEST, TWICE, TRUE, LAST_RUNS = "request", "twice the request", "true run time", "last two runs"
+DOUBLED, REQUESTED, STEPPED = "doubled", "then request", "stepped"
+
+
+class Cell(NamedTuple):
+    """What was simulated.
+
+    Attributes:
+        scheduler: EASY and PREDICTED take the first that fits behind the head, the other two the
+            shortest.
+        predictor: of the run times that the plan goes by.
+        correction: of a run time that is outlived; empty where none can be.
+    """
+
+    scheduler: str
+    predictor: str
+    correction: str = ""
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return ", ".join(filter(None, self))
+
+
+class Published(NamedTuple):
+    """What they got, as text: mean bounded slowdown, and the longest flow time in seconds."""
+
+    slowdown: str
+    longest_flow: str
+
+
+class PublishedLog(NamedTuple):
+    """The results on one log.
+
+    Attributes:
+        jobs: that they simulated.
+        cells: without learning.
+        learned: the learned cell of the least slowdown.
+    """
+
+    jobs: int
+    cells: Mapping[Cell, Published]
+    learned: Published
+
+
+CELLS = (
+    Cell(EASY, REQUEST),
+    Cell(EASY_SJBF, REQUEST),
+    *(
+        Cell(scheduler, predictor, correction)
+        for scheduler in (PREDICTED, PLUS_PLUS)
+        for predictor, correction in (
+            (TRUE, ""),
+            (REQUEST, ""),
+            (TWICE, ""),
+            (LAST_RUNS, DOUBLED),
+            (LAST_RUNS, REQUESTED),
+            (LAST_RUNS, STEPPED),
+        )
+    ),
+)
+
+
+def _cells(*rows: str) -> Mapping[Cell, Published]:
+    return {cell: Published(*row.split()) for cell, row in zip(CELLS, rows, strict=True)}
+
+
+CTC_SP2 = PublishedLog(
+    jobs=77199,
+    cells=_cells(
+        "49.57 337283",
+        "30.04 394322",
+        "37.17 278636",
+        "49.57 337283",
+        "44.17 466761",
+        "69.39 4504100",
+        "35.32 1977894",
+        "64.65 1593167",
+        "17.57 334105",
+        "30.04 394322",
+        "30.40 525048",
+        "55.64 4296891",
+        "26.53 1544953",
+        "85.77 1830776",
+    ),
+    learned=Published("15.15", "6795451"),
+)
+SDSC_SP2 = PublishedLog(
+    jobs=54006,
+    cells=_cells(
+        "87.87 463592",
+        "84.89 561571",
+        "70.48 460728",
+        "87.87 463592",
+        "82.14 494216",
+        "83.99 1106451",
+        "79.21 1200079",
+        "100.02 743679",
+        "56.84 474155",
+        "84.89 561571",
+        "77.90 588817",
+        "98.00 1483691",
+        "65.06 1024863",
+        "79.40 760866",
+    ),
+    learned=Published("65.02", "793330"),
+)
+
 
 #: Codes of what the plan assumes.
 PENDING_ONLY, CONSISTENT = 0, 1
@@ -141,3 +262,148 @@ def ends_as_planned(workload: Workload, cluster: Cluster, plan: Plan, job: int) 
     just_before = np.nextafter(age, 0.0)  # a job does not outlive an estimate by ending
     seconds = max(plan.seconds[job], 1.0)
     return _corrected(seconds, just_before, request, plan.correction) <= age
+
+
+#: Place of the quantile that is the estimate.
+_MEDIAN = PARTS.index(0.5)
+#: Seconds by which a candidate may push the head beyond its promise at least and at most.
+_STRICTEST, _SLACKEST = MINUTE, DAY
+#: Indices into `Estimates.site`.
+_LOOKED_AT, _LONGEST = 0, 1
+#: Indices into `LastRuns.seen`.
+_ARRIVED, _ENDED = 0, 1
+
+
+class LastRuns(NamedTuple):
+    """The last two run times of each user, and what is counted.
+
+    Attributes:
+        seconds: the older and the newer, NaN where there is none, shape [users, 2].
+        seen: jobs that have been predicted, and that have ended; shape [2].
+    """
+
+    seconds: FloatArray
+    seen: IntArray
+
+
+_NO_RUNS = LastRuns(seconds=np.empty((0, 2)), seen=np.zeros(2, dtype=np.int64))
+
+
+class Estimates(NamedTuple):
+    """The plan, and where its estimates come from.
+
+    Attributes:
+        plan: estimates and promises.
+        history: past runs; NO_HISTORY where the estimates do not come from there.
+        runs: last runs of users; empty where the estimates do not come from there.
+        slack: of a promise, as a part of the longest recent wait.
+        site: time of the last look, and the longest recent wait, seconds.
+    """
+
+    plan: Plan
+    history: HistoryPart
+    runs: LastRuns
+    slack: float
+    site: FloatArray
+
+
+def by_requests(workload: Workload) -> Estimates:
+    """The plan of plain EASY."""
+    jobs = len(workload.submit)
+    return Estimates(
+        plan=Plan(
+            kind=PENDING_ONLY,
+            correction=CORRECTIONS[DOUBLED],
+            seconds=np.full(jobs, np.inf),
+            promise=np.full(jobs, np.nan),
+            slack=np.zeros(1),
+            ends=np.empty(jobs),
+        ),
+        history=NO_HISTORY,
+        runs=_NO_RUNS,
+        slack=0.0,
+        site=np.array([-np.inf, 0.0]),
+    )
+
+
+def by_last_runs(workload: Workload, correction: str) -> Estimates:
+    """A consistent plan by the mean of the user's last two runs when a job arrives (EASY++).
+
+    Args:
+        workload: the jobs, with their users.
+        correction: one of CORRECTIONS.
+
+    Raises:
+        SimulationError: the workload does not tell users apart.
+    """
+    if len(workload.past.user) != len(workload.submit):
+        raise SimulationError("a plan by users' last runs needs to know users.")
+    users = len(workload.past.users)
+    found = by_requests(workload)
+    return found._replace(
+        plan=found.plan._replace(kind=CONSISTENT, correction=CORRECTIONS[correction]),
+        runs=LastRuns(seconds=np.full((users, 2), np.nan), seen=np.zeros(2, dtype=np.int64)),
+    )
+
+
+def by_prediction(workload: Workload, network: QNetwork, slack: float) -> Estimates:
+    """A pending-only plan by the predicted median.
+
+    Args:
+        workload: the jobs, with their users.
+        network: whose order it is.
+        slack: of a promise, as a part of the longest recent wait.
+    """
+    features = len(network.schema.history_jobs)
+    nothing = np.zeros((features, 0))
+    history = history_part(workload, nothing, np.zeros(features), quantiles=True)
+    return by_requests(workload)._replace(history=history, slack=slack)
+
+
+@compiled_borrowing
+def bring_plan_up_to_now(workload: Workload, cluster: Cluster, estimates: Estimates) -> None:
+    """Estimate the pending jobs anew, and what heads may be pushed beyond their promise."""
+    now, site, plan = cluster.clock[NOW], estimates.site, estimates.plan
+    if len(estimates.runs.seconds) > 0:
+        _predict_arrived(workload, cluster, estimates.runs, plan.seconds)
+    wait = now - workload.submit[cluster.pending[0]]
+    site[_LONGEST] = longest_wait(site[_LONGEST], now - site[_LOOKED_AT], wait)
+    site[_LOOKED_AT] = now
+    plan.slack[0] = min(max(estimates.slack * site[_LONGEST], _STRICTEST), _SLACKEST)
+    if len(estimates.history.stamp) > 0:
+        bring_up_to_now(workload, cluster, estimates.history)
+        for place in range(cluster.counts[PENDING]):
+            job = cluster.pending[place]
+            median = predicted_quantile(workload, estimates.history, job, _MEDIAN)
+            plan.seconds[job] = max(median, 1.0)
+
+
+@compiled_borrowing
+def _predict_arrived(
+    workload: Workload, cluster: Cluster, runs: LastRuns, seconds: FloatArray
+) -> None:
+    """Fill `seconds` of the jobs that arrived since the last call, in whole seconds.
+
+    The mean of the two runs that ended last before the arrival, at most the request; the request
+    where the user has fewer than two.
+    """
+    while runs.seen[_ARRIVED] < cluster.counts[NEXT_ARRIVAL]:
+        job = runs.seen[_ARRIVED]
+        _note_ended(workload, cluster, runs, workload.submit[job])
+        own = runs.seconds[workload.past.user[job]]
+        mean = np.floor(0.5 * (own[0] + own[1]))
+        request = workload.estimate[job]
+        seconds[job] = request if np.isnan(mean) else min(mean, request)
+        runs.seen[_ARRIVED] += 1
+
+
+@compiled_borrowing
+def _note_ended(workload: Workload, cluster: Cluster, runs: LastRuns, before: float) -> None:
+    """Note the runs that ended before a time, seconds."""
+    while runs.seen[_ENDED] < cluster.counts[ENDED]:
+        job = cluster.ended[runs.seen[_ENDED]]
+        if cluster.start[job] + workload.run_time[job] >= before:
+            return
+        own = runs.seconds[workload.past.user[job]]
+        own[0], own[1] = own[1], workload.run_time[job]
+        runs.seen[_ENDED] += 1

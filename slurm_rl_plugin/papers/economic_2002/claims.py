@@ -21,13 +21,13 @@ from slurm_rl_plugin.papers.economic_2002.experiment import (
     combinations,
     paper_split,
 )
-from slurm_rl_plugin.papers.economic_2002.logs import EXTRACTS
 from slurm_rl_plugin.papers.economic_2002.markets import (
     ASKED,
     CONFIGURATIONS,
     EASY,
     EASY_EXACT,
     EXACT,
+    EXTRACTS,
     FCFS,
     RESCHEDULED,
     Market,
@@ -40,8 +40,8 @@ from slurm_rl_plugin.papers.study.claims import (
     Judgement,
     Measurement,
     Printed,
+    bounded,
 )
-from slurm_rl_plugin.papers.study.verdicts import bounded
 from slurm_rl_plugin.simulator.workloads.resampling import resampled_ratio
 
 RESPONSE = "AWRT (s)"

@@ -15,23 +15,21 @@ from typing import Any
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
-from slurm_rl_plugin.papers.economic_2002.logs import (
-    EXTRACTS,
-    EconomicLog,
-    extract,
-    like_ctc,
-    untouched_weeks,
-)
 from slurm_rl_plugin.papers.economic_2002.markets import (
     ASKED,
     CONFIGURATIONS,
     EXACT,
+    EXTRACTS,
     RESCHEDULED,
+    EconomicLog,
     Market,
     MarketFigures,
+    extract,
+    like_ctc,
     run_conventional,
     run_market,
     run_on_machines,
+    untouched_weeks,
 )
 from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
 

@@ -1,17 +1,139 @@
-"""Markets and conventional schedulers on one log, and what is measured of each."""
+"""The workloads of the 2002 paper, and the markets and schedulers that run on them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.accounting.swf.reader import SwfReader
 from slurm_rl_plugin.brokers.market.domains import ring
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
 from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, simulate_market
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.papers.economic_2002.conventional import starts_on_machines
-from slurm_rl_plugin.papers.economic_2002.logs import EconomicLog, conventional_starts
+from slurm_rl_plugin.papers.study.logs import archived_log
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from slurm_rl_plugin.simulator.workloads.resampling import WEEK, resample_weeks
+from slurm_rl_plugin.units import FloatArray
+
+CTC = "CTC-SP2-1996-3.1-cln"
+#: All configurations have as many processors.
+PROCESSORS = 512
+#: Jobs of each workload.
+EXTRACT_JOBS = 10_000
+#: Name -> which extract of so many jobs it is (Table 2).
+EXTRACTS: Mapping[str, int] = {"10-20k": 1, "30-40k": 3, "60-70k": 6}
+#: Extracts on which the rule of rescheduling was chosen.
+CHOICE = (0, 2, 4, 5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EconomicLog:
+    """A workload with what its users asked for, and with what its jobs really take.
+
+    Attributes:
+        asked: estimates as users gave them; the run time where a job ran longer, which some did
+            by seconds, so that no job is cut off and every scheduler runs the same work.
+        exact: estimates are the run times.
+    """
+
+    asked: Workload
+    exact: Workload
+
+    def weighted_response(self, start: FloatArray) -> float:
+        """Average weighted response time: weighted by processors times run time, seconds."""
+        work = self.exact
+        weight = work.run_time * work.processors
+        return float(np.average(start + work.run_time - work.submit, weights=weight))
+
+    def weighted_wait(self, start: FloatArray) -> float:
+        """Average weighted wait time, with the same weights, seconds."""
+        work = self.exact
+        return float(np.average(start - work.submit, weights=work.run_time * work.processors))
+
+
+def read_ctc(folder: Path, jobs: int = EXTRACT_JOBS) -> JobLog:
+    """The jobs of CTC-SP2 that ran.
+
+    Args:
+        folder: with the log.
+        jobs: of each extract; there must be enough for the last one.
+
+    Raises:
+        ConfigurationError: the folder does not hold it, or it is too short.
+        AccountingLogError: it cannot be read.
+    """
+    path = archived_log(folder, CTC)
+    log = SwfReader().read(path)[0]
+    needed = (max(EXTRACTS.values()) + 1) * jobs
+    if len(log) < needed:
+        raise ConfigurationError(
+            f"{path} has {len(log)} jobs that ran: the extracts need {needed}."
+        )
+    return log
+
+
+def extract(log: JobLog, number: int, jobs: int = EXTRACT_JOBS) -> EconomicLog:
+    """Jobs `number * jobs` to `(number + 1) * jobs` - 1 of the trace's own numbers that ran.
+
+    Of the paper's three 9,996, 9,999 and 9,996 did; the archive's cleaning took away none of them.
+    """
+    return economic_log(log.select(log.job_id // jobs == number))
+
+
+def like_ctc(log: JobLog, seed: int, jobs: int = EXTRACT_JOBS) -> EconomicLog:
+    """A log of weeks of CTC-SP2 drawn with replacement, its first jobs."""
+    drawn = resample_weeks(log, np.random.default_rng(seed))
+    return economic_log(drawn.select(np.arange(min(jobs, len(drawn)))))
+
+
+def untouched_weeks(log: JobLog, jobs: int = EXTRACT_JOBS) -> JobLog:
+    """The weeks of CTC-SP2 in which no job of CHOICE was submitted, one behind the other.
+
+    Logs drawn of all weeks would be made by half of what the rule was chosen on.
+
+    Args:
+        log: CTC-SP2.
+        jobs: of each extract.
+    """
+    week = ((log.submit - log.submit[0]) // WEEK).astype(np.int64)
+    chosen = np.isin(np.arange(len(log)) // jobs, CHOICE)
+    kept = ~np.isin(week, week[chosen])
+    names, places = np.unique(week[kept], return_inverse=True)
+    back = WEEK * (names - np.arange(len(names)))[places]
+    left = log.select(kept)
+    return replace(
+        left, submit=left.submit - back, eligible=left.eligible - back, start=left.start - back
+    )
+
+
+def economic_log(log: JobLog) -> EconomicLog:
+    """A log made ready for all schedulers.
+
+    Raises:
+        ConfigurationError: no job fits.
+    """
+    prepared = prepare_log(log, capacity=PROCESSORS)
+    asked = prepared.workload(RequestedLimit())
+    estimate = np.maximum(asked.estimate, asked.run_time)
+    return EconomicLog(
+        asked=asked._replace(estimate=estimate), exact=asked._replace(estimate=asked.run_time)
+    )
+
+
+def conventional_starts(workload: Workload, backfilling: str) -> FloatArray:
+    """First come, first served on one machine of 512 processors, "none" or "easy"; shape [n]."""
+    order = -np.arange(len(workload.submit), dtype=np.float64)
+    settings = SimulationSettings(capacity=PROCESSORS, backfilling=backfilling)
+    return simulate_scores(workload, order, settings).start
+
 
 #: Processors of the machines of each configuration (Table 1).
 CONFIGURATIONS: Mapping[str, tuple[int, ...]] = {

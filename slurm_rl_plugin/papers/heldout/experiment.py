@@ -8,11 +8,12 @@ docs/definitions.md: held-out protocol.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.learning.evaluation.heldout import (
     HEURISTICS,
@@ -24,33 +25,91 @@ from slurm_rl_plugin.learning.evaluation.heldout import (
     training_and_test_windows,
 )
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
-from slurm_rl_plugin.learning.evaluation.paired_windows import overlapping_windows
-from slurm_rl_plugin.learning.load_windows import class_known_at_submission
-from slurm_rl_plugin.papers.heldout.goals import (
-    COLUMNS,
-    FITTED,
-    GOALS,
-    HOLDING,
-    LONGEST,
-    MISDELIVERED,
-    SHORT_GAIN,
-    TAIL_SAFE,
-    TO_BEST,
-    TO_MULTIFACTOR,
-    TUNED,
-    UNSEARCHED,
-    WITHOUT,
+from slurm_rl_plugin.learning.evaluation.paired_windows import (
+    overlapping_windows,
+    ratio_over_windows,
 )
+from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.papers.heldout.networks import QUICK_STUDY, HeldoutTraining, StudySize
-from slurm_rl_plugin.papers.heldout.seed_ratios import over_seeds, ratio_over_logs, ratio_over_seeds
-from slurm_rl_plugin.papers.study.claims import Cell, Claim, Measurement
-from slurm_rl_plugin.papers.study.parallel_machines import StudyLog, read_study_logs
+from slurm_rl_plugin.papers.study.claims import Cell, Claim, Goal, Measurement, TextTable, bounded
+from slurm_rl_plugin.papers.study.figure_file import legend_above
+from slurm_rl_plugin.papers.study.logs import StudyLog, read_study_logs
 from slurm_rl_plugin.papers.study.result_store import ResultStore
-from slurm_rl_plugin.papers.study.study import Asked
-from slurm_rl_plugin.papers.study.verdicts import bounded
+from slurm_rl_plugin.papers.study.study import Add, Asked, Drawings, Outcome
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK
+from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK, SHARES_WORDS
 from slurm_rl_plugin.units import HOUR, FloatArray
+from slurm_rl_plugin.utility.intervals import block_means, interval_of, mean_over_windows
+
+WITHOUT, TUNED, HOLDING = "trained without the log", "fine-tuned", "fine-tuned, holding"
+FITTED = "fitted Q, without the log"
+UNSEARCHED, TAIL_SAFE = "live WSPT, nothing searched", "fine-tuned, tail-safe"
+TO_BEST, TO_MULTIFACTOR = "slowdown / best rule's", "slowdown / multifactor's"
+SHORT_GAIN = "short jobs within 120 s less multifactor's (points)"
+LONGEST = "longest wait / multifactor's"
+MISDELIVERED = "service to the wrong account (misdelivered)"
+
+
+def _goals(without: str, tuned: str, to_multifactor: str) -> Sequence[Goal]:
+    return (
+        Goal(WITHOUT, TO_BEST, without, least=False),
+        Goal(TUNED, TO_BEST, tuned, least=False),
+        Goal(HOLDING, TO_BEST, tuned, least=False),
+        Goal(TUNED, TO_MULTIFACTOR, to_multifactor, least=False),
+        Goal(TAIL_SAFE, LONGEST, "1.1", least=False),
+    )
+
+
+#: Log -> goals; a log that is not named here has none.
+GOALS: Mapping[str, Sequence[Goal]] = {
+    "SDSC-SP2": (*_goals("1.00", ".90", ".70"), Goal(HOLDING, SHORT_GAIN, "10")),
+    "HPC2N": _goals(".90", ".75", ".70"),
+    "CTC-SP2": (
+        *_goals(".90", ".85", ".55"),
+        Goal(TUNED, SHORT_GAIN, "10"),
+        Goal(HOLDING, SHORT_GAIN, "10"),
+    ),
+}
+COLUMNS = (TO_BEST, TO_MULTIFACTOR, SHORT_GAIN, LONGEST, MISDELIVERED)
+
+
+def over_seeds(rows: FloatArray, block: int) -> Measurement:
+    """Median over the seeds of the mean; its interval is that of the mean over seeds, by blocks.
+
+    Args:
+        rows: a figure of each seed and window, shape [seeds, windows], windows in time order.
+        block: consecutive windows that depend on each other.
+    """
+    rng = np.random.default_rng(0)
+    _, interval = mean_over_windows(rows.mean(axis=0), rng, block=block)
+    return Measurement(value=float(np.median(rows.mean(axis=1))), ci95=interval)
+
+
+def ratio_over_seeds(rows: FloatArray, block: int) -> Measurement:
+    """The same of logarithms of ratios, as a ratio: geometric means over the windows."""
+    found = over_seeds(rows, block)
+    ends = found.ci95
+    return Measurement(
+        value=float(np.exp(found.value)),
+        ci95=None if ends is None else (float(np.exp(ends[0])), float(np.exp(ends[1]))),
+    )
+
+
+def ratio_over_logs(logs: Iterable[tuple[FloatArray, int]]) -> Measurement:
+    """Geometric mean over several logs; blocks are drawn in each.
+
+    Args:
+        logs: of each log the logarithms of ratios, shape [seeds, windows], and the block.
+    """
+    rng = np.random.default_rng(0)
+    values, draws = [], []
+    for rows, block in logs:
+        means = rows.mean(axis=0)
+        values.append(float(np.median(rows.mean(axis=1))))
+        draws.append(block_means(means, rng, min(block, len(means))))
+    interval = interval_of(np.exp(np.mean(draws, axis=0)))
+    return Measurement(value=float(np.exp(np.mean(values))), ci95=interval)
+
 
 MULTIFACTOR = "multifactor"
 #: Fewer logs than this leave nothing to train on where one is left out.
@@ -294,3 +353,122 @@ def study_claims(studies: Mapping[str, LogStudy]) -> Iterator[Claim]:
                     yield bounded(cell, found, goal.bound, least=goal.least, source="goal")
     for policy in (WITHOUT, FITTED, TUNED, HOLDING):
         yield Claim(cell=Cell("all logs", policy, TO_BEST), measured=pooled_ratio(studies, policy))
+
+
+def drawings_of(studies: Mapping[str, LogStudy]) -> Drawings:
+    """Ratios of every policy, and what the hook does to them."""
+    return {
+        "heldout-ratios.png": lambda: _ratios(studies),
+        "heldout-effects.png": lambda: _effects(studies),
+    }
+
+
+def _ratios(studies: Mapping[str, LogStudy]) -> Any:
+    """One panel a log: every policy's ratio with its interval; goals as marks."""
+    figure, axes = plt.subplots(
+        1, len(studies), figsize=(5 * len(studies), 6), sharey=True, layout="constrained"
+    )
+    for axis, (name, study) in zip(np.atleast_1d(axes), studies.items(), strict=True):
+        policies = [*study.learned, *study.rules]
+        for place, policy in enumerate(reversed(policies)):
+            found = figure_of(study, policy, TO_BEST)
+            low, high = found.ends
+            colour = "C0" if policy in study.learned else "tab:grey"
+            axis.plot([low, high], [place, place], color=colour, linewidth=2)
+            axis.plot(found.value, place, "o", color=colour)
+            for goal in GOALS.get(name, ()):
+                if (goal.policy, goal.column) == (policy, TO_BEST):
+                    axis.plot(float(goal.bound), place, "|", color="C3", markersize=16)
+        axis.axvline(1.0, color="black", linewidth=0.8)
+        axis.set_xscale("log")
+        axis.set_yticks(range(len(policies)), policies[::-1])
+        axis.set_title(f"{name}: {TO_BEST} ({study.best})")
+        axis.set_xlabel("geometric mean over windows, 95 % interval; red: goal")
+    return figure
+
+
+def _effects(studies: Mapping[str, LogStudy]) -> Any:
+    """What influence, cycle and old scores make of one fine-tuned network, over the best rule."""
+    figure, axis = plt.subplots(figsize=(9, 5), layout="constrained")
+    for name, study in studies.items():
+        best = study.rules[study.best].bounded_slowdown
+        ratios = [
+            float(np.exp(np.log(each.bounded_slowdown / best).mean()))
+            for each in study.effects.values()
+        ]
+        axis.plot(range(len(ratios)), ratios, "o-", label=name)
+    axis.axhline(1.0, color="black", linewidth=0.8)
+    labels = list(next(iter(studies.values())).effects)
+    axis.set_xticks(range(len(labels)), labels, rotation=30, ha="right")
+    axis.set_ylabel(TO_BEST)
+    legend_above(figure, axis)
+    return figure
+
+
+def run(asked: Asked) -> Outcome:
+    """Train, choose on the past of each log, and measure on what came after."""
+    plan = HeldoutPlan.of(asked)
+    with asked.bar("training and measuring", plan.steps) as add:
+        studies = _studies(plan, ResultStore(asked.models, add), add)
+    facts = {name: _facts(study) for name, study in studies.items()}
+    return Outcome(
+        claims=list(study_claims(studies)),
+        seeds=range(plan.seeds),
+        more=list(_passages(facts)),
+        facts={"logs": facts},
+        drawings=drawings_of(studies),
+    )
+
+
+def _studies(plan: HeldoutPlan, store: ResultStore, add: Add) -> dict[str, LogStudy]:
+    studies = {}
+    for name in plan.logs:
+        studies[name] = study_log(name, plan, store)
+        add(1)
+    return studies
+
+
+def _facts(study: LogStudy) -> dict[str, Any]:
+    """What was chosen on the past of a log, and what the hook does to the scores."""
+    plain = study.effects["as it decides"]
+    return {
+        "best_heuristic": study.best,
+        "shares": study.shares,
+        "shares_from": study.shares_from,
+        "training_bounded_slowdown": study.training_slowdown,
+        "reserves": study.reserves,
+        "starvation_hours": study.starvation,
+        "effects": {
+            label: _effect(each, plain, study.block) for label, each in study.effects.items()
+        },
+    }
+
+
+def _effect(figures: WindowFigures, plain: WindowFigures, block: int) -> dict[str, Any]:
+    ratio = ratio_over_windows(
+        figures.bounded_slowdown, plain.bounded_slowdown, np.random.default_rng(0), block=block
+    )
+    return {
+        "mean_bounded_slowdown": float(figures.bounded_slowdown.mean()),
+        "to_as_it_decides": ratio.geometric_mean,
+        "ci95": None if ratio.ci95 is None else list(ratio.ci95),
+        "mean_max_wait": float(figures.max_wait.mean()),
+        "misdelivered": float(figures.misdelivered.mean()),
+    }
+
+
+def _passages(facts: Mapping[str, Mapping[str, Any]]) -> Iterator[str | TextTable]:
+    """The same facts for people, a sentence and a table a log."""
+    for name, log in facts.items():
+        yield (
+            f"\n{name}: best rule of the past {log['best_heuristic']}; part kept free of batch "
+            f"work, by seed: {', '.join(f'{part:g}' for part in log['reserves'])}; starvation "
+            f"bound {log['starvation_hours']:g} h. {SHARES_WORDS[log['shares_from']]}"
+        )
+        rows = []
+        for label, each in log["effects"].items():
+            interval = "-" if each["ci95"] is None else "{:.3f}-{:.3f}".format(*each["ci95"])
+            row = [label, each["mean_bounded_slowdown"], each["to_as_it_decides"], interval]
+            rows.append([*row, each["mean_max_wait"] / HOUR, each["misdelivered"]])
+        header = ["HOOK", "BSLD", "TO AS IT DECIDES", "(95 %)", "MAXWAIT-H", "MISDELIVERED"]
+        yield TextTable(header, rows)

@@ -21,7 +21,7 @@ from slurm_rl_plugin.learning.policy_search.search import unsearched_network
 from slurm_rl_plugin.learning.policy_search.settings import SLOWDOWN, PolicySearchSettings
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoads
-from slurm_rl_plugin.papers.study.parallel_machines import StudyLog
+from slurm_rl_plugin.papers.study.logs import StudyLog
 from slurm_rl_plugin.papers.study.result_store import Learned, LearningTask, Loads, ResultStore
 from slurm_rl_plugin.policies.network import QNetwork
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,14 +39,12 @@ from slurm_rl_plugin.papers.study.claims import (
     median,
     quantile,
     ratio_of_means,
+    sampled_claims,
 )
-from slurm_rl_plugin.papers.study.lpc_segments import (
-    PROCESSORS_OF_2011,
-    SEGMENT_DROP,
-    read_lpc,
-    segment_of,
-)
-from slurm_rl_plugin.papers.study.paired_trials import Contender, columns_of, measures_of
+from slurm_rl_plugin.papers.study.comparison_figure import comparison
+from slurm_rl_plugin.papers.study.logs import PROCESSORS_OF_2011, SEGMENT_DROP, read_lpc, segment_of
+from slurm_rl_plugin.papers.study.study import Asked, Outcome
+from slurm_rl_plugin.papers.study.trials import Contender, columns_of, measures_of
 from slurm_rl_plugin.simulator.workloads.generators import egee_log, mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import FloatArray
@@ -220,3 +219,32 @@ def _remark(group: str, policy: str, column: str) -> str:
         if all(text.startswith(beginning) for text, beginning in cell):
             return remark
     return ""
+
+
+#: File -> name and unit of the figures that it shows, and their columns.
+_FIGURES = {
+    "heuristics-waits.png": (
+        "mean waits (s)",
+        ("mean wait", "interactive mean wait", "batch mean wait"),
+    ),
+    "heuristics-fractions.png": ("fractions", ("interactive within 120 s", "U", "R", "J")),
+}
+
+
+def run(asked: Asked) -> Outcome:
+    """Simulate every rule on every load."""
+    seeds = asked.number_of_seeds(why="a standard error needs at least 2")
+    traces = asked.traces_or_less("the segments of LPC-EGEE are left out")
+    with asked.bar("simulating", steps(seeds, with_segments=traces is not None)) as add:
+        claims = reproduce(seeds, traces, partial(add, 1))
+    return Outcome(
+        claims=claims,
+        seeds=range(seeds),
+        table=sampled_claims,
+        drawings={file: partial(_drawn, claims, *shown) for file, shown in _FIGURES.items()},
+    )
+
+
+def _drawn(claims: Sequence[Claim], quantity: str, columns: Collection[str]) -> Any:
+    drawn = [claim for claim in claims if claim.printed and claim.cell.column in columns]
+    return comparison(drawn, quantity)

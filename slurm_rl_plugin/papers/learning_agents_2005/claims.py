@@ -32,16 +32,18 @@ from slurm_rl_plugin.papers.learning_agents_2005.experiment import (
     with_noise,
 )
 from slurm_rl_plugin.papers.study.claims import (
+    FEW_LOGS,
     READING,
     Cell,
     Claim,
     Judgement,
     Printed,
     Statistic,
+    as_gain,
+    bounded,
     measure,
     ratio_of_means,
 )
-from slurm_rl_plugin.papers.study.verdicts import FEW_LOGS, as_gain, bounded
 from slurm_rl_plugin.units import FloatArray
 
 LOAD, RESPONSE = "load", "response (ticks)"

@@ -10,26 +10,39 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+import numpy as np
+
+from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.features.estimates import RequestedLimit
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, candidate_of_model, evaluate
+from slurm_rl_plugin.learning.load_windows import log_window
 from slurm_rl_plugin.learning.sarsa.settings import PAPER, SarsaSettings
-from slurm_rl_plugin.papers.reactive_grids_2008.hold_action import claims_of_holding
-from slurm_rl_plugin.papers.reactive_grids_2008.learning_curves import (
+from slurm_rl_plugin.papers.reactive_grids_2008.claims import (
     CALIBRATION,
+    LITERAL,
+    MEASURED_SEGMENTS,
+    PRINTED,
     Curves,
     claims_of_calibration,
+    claims_of_holding,
+    claims_of_literal_reward,
+    claims_of_segment,
+    claims_of_shares,
+    claims_of_waits,
     curve_tasks,
     learning_curves,
-)
-from slurm_rl_plugin.papers.reactive_grids_2008.literal_reward import (
-    LITERAL,
-    PRINTED,
-    claims_of_literal_reward,
+    segments_task,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     DROP,
     FEASIBLE,
+    FRACTIONS,
     INFEASIBLE,
+    NATIVE,
+    RL,
     TRAINING_SEED,
     claims_of_table_1,
     contenders,
@@ -43,26 +56,106 @@ from slurm_rl_plugin.papers.reactive_grids_2008.on_line import (
     learn_on_line,
     on_line_steps,
 )
-from slurm_rl_plugin.papers.reactive_grids_2008.shares import claims_of_shares
-from slurm_rl_plugin.papers.reactive_grids_2008.tables import FRACTIONS, NATIVE, RL
-from slurm_rl_plugin.papers.reactive_grids_2008.trace import (
-    MEASURED_SEGMENTS,
-    claims_of_segment,
-    segments_task,
-)
-from slurm_rl_plugin.papers.reactive_grids_2008.waits import claims_of_waits
-from slurm_rl_plugin.papers.study.claims import GOAL, Claim
-from slurm_rl_plugin.papers.study.effort import Plan
-from slurm_rl_plugin.papers.study.lpc_segments import (
+from slurm_rl_plugin.papers.study.claims import GOAL, Claim, Report, TextTable
+from slurm_rl_plugin.papers.study.logs import (
+    LOGS,
     PROCESSORS_OF_2011,
     PROCESSORS_OF_LPC,
     SEGMENT_DROP,
+    archived_log,
     prepared_segments,
     read_lpc,
 )
-from slurm_rl_plugin.papers.study.paired_trials import Contender, PairedTrial, run_trial
 from slurm_rl_plugin.papers.study.result_store import LearningTask, ResultStore
+from slurm_rl_plugin.papers.study.study import Effort, Plan
+from slurm_rl_plugin.papers.study.trials import Contender, PairedTrial, run_trial
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.registry import SHIPPED_MODELS
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.generators import egee_log
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+
+#: The crowded segment, and the processors that it is simulated on.
+LPC_D = "LPC-D_190257-199831"
+#: Seed and load of the generated log.
+_SEED, _LOAD = 9, 0.9
+#: Jobs of SDSC-SP2: behind the first 60 %, on which models may have learned.
+_FIRST, _JOBS = 36_000, 10_000
+_RULES = ("fifo", "multifactor", "sjf")
+
+#: Load -> policy -> J, and part of the interactive jobs that wait at most 120 s.
+ShippedFigures = Mapping[str, Mapping[str, Mapping[str, float]]]
+
+
+def crowded_segment(traces: Path, effort: Effort) -> PreparedLog:
+    """LPC-D on the 81 processors of 2011, or its first jobs.
+
+    Raises:
+        ConfigurationError: the folder of traces lacks it.
+        AccountingLogError: it cannot be read.
+    """
+    where = "where it is jobs 190257 to 199831 of LPC-EGEE"
+    log = read_log(archived_log(traces, LPC_D, where))[0]
+    jobs = effort.jobs_of(len(log))
+    return prepare_log(log.select(np.arange(jobs)), capacity=PROCESSORS_OF_2011)
+
+
+def loads_of(traces: Path | None, effort: Effort) -> Iterator[tuple[str, PreparedLog, str]]:
+    """Name, log and backfilling of each load; without traces the generated one alone.
+
+    Raises:
+        ConfigurationError: the folder of traces lacks a log.
+        AccountingLogError: one cannot be read.
+    """
+    jobs = effort.jobs_of(9500)
+    log = egee_log(np.random.default_rng(_SEED), load=_LOAD, jobs=jobs)
+    yield f"egee:load={_LOAD:g},seed={_SEED}", prepare_log(log, capacity=PROCESSORS_OF_2011), "none"
+    if traces is not None:
+        yield "LPC-D", crowded_segment(traces, effort), "none"
+        machine = prepare_log(read_log(archived_log(traces, LOGS["SDSC-SP2"]))[0])
+        yield "SDSC-SP2", log_window(machine, _FIRST, effort.jobs_of(_JOBS)), "easy"
+
+
+def shipped_figures(
+    traces: Path | None, effort: Effort, shipped: Callable[[str], Path]
+) -> ShippedFigures:
+    """Simulate rules and shipped models on every load.
+
+    Args:
+        traces: folder of LPC-D and SDSC-SP2; None for the generated load alone.
+        effort: how many jobs.
+        shipped: gives the file of a shipped model by its name.
+
+    Raises:
+        ConfigurationError: the folder of traces lacks a log.
+        AccountingLogError: one cannot be read.
+        PolicyError: a model cannot be used.
+    """
+    candidates = [Candidate(name=rule) for rule in _RULES]
+    candidates += [candidate_of_model(name, shipped(name)) for name in SHIPPED_MODELS]
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for name, prepared, backfilling in loads_of(traces, effort):
+        settings = SimulationSettings(capacity=prepared.capacity, backfilling=backfilling)
+        found[name] = {}
+        for candidate in candidates:
+            entry = evaluate(candidate, prepared, RequestedLimit(), settings)
+            found[name][candidate.name] = {
+                "J": entry["objective"],
+                "within_120s": entry["classes"]["interactive"]["within_120s"],
+            }
+    return found
+
+
+def shipped_report(found: ShippedFigures) -> Report:
+    """A row for each policy, two columns for each load."""
+    header = [f"{load}, {figure}" for load in found for figure in ("J", "<= 120 S")]
+    rows = [
+        [policy, *(f"{value:.3f}" for each in found.values() for value in each[policy].values())]
+        for policy in next(iter(found.values()))
+    ]
+    title = "\nShipped models, J = U/2 + F/2 and interactive jobs within 120 s:"
+    return [title, TextTable(["POLICY", *header], rows)]
+
 
 #: Fraction of interactive jobs where the paper shows but one.
 SHOWN = 0.2

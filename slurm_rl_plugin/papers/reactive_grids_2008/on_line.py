@@ -24,26 +24,38 @@ from slurm_rl_plugin.learning.evaluation.paired import schedule_of
 from slurm_rl_plugin.learning.sarsa.on_line import OnLineLearner
 from slurm_rl_plugin.learning.sarsa.settings import PAPER
 from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.papers.reactive_grids_2008.claims import MEASURED_SEGMENTS
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     DROP,
     FEASIBLE,
+    FIFO,
+    NATIVE,
+    RL,
     TRAINING_SEED,
     generated,
+    printed_waits,
     training_loads,
 )
-from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, NATIVE, RL, printed_waits
-from slurm_rl_plugin.papers.reactive_grids_2008.trace import MEASURED_SEGMENTS
-from slurm_rl_plugin.papers.study.claim_tables import Report, TextTable
-from slurm_rl_plugin.papers.study.claims import Cell, Claim, Printed, measure, ratio_of_means
-from slurm_rl_plugin.papers.study.effort import Effort, Plan
-from slurm_rl_plugin.papers.study.lpc_segments import (
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Claim,
+    Printed,
+    Report,
+    TextTable,
+    as_bound,
+    as_one_draw,
+    bounded,
+    measure,
+    ratio_of_means,
+)
+from slurm_rl_plugin.papers.study.logs import (
     PROCESSORS_OF_LPC,
     SEGMENT_DROP,
     prepared_segments,
 )
-from slurm_rl_plugin.papers.study.paired_trials import Contender, columns_of, measures_of
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
-from slurm_rl_plugin.papers.study.verdicts import as_bound, as_one_draw, bounded
+from slurm_rl_plugin.papers.study.study import Effort, Plan
+from slurm_rl_plugin.papers.study.trials import Contender, columns_of, measures_of
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 

@@ -2,23 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib import pyplot as plt
 
+from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.calibration.online import Tails, calibrated
 from slurm_rl_plugin.forecasts.calibration.outcomes import Outcomes, places_of
 from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.forecasts.replays.replayed_log import replayed_waits
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf
-from slurm_rl_plugin.forecasts.scores import horizon_of, log_waits
+from slurm_rl_plugin.forecasts.scores import covered, horizon_of, log_waits, scores_of
 from slurm_rl_plugin.learning.evaluation.paired import starts_of_order
-from slurm_rl_plugin.papers.replayed_starts.sampling import SampledJobs, Sampling, sampled_jobs
+from slurm_rl_plugin.learning.export.model import import_model
+from slurm_rl_plugin.machine_files.reader import read_machine
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Claim,
+    Judgement,
+    Measurement,
+    Printed,
+    TextTable,
+    bounded,
+)
+from slurm_rl_plugin.papers.study.logs import read_study_logs
+from slurm_rl_plugin.papers.study.study import Asked, Outcome
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.units import DAY, FloatArray, IntArray
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.units import DAY, HOUR, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.utility.intervals import of_blocks
+
+#: Parts of a log's time: what is before teaches run times; then bands are set; then figures count.
+_BANDS_FROM, _COUNTED_FROM = 0.4, 0.6
+#: Of a day of a short log so many times `Sampling.jobs` at most: they wait in one queue together,
+#: so that more of them tell little more, and each takes as long to foretell.
+_MOST_TIMES = 3
+
+
+class Sampling(NamedTuple):
+    """How much is foretold.
+
+    Attributes:
+        warm_up: days whose forecasts set the first bands.
+        days: that count.
+        jobs: of each day at most; up to three times as many where the log has fewer days.
+        draws: replays for each job.
+    """
+
+    warm_up: int = 12
+    days: int = 20
+    jobs: int = 20
+    draws: int = 16
+
+
+QUICK = Sampling(warm_up=3, days=3, jobs=4, draws=4)
+
+
+class SampledJobs(NamedTuple):
+    """Jobs to foretell, ascending; arrays of shape [m].
+
+    Attributes:
+        jobs: numbers in the log.
+        day: number of each one's day.
+        counted: whether its day counts.
+    """
+
+    jobs: IntArray
+    day: IntArray
+    counted: BoolArray
+
+
+def sampled_jobs(
+    submit: FloatArray, asked: BoolArray, sampling: Sampling, seed: int
+) -> SampledJobs:
+    """Draw jobs of days that are spread evenly; a day without any gives none.
+
+    Args:
+        submit: of all jobs in order, seconds, shape [n].
+        asked: whom somebody would ask for, shape [n].
+        sampling: how many.
+        seed: of the draws.
+
+    Raises:
+        ConfigurationError: nobody is there to ask in the part that counts.
+    """
+    rng = np.random.default_rng(seed)
+    days = np.floor((submit - submit[0]) / DAY).astype(np.int64)
+    last = int(days[-1])
+    first, border = int(_BANDS_FROM * (last + 1)), int(_COUNTED_FROM * (last + 1))
+    jobs = []
+    for begin, end, count in (
+        (first, border - 1, sampling.warm_up),
+        (border, last, sampling.days),
+    ):
+        chosen = _spread(begin, end, count)
+        times = min(count / max(len(chosen), 1), _MOST_TIMES)  # more of each day of a short log
+        most = int(sampling.jobs * times)
+        for day in chosen:
+            there = np.flatnonzero((days == day) & asked)
+            jobs.append(np.sort(rng.permutation(there)[:most]))
+    taken = np.concatenate(jobs)
+    if not (days[taken] >= border).any():
+        raise ConfigurationError(
+            "no job waits on the drawn days of the last 40 %: nothing is to be foretold there."
+        )
+    return SampledJobs(jobs=taken, day=days[taken], counted=days[taken] >= border)
+
+
+def _spread(first: int, last: int, count: int) -> IntArray:
+    return np.unique(np.linspace(first, last, count).astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,3 +236,218 @@ def _tails(
         waited, over = so_far[day == number], wait[day == number] == so_far[day == number]
         tails = tails.after(float(((waited < low) & over).mean()), float((waited > high).mean()))
     return tails
+
+
+TO_PLAN = "median |log10 error| / plan's by limits"
+COVERAGE, DAYS = "coverage of the 90 % band", "part of days with coverage of .80 to .97"
+#: The goals: at most so much of the plan's error; coverage of all and of a day; days within.
+_RATIO, _POOLED, _A_DAY, _PART = "0.5", (0.88, 0.92), (0.80, 0.97), "0.90"
+
+
+def claims_of(log: str, order: str, found: ForetoldLog) -> Iterator[Claim]:
+    """The figures of a log under one order against their goals.
+
+    Args:
+        log: its name.
+        order: as reports call it.
+        found: its forecasts.
+    """
+    truth = log_waits(found.wait)
+    errors = np.stack(
+        [np.abs(log_waits(each) - truth) for each in (found.forecasts.median, found.planned)]
+    )
+    yield bounded(
+        Cell(log, order, TO_PLAN),
+        _over_days(found.day, errors),
+        _RATIO,
+        least=False,
+        logs=1,
+        source="goal",
+    )
+    inside = covered(found.forecasts, found.wait, 0.9).astype(np.float64)
+    low, high = _POOLED
+    yield Claim(
+        cell=Cell(log, order, COVERAGE),
+        measured=Measurement(value=float(inside.mean())),
+        printed=Printed.of("0.90"),
+        source="goal",
+        baselines={"before bands were set": _coverage(found.plain, found.wait)},
+        judged=Judgement(
+            bool(low <= inside.mean() <= high),
+            f"{inside.mean():.3f} against {low:.2f} to {high:.2f}",
+        ),
+    )
+    days = np.array([inside[found.day == day].mean() for day in np.unique(found.day)])
+    within = (days >= _A_DAY[0]) & (days <= _A_DAY[1])
+    yield bounded(
+        Cell(log, order, DAYS),
+        Measurement(value=float(within.mean())),
+        _PART,
+        least=True,
+        logs=1,
+        source="goal",
+    )
+
+
+def ratio_of_medians(pair: FloatArray) -> float:
+    """Median of the first row over that of the second, shape [2, m]; 1 where both are 0."""
+    ours, others = np.median(pair, axis=1)
+    if others == 0.0:
+        return 1.0 if ours == 0.0 else float(np.inf)
+    return float(ours / others)
+
+
+def _over_days(day: IntArray, pair: FloatArray) -> Measurement:
+    """The ratio of medians, its interval from days drawn again; none where any has no ratio."""
+    again = of_blocks(day, lambda jobs: ratio_of_medians(pair[:, jobs]))
+    known = again if np.isfinite(again).all() else np.empty(0)
+    return Measurement.of(ratio_of_medians(pair), known)
+
+
+def _coverage(forecasts: Forecasts, wait: FloatArray) -> float:
+    return float(covered(forecasts, wait, 0.9).mean())
+
+
+_NO_TRACES = "replayed-starts needs logs of parallel machines: give their folder as TRACES."
+#: The model whose predicted run times are drawn, and which orders the queue of "default".
+_MODEL = "default"
+_HALF_LIFE = 7 * DAY
+_SEED = 1
+#: The week of UB-HPC as its folder has it, and its machine beside it.
+_WEEK, _MACHINE = "workload_week.events.gz", "slurm.conf"
+
+
+def _logs_in(folder: Path) -> dict[str, PreparedLog]:
+    """Those that a folder holds, under their names.
+
+    Raises:
+        ConfigurationError: none is there, or the machine cannot be read.
+        AccountingLogError: one cannot be read.
+    """
+    places = [each for each in (folder, folder / "ubhpc") if (each / _WEEK).exists()]
+    found = {
+        name: each.prepared
+        for name, each in read_study_logs(folder, fewest=0 if places else 1).items()
+    }
+    for place in places[:1]:
+        machine = read_machine(place / _MACHINE)
+        found["UB-HPC"] = prepare_log(read_log(place / _WEEK)[0], machine=machine)
+    return found
+
+
+def _backfilling_of(log: PreparedLog) -> str:
+    """As slurmctld does it where the machine is known by its nodes, else EASY."""
+    return "easy" if log.machine is None else AS_SLURM
+
+
+def _coverage_figure(found: Mapping[tuple[str, str], ForetoldLog]) -> Any:
+    """For each log and order the median and the 90 % band over the true wait, hours."""
+    logs, orders = (list(dict.fromkeys(each[place] for each in found)) for place in (0, 1))
+    figure, axes = plt.subplots(
+        len(logs), len(orders), figsize=(4 * len(orders), 3.2 * len(logs)), squeeze=False
+    )
+    for (log, order), each in found.items():
+        axis = axes[logs.index(log)][orders.index(order)]
+        wait = np.maximum(each.wait, 1.0) / HOUR
+        low, high = (end / HOUR for end in each.forecasts.band(0.9))
+        axis.vlines(wait, low, high, color="C0", alpha=0.12)
+        axis.plot(
+            wait, each.forecasts.median / HOUR, ".", markersize=3, color="C0", label="replays"
+        )
+        axis.plot(
+            wait, np.maximum(each.planned, 1.0) / HOUR, ".", markersize=2, color="C1", label="plan"
+        )
+        ends = [float(wait.min()), float(wait.max())]
+        axis.plot(ends, ends, color="black", linewidth=0.8)
+        axis.set(xscale="log", yscale="log", title=f"{log}, {order}")
+        axis.set_xlabel("wait, hours")
+        axis.set_ylabel("foretold, hours")
+    axes[0][0].legend(fontsize=8)
+    figure.tight_layout()
+    return figure
+
+
+def run(asked: Asked) -> Outcome:
+    """Foretell submissions of each log under each order, and score them by what came true."""
+    asked.refuse_policy("it takes the run times that the default model predicts")
+    if asked.seeds is not None:
+        raise ConfigurationError("--seeds is not for replayed-starts: give none.")
+    logs = _logs_in(asked.traces_or_refuse(_NO_TRACES))
+    network = _foretelling_model(asked)
+    sampling = QUICK if asked.quick else Sampling()
+    orders = _orders(network)
+    steps = len(logs) * len(orders) * (sampling.days + sampling.warm_up) * sampling.jobs
+    found: dict[tuple[str, str], ForetoldLog] = {}
+    with asked.bar("replaying", steps) as add:
+        for log, prepared in logs.items():
+            settings = SimulationSettings(
+                capacity=prepared.capacity,
+                backfilling=_backfilling_of(prepared),
+                half_life=_HALF_LIFE,
+            )
+            for order, of in orders.items():
+                found[log, order] = foretold(prepared, of, settings, sampling, seed=_SEED, add=add)
+    facts = {f"{log}, {order}": _facts(each) for (log, order), each in found.items()}
+    return Outcome(
+        claims=[one for (log, order), each in found.items() for one in claims_of(log, order, each)],
+        seeds=(),
+        more=list(_passages(facts)),
+        facts={"forecasts": facts, "sampling": sampling._asdict()},
+        drawings={"replayed-starts.png": lambda: _coverage_figure(found)},
+    )
+
+
+def _foretelling_model(asked: Asked) -> QNetwork:
+    """The shipped network."""
+    network = import_model(asked.shipped(_MODEL))
+    if not isinstance(network, QNetwork):
+        raise ConfigurationError(f"the model {_MODEL!r} has a memory of its own: install it again.")
+    return network
+
+
+def _orders(network: QNetwork) -> dict[str, OrderOf]:
+    """What a site may have: first come, first served; multifactor; ours, in active mode."""
+
+    def first_come(workload: Workload, jobs: IntArray) -> QueueOrder:  # noqa: ARG001
+        return QueueOrder(scores=-workload.submit)
+
+    def multifactor(workload: Workload, jobs: IntArray) -> QueueOrder:  # noqa: ARG001
+        return QueueOrder(rule="multifactor")
+
+    def learned(workload: Workload, jobs: IntArray) -> QueueOrder:  # noqa: ARG001
+        return QueueOrder(network=network)
+
+    return {"fifo": first_come, "multifactor": multifactor, _MODEL: learned}
+
+
+def _facts(found: ForetoldLog) -> dict[str, Any]:
+    """Scores as given, before bands were set, and of the plan by limits, which has no band."""
+    planned = Forecasts.of_draws(found.planned[:, None])
+    return {
+        "days": len(np.unique(found.day)),
+        "replays": scores_of(found.forecasts, found.wait).as_json(),
+        "before bands were set": scores_of(found.plain, found.wait).as_json(),
+        "plan by limits": scores_of(planned, found.wait).as_json(),
+    }
+
+
+_COLUMNS = {
+    "median_error": "MEDIAN",
+    "square_error": "SQUARE",
+    "within_2": "X2",
+    "within_3": "X3",
+    "coverage_90": "IN-90%",
+    "width_90": "WIDTH",
+    "pinball": "PINBALL",
+}
+
+
+def _passages(facts: Mapping[str, Mapping[str, Any]]) -> Iterator[str | TextTable]:
+    for name, each in facts.items():
+        yield f"\n{name}: jobs that waited, {each['replays']['jobs']} of {each['days']} days"
+        rows = [
+            [source, *(scores[column] for column in _COLUMNS)]
+            for source, scores in each.items()
+            if isinstance(scores, dict)
+        ]
+        yield TextTable(["FORECAST", *_COLUMNS.values()], rows)

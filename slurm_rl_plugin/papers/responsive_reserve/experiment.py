@@ -9,9 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian
+from slurm_rl_plugin.learning.export.network import import_network
 from slurm_rl_plugin.learning.policy_search.search import search_policy
 from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
 from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
@@ -19,6 +25,10 @@ from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     DROP,
     FEASIBLE,
+    FIFO,
+    FRACTIONS,
+    NATIVE,
+    SJF,
     TRAINING_SEED,
     VALIDATION_SEED,
     generated,
@@ -26,40 +36,191 @@ from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     medians_of,
     training_loads,
 )
-from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, FRACTIONS, NATIVE, SJF
-from slurm_rl_plugin.papers.responsive_reserve.block_figures import measured_on_one_log
-from slurm_rl_plugin.papers.responsive_reserve.compared_figures import measured
-from slurm_rl_plugin.papers.responsive_reserve.goals import (
-    BASELINES,
-    GREEDY,
-    GREEDY_EST,
-    HOLD,
-    HOLD_EST,
-    INTERACTIVE_FIRST,
-    SEGMENT_COLUMNS,
-    SEGMENT_GOALS,
-    SYNTHETIC_COLUMNS,
-    SYNTHETIC_GOALS,
-    TAIL_SAFE,
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Claim,
+    Goal,
+    Measurement,
+    bounded,
+    measure,
+    median,
+    ratio_of_means,
 )
-from slurm_rl_plugin.papers.study.claims import Cell, Claim, Measurement
-from slurm_rl_plugin.papers.study.effort import Effort, Plan
-from slurm_rl_plugin.papers.study.lpc_segments import (
+from slurm_rl_plugin.papers.study.figure_file import legend_above
+from slurm_rl_plugin.papers.study.logs import (
     PROCESSORS_OF_2011,
     SEGMENT_DROP,
     prepared_segments,
     read_lpc,
 )
-from slurm_rl_plugin.papers.study.paired_trials import Contender, PairedTrial, run_trial
 from slurm_rl_plugin.papers.study.result_store import (
     LearnedNetwork,
     LearningTask,
     Loads,
     ResultStore,
 )
-from slurm_rl_plugin.papers.study.verdicts import Goal, bounded
+from slurm_rl_plugin.papers.study.study import Asked, Drawings, Effort, Outcome, Plan
+from slurm_rl_plugin.papers.study.trials import Contender, PairedTrial, run_trial
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, BoolArray, FloatArray
+from slurm_rl_plugin.utility.intervals import BLOCK_JOBS
 from slurm_rl_plugin.utility.reward import RewardWeights
+from slurm_rl_plugin.utility.summary import JobMeasures
+
+WAIT_TO_SJF = "mean wait / SJF's"
+WAIT_TO_FIFO = "mean wait / FIFO's"
+BATCH_TO_SJF = "batch mean wait / SJF's"
+INTERACTIVE_GAIN = "interactive: FIFO's mean wait / its own"
+LONGEST_TO_FIFO = "longest wait / FIFO's, median"
+FAIRNESS_LOST = "F less FIFO's"
+
+#: Column -> the figure, and the policy whose mean divides (definitions: paired ratio).
+_RATIOS = {
+    WAIT_TO_SJF: ("mean wait", SJF),
+    WAIT_TO_FIFO: ("mean wait", FIFO),
+    BATCH_TO_SJF: ("batch mean wait", SJF),
+}
+
+
+def measured(trial: PairedTrial, policy: str, column: str) -> Measurement:
+    """A figure with its interval over the logs.
+
+    Args:
+        trial: with the policy, FIFO and SJF.
+        policy: whose figure.
+        column: one of those above, or a column of `measures_of`.
+    """
+    if column in _RATIOS:
+        figure, other = _RATIOS[column]
+        return trial.ratio_of_means(figure, policy, other)
+    if column == INTERACTIVE_GAIN:
+        return trial.ratio_of_means("interactive mean wait", FIFO, policy)
+    if column == LONGEST_TO_FIFO:
+        return measure(trial.ratio("longest wait", policy, FIFO), median)
+    if column == FAIRNESS_LOST:
+        return measure(trial.figure(policy, "F") - trial.figure(FIFO, "F"))
+    return measure(trial.figure(policy, column))
+
+
+WITHIN = "interactive within 120 s"
+#: What is summed over a block, and over what it is divided; both of shape [jobs].
+Fraction = tuple[FloatArray, FloatArray]
+
+
+class _Counted:
+    """The counted jobs of a trial's only log under one policy."""
+
+    def __init__(self, trial: PairedTrial, policy: str) -> None:
+        [jobs] = trial.schedules[policy]
+        counted = slice(trial.drop[0], len(jobs.submit) - trial.drop[1])
+        found = JobMeasures.of(jobs)
+        self.wait: FloatArray = found.wait[counted]
+        self.responsiveness: FloatArray = found.responsiveness[counted]
+        self.fairness: FloatArray = found.fairness[counted]
+        self.interactive: BoolArray = jobs.interactive[counted]
+
+
+def _within(trial: PairedTrial, policy: str) -> Fraction:
+    jobs = _Counted(trial, policy)
+    soon = jobs.interactive & (jobs.wait <= INTERACTIVE_WAIT_GOAL)
+    return soon.astype(np.float64), jobs.interactive.astype(np.float64)
+
+
+def _responsive(trial: PairedTrial, policy: str) -> Fraction:
+    jobs = _Counted(trial, policy)
+    return jobs.responsiveness, np.ones_like(jobs.wait)
+
+
+def _batch_to_sjf(trial: PairedTrial, policy: str) -> Fraction:
+    mine, other = _Counted(trial, policy), _Counted(trial, SJF)
+    return np.where(mine.interactive, 0.0, mine.wait), np.where(mine.interactive, 0.0, other.wait)
+
+
+def _fairness_lost(trial: PairedTrial, policy: str) -> Fraction:
+    lost = _Counted(trial, policy).fairness - _Counted(trial, FIFO).fairness
+    return lost, np.ones_like(lost)
+
+
+_FRACTIONS: dict[str, Callable[[PairedTrial, str], Fraction]] = {
+    "R": _responsive,
+    WITHIN: _within,
+    BATCH_TO_SJF: _batch_to_sjf,
+    FAIRNESS_LOST: _fairness_lost,
+}
+
+
+def measured_on_one_log(trial: PairedTrial, policy: str, column: str) -> Measurement:
+    """A figure of a trial of one log, its interval by bootstrap over blocks of BLOCK_JOBS jobs.
+
+    Args:
+        trial: of one log, with the policy, FIFO and SJF.
+        policy: whose figure.
+        column: one of "R", WITHIN, BATCH_TO_SJF and FAIRNESS_LOST.
+    """
+    fraction = _FRACTIONS[column](trial, policy)
+    blocks = max(len(fraction[0]) // BLOCK_JOBS, 2)
+    sums = [[part.sum() for part in np.array_split(each, blocks)] for each in fraction]
+    return measure(np.array(sums), ratio_of_means)
+
+
+INTERACTIVE_FIRST = "interactive first"
+GREEDY, HOLD, TAIL_SAFE = "SARSA", "hold", "tail-safe"
+GREEDY_EST, HOLD_EST = "greedy EST", "hold EST"
+
+
+def _synthetic(
+    gain: str, greedy: str, hold: str, wait: str, greedy_est: str, hold_est: str, tail: str
+) -> Sequence[Goal]:
+    return (
+        Goal(GREEDY, WAIT_TO_SJF, "1.05", least=False),
+        Goal(GREEDY, INTERACTIVE_GAIN, gain),
+        Goal(GREEDY, "J", greedy),
+        Goal(HOLD, "J", hold),
+        Goal(HOLD, "interactive mean wait", wait, least=False),
+        Goal(HOLD, "interactive within 120 s", ".96"),
+        Goal(HOLD, WAIT_TO_FIFO, "1", least=False),
+        Goal(GREEDY_EST, "J", greedy_est),
+        Goal(HOLD_EST, "J", hold_est),
+        Goal(TAIL_SAFE, LONGEST_TO_FIFO, "4", least=False),
+        Goal(TAIL_SAFE, "J", tail),
+    )
+
+
+#: Fraction of interactive jobs in the 2008 load -> goals.
+SYNTHETIC_GOALS: Mapping[float, Sequence[Goal]] = {
+    0.2: _synthetic("25", ".955", ".975", "15", ".955", ".965", ".945"),
+    0.4: _synthetic("20", ".962", ".976", "10", ".962", ".970", ".955"),
+    0.5: _synthetic("18", ".963", ".976", "10", ".964", ".971", ".960"),
+}
+
+
+def _segment(oracle: str, estimated: str) -> Sequence[Goal]:
+    return (
+        Goal(HOLD, "interactive within 120 s", ".96"),
+        Goal(HOLD, "R", oracle),
+        Goal(HOLD, BATCH_TO_SJF, "1.15", least=False),
+        Goal(HOLD, FAIRNESS_LOST, "-.01"),
+        Goal(HOLD_EST, "R", estimated),
+        Goal(HOLD_EST, BATCH_TO_SJF, "1.15", least=False),
+        Goal(HOLD_EST, FAIRNESS_LOST, "-.01"),
+    )
+
+
+#: Segment of LPC-EGEE -> goals.
+SEGMENT_GOALS: Mapping[int, Sequence[Goal]] = {
+    14: _segment(".94", ".94"),
+    17: _segment(".89", ".84"),
+    18: _segment(".98", ".97"),
+    19: _segment(".91", ".89"),
+}
+#: What a table shows of every policy on the 2008 load, and on a segment.
+SYNTHETIC_COLUMNS = (
+    *("J", "interactive mean wait", "interactive within 120 s"),
+    *(WAIT_TO_FIFO, LONGEST_TO_FIFO),
+)
+SEGMENT_COLUMNS = ("R", "interactive within 120 s", BATCH_TO_SJF, FAIRNESS_LOST)
+BASELINES = (FIFO, SJF)
+
 
 #: A figure of a policy in a trial, by the name of its column.
 Figure = Callable[[PairedTrial, str, str], Measurement]
@@ -277,3 +438,63 @@ def _figures(
     for policy in trial.measures:
         for column in columns:
             yield Claim(cell=Cell(group, policy, column), measured=figure(trial, policy, column))
+
+
+_MARKERS = "osD^v<>PX*hp"
+
+
+def drawings_of(found: ResponsiveReserve) -> Drawings:
+    """The generated loads, and the segments where there are any."""
+    drawings = {"responsive-reserve.png": lambda: _draw_synthetic(found)}
+    if found.segments:
+        drawings["responsive-reserve-segments.png"] = lambda: _draw_segments(found)
+    return drawings
+
+
+def _draw_synthetic(found: ResponsiveReserve) -> Any:
+    figure, axes = plt.subplots(1, len(found.synthetic), figsize=(12, 4.6), layout="constrained")
+    for axis, (p, trial) in zip(axes, found.synthetic.items(), strict=True):
+        _panel(axis, trial, (WAIT_TO_FIFO, "J"), SYNTHETIC_GOALS[p])
+        axis.set_title(f"2008 load, p = {p}")
+    legend_above(figure, axes[0], columns=6)
+    return figure
+
+
+def _draw_segments(found: ResponsiveReserve) -> Any:
+    figure, axes = plt.subplots(2, 2, figsize=(11, 8.5), layout="constrained")
+    for axis, (number, trial) in zip(axes.flat, found.segments.items(), strict=True):
+        _panel(axis, trial, (BATCH_TO_SJF, "R"), SEGMENT_GOALS[number])
+        points = [
+            [measured(trial, name, column).value for name in SCALED if name in trial.measures]
+            for column in (BATCH_TO_SJF, "R")
+        ]
+        axis.plot(*points, color="black", linewidth=0.8, label="reserve scaled 0 to 2 times")
+        axis.set_title(f"LPC-EGEE segment {number}")
+    legend_above(figure, axes[0, 0], columns=5)
+    return figure
+
+
+def _panel(axis: Any, trial: PairedTrial, columns: tuple[str, str], goals: Sequence[Goal]) -> None:
+    # the native starts were made on another machine, far to the left
+    shown = [name for name in trial.measures if name not in SCALED and name != NATIVE]
+    for place, name in enumerate(shown):
+        across, up = (measured(trial, name, column).value for column in columns)
+        marker = _MARKERS[place % len(_MARKERS)]
+        axis.plot(across, up, marker, color=f"C{place % 10}", markersize=7, label=name)
+    for goal in goals:
+        line = {"color": "tab:grey", "linestyle": ":", "linewidth": 1.0, "label": "goals"}
+        if goal.column == columns[0]:
+            axis.axvline(float(goal.bound), **line)
+        elif goal.column == columns[1]:
+            axis.axhline(float(goal.bound), **line)
+    axis.set_xlabel(columns[0])
+    axis.set_ylabel(columns[1])
+
+
+def run(asked: Asked) -> Outcome:
+    """Train on the load of 2008, and try the shipped network, or a given one, on LPC-EGEE."""
+    plan = Plan.of(asked)
+    reserve = import_network(asked.policy or asked.shipped(asked.paper))
+    with asked.bar("training and simulating", steps(plan)) as add:
+        found = reproduce(plan, reserve, ResultStore(asked.models, add), partial(add, 1))
+    return Outcome(claims=found.claims, seeds=range(plan.seeds), drawings=drawings_of(found))

@@ -6,7 +6,7 @@ benchmark's own scheduler as the paper prints it, and under EASY in this package
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,14 +16,79 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
-from slurm_rl_plugin.papers.rlscheduler_2020.claims import fixed_claim
-from slurm_rl_plugin.papers.rlscheduler_2020.jobs import BenchmarkJobs, read_benchmark_jobs
-from slurm_rl_plugin.papers.rlscheduler_2020.protocol import benchmark_starts
-from slurm_rl_plugin.papers.study.claims import Cell, Claim
+from slurm_rl_plugin.papers.rlscheduler_2020.protocol import (
+    BenchmarkJobs,
+    benchmark_starts,
+    read_benchmark_jobs,
+)
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Claim,
+    Judgement,
+    Measurement,
+    Printed,
+    Report,
+    TextTable,
+)
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
+
+#: Claims of this group are to be at most as published, all others equal.
+SEARCHED = "in-sample search, their backfilling"
+
+
+def fixed_claim(
+    cell: Cell, published: float, measured: float, *, source: str = "paper", decimals: int = 2
+) -> Claim:
+    """A published figure against ours: equal as printed, or in the group SEARCHED at most as high.
+
+    Args:
+        cell: whose figure.
+        published: as printed.
+        measured: by this package.
+        source: who published it.
+        decimals: how many were printed.
+    """
+    off = round(round(measured, decimals) - published, decimals)
+    if cell.group == SEARCHED:  # not rounded: a bound to keep to
+        holds = measured <= published
+        because = "at most as published" if holds else "above the published"
+    else:
+        holds = off == 0.0
+        equal = "equal to two decimals" if decimals == 2 else "equal as printed"
+        because = equal if holds else f"differs by {100.0 * off / published:+.2f} %"
+    text = f"{published:.{decimals}f}"
+    return Claim(
+        cell=cell,
+        measured=Measurement(value=measured),
+        printed=Printed(value=published, unit=10.0**-decimals, text=text),
+        source=source,
+        judged=Judgement(holds, because),
+        decimals=decimals,
+    )
+
+
+def fixed_claims(claims: Sequence[Claim]) -> Report:
+    """A table for people: published, measured, difference; then how many reproduce."""
+    rows = []
+    for claim in claims:
+        printed = "" if claim.printed is None else claim.printed.text
+        texts = [f"{each:.{claim.decimals}f}" for each in (claim.measured.value, claim.difference)]
+        rows.append([claim.name, claim.source, printed, *texts, claim.because])
+    header = ["CELL", "SOURCE", "PUBLISHED", "MEASURED", "DIFFERENCE", "BECAUSE"]
+    equal = [claim.reproduces for claim in claims if claim.cell.group != SEARCHED]
+    bounds = [claim.reproduces for claim in claims if claim.cell.group == SEARCHED]
+    searched = (
+        f"{sum(map(bool, bounds))} of {len(bounds)} searched in-sample are at most as published."
+    )
+    return [
+        TextTable(header, rows),
+        f"\n{sum(map(bool, equal))} of {len(equal)} reproduce.",
+        *([searched] if bounds else []),
+    ]
+
 
 #: 0-based index of the first job of each sequence, the same for all traces.
 SEQUENCE_STARTS = (1981, 2756, 4299, 8850, 3316, 2714, 5228, 7762, 4022, 7085)

@@ -20,16 +20,14 @@ from slurm_rl_plugin.learning.site_utility.model import (
     fit_site_utility,
     try_jobs,
 )
-from slurm_rl_plugin.papers.site_utilities_2008.brokers import (
+from slurm_rl_plugin.papers.site_utilities_2008.sites import (
     LEAST_LOADED,
     SITE_UTILITIES,
-    routed_by,
-)
-from slurm_rl_plugin.papers.site_utilities_2008.load import (
     SITES,
     TRAINING_SEGMENTS,
     GridLoad,
     draw_load,
+    routed_by,
     site_terms,
 )
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of

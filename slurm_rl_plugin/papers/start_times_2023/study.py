@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -12,17 +12,18 @@ from matplotlib import pyplot as plt
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.forecasts.past_waits.sources import SOURCES
-from slurm_rl_plugin.forecasts.scores import HORIZONS, Scores, horizon_of, scores_by, scores_of
-from slurm_rl_plugin.papers.start_times_2023.baselines import LAST
-from slurm_rl_plugin.papers.start_times_2023.claims import (
-    A_DAY,
-    OURS,
-    POOLED,
-    by_day,
-    claims_of,
-    tells_spread,
+from slurm_rl_plugin.forecasts.scores import (
+    HORIZONS,
+    Scores,
+    covered,
+    horizon_of,
+    log_waits,
+    scores_by,
+    scores_of,
 )
 from slurm_rl_plugin.papers.start_times_2023.experiment import (
+    ALL_DAYS,
+    LAST,
     Polls,
     Tested,
     forward,
@@ -30,9 +31,155 @@ from slurm_rl_plugin.papers.start_times_2023.experiment import (
     tested,
 )
 from slurm_rl_plugin.papers.start_times_2023.jobs_file import read_jobs_file
-from slurm_rl_plugin.papers.study.claim_tables import TextTable
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Claim,
+    Judgement,
+    Measurement,
+    Printed,
+    TextTable,
+    bounded,
+    measure,
+    ratio_of_means,
+)
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.units import FloatArray
+
+OURS = "joined and calibrated"
+HEADLINE = "forward in time, outcomes known by then"
+PUBLISHED_PROTOCOL = "forward in time, all earlier days known"
+ERROR, WITHIN_2, WITHIN_3 = (
+    "mean square error of log10(wait)",
+    "part within a factor of 2",
+    "part within a factor of 3",
+)
+COVERAGE, DAYS = "coverage of the 90 % band", "part of days with coverage of .80 to .97"
+#: The source that knows all earlier days under that protocol.
+ALIKE = SOURCES[1]
+#: Bounds of the coverage, pooled and of a day, and the part of days within.
+POOLED, A_DAY, PART_OF_DAYS = (0.88, 0.92), (0.80, 0.97), "0.90"
+
+
+class _Figure(NamedTuple):
+    """A figure, its goal, and whether it is to be at least that."""
+
+    column: str
+    goal: str
+    least: bool
+
+
+_FIGURES = (
+    _Figure(ERROR, ".26", False),
+    _Figure(WITHIN_2, ".55", True),
+    _Figure(WITHIN_3, ".73", True),
+)
+#: Who published figures of that kind, and the three of them.
+_PUBLISHED: Mapping[str, tuple[str, ...]] = {
+    "Mila, Cedar, forward in time": (".596", ".333", ".504"),
+    "Mila, Graham, random days": (".66", ".42", ".60"),
+}
+
+
+def claims_of(tested: Tested) -> list[Claim]:
+    """The figures against goals and against what was published.
+
+    Args:
+        tested: what came out.
+    """
+    all_days = tested.others[ALL_DAYS]
+    bounds = {"goal": tuple(figure.goal for figure in _FIGURES), **_PUBLISHED}
+    return [
+        *_claims_on_medians(Cell(HEADLINE, OURS), tested.forecasts, tested, bounds),
+        *_claims_on_bands(HEADLINE, tested),
+        *_claims_on_medians(Cell(PUBLISHED_PROTOCOL, ALIKE), all_days, tested, _PUBLISHED),
+    ]
+
+
+def _claims_on_medians(
+    whose: Cell,
+    forecasts: Forecasts,
+    tested: Tested,
+    sources: Mapping[str, tuple[str, ...]],
+) -> Iterator[Claim]:
+    """Error and parts within a factor, each to what a source has for it."""
+    waits = log_waits(tested.jobs.wait)
+    for place, figure in enumerate(_FIGURES):
+        measured = _over_days(tested, _figure_of_jobs(figure.column, forecasts, waits))
+        baselines = {
+            name: float(_figure_of_jobs(figure.column, each, waits).mean())
+            for name, each in tested.others.items()
+        }
+        for source, printed in sources.items():
+            yield bounded(
+                Cell(whose.group, whose.policy, f"{figure.column}, to {source}"),
+                measured,
+                printed[place],
+                least=figure.least,
+                logs=1,  # the figure itself is judged, not how far its interval reaches
+                source=source,
+                baselines=baselines,
+            )
+
+
+def _claims_on_bands(group: str, tested: Tested) -> Iterator[Claim]:
+    inside = covered(tested.forecasts, tested.jobs.wait, 0.9).astype(np.float64)
+    measured = _over_days(tested, inside)
+    low, high = POOLED
+    yield Claim(
+        cell=Cell(group, OURS, f"{COVERAGE}, to goal"),
+        measured=measured,
+        printed=Printed.of("0.90"),
+        source="goal",
+        baselines=_coverages(tested),
+        judged=Judgement(
+            low <= measured.value <= high,
+            f"{measured.value:.4g} against {low:.2f} to {high:.2f}",
+        ),
+    )
+    days = [each.coverage_90 for each in by_day(tested.forecasts, tested).values()]
+    within = np.array([A_DAY[0] <= each <= A_DAY[1] for each in days], dtype=np.float64)
+    yield bounded(
+        Cell(group, OURS, f"{DAYS}, to goal"),
+        measure(within),
+        PART_OF_DAYS,
+        least=True,
+        logs=1,
+        source="goal",
+    )
+
+
+def _coverages(tested: Tested) -> dict[str, float]:
+    """Of those baselines that tell a band, and of ours before it was set."""
+    spread = {name: each for name, each in tested.others.items() if tells_spread(each)}
+    return {
+        name: float(covered(each, tested.jobs.wait, 0.9).mean())
+        for name, each in {"before calibration": tested.plain, **spread}.items()
+    }
+
+
+def tells_spread(forecasts: Forecasts) -> bool:
+    """Whether they have bands, or are a single wait each."""
+    return bool((forecasts.seconds[:, 0] < forecasts.seconds[:, -1]).any())
+
+
+def by_day(forecasts: Forecasts, tested: Tested) -> dict[str, Scores]:
+    """Scores of each poll."""
+    return scores_by(tested.jobs.moment, forecasts, tested.jobs.wait)
+
+
+def _figure_of_jobs(column: str, forecasts: Forecasts, waits: FloatArray) -> FloatArray:
+    """What each job adds to a figure, float64[n]."""
+    error = np.abs(log_waits(forecasts.median) - waits)
+    if column == ERROR:
+        return np.asarray(error**2)
+    return (error <= np.log10(2.0 if column == WITHIN_2 else 3.0)).astype(np.float64)
+
+
+def _over_days(tested: Tested, of_jobs: FloatArray) -> Measurement:
+    """The mean over all jobs, with its interval over days drawn anew."""
+    _, day = np.unique(tested.jobs.moment, return_inverse=True)
+    return measure(np.stack([np.bincount(day, of_jobs), np.bincount(day)]), ratio_of_means)
+
 
 #: Where the file is in a folder of traces.
 _IN_TRACES = Path("graham-2021") / "jobs.parquet"

@@ -1,9 +1,9 @@
-"""A published figure beside one that is measured here, and the verdict."""
+"""Published figures beside measured ones: claims, their verdicts, and reports of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -241,3 +241,214 @@ class Claim:
             "verdict": verdicts[self.reproduces],
             "because": f"{self.because}: {self.remark}" if differs else self.because,
         }
+
+
+#: Logs of which an interval says something.
+FEW_LOGS = 10
+#: Part of the draws that counts as usual.
+_USUAL = (0.025, 0.975)
+
+
+class Goal(NamedTuple):
+    """A bound on a figure; met where its 95 % interval reaches it (definitions).
+
+    Attributes:
+        policy: whose figure.
+        column: what is measured.
+        bound: as text, with its decimals.
+        least: whether the figure is to be at least the bound; otherwise at most.
+    """
+
+    policy: str
+    column: str
+    bound: str
+    least: bool = True
+
+
+def as_one_draw(printed: Printed, draws: FloatArray, remark: str = "") -> Judgement:
+    """Whether a figure printed for one random log is a usual one among ours.
+
+    A mean wait at load .99 varies several-fold from log to log: that the printed figure is not
+    our mean says nothing.
+
+    Args:
+        printed: of one log.
+        draws: ours, one a log; of a single log it must be equal as printed.
+        remark: why it differs, where it does; a clause without a full stop.
+    """
+    if len(draws) < 2:
+        holds = bool(abs(draws[0] - printed.value) <= printed.unit / 2)
+        text = f"measured {draws[0]:.4g} on the one log"
+    else:
+        low, high = np.quantile(draws, _USUAL)
+        holds = bool(low - printed.unit / 2 <= printed.value <= high + printed.unit / 2)
+        place = "within" if holds else "outside"
+        text = f"printed figure {place} {low:.4g} to {high:.4g}, the middle 95 % of single logs"
+    return Judgement(holds, text if holds or not remark else f"{text}: {remark}")
+
+
+def as_bound(
+    measured: Measurement, bound: float, *, least: bool, logs: int = FEW_LOGS, remark: str = ""
+) -> Judgement:
+    """Whether a figure keeps to a bound that the text of a paper states; its interval may reach it.
+
+    Args:
+        measured: with its interval over the logs, where there are several.
+        bound: as stated.
+        least: whether the figure is to be at least the bound; otherwise at most.
+        logs: how many were measured; the interval of a few reaches anything, so that the mean
+            alone is judged.
+        remark: why it does not, where it does not; a clause without a full stop.
+    """
+    low, high = measured.ends if logs >= FEW_LOGS else (measured.value, measured.value)
+    holds = bool(high >= bound) if least else bool(low <= bound)
+    side = "at least" if least else "at most"
+    text = f"{measured.value:.5g} against {side} {bound:.4g}"
+    return Judgement(holds, text if holds or not remark else f"{text}: {remark}")
+
+
+def bounded(
+    cell: Cell,
+    measured: Measurement,
+    bound: str,
+    *,
+    least: bool = False,
+    logs: int = FEW_LOGS,
+    source: str = "paper",
+    algorithm: Algorithm = "paper",
+    baselines: Mapping[str, float] | None = None,
+    remark: str = "",
+) -> Claim:
+    """The claim that a figure keeps to a bound, judged by `as_bound`, which see.
+
+    Args:
+        cell: whose figure.
+        measured: by this package.
+        bound: as stated, with its decimals.
+        least: whether it is a lower bound.
+        logs: how many were measured.
+        source: who states it.
+        algorithm: whose algorithm was measured.
+        baselines: policy -> the same figure under it.
+        remark: why it does not hold, where it does not.
+    """
+    printed = Printed.of(bound)
+    return Claim(
+        cell=cell,
+        measured=measured,
+        printed=printed,
+        source=source,
+        algorithm=algorithm,
+        baselines=baselines or {},
+        judged=as_bound(measured, printed.value, least=least, logs=logs, remark=remark),
+    )
+
+
+def as_gain(difference: Measurement, remark: str = "") -> Judgement:
+    """Whether a paired difference is an improvement: its whole interval lies above 0.
+
+    Args:
+        difference: new less old, of a figure of which more is better.
+        remark: why not, where it is none; a clause without a full stop.
+    """
+    low, high = difference.ends
+    text = f"paired difference {difference.value:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}"
+    holds = bool(low > 0.0)
+    return Judgement(holds, text if holds or not remark else f"{text}: {remark}")
+
+
+class TextTable(NamedTuple):
+    """A table of a report: its header in capitals, and rows of as many cells."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+#: Lines or tables one below the other.
+Report = Sequence[str | TextTable]
+
+
+def sampled_claims(claims: Sequence[Claim]) -> Report:
+    """Figures of random input with their errors, and what is known of those that differ."""
+    rows = []
+    for claim in claims:
+        printed, measured = claim.printed, claim.measured
+        error = None if measured.standard_error is None else f"{measured.standard_error:.2g}"
+        text = None if printed is None else printed.text
+        rows.append([claim.name, text, measured.value, error, claim.because])
+    differing = [claim.remark for claim in claims if claim.reproduces is False and claim.remark]
+    known = {remark: differing.count(remark) for remark in differing}
+    return [
+        TextTable(["CELL", "EARLIER", "MEASURED", "ERROR", "BECAUSE"], rows),
+        f"\n{_counted(claims)} What is known of the others:",
+        *(
+            f"* {cells} {'cell' if cells == 1 else 'cells'}: {remark}."
+            for remark, cells in known.items()
+        ),
+    ]
+
+
+def judged_claims(claims: Sequence[Claim]) -> Report:
+    """Claims of a paper: its figure, ours with its interval and the verdict; then why not."""
+    rows = []
+    for claim in claims:
+        interval = claim.measured.ci95
+        rows.append(
+            [
+                claim.name,
+                _bound(claim),
+                f"{claim.measured.value:.4g}",
+                None if interval is None else f"{interval[0]:.4g} .. {interval[1]:.4g}",
+                claim.algorithm,
+                _VERDICTS[claim.reproduces],
+            ]
+        )
+    return [
+        TextTable(["CLAIM", "PRINTED", "MEASURED", "95 % INTERVAL", "ALGORITHM", "VERDICT"], rows),
+        f"\n{_counted(claims)} What does not:",
+        *(f"* {claim.name}: {claim.because}." for claim in claims if claim.reproduces is False),
+    ]
+
+
+def _bound(claim: Claim) -> str | None:
+    """What a figure is held against, with its source where that is not a paper."""
+    if claim.printed is None:
+        return None
+    whose = {GOAL: " (goal)", READING: " (ours)"}.get(claim.source, "")
+    return f"{claim.printed.text}{whose}"
+
+
+#: None where nobody published the figure.
+_VERDICTS = {True: "reproduces", False: "does not", None: None}
+
+
+def counts(claims: Sequence[Claim]) -> dict[str, dict[str, int]]:
+    """How many claims reproduce, by whose algorithm was measured.
+
+    Goals, and bounds that are our reading of a paper's word, count apart.
+
+    Returns:
+        "paper", "readings", "ours" or "goals" -> "reproduce" and "judged", for those that have any
+        claim.
+    """
+    found = dict[str, dict[str, int]]()
+    for claim in claims:
+        if claim.reproduces is not None:
+            apart = {(GOAL, claim.algorithm): "goals", (READING, "paper"): "readings"}
+            kind = apart.get((claim.source, claim.algorithm), claim.algorithm)
+            count = found.setdefault(kind, {"reproduce": 0, "judged": 0})
+            count["judged"] += 1
+            count["reproduce"] += claim.reproduces
+    return found
+
+
+def _counted(claims: Sequence[Claim]) -> str:
+    """One sentence for each count."""
+    sentences = {
+        "paper": "{reproduce} of {judged} reproduce.",
+        "readings": "By our reading of words that have no number, {reproduce} of {judged} do.",
+        "ours": "With our algorithm in place of the paper's, {reproduce} of {judged} do.",
+        "goals": "{reproduce} of {judged} goals of this project are met.",
+    }
+    found = counts(claims)
+    return " ".join(text.format(**found[kind]) for kind, text in sentences.items() if kind in found)

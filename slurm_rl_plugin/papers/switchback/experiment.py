@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration
-from slurm_rl_plugin.papers.switchback.held_in_turns import (
+from slurm_rl_plugin.papers.switchback.clusters import (
     WARM_UP,
     DrawnTrial,
     alike,

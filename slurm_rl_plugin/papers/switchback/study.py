@@ -2,25 +2,344 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from matplotlib import pyplot as plt
 
+from slurm_rl_plugin.domain.switchback import OURS
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.papers.study.claim_tables import TextTable
-from slurm_rl_plugin.papers.study.study import Asked, Outcome
-from slurm_rl_plugin.papers.switchback.claims import never_off, switchback_claims
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Claim,
+    Statistic,
+    TextTable,
+    bounded,
+    mean,
+    measure,
+    median,
+)
+from slurm_rl_plugin.papers.study.figure_file import legend_above
+from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
 from slurm_rl_plugin.papers.switchback.experiment import (
+    ALIKE,
+    GAIN,
+    GAINED,
     HARM,
     KINDS,
     QUICK,
+    SOON,
+    Damage,
     HeldTrial,
     TrialLength,
     held_trials,
+    stopped_after,
 )
-from slurm_rl_plugin.papers.switchback.figures import drawings_of
-from slurm_rl_plugin.utility.intervals import BETTER, WORSE
+from slurm_rl_plugin.units import DAY, HOUR, FloatArray
+from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, WORSE
 from slurm_rl_plugin.what_if.switchback.costs import GOALS
+from slurm_rl_plugin.what_if.switchback.evidence import EffectSoFar
+from slurm_rl_plugin.what_if.switchback.findings import findings
+
+#: Who speaks.
+_EVIDENCE, _GUARDS, _EITHER = "evidence", "guards", "evidence or guards"
+#: The goals: falsely said at most, found at least, off at least.
+_FALSE, _FOUND, _OFF = "0.05", "0.80", "0.95"
+GUARD_TRIPPED = "a guard tripped"
+#: What many would do: a t test of raw costs, looked at as often. Its bound, and first look.
+_NAIVE, _NAIVE_BOUND, _NAIVE_FIRST = "t test of raw costs, looked at after each block", 1.96, 8
+
+
+def switchback_claims(found: Mapping[str, Sequence[HeldTrial]]) -> Iterator[Claim]:
+    """Every figure of the study; goals first.
+
+    Args:
+        found: trials by kind.
+    """
+    null, gain, harm = (found[kind] for kind in (ALIKE, GAIN, HARM))
+    yield _goal(
+        Cell(ALIKE, _EVIDENCE, "ever said better or worse, of any goal"),
+        _part(null, lambda each: each.is_said),
+        _FALSE,
+        least=False,
+        baselines={GUARD_TRIPPED: _mean(null, _is_guarded), _NAIVE: _mean(null, _naive_says)},
+    )
+    yield _goal(
+        Cell(GAIN, _EVIDENCE, "found better by the end"),
+        _part(gain, lambda each: each.is_better),
+        _FOUND,
+        baselines={GUARD_TRIPPED: _mean(gain, _is_guarded)},
+    )
+    yield _goal(
+        Cell(HARM, _EITHER, f"off within {SOON:.0f} hours"),
+        _part(harm, lambda each: each.hours(each.off) <= SOON),
+        _OFF,
+        baselines={"evidence alone": _mean(harm, _is_sure_soon)},
+    )
+    yield from _of_no_effect(null)
+    yield from _of_a_gain(gain)
+    yield from _of_harm(harm)
+
+
+def _goal(
+    cell: Cell,
+    values: FloatArray,
+    bound: str,
+    *,
+    baselines: Mapping[str, float],
+    least: bool = True,
+) -> Claim:
+    """Judged by the mean itself, not by what its interval reaches."""
+    return bounded(
+        cell, measure(values), bound, least=least, logs=1, source="goal", baselines=baselines
+    )
+
+
+def _of_no_effect(null: Sequence[HeldTrial]) -> Iterator[Claim]:
+    yield _fact(ALIKE, _EVIDENCE, "said of the declared goal", _part(null, _is_said_of_declared))
+    yield _fact(ALIKE, _GUARDS, "tripped", _part(null, _is_guarded))
+    yield _fact(ALIKE, _EVIDENCE, "sequence holds the true ratio", _part(null, _covers))
+
+
+def _of_a_gain(gain: Sequence[HeldTrial]) -> Iterator[Claim]:
+    days = [
+        min(each.hours(each.decides.blocks if each.is_better else None), _length(each)) * HOUR / DAY
+        for each in gain
+    ]
+    column = "days until found better, whole length where never"
+    yield _fact(GAIN, _EVIDENCE, f"{column}: median", np.array(days), median)
+    yield _fact(GAIN, _EVIDENCE, f"{column}: mean", np.array(days))
+    estimates = np.array([each.decides.effect.estimate for each in gain])
+    yield _fact(GAIN, _EVIDENCE, "estimate, log of the ratio", estimates)
+    true = np.log([each.ratio for each in gain])
+    yield _fact(GAIN, "the truth", "log of the ratio", true)
+    off = np.abs(np.exp(true) - (1.0 - GAINED))
+    yield _fact(GAIN, "the truth", "furthest from a gain of 15 %", off, _most)
+    yield _fact(GAIN, _EVIDENCE, "sequence holds the true ratio", _part(gain, _covers))
+    yield _fact(GAIN, _GUARDS, "tripped", _part(gain, _is_guarded))
+    worse = _part(gain, lambda each: any(one.word == WORSE for one in each.found))
+    yield _fact(GAIN, _EVIDENCE, "ever said worse, of any goal", worse)
+
+
+def _of_harm(harm: Sequence[HeldTrial]) -> Iterator[Claim]:
+    hours = np.array([min(each.hours(each.off), _length(each)) for each in harm])
+    column = "hours until off, whole length where never"
+    yield _fact(HARM, _EITHER, f"{column}: median", hours, median)
+    yield _fact(HARM, _EITHER, f"{column}: 95 % quantile", hours, _late)
+    yield _fact(HARM, _EITHER, "never off", _part(harm, lambda each: each.off is None))
+    yield _fact(HARM, "the truth", "ratio of slowdowns", _ratios(harm), median)
+    for name, stop in STOPS.items():
+        for place, unit in enumerate(Damage._fields):
+            replayed = np.array([each.damage(stop(each))[place] for each in harm])
+            yield _fact(HARM, name, f"{_UNITS[unit]}, by replays of its blocks", replayed)
+            really = np.array([each.really[stop(each)][place] for each in harm])
+            yield _fact(HARM, name, f"{_UNITS[unit]}, to all jobs", really)
+
+
+_UNITS = {"waited": "extra job-hours waited", "slowdown": "extra slowdown"}
+#: When ours is taken back: as the experiment says, or whatever it says.
+STOPS: Mapping[str, Callable[[HeldTrial], int]] = {
+    "as it was stopped": stopped_after,
+    f"left on for {SOON:.0f} hours": lambda each: each.blocks_within(SOON),
+    "left on to the end": lambda each: len(each.declared.blocks),
+}
+
+
+def never_off(harm: Sequence[HeldTrial]) -> list[dict[str, float]]:
+    """The clusters whose harm nobody noticed, and what it did to all jobs.
+
+    Args:
+        harm: trials with harm.
+    """
+    rows = []
+    for seed, each in enumerate(harm):
+        if each.off is None:
+            damage = each.really[len(each.declared.blocks)]
+            rows.append({"seed": seed, "ratio": each.ratio, **damage._asdict()})
+    return rows
+
+
+def _fact(
+    group: str, who: str, column: str, values: FloatArray, statistic: Statistic = mean
+) -> Claim:
+    return Claim(cell=Cell(group, who, column), measured=measure(values, statistic))
+
+
+def _late(values: FloatArray) -> FloatArray:
+    return np.asarray(np.quantile(values, 0.95, axis=-1))
+
+
+def _most(values: FloatArray) -> FloatArray:
+    return np.asarray(values.max(axis=-1))
+
+
+def _part(trials: Sequence[HeldTrial], is_so: Callable[[HeldTrial], bool]) -> FloatArray:
+    return np.array([float(is_so(each)) for each in trials])
+
+
+def _mean(trials: Sequence[HeldTrial], is_so: Callable[[HeldTrial], bool]) -> float:
+    return float(_part(trials, is_so).mean())
+
+
+def _ratios(trials: Sequence[HeldTrial]) -> FloatArray:
+    return np.array([each.ratio for each in trials])
+
+
+def _length(held: HeldTrial) -> float:
+    return (held.declared.end - held.declared.begin) / HOUR
+
+
+def _covers(held: HeldTrial) -> bool:
+    return held.covers
+
+
+def _is_guarded(held: HeldTrial) -> bool:
+    return held.guard is not None
+
+
+def _is_said_of_declared(held: HeldTrial) -> bool:
+    return held.decides.word != INCONCLUSIVE
+
+
+def _is_sure_soon(held: HeldTrial) -> bool:
+    return any(each.word == WORSE and held.hours(each.blocks) <= SOON for each in held.found)
+
+
+def _naive_says(held: HeldTrial) -> bool:
+    """Whether a t test of the logs of raw costs, ours against the site's blocks, ever is sure."""
+    logs = np.log(held.costs.measured[:, 0] + held.floors[0])
+    ours = np.array([each.arm == OURS for each in held.declared.blocks], dtype=np.bool_)
+    for blocks in range(_NAIVE_FIRST, len(logs) + 1):
+        mine, others = logs[:blocks][ours[:blocks]], logs[:blocks][~ours[:blocks]]
+        if min(len(mine), len(others)) < _NAIVE_FIRST // 2:
+            continue
+        error = np.sqrt(mine.var(ddof=1) / len(mine) + others.var(ddof=1) / len(others))
+        if abs(mine.mean() - others.mean()) > _NAIVE_BOUND * error:
+            return True
+    return False
+
+
+#: Clusters of each kind whose sequences are shown, and days between their points.
+_SHOWN, _APART = 3, 2
+#: Log of a ratio that no axis shows, for ends that are infinite.
+_BEYOND = 5.0
+_RATIO = "cost of ours over the site's"
+
+
+def drawings_of(found: Mapping[str, Sequence[HeldTrial]]) -> Drawings:
+    """All figures, of trials by kind."""
+    return {
+        "switchback-sequences.png": lambda: _sequences(found),
+        "switchback-times.png": lambda: _times(found),
+        "switchback-harm.png": lambda: _harm(found[HARM]),
+    }
+
+
+def _sequences(found: Mapping[str, Sequence[HeldTrial]]) -> Any:
+    """Of the first clusters, the declared goal after every second day."""
+    figure, axes = plt.subplots(
+        2, _SHOWN, figsize=(11, 6), sharex=True, sharey=True, squeeze=False, layout="constrained"
+    )
+    for row, kind in zip(axes, (ALIKE, GAIN), strict=True):
+        for seed, (axis, held) in enumerate(zip(row, found[kind], strict=False)):
+            days, effects = _after_days(held)
+            low, estimate, high = (
+                np.exp(np.clip([getattr(each, name) for each in effects], -_BEYOND, _BEYOND))
+                for name in ("low", "estimate", "high")
+            )
+            axis.fill_between(days, low, high, color="C0", alpha=0.2, label="confidence sequence")
+            axis.plot(days, estimate, color="C0", label="estimate")
+            axis.axhline(1.0, color="black", linewidth=0.8, label="no difference")
+            axis.axhline(held.ratio, color="C1", linestyle="--", label="truth")
+            axis.set(yscale="log", ylim=(0.4, 2.5), title=f"{kind}, cluster {seed}")
+            axis.set_yticks([0.5, 0.7, 1.0, 1.4, 2.0], ["0.5", "0.7", "1", "1.4", "2"])
+            axis.minorticks_off()
+        row[0].set_ylabel(_RATIO)
+    for axis in axes[-1]:
+        axis.set_xlabel("days")
+    legend_above(figure, axes[0, 0])
+    return figure
+
+
+def _after_days(held: HeldTrial) -> tuple[list[float], list[EffectSoFar]]:
+    """Days, and what was known of the declared goal then."""
+    experiment = held.declared
+    days, effects = [], []
+    whole = int((experiment.end - experiment.begin) / DAY)
+    for day in range(_APART, whole + 1, _APART):
+        blocks = experiment.closed(experiment.begin + day * DAY)
+        looked = findings(experiment, held.costs.first(blocks), held.floors)
+        days.append(float(day))
+        effects.append(next(each.effect for each in looked if each.decides))
+    return days, effects
+
+
+def _times(found: Mapping[str, Sequence[HeldTrial]]) -> Any:
+    """Parts of the clusters of which something had been said by a time, against the goals."""
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    null, gain, harm = (found[kind] for kind in (ALIKE, GAIN, HARM))
+    series = (
+        (axes[0], "a gain of 15 %: better", 24.0, [_better(each) for each in gain]),
+        (axes[0], "nothing differs: better or worse", 24.0, [_said(each) for each in null]),
+        (axes[0], "nothing differs: a guard", 24.0, [each.hours(each.guard) for each in null]),
+        (axes[1], "harm: a guard, or worse", 1.0, [each.hours(each.off) for each in harm]),
+    )
+    for place, (axis, label, unit, hours) in enumerate(series):
+        _grow(axis, np.array(hours) / unit, label, f"C{place}")
+    last = gain[0].declared
+    axes[0].set(xlim=(0, (last.end - last.begin) / DAY), xlabel="days")
+    axes[0].axhline(0.80, color="black", linestyle=":", linewidth=0.8)
+    axes[0].axhline(0.05, color="black", linestyle=":", linewidth=0.8)
+    axes[1].set(xlim=(0, harm[0].hours(len(harm[0].declared.blocks))), xlabel="hours")
+    axes[1].axhline(0.95, color="black", linestyle=":", linewidth=0.8)
+    axes[1].axvline(SOON, color="black", linestyle=":", linewidth=0.8)
+    for axis, corner in zip(axes, ("upper left", "lower right"), strict=True):
+        axis.set(ylim=(0, 1.02))
+        axis.legend(loc=corner, fontsize=8)
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("part of the clusters by then")
+    return figure
+
+
+def _better(held: HeldTrial) -> float:
+    return held.hours(held.decides.blocks if held.is_better else None)
+
+
+def _said(held: HeldTrial) -> float:
+    return min(
+        (held.hours(each.blocks) for each in held.found if each.word != INCONCLUSIVE),
+        default=np.inf,
+    )
+
+
+def _grow(axis: Any, times: FloatArray, label: str, color: str) -> None:
+    """The part of the times that are over, as time passes."""
+    over = np.sort(times[np.isfinite(times)])
+    parts = np.arange(1, len(over) + 1) / len(times)
+    end = 1e6  # beyond every axis
+    axis.step([0.0, *over, end], [0.0, *parts, len(over) / len(times)], color=color, where="post")
+    axis.plot([], [], color=color, label=label)
+
+
+def _harm(harm: Sequence[HeldTrial]) -> Any:
+    """Damage to all jobs by when ours was taken back, a line a stop, clusters in order of it."""
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    for place, (axis, label) in enumerate(
+        zip(axes, ("extra job-hours waited", "extra slowdown"), strict=True)
+    ):
+        for name, stop in STOPS.items():
+            damage = np.sort([each.really[stop(each)][place] for each in harm])
+            part = (np.arange(len(damage)) + 0.5) / len(damage)
+            axis.plot(damage, part, label=name)
+        axis.set_xscale("symlog", linthresh=100.0)
+        axis.axvline(0.0, color="black", linewidth=0.8)
+        axis.set_xlabel(f"{label}, to all jobs of a cluster")
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("part of the clusters with less")
+    axes[0].legend(fontsize=8)
+    return figure
+
 
 #: Clusters of each kind that --quick takes where nobody says how many.
 _QUICK_SEEDS = 4

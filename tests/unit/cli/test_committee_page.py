@@ -24,7 +24,7 @@ from slurm_rl_plugin.cli.what_if.committee.words import (
 )
 from slurm_rl_plugin.domain.switchback import Declaration, drawn_blocks
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.papers.switchback.held_in_turns import preferring_short
+from slurm_rl_plugin.papers.switchback.clusters import preferring_short
 from slurm_rl_plugin.units import DAY
 from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENCE, WORSE
 from slurm_rl_plugin.what_if.committee.hours_waited import (

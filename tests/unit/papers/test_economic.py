@@ -11,8 +11,14 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.papers.economic_2002.claims import claims_over_seeds
 from slurm_rl_plugin.papers.economic_2002.conventional import starts_on_machines
 from slurm_rl_plugin.papers.economic_2002.experiment import TABULATED, Economic, LogResults
-from slurm_rl_plugin.papers.economic_2002.logs import CHOICE, extract, untouched_weeks
-from slurm_rl_plugin.papers.economic_2002.markets import EASY, Market, MarketFigures
+from slurm_rl_plugin.papers.economic_2002.markets import (
+    CHOICE,
+    EASY,
+    Market,
+    MarketFigures,
+    extract,
+    untouched_weeks,
+)
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log

@@ -14,8 +14,7 @@ from slurm_rl_plugin.papers.learning_agents_2005.experiment import (
     Measured,
     experiments,
 )
-from slurm_rl_plugin.papers.study.claim_tables import counts
-from slurm_rl_plugin.papers.study.claims import READING
+from slurm_rl_plugin.papers.study.claims import READING, counts
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,13 @@ import pytest
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_2011
 from slurm_rl_plugin.papers.non_markovian_2011.claims import (
     claims_of_sentences,
+    claims_of_table_1,
     claims_of_tables,
     claims_on_native,
+    largest_deviation,
     memory_claim,
 )
-from slurm_rl_plugin.papers.non_markovian_2011.load import contenders, generated, learning_task
-from slurm_rl_plugin.papers.non_markovian_2011.tables import (
+from slurm_rl_plugin.papers.non_markovian_2011.load import (
     AS_PRINTED,
     FIFO,
     FORGETFUL,
@@ -24,16 +25,19 @@ from slurm_rl_plugin.papers.non_markovian_2011.tables import (
     TABLE_2_COLUMNS,
     TABLE_3,
     TABLE_3_COLUMNS,
+    contenders,
+    generated,
+    learning_task,
 )
-from slurm_rl_plugin.papers.non_markovian_2011.workload import claims_of_table_1, largest_deviation
 from slurm_rl_plugin.papers.reactive_grids_2008.load import medians_of
-from slurm_rl_plugin.papers.study.effort import QUICK
-from slurm_rl_plugin.papers.study.learner_average import (
+from slurm_rl_plugin.papers.study.study import QUICK
+from slurm_rl_plugin.papers.study.trials import (
+    PairedTrial,
     figures_by_learner,
     measure_over_learners,
+    run_trial,
     with_averages,
 )
-from slurm_rl_plugin.papers.study.paired_trials import PairedTrial, run_trial
 from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
 
 

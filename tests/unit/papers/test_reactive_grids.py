@@ -10,15 +10,23 @@ import pytest
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of
 from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
-from slurm_rl_plugin.papers.reactive_grids_2008.conservation import (
+from slurm_rl_plugin.papers.reactive_grids_2008.claims import (
+    claims_of_holding,
+    claims_of_segment,
+    claims_of_shares,
+    claims_of_waits,
+    fairness_over_time,
     implied_ratio,
+    preference_for_long_jobs,
     run_time_moments,
     smallest_ratio,
 )
-from slurm_rl_plugin.papers.reactive_grids_2008.hold_action import claims_of_holding
-from slurm_rl_plugin.papers.reactive_grids_2008.literal_reward import preference_for_long_jobs
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     FEASIBLE,
+    FIFO,
+    NATIVE,
+    RL,
+    SJF,
     claims_of_table_1,
     contenders,
     generated,
@@ -26,19 +34,15 @@ from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     medians_of,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.on_line import overtakes_after
-from slurm_rl_plugin.papers.reactive_grids_2008.shares import claims_of_shares, fairness_over_time
-from slurm_rl_plugin.papers.reactive_grids_2008.tables import FIFO, NATIVE, RL, SJF
-from slurm_rl_plugin.papers.reactive_grids_2008.trace import claims_of_segment
-from slurm_rl_plugin.papers.reactive_grids_2008.waits import claims_of_waits
 from slurm_rl_plugin.papers.study.claims import GOAL
-from slurm_rl_plugin.papers.study.effort import FULL, QUICK, Effort
-from slurm_rl_plugin.papers.study.paired_trials import (
+from slurm_rl_plugin.papers.study.result_store import ResultStore
+from slurm_rl_plugin.papers.study.study import FULL, QUICK, Effort
+from slurm_rl_plugin.papers.study.trials import (
     LONGEST_FIRST,
     Contender,
     PairedTrial,
     run_trial,
 )
-from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.utility.fairness import fairness_at_starts

@@ -6,23 +6,24 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.papers.responsive_reserve.block_figures import (
-    WITHIN,
-    measured_on_one_log,
-)
-from slurm_rl_plugin.papers.responsive_reserve.compared_figures import (
+from slurm_rl_plugin.papers.responsive_reserve.experiment import (
     BATCH_TO_SJF,
     FAIRNESS_LOST,
     INTERACTIVE_GAIN,
     LONGEST_TO_FIFO,
+    SCALED,
+    SEARCHES,
+    SEGMENT_GOALS,
+    SYNTHETIC_GOALS,
     WAIT_TO_FIFO,
     WAIT_TO_SJF,
+    WITHIN,
+    _scaled,
     measured,
+    measured_on_one_log,
 )
-from slurm_rl_plugin.papers.responsive_reserve.experiment import SCALED, SEARCHES, _scaled
-from slurm_rl_plugin.papers.responsive_reserve.goals import SEGMENT_GOALS, SYNTHETIC_GOALS
 from slurm_rl_plugin.papers.study.claims import Cell, Claim, measure, ratio_of_means
-from slurm_rl_plugin.papers.study.paired_trials import Contender, run_trial
+from slurm_rl_plugin.papers.study.trials import Contender, run_trial
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.utility.intervals import BLOCK_JOBS

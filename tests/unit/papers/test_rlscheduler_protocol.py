@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.papers.rlscheduler_2020.experiment import kernel_starts
-from slurm_rl_plugin.papers.rlscheduler_2020.jobs import BenchmarkJobs, jobs_of_rows
-from slurm_rl_plugin.papers.rlscheduler_2020.protocol import RULES, benchmark_starts
+from slurm_rl_plugin.papers.rlscheduler_2020.protocol import (
+    RULES,
+    BenchmarkJobs,
+    benchmark_starts,
+    jobs_of_rows,
+)
 
 pytestmark = pytest.mark.study
 

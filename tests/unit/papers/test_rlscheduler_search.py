@@ -9,28 +9,26 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.papers.rlscheduler_2020.claims import SEARCHED, fixed_claim
 from slurm_rl_plugin.papers.rlscheduler_2020.experiment import (
+    SEARCHED,
     SEQUENCE_JOBS,
     SEQUENCE_STARTS,
     TRACES,
+    fixed_claim,
 )
-from slurm_rl_plugin.papers.rlscheduler_2020.jobs import BenchmarkJobs
-from slurm_rl_plugin.papers.rlscheduler_2020.protocol import benchmark_starts
-from slurm_rl_plugin.papers.rlscheduler_2020.scorer import (
+from slurm_rl_plugin.papers.rlscheduler_2020.protocol import BenchmarkJobs, benchmark_starts
+from slurm_rl_plugin.papers.rlscheduler_2020.study import (
+    BEST_OF_OTHERS,
     JOB_TERMS,
+    QUICK,
     STATE_TERMS,
     WEIGHTS,
     ScoredSequences,
-    sjf_weights,
-)
-from slurm_rl_plugin.papers.rlscheduler_2020.search import (
-    BEST_OF_OTHERS,
-    QUICK,
     SearchResult,
     SearchSettings,
     search_claims,
     search_weights,
+    sjf_weights,
 )
 from slurm_rl_plugin.papers.study.claims import Cell, Claim
 

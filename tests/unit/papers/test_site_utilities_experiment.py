@@ -9,28 +9,26 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.papers.site_utilities_2008.brokers import (
+from slurm_rl_plugin.papers.site_utilities_2008.experiment import COLUMNS, claims_of, grid_figures
+from slurm_rl_plugin.papers.site_utilities_2008.models import QUICK_SIZE, fitted_models
+from slurm_rl_plugin.papers.site_utilities_2008.sites import (
+    ACCOUNT_MIX,
     BASELINES,
     CONTENDERS,
     EARLIEST_START,
+    GRID_LOAD,
     LEAST_LOADED,
     RANDOM,
     SHARE_DEFICIT,
-    request_of,
-    routed_by,
-)
-from slurm_rl_plugin.papers.site_utilities_2008.experiment import COLUMNS, claims_of, grid_figures
-from slurm_rl_plugin.papers.site_utilities_2008.load import (
-    ACCOUNT_MIX,
-    GRID_LOAD,
     SHOWN_SEGMENTS,
     SITES,
     TRAINING_SEGMENTS,
     GridLoad,
     draw_load,
+    request_of,
+    routed_by,
     site_terms,
 )
-from slurm_rl_plugin.papers.site_utilities_2008.models import QUICK_SIZE, fitted_models
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite

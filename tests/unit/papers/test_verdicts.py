@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.papers.study.claim_tables import counts, judged_claims
 from slurm_rl_plugin.papers.study.claims import (
     GOAL,
     Cell,
@@ -13,9 +12,14 @@ from slurm_rl_plugin.papers.study.claims import (
     Judgement,
     Measurement,
     Printed,
+    as_bound,
+    as_gain,
+    as_one_draw,
+    bounded,
+    counts,
+    judged_claims,
     measure,
 )
-from slurm_rl_plugin.papers.study.verdicts import as_bound, as_gain, as_one_draw, bounded
 
 HUNDRED = np.arange(100, dtype=np.float64)
 

@@ -10,7 +10,7 @@ from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.evaluation.group_waits import groupings_of, groupings_of_workload
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of
-from slurm_rl_plugin.papers.switchback.held_in_turns import DrawnTrial, preferring_short
+from slurm_rl_plugin.papers.switchback.clusters import DrawnTrial, preferring_short
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import egee_log

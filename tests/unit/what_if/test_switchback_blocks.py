@@ -20,7 +20,7 @@ from slurm_rl_plugin.domain.switchback import (
     drawn_blocks,
 )
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.papers.switchback.held_in_turns import WARM_UP, DrawnTrial, alike, with_gain
+from slurm_rl_plugin.papers.switchback.clusters import WARM_UP, DrawnTrial, alike, with_gain
 from slurm_rl_plugin.units import DAY, HOUR
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.what_if.switchback.costs import GOALS, JobTimes, costs

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain.switchback import OURS
-from slurm_rl_plugin.papers.switchback.held_in_turns import WARM_UP, declared, reversed_model
+from slurm_rl_plugin.papers.switchback.clusters import WARM_UP, declared, reversed_model
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
 from slurm_rl_plugin.what_if.switchback.costs import GOALS
 from slurm_rl_plugin.what_if.switchback.findings import floors_of

@@ -1,12 +1,18 @@
-"""The brokers of the experiment on site utilities, and how they see simulated sites."""
+"""Three sites with shares and loads of their own, and jobs from segments of LPC-EGEE.
+
+Each site has users of its own, who submit to it alone; a fourth stream of jobs is routed. Windows
+of four segments give the four streams, stretched to one span and to the wanted loads.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.brokers.earliest_start import EarliestStartBroker
 from slurm_rl_plugin.brokers.port import Broker, RankedSite, RoutedJob
 from slurm_rl_plugin.brokers.site_utility import SiteUtilityBroker
@@ -14,11 +20,156 @@ from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
 from slurm_rl_plugin.domain.site import JobRequest, Site, SiteOffer
 from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.papers.study.logs import SEGMENT_JOBS, segment_of
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.policies.site_utilities import published_utilities
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
-from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite
-from slurm_rl_plugin.units import MINUTE
+from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite, SiteTerms
+from slurm_rl_plugin.simulator.sites.routing import NOWHERE
+from slurm_rl_plugin.units import DAY, MINUTE, SHORT_JOB_RUN_TIME, FloatArray, IntArray
+
+ACCOUNTS = ("vo0", "vo1", "vo2", "vo3")
+#: Part of the sessions that each account has.
+ACCOUNT_MIX = (0.4, 0.3, 0.2, 0.1)
+#: Segments to learn on and to show; those before are nearly idle or of one user.
+TRAINING_SEGMENTS = (7, 9, 11, 13, 15, 17, 19, 21)
+SHOWN_SEGMENTS = (8, 10, 12, 14, 16, 18, 20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridSite:
+    """A site of the experiment.
+
+    Attributes:
+        name: of the site.
+        capacity: processors.
+        shares: of ACCOUNTS; over all processors of the grid they make ACCOUNT_MIX.
+        local_load: work of its own users over its processors' time.
+    """
+
+    name: str
+    capacity: int
+    shares: tuple[float, ...]
+    local_load: float
+
+
+SITES = (
+    GridSite(name="north", capacity=16, shares=(0.6, 0.2, 0.1, 0.1), local_load=0.5),
+    GridSite(name="east", capacity=12, shares=(0.2, 0.5, 0.2, 0.1), local_load=0.3),
+    GridSite(name="south", capacity=8, shares=(0.3, 0.2, 0.4, 0.1), local_load=0.1),
+)
+#: Work of all jobs over all processors' time.
+GRID_LOAD = 0.75
+
+
+def site_terms(site: GridSite, order: QueueOrder) -> SiteTerms:
+    """A site as the simulator wants it."""
+    return SiteTerms(
+        name=site.name,
+        accounts=ACCOUNTS,
+        shares=np.array(site.shares),
+        order=order,
+        settings=SimulationSettings(capacity=site.capacity, half_life=math.inf),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridLoad:
+    """The jobs of one seed.
+
+    Attributes:
+        offered: all of them in order of submission; its shares are of no site.
+        home: place of the site whose users submit the job, NOWHERE for one to route, shape [n].
+    """
+
+    offered: Workload
+    home: IntArray
+
+
+def draw_load(log: JobLog, segments: Sequence[int], jobs: int, seed: Sequence[int]) -> GridLoad:
+    """Draw the four streams.
+
+    Args:
+        log: LPC-EGEE.
+        segments: to draw four different ones from.
+        jobs: that are routed.
+        seed: of the draw.
+    """
+    rng = np.random.default_rng(list(seed))
+    drawn = rng.choice(np.array(segments), 1 + len(SITES), replace=False)
+    capacity = sum(site.capacity for site in SITES)
+    local = sum(site.capacity * site.local_load for site in SITES)
+    streams = [_window(segment_of(log, int(drawn[0])), rng, jobs=jobs)]
+    span = float(streams[0].run_time.sum()) / (GRID_LOAD * capacity - local)
+    for site, number in zip(SITES, drawn[1:], strict=True):
+        work = site.local_load * site.capacity * span
+        streams.append(_window(segment_of(log, int(number)), rng, work=work))
+    return _merged([_stretched(each, span) for each in streams])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stream:
+    """Jobs of one window, shape [n]; submit in seconds from its beginning."""
+
+    submit: FloatArray
+    run_time: FloatArray
+    account: IntArray
+
+
+def _window(
+    segment: JobLog, rng: np.random.Generator, *, jobs: int = 0, work: float = 0.0
+) -> _Stream:
+    """Consecutive jobs from a random place on, around the end again: a number, or as much work."""
+    first = int(rng.integers(SEGMENT_JOBS))
+    order = (first + np.arange(SEGMENT_JOBS)) % SEGMENT_JOBS
+    if not jobs:
+        done = np.cumsum(segment.run_time[order])
+        jobs = max(int(np.searchsorted(done, work)), 1)
+    chosen = order[:jobs]
+    submit = segment.submit[chosen] - segment.submit[first]
+    # behind the end come the segment's first jobs, as if it went on
+    span = segment.submit[-1] - segment.submit[0]
+    submit = np.where(chosen < first, submit + span, submit)
+    sessions = segment.user[chosen] * 100_000 + (submit // DAY).astype(np.int64)
+    each, session = np.unique(sessions, return_inverse=True)
+    account = rng.choice(len(ACCOUNTS), len(each), p=ACCOUNT_MIX)[session]
+    return _Stream(
+        submit=submit, run_time=segment.run_time[chosen], account=account.astype(np.int64)
+    )
+
+
+def _stretched(stream: _Stream, span: float) -> _Stream:
+    last = max(float(stream.submit[-1]), 1.0)
+    return _Stream(
+        submit=stream.submit * (span / last), run_time=stream.run_time, account=stream.account
+    )
+
+
+def _merged(streams: Sequence[_Stream]) -> GridLoad:
+    home = np.repeat(
+        [NOWHERE, *range(len(SITES))], [len(stream.submit) for stream in streams]
+    ).astype(np.int64)
+    columns: Mapping[str, FloatArray] = {
+        name: np.concatenate([getattr(stream, name) for stream in streams])
+        for name in ("submit", "run_time", "account")
+    }
+    order = np.argsort(columns["submit"], kind="stable")
+    run_time = columns["run_time"][order]
+    offered = Workload(
+        submit=columns["submit"][order],
+        run_time=run_time,
+        estimate=run_time,
+        time_limit=run_time,
+        processors=np.ones(len(order), dtype=np.int64),
+        account=columns["account"][order].astype(np.int64),
+        interactive=run_time < SHORT_JOB_RUN_TIME,
+        shares=np.array(ACCOUNT_MIX),
+    )
+    return GridLoad(offered=offered, home=home[order])
+
 
 RANDOM, LEAST_LOADED, EARLIEST_START = "random", "least loaded", "earliest start"
 SITE_UTILITIES = "site utilities"

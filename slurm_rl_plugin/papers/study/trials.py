@@ -1,4 +1,4 @@
-"""Policies side by side on the same logs, and what a paper measures of each schedule."""
+"""Policies on the same logs, and what a paper measures of each schedule."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from slurm_rl_plugin.papers.study.result_store import LearnedNetwork
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray
+from slurm_rl_plugin.utility.intervals import of_learners_and_logs
 from slurm_rl_plugin.utility.responsiveness import relative_overhead, responsiveness
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 
@@ -188,3 +189,44 @@ def run_trial(
 def columns_of(rows: Sequence[Mapping[str, float]]) -> dict[str, FloatArray]:
     """Column -> its figures, one a row, shape [rows]."""
     return {column: np.array([row[column] for row in rows]) for column in rows[0]}
+
+
+def learners_of(trial: PairedTrial, policy: str) -> list[str]:
+    """Names "<policy> <learner>" of a policy's learners in a trial."""
+    return [name for name in trial.measures if name.rpartition(" ")[0] == policy]
+
+
+def with_averages(trial: PairedTrial, policies: Iterable[str]) -> PairedTrial:
+    """The trial with an entry for each policy: figures averaged over its learners, log by log.
+
+    Its schedules are those of the first learner: figures of single jobs show one network.
+
+    Args:
+        trial: with entries "<policy> <learner>".
+        policies: learned ones.
+    """
+    measures, schedules = dict(trial.measures), dict(trial.schedules)
+    for policy in policies:
+        names = learners_of(trial, policy)
+        schedules[policy] = trial.schedules[names[0]]
+        measures[policy] = {
+            column: np.mean([trial.figure(name, column) for name in names], axis=0)
+            for column in trial.measures[names[0]]
+        }
+    return PairedTrial(schedules=schedules, measures=measures, drop=trial.drop)
+
+
+def figures_by_learner(trial: PairedTrial, policy: str, column: str) -> FloatArray:
+    """One figure a learner and log, shape [learners, logs]."""
+    return np.array([trial.figure(name, column) for name in learners_of(trial, policy)])
+
+
+def measure_over_learners(differences: FloatArray) -> Measurement:
+    """Mean of paired differences; its interval draws learners and logs afresh, the same each time.
+
+    Logs alone would credit one lucky network with an improvement of its kind.
+
+    Args:
+        differences: shape [learners, logs].
+    """
+    return Measurement.of(float(differences.mean()), of_learners_and_logs(differences))
