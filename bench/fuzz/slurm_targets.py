@@ -18,12 +18,12 @@ from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
     parse_terms,
 )
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
+    RowNumbers,
     TableBuilder,
     first_of_each_array,
     waiting_tasks,
 )
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
-from slurm_rl_plugin.batch_systems.slurm.queue.row_numbers import RowNumbers
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError

@@ -16,7 +16,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     QUEUE_FIELDS,
     queue_format,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG, parse_load
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import SDIAG, parse_load
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import SQUEUE
 from slurm_rl_plugin.batch_systems.slurm.site_factor import SPRIO

@@ -28,9 +28,8 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     end_of,
 )
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCluster
-from slurm_rl_plugin.batch_systems.slurm.queue.machine_look import MachineLook
-from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
-from slurm_rl_plugin.batch_systems.slurm.writes import Scontrol
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import MachineLook, Squeue
+from slurm_rl_plugin.batch_systems.slurm.site_factor import Scontrol
 from slurm_rl_plugin.cli.assembly.hook import load_policy
 from slurm_rl_plugin.domain import Memory
 from slurm_rl_plugin.hook.order.order_changes import order_changes

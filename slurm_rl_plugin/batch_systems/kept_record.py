@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, CPUS
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.whole_file import PRIVATE, owner_of_folder, read_own, write_whole
 
 logger = logging.getLogger(__name__)
@@ -78,3 +80,169 @@ class KeptRecord:
 
 def _content(path: Path) -> bytes:
     return read_own(path, owners=owner_of_folder(path))
+
+
+#: The first knows processors alone; it is still written where nothing else is limited.
+_PROCESSORS, _RESOURCES = 1, 2
+#: A limit: of each resource in turn, None where it has none.
+Amounts = tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingLimit:
+    """What was there before us, and every limit that we may have put in its place.
+
+    Several: a write that nothing has confirmed may have been lost.
+
+    Attributes:
+        mechanism: what carries the limit, `qos` for example.
+        names: of what the mechanism uses, the QOS for example.
+        resources: that are limited, of BASIC_RESOURCES; amounts are in this order.
+        own: the site's own limit.
+        ours: each below the site's own.
+        confirmed: the last write was seen to be done; else one may still be under way.
+    """
+
+    mechanism: str
+    names: tuple[str, ...]
+    resources: tuple[str, ...] = (CPUS,)
+    own: Amounts = (None,)
+    ours: frozenset[Amounts] = frozenset()
+    confirmed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LimitFile:
+    """Exists while a limit of ours may stand; written before the limit is, so never too late.
+
+    Attributes:
+        path: of the file; None keeps nothing, for those who only look.
+    """
+
+    path: Path | None
+
+    def read(self) -> StandingLimit | None:
+        """What is remembered; None where no limit of ours can stand.
+
+        Raises:
+            ConfigurationError: the file cannot be read or is no such file.
+        """
+        try:
+            return KeptRecord(self.path).read(_parsed) if self.path else None
+        except FileNotFoundError:
+            return None
+        except UNREADABLE as error:
+            raise ConfigurationError(
+                f"{self.path}, which keeps the site's own limit, cannot be read ({error}), nor its "
+                "copy: set the limit by hand (sacctmgr -i modify qos NAME set GrpTRES=cpu=N, -1 "
+                "for none, or scontrol delete reservation=NAME; docs/reserve.md), then remove the "
+                "file."
+            ) from None
+
+    def write(self, standing: StandingLimit) -> None:
+        """Replace the file: written beside, synced, renamed.
+
+        Raises:
+            ConfigurationError: the folder is missing or not writable; then nothing may be limited.
+        """
+        if self.path is None:
+            raise ConfigurationError("no file is given to keep the site's own limit in.")
+        content = {
+            "mechanism": standing.mechanism,
+            "names": list(standing.names),
+            "confirmed": standing.confirmed,
+            **_amounts_of(standing),
+        }
+        try:
+            KeptRecord(self.path).write(content)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self.path}, which keeps the site's own limit, cannot be written "
+                f"({error.strerror}): make its folder writable for this user."
+            ) from None
+
+    def remove(self) -> None:
+        """Remove the file, since no limit of ours stands any more.
+
+        Raises:
+            ConfigurationError: the folder is not writable.
+        """
+        try:
+            if self.path is not None:
+                KeptRecord(self.path).remove()
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self.path}, which keeps the site's own limit, cannot be removed "
+                f"({error.strerror}): make its folder writable for this user."
+            ) from None
+
+
+def lower(wanted: Amounts, own: Amounts) -> Amounts:
+    """Of each resource the lower of two limits."""
+    return tuple(
+        mine if its is None else its if mine is None else min(mine, its)
+        for mine, its in zip(wanted, own, strict=True)
+    )
+
+
+def _amounts_of(standing: StandingLimit) -> dict[str, object]:
+    if standing.resources == (CPUS,):
+        (own,) = standing.own
+        return {
+            "version": _PROCESSORS,
+            "own": own,
+            "ours": sorted(each[0] or 0 for each in standing.ours),
+        }
+    ours = sorted(standing.ours, key=lambda each: [amount or 0 for amount in each])
+    return {
+        "version": _RESOURCES,
+        "resources": list(standing.resources),
+        "own": list(standing.own),
+        "ours": [list(each) for each in ours],
+    }
+
+
+def _parsed(content: dict[str, object]) -> StandingLimit:
+    version, names = content["version"], content["names"]
+    resources, own, ours = _read_amounts(content)
+    if not isinstance(names, list) or not resources or set(resources) - set(BASIC_RESOURCES):
+        raise ValueError(f"version {version}")
+    if any(each == own or lower(each, own) != each for each in ours):
+        raise ValueError("ours is not below the site's own, as it always is")
+    return StandingLimit(
+        mechanism=str(content["mechanism"]),
+        names=tuple(str(name) for name in names),
+        resources=resources,
+        own=own,
+        ours=ours,
+        confirmed=content["confirmed"] is True,
+    )
+
+
+def _read_amounts(
+    content: dict[str, object],
+) -> tuple[tuple[str, ...], Amounts, frozenset[Amounts]]:
+    """Resources, the site's own limit, and ours.
+
+    Raises:
+        ValueError: of no version that is known.
+        KeyError: something is missing.
+    """
+    version, own, ours = (content[key] for key in ("version", "own", "ours"))
+    if version == _PROCESSORS and isinstance(ours, list):
+        return (CPUS,), (_amount(own),), frozenset((_amount(each),) for each in ours)
+    resources = content.get("resources")
+    if version != _RESOURCES or not isinstance(resources, list) or not isinstance(ours, list):
+        raise ValueError(f"version {version}")
+    names = tuple(str(name) for name in resources)
+    return names, _each(own, names), frozenset(_each(each, names) for each in ours)
+
+
+def _each(told: object, names: tuple[str, ...]) -> Amounts:
+    if not isinstance(told, list) or len(told) != len(names):
+        raise ValueError(f"{told} tells not of {len(names)} resources")
+    return tuple(_amount(each) for each in told)
+
+
+def _amount(told: object) -> int | None:
+    return None if told is None else int(str(told))

@@ -1,4 +1,10 @@
-"""The batch-system port: read one snapshot, apply changes of priority, take them back."""
+"""The batch-system port: read one snapshot, apply changes of priority, take them back.
+
+A call that asks the batch system raises BatchSystemUnavailable where no answer comes in time, and
+BatchSystemError where an answer cannot be understood. A call that writes raises ChangeRejected
+where the right is missing; without an answer in time its writes may have been done or not.
+Docstrings in this package name only what is raised besides.
+"""
 
 from __future__ import annotations
 

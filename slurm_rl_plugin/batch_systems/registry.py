@@ -6,8 +6,9 @@ The configuration and the way out ask for the names, so no adapter is imported b
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from slurm_rl_plugin.batch_systems.kind import BatchSystemKind
+from slurm_rl_plugin.batch_systems.kind import BatchSystemKind, Presence
 from slurm_rl_plugin.batch_systems.pbs.kind import PBS
 from slurm_rl_plugin.batch_systems.slurm.kind import SLURM
 
@@ -30,3 +31,69 @@ LIMITS: Mapping[str, tuple[str, ...]] = {
 LIMITS_OF_RESOURCES: frozenset[str] = frozenset().union(
     *(kind.limit_resources for kind in BATCH_SYSTEMS.values())
 )
+
+
+#: Seconds that each may take to answer; asked only where there are several.
+SECONDS_TO_ANSWER = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSystemChoice:
+    """Which one is taken, why in a few words, and whether that is beyond doubt."""
+
+    kind: BatchSystemKind
+    because: str
+    sure: bool = True
+
+
+def choose_batch_system(wanted: str, environment: Mapping[str, str]) -> BatchSystemChoice:
+    """As configured, else the one that is here, else the one that answers.
+
+    Args:
+        wanted: the configured adapter.
+        environment: PATH, and what names a batch system's configuration.
+    """
+    if wanted != AUTO:
+        return BatchSystemChoice(ADAPTERS[wanted], f'adapter = "{wanted}" is configured')
+    first, *others = BATCH_SYSTEMS.values()
+    found = {kind.name: kind.presence(environment) for kind in others}
+    here = [kind for kind in others if found[kind.name].is_here]
+    if not here:
+        lacks = [f"no {kind.title} is here ({found[kind.name].lacks})" for kind in others]
+        return BatchSystemChoice(first, ", ".join(lacks))
+    own, sign = first.presence(environment), found[here[0].name].sign
+    if not own.is_here:
+        return BatchSystemChoice(here[0], f"{sign} is here, and {own.lacks}")
+    return _of_two(first, here[0], own, sign, environment)
+
+
+def _of_two(
+    first: BatchSystemKind,
+    other: BatchSystemKind,
+    own: Presence,
+    sign: str,
+    environment: Mapping[str, str],
+) -> BatchSystemChoice:
+    """Both have their commands here: one may be a left-over.
+
+    Args:
+        first: taken in doubt.
+        other: is here beside it.
+        own: presence of the first.
+        sign: by what the other is seen.
+        environment: see `choose_batch_system`.
+    """
+    answer = first.answers(environment, SECONDS_TO_ANSWER)
+    if answer != other.answers(environment, SECONDS_TO_ANSWER):
+        one, silent = (first, other) if answer else (other, first)
+        words = f"both are installed; {one.title} answers, {silent.title} does not"
+        return BatchSystemChoice(one, words)
+    how = "both answer" if answer else "neither answers"
+    if not own.is_configured and not answer:
+        because = f"{how}; {sign} is here, and {own.lacks_configuration}"
+        return BatchSystemChoice(other, because)
+    because = (
+        f"{first.title} and {other.title} are installed and {how}: set adapter = "
+        f'"{other.adapters[0]}" if {other.name.upper()} is meant'
+    )
+    return BatchSystemChoice(first, because, sure=False)

@@ -11,12 +11,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.machine_files.conf_lines import pairs_of
-from slurm_rl_plugin.machine_files.database.entries import ACCOUNT, QOS, USER, DatabaseEntry
-from slurm_rl_plugin.machine_files.hostlists import compress
+from slurm_rl_plugin.machine_files.database_entries import ACCOUNT, QOS, USER, DatabaseEntry
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
-from slurm_rl_plugin.machine_files.statements import NODE, PARTITION, ConfRecord, by_key
-from slurm_rl_plugin.machine_files.values import Value
+from slurm_rl_plugin.machine_files.statements import NODE, PARTITION, ConfRecord, by_key, pairs_of
+from slurm_rl_plugin.machine_files.values import Value, compress
 
 #: Where a changed value stands, for sentences that name it.
 PLACE = "--change"

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 
 from slurm_rl_plugin.domain.machine import MachinePartition
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.machine_files.hostlists import compress
 from slurm_rl_plugin.machine_files.nodes import Node
-from slurm_rl_plugin.machine_files.resource_names import weights_of
 from slurm_rl_plugin.machine_files.statements import ConfRecord, Statements
-from slurm_rl_plugin.machine_files.values import NOTHING, Value
+from slurm_rl_plugin.machine_files.values import NOTHING, Value, compress, weights_of
 
 _READ = frozenset(
     {
@@ -65,9 +63,6 @@ def partitions_of(
         said: what slurm.conf says.
         nodes: those that serve.
         away: names of nodes that do not.
-
-    Raises:
-        ConfigurationError: a value is not understood, a node has no record, or there is none.
     """
     sets = {record.name.text: _set_members(record, nodes) for record in said.node_sets}
     found: dict[str, ServedPartition] = {}
@@ -106,11 +101,7 @@ def _partition(record: ConfRecord, settings: Mapping[str, Value]) -> MachinePart
 
 
 def billing_weights(record: ConfRecord) -> dict[str, float]:
-    """TRESBillingWeights of a partition by resource; empty where it has none.
-
-    Raises:
-        ConfigurationError: an entry of another form.
-    """
+    """TRESBillingWeights of a partition by resource; empty where it has none."""
     value = record.keys.get("tresbillingweights")
     return {} if value is None else weights_of(value)
 

@@ -1,31 +1,183 @@
-"""A machine from slurm.conf and the files beside it."""
+"""Nodes that are alike as one kind, in the order in which Slurm numbers nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import csv
+import io
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from slurm_rl_plugin.domain.machine import Machine
-from slurm_rl_plugin.machine_files.conf_lines import read_pairs
-from slurm_rl_plugin.machine_files.database.enforced import enforced
-from slurm_rl_plugin.machine_files.database.entries import DatabaseEntry
-from slurm_rl_plugin.machine_files.database.reader import database_of, files_beside, read_files
-from slurm_rl_plugin.machine_files.gres import Counts, read_gres_conf
-from slurm_rl_plugin.machine_files.kinds import kinds_of, resources_of
-from slurm_rl_plugin.machine_files.node_list import is_node_list, machine_of_node_list
-from slurm_rl_plugin.machine_files.nodes import check_size, nodes_of
-from slurm_rl_plugin.machine_files.not_modelled import not_modelled
-from slurm_rl_plugin.machine_files.partitions import partitions_of, unserved, without_partition
+from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, CPUS, GPUS, MEMORY
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.machine_files.database import database_of, enforced, files_beside, read_files
+from slurm_rl_plugin.machine_files.database_entries import DatabaseEntry
+from slurm_rl_plugin.machine_files.nodes import (
+    MOST_OF_NODE,
+    Counts,
+    Node,
+    check_size,
+    nodes_of,
+    read_gres_conf,
+)
+from slurm_rl_plugin.machine_files.partitions import (
+    ServedPartition,
+    partitions_of,
+    unserved,
+    without_partition,
+)
 from slurm_rl_plugin.machine_files.scheduling import (
     backfill_of,
     licences_of,
     name_of,
+    not_modelled,
     refused_parameters,
     sharing_of,
     weights_of_priorities,
 )
-from slurm_rl_plugin.machine_files.statements import Statements, collect
+from slurm_rl_plugin.machine_files.statements import Statements, collect, pairs_of, read_pairs
+from slurm_rl_plugin.machine_files.values import compress
+from slurm_rl_plugin.whole_file import plain_file, read_whole
+
+
+def resources_of(nodes: Iterable[Node]) -> tuple[str, ...]:
+    """Names of all that nodes have, BASIC_RESOURCES first."""
+    others = {name for node in nodes for name in node.counts} - set(BASIC_RESOURCES)
+    return (*BASIC_RESOURCES, *sorted(others))
+
+
+def kinds_of(
+    nodes: Mapping[str, Node], partitions: Sequence[ServedPartition], resources: tuple[str, ...]
+) -> tuple[tuple[NodeKind, ...], tuple[MachinePartition, ...]]:
+    """Kinds, and partitions with the places of theirs.
+
+    Neighbours with the same resources, features, weight and partitions are one kind; where others
+    stand between, they are several.
+
+    Args:
+        nodes: in Slurm's order.
+        partitions: with the names of their nodes.
+        resources: names of what nodes have.
+    """
+    serves = {
+        name: tuple(place for place, each in enumerate(partitions) if name in each.nodes)
+        for name in nodes
+    }
+
+    def likeness(node: Node) -> tuple[object, ...]:
+        amounts = tuple(node.counts.get(name, 0.0) for name in resources)
+        return amounts, node.features, node.weight, serves[node.name]
+
+    kinds: list[NodeKind] = []
+    members: list[list[int]] = [[] for _ in partitions]
+    for _, run in itertools.groupby(nodes.values(), likeness):
+        alike = list(run)
+        for place in serves[alike[0].name]:
+            members[place].append(len(kinds))
+        kinds.append(_kind(alike, resources))
+    served = zip(partitions, members, strict=True)
+    return tuple(kinds), tuple(replace(each.partition, kinds=tuple(own)) for each, own in served)
+
+
+def _kind(alike: Sequence[Node], resources: tuple[str, ...]) -> NodeKind:
+    first = alike[0]
+    return NodeKind(
+        name=compress(node.name for node in alike),
+        count=len(alike),
+        resources=tuple(first.counts.get(name, 0.0) for name in resources),
+        features=first.features,
+        weight=first.weight,
+    )
+
+
+COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+_NAME = "openb"
+#: What stands for no type of GPU.
+_NOTHING = ("", "nan")
+_WHOLE = "jobs get whole CPUs and whole GPUs: parts that pods ask for are rounded up."
+
+
+def is_node_list(path: Path) -> bool:
+    """Whether a file begins with the columns of such a list."""
+    try:
+        with plain_file(path) as file:
+            first = file.readline(1000).decode("utf-8-sig", "replace")
+            return first.strip().split(",")[: len(COLUMNS)] == list(COLUMNS)
+    except OSError:
+        return False  # reading it tells why
+
+
+def machine_of_node_list(path: Path) -> Machine:
+    """The machine: one partition of all nodes; those that are alike are one kind.
+
+    Nodes that are alike stand together, in the order in which the list first has one. The type of a
+    node's GPUs is a feature.
+    """
+    nodes: dict[str, Node] = {}
+    for line, node in _nodes(path):
+        if node.name in nodes:
+            raise _fault(path, line, "sn", node.name, "it has a line already; take one out")
+        nodes[node.name] = node
+    if not nodes:
+        raise ConfigurationError(f"{path}: it lists no node; give the whole list.")
+    grouped: dict[object, list[Node]] = {}
+    for node in nodes.values():
+        grouped.setdefault((tuple(node.counts.items()), node.features), []).append(node)
+    nodes = {node.name: node for alike in grouped.values() for node in alike}
+    check_size(nodes.values())
+    resources = resources_of(nodes.values())
+    whole = MachinePartition(name=_NAME, kinds=(), is_default=True)
+    kinds, partitions = kinds_of(nodes, [ServedPartition(whole, frozenset(nodes))], resources)
+    return Machine(
+        name=_NAME,
+        resources=resources,
+        kinds=kinds,
+        partitions=partitions,
+        left_out=(f"{path.name}: {_WHOLE}",),
+    )
+
+
+def _nodes(path: Path) -> Iterator[tuple[int, Node]]:
+    """Each node and its line."""
+    try:
+        text = read_whole(path).decode("utf-8-sig", "replace")
+    except OSError as error:
+        raise ConfigurationError(f"{path}: the list cannot be read ({error.strerror}).") from None
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    for row in rows:
+        yield rows.line_num, _node(path, rows.line_num, row)
+
+
+def _node(path: Path, line: int, row: Mapping[str, str | None]) -> Node:
+    name, model = ((row[key] or "").strip() for key in ("sn", "model"))
+    if not name:
+        raise _fault(path, line, "sn", name, "a node needs a name; write one")
+    cpus = _number(path, line, row, "cpu_milli") // 1000
+    if cpus == 0:
+        raise _fault(path, line, "cpu_milli", row["cpu_milli"], "write 1000 at least, one CPU")
+    if cpus > MOST_OF_NODE:
+        problem = f"a node has {MOST_OF_NODE} CPUs at most; write fewer"
+        raise _fault(path, line, "cpu_milli", row["cpu_milli"], problem)
+    gpus = _number(path, line, row, "gpu")
+    counts = {CPUS: float(cpus), MEMORY: float(_number(path, line, row, "memory_mib"))}
+    if gpus:
+        counts[GPUS] = float(gpus)
+    features = frozenset[str]() if model.lower() in _NOTHING else frozenset({model})
+    return Node(name, counts, features, 1)
+
+
+def _number(path: Path, line: int, row: Mapping[str, str | None], name: str) -> int:
+    text = (row[name] or "").strip()
+    if not (text.isascii() and text.isdigit() and len(text) <= 15):
+        raise _fault(path, line, name, text, "this is no whole number; write one, 0 or more")
+    return int(text)
+
+
+def _fault(path: Path, line: int, field: str, text: str | None, problem: str) -> ConfigurationError:
+    return ConfigurationError(f"{path}:{line}: {field}={text}: {problem}.")
+
 
 SLURM_CONF, GRES_CONF = "slurm.conf", "gres.conf"
 
@@ -46,11 +198,7 @@ class DescribedCluster:
 
     @property
     def machine(self) -> Machine:
-        """The machine that all of this makes.
-
-        Raises:
-            ConfigurationError: a value is not understood, or what belongs together does not fit.
-        """
+        """The machine that all of this makes."""
         return machine_of(self.said, self.gres_conf, self.entries)
 
 
@@ -59,9 +207,6 @@ def read_machine(path: Path) -> Machine:
 
     Args:
         path: of slurm.conf, of the folder that holds one, or of openb's list of nodes.
-
-    Raises:
-        ConfigurationError: a file cannot be read or is not understood; says where.
     """
     return machine_of_node_list(path) if is_node_list(path) else read_cluster(path).machine
 
@@ -71,9 +216,6 @@ def read_cluster(path: Path) -> DescribedCluster:
 
     Args:
         path: of slurm.conf, or of the folder that holds one.
-
-    Raises:
-        ConfigurationError: a file cannot be read or is not understood; says where.
     """
     conf = path / SLURM_CONF if path.is_dir() else path
     notes: list[str] = []
@@ -91,11 +233,7 @@ def read_cluster(path: Path) -> DescribedCluster:
 def machine_of(
     said: Statements, gres_conf: Mapping[str, Counts], entries: Sequence[DatabaseEntry]
 ) -> Machine:
-    """Put together a machine of what slurm.conf, or a running Slurm, says.
-
-    Raises:
-        ConfigurationError: a value is not understood, or what belongs together does not fit.
-    """
+    """Put together a machine of what slurm.conf, or a running Slurm, says."""
     settings = said.settings
     nodes, away, of_nodes = nodes_of(said, gres_conf)
     partitions, of_partitions = partitions_of(said, nodes, away)
@@ -127,3 +265,23 @@ def machine_of(
         weights=weights_of_priorities(settings),
         left_out=tuple(dict.fromkeys([*left_out, *database.left_out])),
     )
+
+
+_PLACE = "a cluster of equal processors"
+#: Weights and fair share of `multifactor` in docs/definitions.md; the rest is Slurm's default.
+_LINES = (
+    "ClusterName=processors SelectType=select/cons_tres SelectTypeParameters=CR_Core",
+    "PriorityType=priority/multifactor",
+    "PriorityWeightAge=1000 PriorityWeightFairshare=10000 PriorityWeightJobSize=1000",
+    "PriorityFlags=NO_FAIR_TREE",
+)
+
+
+def plain_cluster(processors: int) -> DescribedCluster:
+    """Nodes of one CPU each in one partition, with the weights of the rule `multifactor`."""
+    lines = (
+        *_LINES,
+        f"NodeName=n[1-{processors}] CPUs=1 RealMemory=1",
+        "PartitionName=all Nodes=ALL Default=YES",
+    )
+    return DescribedCluster(said=collect(pairs_of(line, _PLACE) for line in lines))

@@ -17,22 +17,21 @@ import sys
 from pathlib import Path
 
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_COMMAND, marked_format
-from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import SACCT
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import queue_format, request_fields
-from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
     SHOW_ASSOCIATIONS,
     SHOW_NODES,
+    SHOW_NODES_NOW,
     SHOW_PARTITIONS,
     SHOW_QOS,
     SHOW_USERS,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.nodes import SHOW_NODES_NOW
-from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import SDIAG, SHOW_CONFIG
 from slurm_rl_plugin.batch_systems.slurm.cluster import SINFO, SSHARE
+from slurm_rl_plugin.batch_systems.slurm.offers import PARTITIONS, TEST_ONLY
+from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import SACCT
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import SQUEUE
 from slurm_rl_plugin.batch_systems.slurm.site_factor import SPRIO
-from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import PARTITIONS, TEST_ONLY
 from tests.real.conftest import ACCOUNTS, running_slurm
 from tests.real.machine_plan import LIMITS
 from tests.real.machine_plan import PLAN as MACHINE_PLAN

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
@@ -116,7 +116,9 @@ def test_a_release_that_was_said_and_not_done_is_not_taken_for_done(
     carrying = {job for job in (1, 2, 3) if cluster.record(job)["site"]}
     before = factors(cluster)
     with monkeypatch.context() as broken:
-        broken.setattr("slurm_rl_plugin.batch_systems.slurm.writes.Scontrol.send", lambda *_: {})
+        broken.setattr(
+            "slurm_rl_plugin.batch_systems.slurm.site_factor.Scontrol.send", lambda *_: {}
+        )
         report = cycle.release()
     assert factors(cluster) == before
     assert report.later == carrying

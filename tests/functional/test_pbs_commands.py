@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.pbs.answers.sched_config import read_sched_config
+from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import read_sched_config
 from slurm_rl_plugin.cli.entry import main
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, FakePbs, fake_libpbs

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm.adapter_choice import choose_adapter, installed_pyslurm
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm.assembly import choose_adapter, installed_pyslurm
 from slurm_rl_plugin.batch_systems.slurm.process import commands_of
 from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.adapter import Slurm
 from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.child import SlurmChild

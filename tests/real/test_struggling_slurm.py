@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm.answers.load import BUSY_THREADS
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import BUSY_THREADS
 from tests.real.cluster_files import CLOSED_PARTITIONS
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import RunningHook, running_hook

@@ -16,7 +16,7 @@ import pytest
 
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
 from slurm_rl_plugin.accounting.sacct.reader import SacctReader
-from slurm_rl_plugin.batch_systems.slurm.accounting.dump import Stretch, read_accounting_dump
+from slurm_rl_plugin.batch_systems.slurm.own_accounting import Stretch, read_accounting_dump
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from tests.real.conftest import running_slurm, skip_without_daemons
 from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm

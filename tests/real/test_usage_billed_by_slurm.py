@@ -16,8 +16,8 @@ import pytest
 
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
 from slurm_rl_plugin.accounting.sacct.reader import SacctReader
-from slurm_rl_plugin.batch_systems.slurm.accounting.dump import Stretch, read_accounting_dump
-from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.own_accounting import Stretch, read_accounting_dump
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.simulator.workloads.log_billing import billed_on_machine

@@ -8,33 +8,49 @@ from dataclasses import replace
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
-from slurm_rl_plugin.batch_systems.pbs.answers.fairshare import Fairshare, shares_of, usage_of
+from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import Fairshare, shares_of, usage_of
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE, PbsJob
-from slurm_rl_plugin.batch_systems.pbs.answers.nodes import (
-    QSTAT_QUEUES,
+from slurm_rl_plugin.batch_systems.pbs.answers.machine import (
     VNODES_NOW,
     parse_capacity,
     parse_nodes,
 )
-from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, PbsServer, parse_server
+from slurm_rl_plugin.batch_systems.pbs.answers.server import (
+    QSTAT_SERVER,
+    PbsServer,
+    SortSettings,
+    parse_server,
+)
 from slurm_rl_plugin.batch_systems.pbs.batch_limit import PbsBatchLimit
 from slurm_rl_plugin.batch_systems.pbs.checks import pbs_checks
-from slurm_rl_plugin.batch_systems.pbs.lever.libpbs import installed_library
-from slurm_rl_plugin.batch_systems.pbs.lever.scores import (
+from slurm_rl_plugin.batch_systems.pbs.process import (
+    DEFAULT_HOME,
+    QSTAT_QUEUES,
+    PbsCommands,
+    section,
+)
+from slurm_rl_plugin.batch_systems.pbs.queue import (
+    PbsQueueReader,
+    PbsTables,
+    PbsWatch,
+    ended_before,
+    factor_of,
+    gpus_of_queues,
+    read_history,
+)
+from slurm_rl_plugin.batch_systems.pbs.scores import (
     HIGHEST_SCORE,
     SCORE_TRAITS,
     SOUND_SCORES,
+    Ifl,
+    Qalter,
+    ScoreSender,
+    ScoreWrite,
+    installed_library,
     is_sound,
     write_scores,
 )
-from slurm_rl_plugin.batch_systems.pbs.lever.writes import Ifl, Qalter, ScoreSender, ScoreWrite
-from slurm_rl_plugin.batch_systems.pbs.past_runs import ended_before, read_history
-from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands, section
-from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import PbsTables, factor_of, gpus_of_queues
-from slurm_rl_plugin.batch_systems.pbs.queue.job_watch import PbsWatch
-from slurm_rl_plugin.batch_systems.pbs.queue.reader import PbsQueueReader
 from slurm_rl_plugin.batch_systems.pbs.setup import heartbeat_file
-from slurm_rl_plugin.batch_systems.pbs.sort_settings import SortSettings
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
     BatchSystem,
@@ -92,10 +108,6 @@ class Pbs:
         """Read the attributes of server, schedulers and queues; see `BatchSystem.facts`.
 
         A submission or an end of a job makes the scheduler look at the whole queue at once.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time.
-            BatchSystemError: an answer that cannot be understood.
         """
         server = self._looked = self.server()
         return SchedulerFacts(
@@ -113,21 +125,12 @@ class Pbs:
         """Counts of jobs by state; see `BatchSystem.load`.
 
         What `facts` has just read serves once: a look takes a busy server 0.2 s.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time.
-            BatchSystemError: an answer that cannot be understood.
         """
         server, self._looked = self._looked or self.server(), None
         return SchedulerLoad(struggles=server.struggles(), events=server.counts)
 
     def server(self) -> PbsServer:
-        """What the server says of itself, asked anew.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time.
-            BatchSystemError: an answer that cannot be understood.
-        """
+        """What the server says of itself, asked anew."""
         self._server = parse_server(self.commands.read_json(QSTAT_SERVER))
         return self._server
 
@@ -163,12 +166,7 @@ class Pbs:
             self._heartbeat.unlink(missing_ok=True)
 
     def snapshot(self) -> QueueSnapshot:
-        """Read the queue; see `BatchSystem.snapshot`.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time.
-            BatchSystemError: an answer that cannot be understood.
-        """
+        """Read the queue; see `BatchSystem.snapshot`."""
         base = self._base()
         jobs = self._queue.jobs()
         nodes = self.commands.read_json(VNODES_NOW)
@@ -230,9 +228,7 @@ class Pbs:
         """Write scores: the server's default plus our factor; a factor of 0 clears the score.
 
         Raises:
-            BatchSystemUnavailable: no answer in time; some changes may have been written.
             ChangeRejected: no job that still waits took its score.
-            BatchSystemError: it cannot be told what was written.
         """
         base = self._base()
         wanted = {change.job_id: base + change.new if change.new else None for change in changes}
@@ -242,9 +238,7 @@ class Pbs:
         """Clear the scores of the jobs named, or of every waiting job with a factor of ours.
 
         Raises:
-            BatchSystemUnavailable: no answer in time; call again.
             ChangeRejected: no job that still waits took it.
-            BatchSystemError: it cannot be told what was written.
         """
         base = self._base()  # of the server: what a cleared score goes back to
         if job_ids is None:
@@ -260,9 +254,7 @@ class Pbs:
         where the queue has changed.
 
         Raises:
-            BatchSystemUnavailable: no answer in time; the limit may be either.
             ChangeRejected: it cannot be set.
-            BatchSystemError: an answer that cannot be understood.
         """
         self._limit.set(amounts, self._gpus)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.kind import JobRecord
-from slurm_rl_plugin.batch_systems.pbs.answers.comment_sentences import STATES, comment_sentence
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     WAITING_STATES,
     PbsJob,
@@ -13,8 +12,9 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     resources_of,
     text,
 )
+from slurm_rl_plugin.batch_systems.pbs.answers.reasons import STATES, comment_sentence
 from slurm_rl_plugin.batch_systems.pbs.process import QSTAT_BY_NAME, PbsCommands, section
-from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import describe
+from slurm_rl_plugin.batch_systems.pbs.queue import describe
 from slurm_rl_plugin.errors import BatchSystemError
 
 #: Resource in which users write for us.
@@ -37,11 +37,7 @@ def job_record(job: int, timeout: float) -> JobRecord:
 
 
 def users_words(job: int, timeout: float) -> str:
-    """The resource WORDS of a job, which the site must have created.
-
-    Raises:
-        BatchSystemError: it cannot be read.
-    """
+    """The resource WORDS of a job, which the site must have created."""
     shown = _shown(job, timeout).values()
     return " ".join(text(resources_of(values, "Resource_List").get(WORDS)) for values in shown)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts, BatchSystemKind, Presence
@@ -14,22 +15,39 @@ if TYPE_CHECKING:
     from slurm_rl_plugin.domain.nodes import NodeNow
 
 
+def pbs_presence(environment: Mapping[str, str]) -> Presence:
+    """By the pbs.conf that PBS_CONF_FILE names."""
+    from slurm_rl_plugin.batch_systems.pbs.process import (  # noqa: PLC0415
+        DEFAULT_CONF,
+        read_pbs_conf,
+    )
+
+    conf = environment.get("PBS_CONF_FILE") or DEFAULT_CONF
+    installed = read_pbs_conf(conf).get("PBS_EXEC")
+    is_here = installed is not None and Path(installed, "bin", "qstat").exists()
+    lacks = f"no PBS_EXEC in {conf}"
+    return Presence(
+        is_here=is_here,
+        sign=conf,
+        lacks=lacks,
+        is_configured=is_here,
+        lacks_configuration=lacks,
+    )
+
+
+def pbs_answers(environment: Mapping[str, str], seconds: float) -> bool:
+    """Whether pbs_server does."""
+    from slurm_rl_plugin.batch_systems.command_process import answers  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands  # noqa: PLC0415
+
+    commands = PbsCommands(environment=environment, timeout=seconds, on_call=None)
+    return answers(commands, ("qstat", "-B"))
+
+
 def _build(parts: AdapterParts) -> BatchSystem:
     from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs  # noqa: PLC0415
 
     return Pbs(parts)
-
-
-def _presence(environment: Mapping[str, str]) -> Presence:
-    from slurm_rl_plugin.batch_systems.pbs.presence import pbs_presence  # noqa: PLC0415
-
-    return pbs_presence(environment)
-
-
-def _answers(environment: Mapping[str, str], seconds: float) -> bool:
-    from slurm_rl_plugin.batch_systems.pbs.presence import pbs_answers  # noqa: PLC0415
-
-    return pbs_answers(environment, seconds)
 
 
 def _job_record(job: int, timeout: float) -> JobRecord:
@@ -45,11 +63,11 @@ def _users_words(job: int, timeout: float) -> str:
 
 
 def _machine(timeout: float) -> Machine:
+    from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import (  # noqa: PLC0415
+        sched_folder,
+    )
     from slurm_rl_plugin.batch_systems.pbs.answers.machine import (  # noqa: PLC0415
         read_running_machine,
-    )
-    from slurm_rl_plugin.batch_systems.pbs.answers.sched_config import (  # noqa: PLC0415
-        sched_folder,
     )
     from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands  # noqa: PLC0415
 
@@ -58,7 +76,7 @@ def _machine(timeout: float) -> Machine:
 
 
 def _nodes(timeout: float) -> Sequence[NodeNow]:
-    from slurm_rl_plugin.batch_systems.pbs.answers.nodes import (  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.pbs.answers.machine import (  # noqa: PLC0415
         VNODES_NOW,
         parse_nodes,
     )
@@ -76,8 +94,8 @@ PBS = BatchSystemKind(
     limit_resources=frozenset({"max_run_res"}),
     job_record=_job_record,
     build=_build,
-    presence=_presence,
-    answers=_answers,
+    presence=pbs_presence,
+    answers=pbs_answers,
     by_hand='qmgr -c "unset server job_sort_formula"',  # root's alone
     machine=_machine,
     nodes=_nodes,

@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE
-from slurm_rl_plugin.batch_systems.pbs.answers.schedulers import PbsScheduler, read_schedulers
-from slurm_rl_plugin.batch_systems.pbs.answers.server import QSTAT_SERVER, parse_server
+from slurm_rl_plugin.batch_systems.pbs.answers.server import (
+    QSTAT_SERVER,
+    PbsScheduler,
+    formula_with,
+    parse_server,
+    read_schedulers,
+    without_ours,
+)
 from slurm_rl_plugin.batch_systems.pbs.checks import CLASS_HOOK, DEAD_MAN_HOOK
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
-from slurm_rl_plugin.batch_systems.pbs.sort_formula import formula_with, without_ours
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 
 _SERVER = "server"

@@ -22,7 +22,6 @@ from slurm_rl_plugin.batch_systems.port import (
     SchedulerLoad,
     SiteNames,
 )
-from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import PastRun, read_past_runs
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     RUNNING_STATES,
     TIMED_OUT,
@@ -31,33 +30,42 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     parse_capacity,
     parse_tiers,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.load import SDIAG, parse_load
-from slurm_rl_plugin.batch_systems.slurm.answers.names import read_site_names
-from slurm_rl_plugin.batch_systems.slurm.answers.settings import BASIC, SHOW_CONFIG, parse_settings
-from slurm_rl_plugin.batch_systems.slurm.answers.shares import (
+from slurm_rl_plugin.batch_systems.slurm.answers.machine import read_site_names
+from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
     SHARE_FORMAT,
     AccountTree,
     parse_shares,
     usage_now,
 )
-from slurm_rl_plugin.batch_systems.slurm.batch_limit.checks import limit_checks
-from slurm_rl_plugin.batch_systems.slurm.batch_limit.limit import SlurmBatchLimit, keeps_back
-from slurm_rl_plugin.batch_systems.slurm.checks import slurm_checks
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
+    BASIC,
+    SDIAG,
+    SHOW_CONFIG,
+    parse_load,
+    parse_settings,
+)
+from slurm_rl_plugin.batch_systems.slurm.batch_limit import SlurmBatchLimit, keeps_back
+from slurm_rl_plugin.batch_systems.slurm.checks import limit_checks, slurm_checks
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm.queue.federation import federation_checks, shared_jobs
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
+    RowNumbers,
     TableBuilder,
     first_of_each_array,
     waiting_tasks,
 )
-from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch
-from slurm_rl_plugin.batch_systems.slurm.queue.machine_look import MachineLook
-from slurm_rl_plugin.batch_systems.slurm.queue.reader import QueueReader, WholeJobs
-from slurm_rl_plugin.batch_systems.slurm.queue.row_numbers import RowNumbers
-from slurm_rl_plugin.batch_systems.slurm.site_factor import SPRIO, SiteFactors
-from slurm_rl_plugin.batch_systems.slurm.writes import (
+from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch, PastRun, read_past_runs
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import (
+    MachineLook,
+    QueueReader,
+    WholeJobs,
+    federation_checks,
+    shared_jobs,
+)
+from slurm_rl_plugin.batch_systems.slurm.site_factor import (
+    SPRIO,
     ChangeSender,
     FactorWriter,
+    SiteFactors,
     still_waiting,
 )
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot, StartedJobs
@@ -142,12 +150,7 @@ class SlurmCluster:
         self._seen: _Seen | None = None
 
     def facts(self) -> SchedulerFacts:
-        """Read slurm.conf as slurmctld has it; see `BatchSystem.facts`.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
-            BatchSystemError: an answer that cannot be understood.
-        """
+        """Read slurm.conf as slurmctld has it; see `BatchSystem.facts`."""
         settings = parse_settings(self._runner.read(SHOW_CONFIG))
         self._priority_type = settings.priority_type
         self._machine.counts(settings)
@@ -166,12 +169,7 @@ class SlurmCluster:
         )
 
     def load(self) -> SchedulerLoad:
-        """How busy slurmctld is, by `sdiag`; unknown where its answer is not understood.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
-            BatchSystemError: an answer that cannot be understood.
-        """
+        """How busy slurmctld is, by `sdiag`; unknown where its answer is not understood."""
         text = self._runner.read(SDIAG)
         try:
             found = parse_load(text)
@@ -187,12 +185,7 @@ class SlurmCluster:
 
     @collector_paused()
     def snapshot(self) -> QueueSnapshot:
-        """Read the queue; see `BatchSystem.snapshot`.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
-            BatchSystemError: an answer that cannot be understood.
-        """
+        """Read the queue; see `BatchSystem.snapshot`."""
         self._read_settings_once()
         past = self._past_runs()  # may take a while, so before the queue is read
         self._machine.look()
@@ -217,12 +210,7 @@ class SlurmCluster:
 
     @collector_paused()
     def pending_now(self) -> QueueSnapshot:
-        """Read the pending jobs and their factors; see `ListsPending.pending_now`.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
-            BatchSystemError: there was no snapshot, or an answer cannot be understood.
-        """
+        """Read the pending jobs and their factors; see `ListsPending.pending_now`."""
         if self._seen is None:
             raise BatchSystemError("no snapshot was taken yet")
         now = self._given.clock()
@@ -286,13 +274,7 @@ class SlurmCluster:
         self._history_days = days
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
-        """Write factors as SiteFactor.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time; some changes may have been written.
-            ChangeRejected: the right to change priorities is missing.
-            BatchSystemError: a write failed for a reason that names no job.
-        """
+        """Write factors as SiteFactor."""
         return self._site_factor.write([(change.job_id, change.new) for change in changes])
 
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
@@ -300,11 +282,6 @@ class SlurmCluster:
 
         Without `job_ids` this also writes to pending jobs whose factor cannot be seen: one of
         them may carry a factor of an earlier run. Not so to a job that other clusters hold too.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time; call again.
-            ChangeRejected: the right to change priorities is missing.
-            BatchSystemError: an answer that cannot be understood.
         """
         self._read_settings_once()
         if job_ids is None:
@@ -321,9 +298,6 @@ class SlurmCluster:
         """Limit batch jobs by a QOS or by licences; see `LimitsBatch.limit_batch`.
 
         Raises:
-            BatchSystemUnavailable: no answer in time; the limit may be either.
-            ChangeRejected: the right is missing, limits are not enforced, or nothing can carry one.
-            BatchSystemError: an answer that cannot be understood.
             ConfigurationError: the site's own limit cannot be remembered, or it is not known.
         """
         if amounts is None:

@@ -15,11 +15,10 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     queue_format,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import PRIORITY_FORMAT, parse_terms
-from slurm_rl_plugin.batch_systems.slurm.answers.reason_sentences import reason_sentence
+from slurm_rl_plugin.batch_systems.slurm.answers.reasons import reason_sentence
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import first_of_each_array
+from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import describe, first_of_each_array
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
-from slurm_rl_plugin.batch_systems.slurm.queue.row_numbers import describe
 from slurm_rl_plugin.errors import BatchSystemError
 
 
@@ -50,11 +49,7 @@ def job_record(job: int, timeout: float) -> JobRecord:
 
 
 def users_words(job: int, timeout: float) -> str:
-    """The comment of a job and its --extra.
-
-    Raises:
-        BatchSystemError: they cannot be read.
-    """
+    """The comment of a job and its --extra."""
     runner = CommandRunner(environment=None, timeout=timeout, on_call=None)
     answer = runner.read(["scontrol", "show", "job", str(job)])
     return " ".join(re.findall(r"^\s+(?:Comment|Extra)=(.*)", answer, re.MULTILINE))

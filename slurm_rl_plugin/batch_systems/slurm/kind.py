@@ -2,36 +2,60 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts, BatchSystemKind, Presence
 
 if TYPE_CHECKING:
-    from slurm_rl_plugin.batch_systems.kind import JobRecord, OfferingSite, OwnAccounting
+    from slurm_rl_plugin.batch_systems.kind import (
+        JobRecord,
+        JobSubmission,
+        OfferingSite,
+        OwnAccounting,
+    )
     from slurm_rl_plugin.batch_systems.port import BatchSystem
-    from slurm_rl_plugin.batch_systems.submission_port import JobSubmission
     from slurm_rl_plugin.domain.machine import Machine
     from slurm_rl_plugin.domain.nodes import NodeNow
     from slurm_rl_plugin.machine_files.reader import DescribedCluster
+
+#: Where Slurm's configuration is looked for, unless SLURM_CONF names it.
+SLURM_CONFS = (
+    "/etc/slurm/slurm.conf",
+    "/etc/slurm-llnl/slurm.conf",
+    "/usr/local/etc/slurm.conf",
+    "/run/slurm/conf/slurm.conf",
+)
+
+
+def slurm_presence(environment: Mapping[str, str]) -> Presence:
+    """By `scontrol` on the PATH, and by slurm.conf, which a configless host has not."""
+    named = environment.get("SLURM_CONF")
+    places = (named,) if named else SLURM_CONFS
+    return Presence(
+        is_here=shutil.which("scontrol", path=environment.get("PATH")) is not None,
+        sign="scontrol",
+        lacks="no scontrol",
+        is_configured=any(Path(place).exists() for place in places),
+        lacks_configuration="no slurm.conf",
+    )
+
+
+def slurm_answers(environment: Mapping[str, str], seconds: float) -> bool:
+    """Whether slurmctld does."""
+    from slurm_rl_plugin.batch_systems.command_process import answers  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner  # noqa: PLC0415
+
+    commands = CommandRunner(environment=environment, timeout=seconds, on_call=None)
+    return answers(commands, ("scontrol", "ping"))
 
 
 def _build(parts: AdapterParts) -> BatchSystem:
     from slurm_rl_plugin.batch_systems.slurm.assembly import slurm_batch_system  # noqa: PLC0415
 
     return slurm_batch_system(parts)
-
-
-def _presence(environment: Mapping[str, str]) -> Presence:
-    from slurm_rl_plugin.batch_systems.slurm.presence import slurm_presence  # noqa: PLC0415
-
-    return slurm_presence(environment)
-
-
-def _answers(environment: Mapping[str, str], seconds: float) -> bool:
-    from slurm_rl_plugin.batch_systems.slurm.presence import slurm_answers  # noqa: PLC0415
-
-    return slurm_answers(environment, seconds)
 
 
 def _job_record(job: int, timeout: float) -> JobRecord:
@@ -47,7 +71,7 @@ def _users_words(job: int, timeout: float) -> str:
 
 
 def _offers(timeout: float, account: str) -> OfferingSite:
-    from slurm_rl_plugin.batch_systems.slurm.submission.offers import slurm_offers  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.slurm.offers import slurm_offers  # noqa: PLC0415
 
     return slurm_offers(timeout, account)
 
@@ -59,7 +83,7 @@ def _accounting(timeout: float) -> OwnAccounting:
 
 
 def _submission(environment: Mapping[str, str], timeout: float) -> JobSubmission:
-    from slurm_rl_plugin.batch_systems.slurm.submission.clusters import (  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.slurm.submission import (  # noqa: PLC0415
         user_submission,
     )
 
@@ -81,7 +105,7 @@ def _cluster(timeout: float) -> DescribedCluster:
 
 
 def _nodes(timeout: float) -> Sequence[NodeNow]:
-    from slurm_rl_plugin.batch_systems.slurm.answers.nodes import (  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.slurm.answers.machine import (  # noqa: PLC0415
         SHOW_NODES_NOW,
         parse_nodes,
     )
@@ -92,7 +116,7 @@ def _nodes(timeout: float) -> Sequence[NodeNow]:
 
 
 def _licences(timeout: float) -> Mapping[str, float]:
-    from slurm_rl_plugin.batch_systems.slurm.answers.licences import (  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.slurm.answers.machine import (  # noqa: PLC0415
         SHOW_LICENCES,
         parse_free_licences,
     )
@@ -115,8 +139,8 @@ SLURM = BatchSystemKind(
     limit_resources=frozenset({"qos"}),
     job_record=_job_record,
     build=_build,
-    presence=_presence,
-    answers=_answers,
+    presence=slurm_presence,
+    answers=slurm_answers,
     by_hand=_BY_HAND,
     offers=_offers,
     accounting=_accounting,

@@ -13,9 +13,9 @@ import socket
 import time
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.detection import BatchSystemChoice, choose_batch_system
 from slurm_rl_plugin.batch_systems.kind import AdapterParts, LimitKeys
 from slurm_rl_plugin.batch_systems.port import BatchSystem
+from slurm_rl_plugin.batch_systems.registry import BatchSystemChoice, choose_batch_system
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.keys.reserve import OFF
 from slurm_rl_plugin.configuration.reserved_amounts import reserved_amounts

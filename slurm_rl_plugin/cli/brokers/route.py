@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.batch_systems.kind import JobSubmission, SubmitCommand
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
-from slurm_rl_plugin.batch_systems.submission_port import JobSubmission, SubmitCommand
 from slurm_rl_plugin.brokers.learning_agent import LearningAgentBroker
 from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer, ask_sites
 from slurm_rl_plugin.brokers.live.forwarding import LONGEST_LIFE, Forwarding

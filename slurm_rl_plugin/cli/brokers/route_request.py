@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.submission_port import JobSubmission, SubmitCommand
+from slurm_rl_plugin.batch_systems.kind import JobSubmission, SubmitCommand
 from slurm_rl_plugin.brokers.live.remote_site import SiteAddress
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.reading.site_list import read_sites

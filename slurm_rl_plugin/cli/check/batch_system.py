@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.detection import choose_batch_system
 from slurm_rl_plugin.batch_systems.port import (
     FAIL,
     PASS,
@@ -20,6 +19,7 @@ from slurm_rl_plugin.batch_systems.port import (
     SchedulerFacts,
     SchedulerLoad,
 )
+from slurm_rl_plugin.batch_systems.registry import choose_batch_system
 from slurm_rl_plugin.cli.look.queue_look import QueueLook
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.accounting.sbatch.asked import asked_of
+from slurm_rl_plugin.batch_systems.kind import JobSubmission
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
-from slurm_rl_plugin.batch_systems.submission_port import JobSubmission
 from slurm_rl_plugin.cli.assembly.configuration_arguments import (
     add_configuration_options,
     configuration_of,

@@ -6,12 +6,16 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.detection import choose_batch_system
 from slurm_rl_plugin.batch_systems.kind import BatchSystemKind
+from slurm_rl_plugin.batch_systems.registry import choose_batch_system
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.machine_files.node_list import is_node_list
-from slurm_rl_plugin.machine_files.reader import DescribedCluster, read_cluster, read_machine
+from slurm_rl_plugin.machine_files.reader import (
+    DescribedCluster,
+    is_node_list,
+    read_cluster,
+    read_machine,
+)
 
 #: In place of a file: what the batch system of this host says of its nodes.
 LIVE = "live"

@@ -43,8 +43,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.checkpoint import check_checkpoint, forget_checkpoint
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.learning.workplace import Workplace
-from slurm_rl_plugin.machine_files.plain_cluster import plain_cluster
-from slurm_rl_plugin.machine_files.reader import DescribedCluster
+from slurm_rl_plugin.machine_files.reader import DescribedCluster, plain_cluster
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings

@@ -22,8 +22,8 @@ import pytest
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
 from slurm_rl_plugin.accounting.sacct.reader import SacctReader
-from slurm_rl_plugin.batch_systems.slurm.accounting.dump import Stretch, read_accounting_dump
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QUEUE_FIELDS
+from slurm_rl_plugin.batch_systems.slurm.own_accounting import Stretch, read_accounting_dump
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
 from tests.fakes.ended_jobs import ended_job

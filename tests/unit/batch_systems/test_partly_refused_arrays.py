@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slurm_rl_plugin.batch_systems.command_process import Answer
-from slurm_rl_plugin.batch_systems.slurm.writes import Scontrol, still_waiting
+from slurm_rl_plugin.batch_systems.slurm.site_factor import Scontrol, still_waiting
 from slurm_rl_plugin.errors import BatchSystemError
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems import detection
-from slurm_rl_plugin.batch_systems.detection import BatchSystemChoice, choose_batch_system
-from slurm_rl_plugin.batch_systems.slurm import presence
+from slurm_rl_plugin.batch_systems import registry
+from slurm_rl_plugin.batch_systems.registry import BatchSystemChoice, choose_batch_system
+from slurm_rl_plugin.batch_systems.slurm import kind as slurm_kind
 from tests.fakes.fake_pbs_cluster import FakePbs
 
 
@@ -80,7 +80,7 @@ def test_of_two_the_one_that_answers_is_taken(
     conf = tmp_path / "slurm.conf"
     if slurm_conf:
         conf.touch()
-    monkeypatch.setattr(presence, "SLURM_CONFS", (str(conf),))
+    monkeypatch.setattr(slurm_kind, "SLURM_CONFS", (str(conf),))
     choice = choose_batch_system("auto", with_slurm(fake, tmp_path, scontrol))
     assert (is_pbs(choice), choice.sure) == (pbs, sure), choice.because
     assert sure or "set adapter" in choice.because
@@ -89,7 +89,7 @@ def test_of_two_the_one_that_answers_is_taken(
 def test_the_slurm_conf_that_is_named_counts(
     fake: FakePbs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(presence, "SLURM_CONFS", ())
+    monkeypatch.setattr(slurm_kind, "SLURM_CONFS", ())
     fake.break_command("qstat", "down")
     environment = with_slurm(fake, tmp_path, "exit 1")
     named = {**environment, "SLURM_CONF": str(tmp_path / "pbs.conf")}
@@ -100,6 +100,6 @@ def test_the_slurm_conf_that_is_named_counts(
 def test_one_that_hangs_does_not_answer(
     fake: FakePbs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(detection, "SECONDS_TO_ANSWER", 1.0)
+    monkeypatch.setattr(registry, "SECONDS_TO_ANSWER", 1.0)
     choice = choose_batch_system("auto", with_slurm(fake, tmp_path, "sleep 60"))
     assert is_pbs(choice)

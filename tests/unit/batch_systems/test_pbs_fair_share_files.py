@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.pbs.answers.fair_share_files import (
+from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import (
     FairShareFiles,
     parse_tree,
     read_fair_share,

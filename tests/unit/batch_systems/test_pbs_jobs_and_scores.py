@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
-from slurm_rl_plugin.batch_systems.pbs.answers.fairshare import parse_tree
+from slurm_rl_plugin.batch_systems.pbs import scores as pbs_scores
+from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import parse_pbsfs
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     ATTRIBUTES,
     job_number,
@@ -25,19 +26,18 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     parse_score,
     parse_time,
 )
-from slurm_rl_plugin.batch_systems.pbs.answers.nodes import parse_capacity, parse_nodes
+from slurm_rl_plugin.batch_systems.pbs.answers.machine import parse_capacity, parse_nodes
 from slurm_rl_plugin.batch_systems.pbs.answers.server import parse_server
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
-from slurm_rl_plugin.batch_systems.pbs.lever import writes as pbs_writes
-from slurm_rl_plugin.batch_systems.pbs.lever.scores import HIGHEST_SCORE
-from slurm_rl_plugin.batch_systems.pbs.lever.writes import (
+from slurm_rl_plugin.batch_systems.pbs.process import section
+from slurm_rl_plugin.batch_systems.pbs.queue import PbsTables
+from slurm_rl_plugin.batch_systems.pbs.scores import (
+    HIGHEST_SCORE,
     Ifl,
     JobAfterWrite,
     Qalter,
     ScoreWrite,
 )
-from slurm_rl_plugin.batch_systems.pbs.process import section
-from slurm_rl_plugin.batch_systems.pbs.queue.job_tables import PbsTables
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
@@ -338,7 +338,7 @@ def test_what_qalter_has_no_time_for_is_written_later(
     system = adapter(fake)
     system.apply([set_to(job, 10) for job in (1, 2, 3)])
     ticks = iter([0.0, 1.0, 1e9, 1e9])
-    monkeypatch.setattr(pbs_writes, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr(pbs_scores, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
     report = system.release()
     assert (report.applied, report.later) == (1, frozenset({2, 3}))
     assert fake.score("1.head") == DEFAULT_SCORE
@@ -395,7 +395,7 @@ def test_no_permission_for_fairshare_gives_equal_shares(fake: FakePbs) -> None:
 
 
 def test_shares_and_usage_of_the_tree() -> None:
-    tree = parse_tree(
+    tree = parse_pbsfs(
         "Fairshare usage units are in: cput\n"
         "TREEROOT  : Grp: -1     cgrp: 0    Shares: -1     Usage: 1000   Perc: 100.000%\n"
         "physics   : Grp: 0      cgrp: 10   Shares: 70     Usage: 750    Perc: 70.000%\n"

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.pbs.answers.fair_share_files import FairShareFiles
+from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import FairShareFiles
 from slurm_rl_plugin.batch_systems.pbs.answers.machine import (
     PBSNODES,
-    QSTAT_QUEUES,
     QSTAT_SERVER,
     parse_machine,
     read_running_machine,
     with_order,
 )
 from slurm_rl_plugin.batch_systems.pbs.kind import PBS
+from slurm_rl_plugin.batch_systems.pbs.process import QSTAT_QUEUES
 from slurm_rl_plugin.domain.share_tree import Association
 from slurm_rl_plugin.errors import BatchSystemError
 from tests.fakes.fake_pbs_cluster import FakePbs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
-from slurm_rl_plugin.batch_systems.pbs.answers.nodes import parse_nodes
+from slurm_rl_plugin.batch_systems.pbs.answers.machine import parse_nodes
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.cli.look.room import room_of, room_sentences
 from slurm_rl_plugin.domain import QueueSnapshot

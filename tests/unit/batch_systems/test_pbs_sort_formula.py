@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.batch_systems.pbs.lever.scores import HIGHEST_SCORE, LOWEST_SCORE
-from slurm_rl_plugin.batch_systems.pbs.sort_formula import formula_with, is_bounded, without_ours
+from slurm_rl_plugin.batch_systems.pbs.answers.server import formula_with, is_bounded, without_ours
+from slurm_rl_plugin.batch_systems.pbs.scores import HIGHEST_SCORE, LOWEST_SCORE
 from tests.fakes.fake_pbs_cluster import FakePbs
 from tests.unit.batch_systems.test_pbs_jobs_and_scores import adapter
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
-from slurm_rl_plugin.batch_systems.pbs.answers.schedulers import parse_schedulers
+from slurm_rl_plugin.batch_systems.pbs.answers.server import parse_schedulers
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from tests.fakes.fake_pbs_cluster import NOW, FakePbs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob, parse_job
-from slurm_rl_plugin.batch_systems.pbs.queue.job_watch import PbsWatch
+from slurm_rl_plugin.batch_systems.pbs.queue import PbsWatch
 
 
 def job(state: str, **times: int) -> PbsJob:

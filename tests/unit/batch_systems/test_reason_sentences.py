@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.pbs.answers.comment_sentences import comment_sentence
-from slurm_rl_plugin.batch_systems.slurm.answers.reason_sentences import reason_sentence
+from slurm_rl_plugin.batch_systems.pbs.answers.reasons import comment_sentence
+from slurm_rl_plugin.batch_systems.slurm.answers.reasons import reason_sentence
 
 ASSETS = Path(__file__).parents[2] / "assets"
 #: More words than anybody reads.

@@ -14,12 +14,12 @@ from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
 from slurm_rl_plugin.accounting.sacct.reader import SacctReader
 from slurm_rl_plugin.batch_systems.kind import LogDump
-from slurm_rl_plugin.batch_systems.slurm.accounting.dump import (
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES
+from slurm_rl_plugin.batch_systems.slurm.own_accounting import (
     ENDED_STATES,
     month_stretches,
     read_accounting_dump,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ConfigurationError
 from tests.fakes.ended_jobs import ended_job

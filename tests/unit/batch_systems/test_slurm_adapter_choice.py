@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm.adapter_choice import (
+from slurm_rl_plugin.batch_systems.slurm.assembly import (
     choose_adapter,
     installed_pyslurm,
     running_slurm,

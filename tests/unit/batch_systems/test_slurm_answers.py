@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm.accounting.past_runs import _parse
 from slurm_rl_plugin.batch_systems.slurm.answers import fields
 from slurm_rl_plugin.batch_systems.slurm.answers import priorities as priorities_module
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
@@ -35,10 +34,12 @@ from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
     PriorityTerms,
     best_terms,
     parse_lines,
+    parse_shares,
+    usage_now,
 )
-from slurm_rl_plugin.batch_systems.slurm.answers.shares import parse_shares, usage_now
+from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import _parse
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
-from slurm_rl_plugin.batch_systems.slurm.writes import _refusal
+from slurm_rl_plugin.batch_systems.slurm.site_factor import _refusal
 from slurm_rl_plugin.domain import RunningJobs
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.errors import BatchSystemError

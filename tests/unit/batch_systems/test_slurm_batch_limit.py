@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.kept_record import KeptRecord
+from slurm_rl_plugin.batch_systems.kept_record import KeptRecord, LimitFile, StandingLimit
 from slurm_rl_plugin.batch_systems.kind import LimitKeys
-from slurm_rl_plugin.batch_systems.limit_file import LimitFile, StandingLimit
-from slurm_rl_plugin.batch_systems.slurm.batch_limit.qos import parse_live
-from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.batch_limit import parse_live
 from slurm_rl_plugin.errors import (
     BatchSystemError,
     BatchSystemUnavailable,
@@ -126,7 +125,7 @@ def test_who_comes_after_a_kill_gives_back_what_was_there(
 def test_a_limit_that_slurmctld_was_not_told_of_is_still_taken_from_the_database(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slurm_rl_plugin.batch_systems.slurm.batch_limit.limit._SHOWN_WITHIN", 0.2)
+    monkeypatch.setattr("slurm_rl_plugin.batch_systems.slurm.batch_limit._SHOWN_WITHIN", 0.2)
     site.cluster.set(slurmctld_misses_it=True)
     with pytest.raises(BatchSystemUnavailable, match="does not show the limit 6 within"):
         site.slurm.limit_batch({"cpus": 6})
@@ -203,7 +202,7 @@ def test_a_change_that_a_killed_daemon_had_begun_is_waited_for(
         StandingLimit(mechanism="qos", names=("batch",), ours=frozenset({(6,)}))
     )
     monkeypatch.setattr(
-        "slurm_rl_plugin.batch_systems.slurm.batch_limit.limit.time.sleep",
+        "slurm_rl_plugin.batch_systems.slurm.batch_limit.time.sleep",
         lambda seconds: site.set_by_hand(6) if seconds == 1.0 and not site.writes else None,
     )
     site.slurm.limit_batch(None)

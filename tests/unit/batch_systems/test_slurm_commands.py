@@ -14,10 +14,10 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.port import FactorChange
-from slurm_rl_plugin.batch_systems.slurm.accounting import past_runs as slurm_accounting
-from slurm_rl_plugin.batch_systems.slurm.commands import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.process import commands_of
-from slurm_rl_plugin.batch_systems.slurm.writes import DENIED, NO_RIGHT
+from slurm_rl_plugin.batch_systems.slurm.queue import job_watch as slurm_accounting
+from slurm_rl_plugin.batch_systems.slurm.site_factor import DENIED, NO_RIGHT
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_cluster_name
-from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm.submission.expected_start import (
+from slurm_rl_plugin.batch_systems.slurm.offers import (
+    SlurmOffers,
     check_partitions,
     parse_partitions,
     parse_start,
     will_run_command,
 )
-from slurm_rl_plugin.batch_systems.slurm.submission.offers import SlurmOffers
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, JobNotAccepted

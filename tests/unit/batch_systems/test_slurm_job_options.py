@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.accounting.slurm.option_names import FLAGS, VALUED
-from slurm_rl_plugin.batch_systems.slurm.submission.options import (
+from slurm_rl_plugin.batch_systems.slurm.submission import (
     job_request_of,
     parse_time_limit,
     sbatch_command,

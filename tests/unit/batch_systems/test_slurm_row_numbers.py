@@ -12,8 +12,8 @@ import pytest
 from slurm_rl_plugin.batch_systems.command_process import collector_paused
 from slurm_rl_plugin.batch_systems.numbered_names import Names
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
-from slurm_rl_plugin.batch_systems.slurm.queue import row_numbers
-from slurm_rl_plugin.batch_systems.slurm.queue.row_numbers import RowNumbers, numbers_of
+from slurm_rl_plugin.batch_systems.slurm.queue import job_tables
+from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import RowNumbers, numbers_of
 from slurm_rl_plugin.domain.job_description import JobDescription
 from tests.unit.batch_systems.test_slurm_watch import waiting_row
 
@@ -36,7 +36,7 @@ def numbers() -> RowNumbers:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_kept_lines_are_those_of_a_first_look(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_numbers, "GONE_AT_LEAST", 3)
+    monkeypatch.setattr(job_tables, "GONE_AT_LEAST", 3)
     rng = random.Random(seed)
     kept, rows = numbers(), [drawn_row(number, rng) for number in range(40)]
     for look in range(8):

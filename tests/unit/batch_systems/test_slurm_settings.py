@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm.answers.load import BUSY_THREADS, parse_load
-from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_settings
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
+    BUSY_THREADS,
+    parse_load,
+    parse_settings,
+)
 from slurm_rl_plugin.errors import BatchSystemError
 
 RELEASES = sorted(

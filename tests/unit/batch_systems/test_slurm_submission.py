@@ -8,7 +8,7 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.command_process import Answer
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.batch_systems.slurm.submission.clusters import SlurmSubmission, user_submission
+from slurm_rl_plugin.batch_systems.slurm.submission import SlurmSubmission, user_submission
 from slurm_rl_plugin.errors import JobNotAccepted, SubmissionUnknown
 
 

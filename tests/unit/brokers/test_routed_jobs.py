@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm.submission.clusters import parse_ended
-from slurm_rl_plugin.batch_systems.submission_port import EndedRun
+from slurm_rl_plugin.batch_systems.kind import EndedRun
+from slurm_rl_plugin.batch_systems.slurm.submission import parse_ended
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.routed_jobs import (
     FORGOTTEN,

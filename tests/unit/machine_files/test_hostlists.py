@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.machine_files.hostlists import compress, expand
+from slurm_rl_plugin.machine_files.values import compress, expand
 
 
 @pytest.mark.parametrize(

@@ -160,9 +160,6 @@ def parse_queue(text: str, mark: str, names: Sequence[str] = QUEUE_FIELDS) -> li
 
     A job name may hold newlines and separators; only a caller who knows `mark` could forge the
     beginning of a record, so it must be new in every call.
-
-    Raises:
-        BatchSystemError: a record has another form.
     """
     return list(parse_records(text, mark, {}, names).values())
 
@@ -180,9 +177,6 @@ def parse_records(
         mark: that it was asked for with.
         known: what this function gave for an earlier answer of the same fields.
         names: of the fields.
-
-    Raises:
-        BatchSystemError: a record has another form.
     """
     records = _records(text, mark)
     del text  # of 100,000 jobs 20 MB, which end with the records
@@ -351,29 +345,17 @@ def bounded(number: float) -> float:
 
 
 def parse_capacity(text: str) -> int:
-    """Usable processors from `sinfo -N -o "%N|%C|%R|%p"`: allocated and idle, each node once.
-
-    Raises:
-        BatchSystemError: a line has another form.
-    """
+    """Usable processors from `sinfo -N -o "%N|%C|%R|%p"`: allocated and idle; each node once."""
     return sum(allocated + idle for allocated, idle, _, _ in _processors_of_nodes(text))
 
 
 def parse_all_processors(text: str) -> int:
-    """All processors from the same answer, those of nodes that are down or drained included.
-
-    Raises:
-        BatchSystemError: a line has another form.
-    """
+    """All processors from the same answer, those of nodes that are down or drained included."""
     return sum(total for _, _, _, total in _processors_of_nodes(text))
 
 
 def parse_tiers(text: str) -> dict[str, int]:
-    """Partition -> its PriorityTier, from the same answer; those without nodes are not in it.
-
-    Raises:
-        BatchSystemError: a line has another form.
-    """
+    """Partition -> its PriorityTier, from the same answer; those without nodes are not in it."""
     tiers: dict[str, int] = {}
     for line in text.splitlines():
         try:

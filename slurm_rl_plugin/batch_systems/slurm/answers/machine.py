@@ -1,22 +1,27 @@
-"""The machine that a running Slurm has: what scontrol shows of it, and limits by sacctmgr."""
+"""What a running Slurm says of its machine: nodes, partitions, limits, licences and names."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from slurm_rl_plugin.batch_systems.port import SiteNames
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import SEPARATOR, parse_count
+from slurm_rl_plugin.batch_systems.slurm.answers.priorities import parse_shares
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 from slurm_rl_plugin.domain.billing import Billing
-from slurm_rl_plugin.machine_files.database.entries import DatabaseEntry
-from slurm_rl_plugin.machine_files.database.reader import database_of
-from slurm_rl_plugin.machine_files.database.tables import read_tables
-from slurm_rl_plugin.machine_files.hostlists import compress
+from slurm_rl_plugin.domain.nodes import NodeNow
+from slurm_rl_plugin.domain.resources import CPUS, LICENCE_PREFIX, MEMORY
+from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
+from slurm_rl_plugin.machine_files.database import database_of
+from slurm_rl_plugin.machine_files.database_entries import DatabaseEntry, read_tables
+from slurm_rl_plugin.machine_files.nodes import gres_of
 from slurm_rl_plugin.machine_files.partitions import billing_weights
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
 from slurm_rl_plugin.machine_files.scheduling import name_of, weights_of_priorities
 from slurm_rl_plugin.machine_files.statements import ConfRecord, Statements
-from slurm_rl_plugin.machine_files.values import NOTHING, Value
+from slurm_rl_plugin.machine_files.values import NOTHING, Value, compress
 
 SHOW_NODES = ("scontrol", "--all", "--oneliner", "show", "nodes")
 SHOW_PARTITIONS = ("scontrol", "--all", "--oneliner", "show", "partitions")
@@ -66,8 +71,6 @@ def read_running_cluster(read: Callable[[Sequence[str]], str]) -> DescribedClust
         read: runs a command and gives its output.
 
     Raises:
-        BatchSystemUnavailable: no answer in time, or Slurm cannot be reached.
-        BatchSystemError: an answer that cannot be understood.
         ConfigurationError: a value in it that is not understood.
     """
     settings = parse_config(read(SHOW_CONFIG))
@@ -89,11 +92,7 @@ def read_billing(read: Callable[[Sequence[str]], str]) -> Billing:
 
 
 def parse_config(text: str) -> dict[str, Value]:
-    """Keys of slurm.conf as slurmctld has them, in lower case.
-
-    Raises:
-        BatchSystemError: the answer names no cluster.
-    """
+    """Keys of slurm.conf as slurmctld has them, in lower case."""
     command = " ".join(SHOW_CONFIG)
     found: dict[str, Value] = {}
     for line in text.splitlines():
@@ -117,9 +116,6 @@ def parse_machine(settings: Mapping[str, Value], nodes: str, partitions: str) ->
         settings: of `parse_config`.
         nodes: the answer to SHOW_NODES.
         partitions: the answer to SHOW_PARTITIONS.
-
-    Raises:
-        BatchSystemError: a line has another form.
     """
     of_nodes = [(fields, fields["state"]) for fields in _records(nodes, "nodename", SHOW_NODES)]
     shown = {fields["nodename"] for fields, _ in of_nodes}
@@ -212,3 +208,110 @@ def _entries(
         place = " ".join(command[:1] + command[3:5])
         found += read_tables(place, read(command).splitlines(), cluster=cluster)
     return found
+
+
+_FIELDS = (
+    "NodeList",
+    "PartitionName",
+    "CPUsState",
+    "Memory",
+    "AllocMem",
+    "Gres",
+    "GresUsed",
+    "Features",
+)
+_FORM = ",".join(f"{field}:{SEPARATOR}" for field in (*_FIELDS, "StateLong"))
+SHOW_NODES_NOW = ("sinfo", "--noheader", "--all", "--Node", "-O", _FORM)
+#: States in which a node takes no job, as `sinfo` counts processors.
+_NOT_SERVING = re.compile(r"down|drain|fail|error|future|inval", re.IGNORECASE)
+
+
+def parse_nodes(text: str, *, counts_memory: bool) -> list[NodeNow]:
+    """Read the answer of SHOW_NODES_NOW, in which a node has a line for each of its partitions.
+
+    Args:
+        text: the answer.
+        counts_memory: Slurm gives memory out as it does CPUs; else jobs share it uncounted.
+    """
+    lines: dict[str, list[str]] = {}
+    partitions: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        name, partition, *rest = line.split(SEPARATOR)[:-1] or [""]
+        if len(rest) != len(_FIELDS) - 1:
+            raise not_understood("sinfo", line)
+        lines[name] = rest
+        partitions.setdefault(name, set()).add(partition)
+    return [
+        _node_now(name, frozenset(partitions[name]), rest, counts_memory=counts_memory)
+        for name, rest in lines.items()
+    ]
+
+
+def _node_now(
+    name: str, partitions: frozenset[str], fields: list[str], *, counts_memory: bool
+) -> NodeNow:
+    cpus, memory, taken_memory, gres, taken_gres, features, state = fields
+    try:
+        taken, idle, _other, whole = (float(parse_count(part)) for part in cpus.split("/"))
+        has = {CPUS: whole, **gres_of(Value(f"sinfo: node {name}", "Gres", gres))}
+        in_use = {CPUS: taken, **gres_of(Value(f"sinfo: node {name}", "GresUsed", taken_gres))}
+        if counts_memory:
+            has[MEMORY] = float(memory)
+            in_use[MEMORY] = float(taken_memory)
+    except (ValueError, ConfigurationError) as error:
+        raise not_understood("sinfo", SEPARATOR.join([name, *fields])) from error
+    serves = _NOT_SERVING.match(state) is None
+    if serves and not idle:  # nobody can get the memory and GPUs that are left there
+        in_use = {resource: max(has[resource], in_use.get(resource, 0.0)) for resource in has}
+    return NodeNow(
+        name=name,
+        partitions=partitions,
+        serves=serves,
+        has={resource: amount for resource, amount in has.items() if amount},
+        taken={resource: amount for resource, amount in in_use.items() if amount},
+        features=frozenset(features.split(",")) - {"", "(null)"},
+    )
+
+
+SHOW_LICENCES = ("scontrol", "-o", "show", "licenses")
+#: Not of hierarchical resources: of these one name has a line for each layer of nodes.
+_FREE = re.compile(r"^LicenseName=(?P<name>\S+) (?!.*\bMode=).*?\bFree=(?P<free>\d+)", re.MULTILINE)
+
+
+def parse_free_licences(text: str) -> dict[str, float]:
+    """How many of each are free, by the names of `domain.resources`; {} where there are none."""
+    return {LICENCE_PREFIX + found["name"]: float(found["free"]) for found in _FREE.finditer(text)}
+
+
+SHOW_QOS_NAMES = (
+    *("sacctmgr", "--noheader", "--parsable2", "--readonly", "show", "qos"),
+    "format=Name",
+)
+_PARTITION = re.compile(r"^PartitionName=(\S+)", re.MULTILINE)
+
+
+def read_site_names(read: Callable[[Sequence[str]], str], sshare: Sequence[str]) -> SiteNames:
+    """Ask for all names; those that nobody tells are None.
+
+    Args:
+        read: runs a command and gives its output.
+        sshare: words of the command that tells shares.
+    """
+    return SiteNames(
+        accounts=_names(read, sshare, lambda text: parse_shares(text).shares),
+        partitions=_names(read, SHOW_PARTITIONS, _PARTITION.findall),
+        qos=_names(read, SHOW_QOS_NAMES, str.split),
+    )
+
+
+def _names(
+    read: Callable[[Sequence[str]], str],
+    command: Sequence[str],
+    names_in: Callable[[str], Iterable[str]],
+) -> frozenset[str] | None:
+    """The names in an answer; none at all is no answer: there is no accounting, for example."""
+    try:
+        found = names_in(read(command))
+    except BatchSystemError:
+        return None
+    return frozenset(found) or None

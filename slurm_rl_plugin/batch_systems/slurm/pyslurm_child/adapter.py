@@ -21,9 +21,8 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCluster
 from slurm_rl_plugin.batch_systems.slurm.process import commands_of, not_understood
 from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.child import SlurmChild
-from slurm_rl_plugin.batch_systems.slurm.queue.machine_look import MachineLook
-from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
-from slurm_rl_plugin.batch_systems.slurm.writes import (
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import MachineLook, Squeue
+from slurm_rl_plugin.batch_systems.slurm.site_factor import (
     SECONDS_A_WRITE,
     ChangeSender,
     Scontrol,
@@ -143,11 +142,7 @@ class PyslurmSender:
 
 
 def _to_row(job: Mapping[str, Any]) -> QueueRow:
-    """The row that `squeue` would show for a record of pyslurm.
-
-    Raises:
-        BatchSystemError: a value of another kind.
-    """
+    """The row that `squeue` would show for a record of pyslurm."""
     try:
         return QueueRow(
             job_id=int(job["id"]),

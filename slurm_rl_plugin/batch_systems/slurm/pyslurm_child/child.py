@@ -44,12 +44,7 @@ class SlurmChild:
         self._running: _Running | None = None
 
     def ask(self, call: str, question: Mapping[str, Any], *, extra: float = 0.0) -> dict[str, Any]:
-        """Answer of the child to a question, `extra` seconds longer than usual where needed.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time, the child ended, or Slurm was not reached.
-            BatchSystemError: pyslurm cannot be imported, or gave an answer of another form.
-        """
+        """Answer of the child to a question, `extra` seconds longer than usual where needed."""
         seconds = self._commands.timeout + extra
         with self._commands.timed(call):
             try:
@@ -124,8 +119,6 @@ class _Running:
 
         Raises:
             TimeoutError: there is none at the deadline, a time of `time.monotonic`.
-            BatchSystemUnavailable: the child has ended.
-            BatchSystemError: the answer is too long.
         """
         assert self.process.stdout is not None
         pipe = self.process.stdout.fileno()

@@ -1,26 +1,93 @@
-"""Fair share of pbs_sched by its files: the tree of resource_group, and keys of sched_config."""
+"""What sched_config tells pbs_sched, of which root reads every line and others what they may."""
 
 from __future__ import annotations
 
+import logging
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from slurm_rl_plugin.accounting.pbs.fields import parse_duration
-from slurm_rl_plugin.batch_systems.pbs.answers.sched_config import (
-    SORT_KEY,
-    SchedConfig,
-    read_sched_config,
-)
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob
+from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands
 from slurm_rl_plugin.domain.machine import OF_ACCOUNTS, OF_QUEUES, OF_USERS
 from slurm_rl_plugin.domain.resources import CPUS
 from slurm_rl_plugin.domain.share_tree import ROOT, UNKNOWN, Association
 from slurm_rl_plugin.domain.sort_formula import used_each_second
-from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.units import DAY
+from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
+from slurm_rl_plugin.units import DAY, FloatArray
 from slurm_rl_plugin.whole_file import read_whole
+
+_LINE = re.compile(r"\s*(\w+)\s*:\s*(?:\"([^\"]*)\"?|'([^']*)'?|(\S+))\s*(\S*)")
+_DIGITS = re.compile(r"\d{1,18}", re.ASCII)
+SORT_KEY = "job_sort_key"
+#: Of the periods into which `holidays` divides the week; a line without one is for both.
+_PERIODS = {"prime": ("prime",), "non_prime": ("non_prime",), "none": ()}
+_BOTH = ("prime", "non_prime")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedConfig:
+    """The values of one file, by name and period.
+
+    Of two lines for the same the last counts, but of `job_sort_key` the first: it sorts before
+    those that follow.
+
+    Attributes:
+        path: of the file.
+        values: (name, `prime` or `non_prime`) -> value, without quotes.
+    """
+
+    path: Path
+    values: dict[tuple[str, str], str]
+
+    def always(self, name: str) -> bool:
+        """Whether it is true in prime time and outside."""
+        return all(self._is_true(name, period) for period in _BOTH)
+
+    def ever(self, name: str) -> bool:
+        """Whether it is true in one of them at least."""
+        return any(self._is_true(name, period) for period in _BOTH)
+
+    def text(self, name: str) -> str:
+        """Its value in prime time, else outside; "" where it is not set."""
+        return next((self.values[name, each] for each in _BOTH if (name, each) in self.values), "")
+
+    def _is_true(self, name: str, period: str) -> bool:
+        """As pbs_sched takes it: `no` is true as well as `yes`; `false` and a number of 0 are not.
+
+        What is not set is false.
+        """
+        value = self.values.get((name, period), "").lower()
+        number = _DIGITS.match(value)
+        return int(number[0]) != 0 if number else value not in ("", "false")
+
+
+def sched_folder(commands: PbsCommands) -> Path:
+    """`sched_priv`, where the files of the standard scheduler lie; only root may enter it."""
+    return Path(commands.conf.get("PBS_HOME", DEFAULT_HOME), "sched_priv")
+
+
+def read_sched_config(path: Path) -> SchedConfig:
+    """Read the file; lines of another form are passed over, as pbs_sched does.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    values: dict[tuple[str, str], str] = {}
+    for line in read_whole(path).decode(errors="replace").replace("\\\n", " ").splitlines():
+        found = None if line.lstrip().startswith("#") else _LINE.match(line)
+        if found is not None:
+            value = next((each for each in found.groups()[1:4] if each is not None), "")
+            for period in _PERIODS.get(found[5].lower(), _BOTH):
+                if found[1] != SORT_KEY or (SORT_KEY, period) not in values:
+                    values[found[1], period] = value
+    return SchedConfig(path, values)
+
 
 #: Which column of a log has the names that fairshare_entity means.
 _COLUMNS = {
@@ -177,3 +244,81 @@ def _notes(config: SchedConfig) -> Iterator[str]:
             "fair_share: entities without shares start here too, and jobs of entities that have "
             "used nothing yet go as they came."
         )
+
+
+logger = logging.getLogger(__name__)
+
+_NODE = re.compile(
+    r"(?P<name>\S+)\s*:\s*Grp:\s*-?\d+\s*cgrp:\s*-?\d+\s*Shares:\s*-?\d+\s*"
+    r"Usage:\s*(?P<usage>\d+)\s*Perc:\s*(?P<percent>[\d.]+)%",
+    re.ASCII,
+)
+_NOBODY = ("TREEROOT", "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class FairshareNode:
+    """A user, group or account of the tree: its part of the machine, and what it has used."""
+
+    share: float
+    usage: float
+
+
+class Fairshare:
+    """Asks `pbsfs`; a site without a tree, or without the right to read it, has no shares."""
+
+    def __init__(self, commands: PbsCommands) -> None:
+        self._commands = commands
+        self._told = False
+
+    def read(self) -> dict[str, FairshareNode]:
+        """Each entity of the tree; empty where there is no help."""
+        try:
+            return parse_pbsfs(self._commands.read(["pbsfs"]))
+        except BatchSystemError as error:
+            if not self._told:
+                logger.info("fairshare=unknown shares=equal reason=%s", error)
+                self._told = True
+            return {}
+
+
+def parse_pbsfs(words: str) -> dict[str, FairshareNode]:
+    """The entities of a tree as `pbsfs` prints it; lines of another form are passed over."""
+    found = (_NODE.match(line.strip()) for line in words.splitlines())
+    return {
+        node["name"]: FairshareNode(float(node["percent"]) / 100.0, float(node["usage"]))
+        for node in found
+        if node is not None and node["name"] not in _NOBODY
+    }
+
+
+def shares_of(
+    accounts: Sequence[str],
+    given: Mapping[str, float] | None,
+    tree: Mapping[str, FairshareNode],
+) -> FloatArray:
+    """Share of each account, sum 1: as configured, else as in the tree, else all the same."""
+    told = given if given is not None else {name: node.share for name, node in tree.items()}
+    column = np.array([told.get(name, 0.0) for name in accounts], dtype=np.float64)
+    return _to_sum_one(column if column.any() else np.ones(len(accounts), dtype=np.float64))
+
+
+def usage_of(
+    accounts: Sequence[str],
+    tree: Mapping[str, FairshareNode],
+    running: Sequence[PbsJob],
+    now: float,
+) -> FloatArray:
+    """Usage of each account, sum 1 or all 0: as in the tree, else what its running jobs had."""
+    column = np.array([tree[n].usage if n in tree else 0.0 for n in accounts], dtype=np.float64)
+    if not column.any():
+        place = {name: number for number, name in enumerate(accounts)}
+        for job in running:
+            used = 0.0 if math.isnan(job.start) else max(now - job.start, 0.0) * job.processors
+            column[place[job.account]] += used
+    return _to_sum_one(column)
+
+
+def _to_sum_one(column: FloatArray) -> FloatArray:
+    whole = column.sum()
+    return column / whole if whole > 0 else column

@@ -1,8 +1,14 @@
-"""A limit on the batch class of a Slurm cluster: set, read back, and the site's own given back."""
+"""The limit as GrpTRES, such as cpu=N,gres/gpu=M, of the QOS that batch jobs have.
+
+Of GrpTRES only what is to be limited is written, so limits of other resources stay as they are (run
+on 22.05 to 26.05). Memory is written and shown in MiB, exactly.
+Running jobs go on. The value lies in the database: it outlives slurmctld, slurmdbd and us.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -10,21 +16,284 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from slurm_rl_plugin.accounting.slurm.resources import parse_tres
+from slurm_rl_plugin.batch_systems.command_process import first_line
+from slurm_rl_plugin.batch_systems.kept_record import Amounts, LimitFile, StandingLimit, lower
 from slurm_rl_plugin.batch_systems.kind import LimitKeys
-from slurm_rl_plugin.batch_systems.limit_file import Amounts, LimitFile, StandingLimit, lower
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import NO_LICENSES, QOS_IS_FULL
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import SHOW_CONFIG, parse_settings
-from slurm_rl_plugin.batch_systems.slurm.batch_limit.licenses import LICENSES, LicenseLimit
-from slurm_rl_plugin.batch_systems.slurm.batch_limit.qos import QOS, QosLimit
-from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.domain.resources import CPUS
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
+from slurm_rl_plugin.batch_systems.slurm.site_factor import DENIED, NO_RIGHT
+from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.errors import (
     BatchSystemUnavailable,
     ChangeRejected,
     ConfigurationError,
     NothingCarriesLimit,
 )
+
+QOS = "qos"
+SACCTMGR = ("sacctmgr", "--noheader", "--parsable2")
+#: What sacctmgr says to who is no Administrator.
+DENIED_BY_DATABASE = ("have privilege", "Access/permission denied", "Invalid user id")
+#: What it says where slurmdbd does not answer.
+NO_DATABASE = ("persistent connection", "PersistInit", "talking to the database", "dbd")
+_RECORD = re.compile(r"^QOS=(?P<name>[^(\s]+)\(", re.MULTILINE)
+_GROUP = re.compile(r"\bGrpTRES=(?P<tres>\S*)")
+_LIVE = re.compile(r"(?:^|,)(?P<tres>[^=,]+)=(?P<limit>N|\d+)\(\d+\)")
+#: What Slurm calls the resources that a QOS can limit.
+TRES = {CPUS: "cpu", MEMORY: "mem", GPUS: "gres/gpu"}
+
+
+class QosLimit:
+    """One QOS and what its jobs may use together; see `LimitCarrier`."""
+
+    mechanism = QOS
+
+    def __init__(
+        self, commands: CommandRunner, name: str, resources: tuple[str, ...] = (CPUS,)
+    ) -> None:
+        self._commands = commands
+        self._name = name
+        self._resources = resources
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of the QOS, alone."""
+        return (self._name,)
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Keys of TRES."""
+        return self._resources
+
+    def live(self) -> Amounts:
+        """GrpTRES of the QOS in slurmctld's memory; takes 9 ms, and slurmdbd is not asked."""
+        asked = ("scontrol", "-o", "show", "assoc_mgr", f"qos={self._name}", "flags=qos")
+        return parse_live(self._commands.read(asked), self._name, self._resources)
+
+    def stored(self) -> Amounts:
+        """GrpTRES of the QOS in the database, by `sacctmgr`."""
+        wanted = ("show", "qos", "where", f"name={self._name}", "format=Name,GrpTRES")
+        text = self._sacctmgr((*SACCTMGR, *wanted))
+        for line in text.splitlines():
+            name, bar, limits = line.partition("|")
+            if not bar:
+                raise not_understood("sacctmgr", line)
+            if name.lower() == self._name.lower():
+                found = parse_tres(limits)
+                return tuple(_whole(found.get(TRES[each])) for each in self._resources)
+        raise no_such_qos(self._name)
+
+    def write(self, limit: Amounts) -> None:
+        """Set GrpTRES by `sacctmgr`: a transaction of the database, also for the same value."""
+        values = (
+            f"{TRES[name]}={-1 if amount is None else amount}"
+            for name, amount in zip(self._resources, limit, strict=True)
+        )
+        said = f"GrpTRES={','.join(values)}"
+        self._sacctmgr(("sacctmgr", "-i", "modify", "qos", self._name, "set", said))
+
+    def site_own(self, found: Amounts) -> Amounts:
+        """All of what was found: the QOS is the site's, and so is its limit."""
+        return found
+
+    def as_carried(self, limit: Amounts) -> Amounts:
+        """The limit itself: a QOS shows any number as it was given."""
+        return limit
+
+    def _sacctmgr(self, words: tuple[str, ...]) -> str:
+        answer = self._commands.call(words)
+        if answer.status == 0:
+            return answer.output
+        said = answer.errors + answer.output
+        if any(phrase in said for phrase in DENIED_BY_DATABASE):
+            raise ChangeRejected(
+                f"Slurm denies changing QOS {self._name}: give the user of this daemon "
+                "AdminLevel=Administrator (sacctmgr modify user NAME set AdminLevel=Administrator),"
+                ' or set [reserve] mechanism = "licenses", for which Operator is enough'
+            )
+        if "Nothing modified" in said:
+            raise no_such_qos(self._name)
+        if any(phrase in said for phrase in NO_DATABASE):
+            first = first_line(said)
+            raise BatchSystemUnavailable(f"slurmdbd does not answer ({first}); check slurmdbd")
+        raise failure("sacctmgr", said)
+
+
+def no_such_qos(name: str) -> NothingCarriesLimit:
+    """Make the error for a QOS that Slurm does not know."""
+    return NothingCarriesLimit(
+        f"Slurm knows no QOS {name}: make it (sacctmgr add qos {name}) and give it to batch jobs, "
+        "or correct [reserve] qos"
+    )
+
+
+def parse_live(text: str, name: str, resources: tuple[str, ...]) -> Amounts:
+    """The limit in the answer of `scontrol -o show assoc_mgr`.
+
+    Args:
+        text: the answer.
+        name: of the QOS.
+        resources: keys of TRES.
+
+    Raises:
+        ChangeRejected: slurmctld knows no such QOS, or does not count a resource.
+    """
+    for line in text.splitlines():
+        record = _RECORD.match(line)
+        if record and record["name"].lower() == name.lower():
+            group = _GROUP.search(line)
+            told = (
+                {each["tres"]: each["limit"] for each in _LIVE.finditer(group["tres"])}
+                if group
+                else {}
+            )
+            if TRES[CPUS] not in told:
+                raise not_understood("scontrol show assoc_mgr", line)
+            return tuple(_live(told, TRES[each]) for each in resources)
+    if "QOS" not in text:
+        raise not_understood("scontrol show assoc_mgr", text.strip()[:200])
+    raise no_such_qos(name)
+
+
+def _live(told: Mapping[str, str], tres: str) -> int | None:
+    if tres not in told:
+        raise ChangeRejected(
+            f"Slurm counts no {tres}: add it to AccountingStorageTRES in slurm.conf and restart "
+            "slurmctld, or take it out of [reserve] most_resources"
+        )
+    return None if told[tres] == "N" else int(told[tres])
+
+
+def _whole(amount: float | None) -> int | None:
+    return None if amount is None else int(amount)
+
+
+LICENSES = "licenses"
+#: What scontrol says to a name that it does not know.
+NOT_FOUND = "not found"
+#: A reservation of licences alone.
+_ALONE = ("startTime=now", "duration=infinite", "users=root", "nodecnt=0", "flags=ANY_NODES")
+#: A name that nobody gives.
+_NOBODYS = "slurm-rl-there-is-none"
+_TOTAL = re.compile(r"^LicenseName=(?P<name>\S+)\s+Total=(?P<total>\d+)", re.MULTILINE)
+_HELD = re.compile(r"\bLicenses=(?P<name>[^:\s]+):(?P<count>\d+)(?:\s|$)")
+_NO_NODES = re.compile(r"\bNodeCnt=0\b")
+
+
+class LicenseLimit:
+    """One kind of licence and our reservation of it; see `LimitCarrier`."""
+
+    mechanism = LICENSES
+
+    def __init__(self, commands: CommandRunner, name: str, reservation: str) -> None:
+        self._commands = commands
+        self._name = name
+        self._reservation = reservation
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The licence's name, then the reservation's."""
+        return (self._name, self._reservation)
+
+    def total(self) -> int:
+        """How many licences of this name the cluster has, withheld ones included.
+
+        Raises:
+            ChangeRejected: Slurm knows no such licence.
+        """
+        text = self._commands.read(("scontrol", "-o", "show", "licenses"))
+        for found in _TOTAL.finditer(text):
+            if found["name"] == self._name:
+                return int(found["total"])
+        raise ChangeRejected(
+            f"Slurm knows no licence {self._name}: add Licenses={self._name}:N to slurm.conf, N "
+            "being the processors of the cluster, or correct [reserve] license"
+        )
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Processors alone: a licence stands for one."""
+        return (CPUS,)
+
+    def live(self) -> Amounts:
+        """The licences that our reservation leaves to jobs; None where it does not exist."""
+        held = self._held()
+        return (None if held is None else max(self.total() - held, 0),)
+
+    def stored(self) -> Amounts:
+        """The same as `live`: slurmctld saves reservations itself."""
+        return self.live()
+
+    def write(self, limit: Amounts) -> None:
+        """Create, resize or delete the reservation, so that so many licences are left to jobs."""
+        (left,) = limit
+        named = f"reservation={self._reservation}"
+        held = self._held()
+        if left is None:
+            if held is not None:
+                self._scontrol(("scontrol", "delete", named))
+            return
+        wanted = f"licenses={self._name}:{self.total() - left}"
+        if held is None:
+            self._scontrol(("scontrol", "create", named, *_ALONE, wanted))
+        else:
+            self._scontrol(("scontrol", "update", named, wanted))
+
+    def site_own(self, found: Amounts) -> Amounts:
+        """No limit: a reservation of this name is ours, left by an earlier run."""
+        del found
+        return (None,)
+
+    def as_carried(self, limit: Amounts) -> Amounts:
+        """The limit itself; none where it withholds no licence."""
+        (left,) = limit
+        return limit if left is not None and left < self.total() else (None,)
+
+    def try_right(self) -> None:
+        """Ask for a change of a reservation that cannot be: who may not is told so first."""
+        answer = self._commands.call(("scontrol", "delete", f"reservation={_NOBODYS}"))
+        said = answer.errors + answer.output
+        if _denied(said):
+            raise _no_right()
+
+    def _held(self) -> int | None:
+        """Licences in our reservation; None where there is none."""
+        words = ("scontrol", "-o", "show", "reservation", self._reservation)
+        answer = self._commands.call(words)
+        said = answer.errors + answer.output
+        if answer.status:
+            if NOT_FOUND in said:
+                return None
+            raise failure("scontrol", said)
+        found = _HELD.search(answer.output)
+        if found is None or found["name"] != self._name or not _NO_NODES.search(answer.output):
+            raise ChangeRejected(
+                f"reservation {self._reservation} is not ours: it holds more than {self._name} "
+                "licences; give another name in [reserve] reservation"
+            )
+        return int(found["count"])
+
+    def _scontrol(self, words: tuple[str, ...]) -> None:
+        answer = self._commands.call(words)
+        if answer.status == 0:
+            return
+        said = answer.errors + answer.output
+        raise _no_right() if _denied(said) else failure("scontrol", said)
+
+
+def _denied(said: str) -> bool:
+    return NO_RIGHT in said or DENIED in said
+
+
+def _no_right() -> ChangeRejected:
+    return ChangeRejected(
+        "Slurm denies a reservation of licences: give the user of this daemon AdminLevel=Operator "
+        "(sacctmgr modify user NAME set AdminLevel=Operator)"
+    )
+
 
 logger = logging.getLogger(__name__)
 #: slurmdbd tells slurmctld of a change; observed within 0.1 s.
@@ -56,7 +325,6 @@ class LimitCarrier(Protocol):
         """The limit that slurmctld enforces now.
 
         Raises:
-            BatchSystemError: it cannot be read.
             ChangeRejected: there is nothing that could carry a limit.
         """
         ...
@@ -66,12 +334,7 @@ class LimitCarrier(Protocol):
         ...
 
     def write(self, limit: Amounts) -> None:
-        """Set the limit; where it has None there is none afterwards.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time; it may be either.
-            ChangeRejected: the right is missing.
-        """
+        """Set the limit; where it has None there is none afterwards."""
         ...
 
     def site_own(self, found: Amounts) -> Amounts:
@@ -116,9 +379,6 @@ class SlurmBatchLimit:
             amounts: by resource, of those that the configuration names.
 
         Raises:
-            BatchSystemUnavailable: no answer in time; the limit may be either.
-            ChangeRejected: the right is missing, or there is nothing to carry a limit.
-            BatchSystemError: an answer that cannot be understood.
             ConfigurationError: the site's own limit cannot be remembered; nothing was limited.
         """
         carrier = self._carrier()
@@ -153,9 +413,6 @@ class SlurmBatchLimit:
         """Give the site's own limit back, whatever the configuration says now.
 
         Raises:
-            BatchSystemUnavailable: no answer in time; call again.
-            BatchSystemError: an answer that cannot be understood.
-            ChangeRejected: the right is missing.
             ConfigurationError: the file is broken, or names what the site never gave us.
         """
         standing = self._file.read()
@@ -302,11 +559,7 @@ def _after_changes_by_hand(
 
 
 def _wait_until_shown(carrier: LimitCarrier, wanted: Amounts) -> None:
-    """Wait until slurmctld shows the limit.
-
-    Raises:
-        BatchSystemUnavailable: it does not in time.
-    """
+    """Wait until slurmctld shows the limit."""
     if not _is_shown(carrier, wanted):
         raise BatchSystemUnavailable(
             f"slurmctld does not show the limit {limit_words(carrier.resources, wanted)} within "

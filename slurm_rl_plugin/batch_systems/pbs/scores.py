@@ -1,0 +1,251 @@
+"""libpbs, asked in a child that lives for one question and is killed when its time is over."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from slurm_rl_plugin.batch_systems.command_process import first_line, start_python
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
+    SCORE,
+    WAITING_STATES,
+    parse_score,
+    text,
+)
+from slurm_rl_plugin.batch_systems.pbs.process import (
+    QSTAT_BY_NAME,
+    QSTAT_JOBS,
+    PbsCommands,
+    failure,
+    parse_json,
+    section,
+)
+from slurm_rl_plugin.batch_systems.port import LeverTraits
+from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
+
+PROGRAM = Path(__file__).with_name("libpbs_program.py")
+
+
+class PbsLibrary:
+    """Asks the program of the child, `libpbs_program.py`."""
+
+    def __init__(self, commands: PbsCommands, path: Path) -> None:
+        self._commands = commands
+        self._path = path
+
+    def ask(self, question: Mapping[str, Any], *, extra: float = 0.0) -> dict[str, Any]:
+        """The child's answer, which may come `extra` seconds later than a command's."""
+        answer = self._commands.call(
+            [str(PROGRAM)],
+            stdin=json.dumps({"library": str(self._path), **question}),
+            extra=extra,
+            name="libpbs",
+            start=start_python,
+        )
+        if answer.status:
+            said = answer.errors.strip().splitlines()
+            raise failure("libpbs", said[-1] if said else f"exit status {answer.status}")
+        told = parse_json("libpbs", answer.output)
+        if "failed" not in told:
+            return told
+        if told.get("reached"):
+            raise failure("libpbs", str(told["failed"]))
+        raise BatchSystemUnavailable(f"{told['failed']}; check pbs_server with `qstat -B`")
+
+
+def installed_library(commands: PbsCommands) -> PbsLibrary | None:
+    """The libpbs of the installation that pbs.conf names; None where it has none."""
+    path = Path(commands.conf.get("PBS_EXEC", "/opt/pbs"), "lib", "libpbs.so")
+    return PbsLibrary(commands, path) if path.exists() else None
+
+
+#: So many jobs are asked for by name; of more all are read.
+_FEW = 100
+#: After so many seconds of writing the rest waits for the next cycle: a daemon that gives no sign
+#: of life for longer is taken for dead, and PBS commits each change to its database.
+SECONDS_OF_WRITING = 30.0
+_NOT_SENT = "not sent in this cycle"
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreWrite:
+    """The score that a job should get; None clears what it carries."""
+
+    job: str
+    score: int | None
+
+    @property
+    def value(self) -> str:
+        """The score as PBS's commands take it; empty text clears it."""
+        return "" if self.score is None else str(self.score)
+
+
+@dataclass(frozen=True, slots=True)
+class JobAfterWrite:
+    """What the server says of a job afterwards: its state, the value, words of a refusal.
+
+    Attributes:
+        state: one letter.
+        value: of the score; "" for none.
+        words: PBS's own, or why nothing was sent; "" where nothing was said.
+    """
+
+    state: str
+    value: str
+    words: str = ""
+
+
+class ScoreSender(Protocol):
+    """Sends scores and reads them back."""
+
+    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
+        """What the server says of its jobs after the writes; jobs that it lacks are gone.
+
+        Args:
+            writes: one for each job.
+        """
+        ...
+
+
+class Qalter:
+    """One `qalter` a job; slow, but it needs nothing beside PBS's commands."""
+
+    def __init__(self, commands: PbsCommands) -> None:
+        self._commands = commands
+
+    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
+        """Run `qalter` once for each job, until SECONDS_OF_WRITING are over, then read all back.
+
+        A job that was not reached says so in its words; it is written in the next cycle.
+        """
+        words: dict[str, str] = {}
+        until = time.monotonic() + SECONDS_OF_WRITING
+        for write in writes:
+            if time.monotonic() > until:
+                words[write.job] = _NOT_SENT
+                continue
+            answer = self._commands.call(["qalter", "-l", f"{SCORE}={write.value}", write.job])
+            if answer.status:
+                words[write.job] = _without_job(answer.errors or answer.output, write.job)
+                error = failure("qalter", answer.errors)
+                if isinstance(error, BatchSystemUnavailable):
+                    raise error
+        return self._read_back([write.job for write in writes], words)
+
+    def _read_back(
+        self, jobs: Sequence[str], words: Mapping[str, str]
+    ) -> Mapping[str, JobAfterWrite]:
+        asked = jobs if len(jobs) <= _FEW else []
+        command = [*QSTAT_BY_NAME, *asked] if asked else QSTAT_JOBS
+        document = self._commands.read_json(command, or_nothing=bool(asked))
+        found: dict[str, JobAfterWrite] = {}
+        for name, values in section(document, "Jobs").items():
+            resources: Any = values.get("Resource_List")
+            value = resources.get(SCORE) if isinstance(resources, dict) else None
+            state = text(values.get("job_state"))
+            found[name] = JobAfterWrite(state, text(value), words.get(name, ""))
+        return found
+
+
+class Ifl:
+    """Sends all values by one connection of libpbs."""
+
+    def __init__(self, library: PbsLibrary) -> None:
+        self._library = library
+
+    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
+        """Send all values over one connection of libpbs, which also reads them back."""
+        answer = self._library.ask(
+            {
+                "resource": SCORE,
+                "writes": [[write.job, write.value] for write in writes],
+                "seconds": SECONDS_OF_WRITING,
+            },
+            extra=SECONDS_OF_WRITING,
+        )
+        jobs, words = (_section(answer, name) for name in ("jobs", "words"))
+        unsent = {write.job for write in writes[int(answer.get("sent", 0)) :]}
+        return {
+            name: JobAfterWrite(
+                state, text(value), _NOT_SENT if name in unsent else text(words.get(name))
+            )
+            for name, (state, value) in jobs.items()
+        }
+
+
+def _section(answer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = answer.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _without_job(words: str, job: str) -> str:
+    return first_line(words, otherwise="refused").replace(job, "").strip()
+
+
+#: PBS keeps the resource in single precision, which holds every whole number up to here.
+HIGHEST_SCORE = 2**24
+#: At or below 0 a job would stand behind all that have no score at all.
+LOWEST_SCORE = 1
+SOUND_SCORES = f"{LOWEST_SCORE}..{HIGHEST_SCORE}"
+SCORE_TRAITS = LeverTraits(
+    cost=f"{SCORE}: a resource that job_sort_formula sorts by; each write is a record of PBS's "
+    "accounting",
+    no_influence="influence_hours has no effect on PBS, which does not say what its formula makes "
+    "of a job: our order comes first, and the site's own terms, fair share included, decide "
+    "between jobs of one score",
+    alone="beside_controllers is for Slurm alone: with PBS nobody here can tell which server is in "
+    "charge, and two daemons would undo each other's order; set it to false and run one daemon",
+)
+_STARTED = "it waits no longer"
+_UNKNOWN = "Unknown Job Id"
+
+
+def is_sound(score: float) -> bool:
+    """Whether PBS keeps the score exactly and starts its job: whole, finite, within bounds."""
+    return LOWEST_SCORE <= score <= HIGHEST_SCORE and score == int(score)
+
+
+def write_scores(
+    sender: ScoreSender, writes: Sequence[ScoreWrite], default: float | None
+) -> tuple[dict[str, str], frozenset[str]]:
+    """Write scores, read them back, and return those that are not as wanted, and why.
+
+    The second value names those of them that still wait, and so have to be written again.
+
+    Args:
+        sender: who sends them.
+        writes: every score from LOWEST_SCORE to HIGHEST_SCORE, or None.
+        default: what a job has that carries none.
+
+    Raises:
+        ChangeRejected: no job that still waits took its score.
+    """
+    if not all(write.score is None or is_sound(write.score) for write in writes):
+        raise BatchSystemError(f"a score is no whole number of {SOUND_SCORES}")
+    found = sender.send(writes)
+    refused: dict[str, str] = {}
+    ignored: set[str] = set()
+    for write in writes:
+        now = found.get(write.job)
+        if now is None or now.state not in WAITING_STATES:
+            refused[write.job] = _UNKNOWN if now is None else _STARTED
+        elif not _as_wanted(score := parse_score(now.value), write.score, default):
+            refused[write.job] = now.words or f"it was sent {write.value!r} and has {score}"
+            ignored.add(write.job)
+    if ignored and len(ignored) == len(writes):
+        raise ChangeRejected(
+            f"PBS takes no score ({refused[writes[0].job]}): make the user of this daemon a "
+            f"manager or operator, and {SCORE} a resource of type float with flag i"
+        )
+    return refused, frozenset(ignored)
+
+
+def _as_wanted(score: float | None, wanted: int | None, default: float | None) -> bool:
+    if wanted is None:
+        return score is None or (default is not None and math.isclose(score, default))
+    return score is not None and math.isclose(score, wanted, rel_tol=1e-6)

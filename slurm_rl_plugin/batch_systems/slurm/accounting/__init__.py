@@ -1,1 +1,0 @@
-"""What sacct remembers: past runs of the site, and whole logs for training."""

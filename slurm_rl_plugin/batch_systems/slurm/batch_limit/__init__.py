@@ -1,1 +1,0 @@
-"""A limit on batch jobs, so that processors stay free: by a QOS, or by licences."""

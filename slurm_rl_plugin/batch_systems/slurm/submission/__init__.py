@@ -1,1 +1,0 @@
-"""What a job asks for before it is submitted, when it would start, and submitting it."""
