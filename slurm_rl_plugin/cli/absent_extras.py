@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 #: Modules that a head node does not need; requirements/train.txt brings them.
-EXTRAS = ("numba", "matplotlib", "rich", "polars", "scipy", "onnx", "cmaes", "sklearn", "submitit")
+EXTRAS = ("numba", "matplotlib", "rich", "polars", "scipy", "onnx", "cmaes", "sklearn")
 _OURS = "slurm_rl_plugin."
 _KERNEL = f"{_OURS}simulator.kernel."
 #: Modules of ours that extend numba where they are imported.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ from slurm_rl_plugin.learning.site_utility.model import SiteUtilitySettings
 from slurm_rl_plugin.learning.site_utility.training import train_site_utility
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad
-from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.site_utilities import SITE_UTILITY
 
@@ -42,8 +41,9 @@ class Algorithm:
 
     Attributes:
         train: from training loads, validation loads and settings to a policy, see `search_policy`;
-            takes `checkpoint`, `load_key` and `progress`, and what `takes` names.
-        takes: of `start` and `place`.
+            takes `checkpoint`, `load_key` and `progress`.
+        takes_start: whether it takes a network to begin with, or one that orders the queue, as
+            `start`.
         default: its settings where nothing is asked for.
         presets: settings under a name: `paper` as the paper printed them, `slowdown` for bounded
             slowdown on parallel machines.
@@ -54,7 +54,7 @@ class Algorithm:
     """
 
     train: Callable[..., TrainedPolicy]
-    takes: Collection[str] = ()
+    takes_start: bool = False
     default: Settings
     presets: Mapping[str, Settings]
     steps: tuple[str, str]
@@ -66,7 +66,7 @@ class Algorithm:
 ALGORITHMS: Mapping[str, Algorithm] = {
     "policy-search": Algorithm(
         train=search_policy,
-        takes=("start", "place"),
+        takes_start=True,
         default=SITE_ORDER,
         presets={"slowdown": SLOWDOWN},
         steps=("generations", "generation"),
@@ -95,7 +95,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     ),
     SITE_UTILITY: Algorithm(
         train=train_site_utility,
-        takes=("start",),
+        takes_start=True,
         default=SiteUtilitySettings(),
         presets={},
         steps=("rounds", "round"),
@@ -177,21 +177,19 @@ def train_policy(
     load_key: str = "",
     progress: Progress | None = None,
     start: QNetwork | None = None,
-    place: Workplace | None = None,
 ) -> TrainedPolicy:
     """Train by the algorithm that the settings belong to; see `search_policy` for the arguments.
 
-    A place where candidates are evaluated is for policy search alone: the others learn from one
-    step to the next. A network to start from is for policy search; for site-utility it is the one
-    that orders the queue.
+    A network to start from is for policy search; for site-utility it is the one that orders the
+    queue.
 
     Raises:
         ConfigurationError: as the algorithm says.
     """
     algorithm = algorithm_of(settings)
-    if start is not None and "start" not in algorithm.takes:
+    if start is not None and not algorithm.takes_start:
         raise ConfigurationError("only policy-search starts from a model: leave out --from.")
-    more: dict[str, Any] = {"start": start, "place": place}
+    more: dict[str, Any] = {"start": start} if algorithm.takes_start else {}
     return algorithm.train(
         training,
         validation,
@@ -199,5 +197,5 @@ def train_policy(
         checkpoint=checkpoint,
         load_key=load_key,
         progress=progress,
-        **{name: more[name] for name in algorithm.takes},
+        **more,
     )

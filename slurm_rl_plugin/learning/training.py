@@ -6,16 +6,23 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from slurm_rl_plugin import __version__
+from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.learning.algorithms import ALGORITHMS, schema_of
+from slurm_rl_plugin.learning.algorithms import (
+    ALGORITHMS,
+    Settings,
+    schema_of,
+    steps_of,
+    train_policy,
+)
 from slurm_rl_plugin.learning.checkpoint import forget_checkpoint
 from slurm_rl_plugin.learning.digest import digest_of
 from slurm_rl_plugin.learning.evaluation.paired import estimates_of
@@ -40,45 +47,112 @@ from slurm_rl_plugin.learning.training_load import (
     mean_objective,
     rule_objective,
 )
-from slurm_rl_plugin.learning.training_plan import TrainingPlan
-from slurm_rl_plugin.learning.trainings import Training, train_all
-from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 #: What a trained policy is compared with in its card.
 COMPARED_RULES = ("fifo", "sjf", "interactive-first", "min-run-wait")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPlan:
+    """Which logs are trained on, by which algorithm and how often, and what is left untouched.
+
+    Attributes:
+        logs: prepared logs.
+        sources: of each log, for the manifest.
+        estimates: kinds of run-time estimates; each log is trained on under each of them.
+        backfilling: of the simulated batch system.
+        runs: through the first 60 % of each log that train; see `split_stretches`.
+        algorithm: one of ALGORITHMS.
+        settings: of that algorithm.
+        command: for the manifest.
+        seeds: trainings that differ by their seed alone; the best on the validation loads is kept.
+        heldout: leave the last 40 % of each log untouched (`learning.heldout_training`).
+        classifier: the site's job-class rules and classes; None for the default ones.
+        start: a network to start the search from.
+        class_limit: how the simulated batch system keeps a reserve; None keeps processors free.
+        leave_one_out: also train without each of the logs, and say what that is worth on it.
+    """
+
+    logs: Sequence[PreparedLog]
+    sources: Sequence[dict[str, Any]]
+    estimates: Sequence[str]
+    backfilling: str
+    runs: int
+    algorithm: str
+    settings: Settings
+    command: str
+    seeds: int = 1
+    heldout: bool = False
+    classifier: JobClassifier | None = None
+    start: QNetwork | None = None
+    class_limit: ClassLimit | None = None
+    leave_one_out: bool = False
+
+    def __post_init__(self) -> None:
+        if self.leave_one_out and not ALGORITHMS[self.algorithm].orders:
+            raise ConfigurationError(
+                f"--leave-one-out compares orders of the queue, and {self.algorithm} orders none: "
+                "leave it out."
+            )
+        if self.leave_one_out and len(self.logs) < 2:
+            raise ConfigurationError("--leave-one-out needs two logs at least: give another LOG.")
+
+    @property
+    def folds(self) -> list[TrainingPlan]:
+        """The same without the first log, without the second, ...; none where not asked for."""
+        if not self.leave_one_out:
+            return []
+        return [
+            replace(
+                self,
+                logs=[*self.logs[:out], *self.logs[out + 1 :]],
+                sources=[*self.sources[:out], *self.sources[out + 1 :]],
+                leave_one_out=False,
+            )
+            for out in range(len(self.logs))
+        ]
+
+    @property
+    def steps_of_one(self) -> int:
+        """How many steps one training takes, as its algorithm counts them."""
+        return steps_of(self.algorithm, self.settings)
+
+    @property
+    def steps(self) -> int:
+        """How many steps all trainings take: every seed, and every fold of each."""
+        return self.seeds * (1 + len(self.folds)) * self.steps_of_one
+
+
 def train_model(
-    plan: TrainingPlan,
-    output: Path,
-    *,
-    progress: Progress | None = None,
-    place: Workplace | None = None,
+    plan: TrainingPlan, output: Path, *, progress: Progress | None = None
 ) -> tuple[TrainedPolicy, dict[str, Any]]:
     """Train, and write OUTPUT with a manifest (.json) and a card (.md) beside it.
 
-    An interrupted training leaves OUTPUT.checkpoint, beside it or in the folder of the workers;
-    the same command goes on from there.
+    An interrupted training leaves OUTPUT.checkpoint next to it; the same command goes on from
+    there.
 
     Args:
         plan: what to train on and how.
         output: of the model.
         progress: told the steps of all trainings.
-        place: where evaluations run; None for this machine. The files do not depend on it.
 
     Returns:
         The policy and its manifest.
 
     Raises:
         ConfigurationError: a log too short, or settings that do not go with it.
-        BatchSystemError: as the place says.
     """
     loads = [_loads_of(each) for each in (plan, *plan.folds)]
-    trainings = _trainings(plan, output, (place and place.folder) or output.parent)
-    all_policies = train_all(loads, trainings, plan.steps_of_one, place=place, progress=progress)
+    trainings = _trainings(plan, output)
+    all_policies = [
+        _trained(loads[each.fold], each, plan.start, _shifted(progress, turn * plan.steps_of_one))
+        for turn, each in enumerate(trainings)
+    ]
     first, *without = [
         all_policies[each : each + plan.seeds] for each in range(0, len(trainings), plan.seeds)
     ]
@@ -137,7 +211,17 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(words.encode()).hexdigest()
 
 
-def _trainings(plan: TrainingPlan, output: Path, folder: Path) -> list[Training]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Training:
+    """One training among several: the number of its loads, settings with the seed, checkpoint."""
+
+    fold: int
+    settings: Settings
+    load_key: str
+    checkpoint: Path
+
+
+def _trainings(plan: TrainingPlan, output: Path) -> list[_Training]:
     """Each seed on all logs, then each seed without the first log, the second, ..."""
     found = []
     for fold, part in enumerate((plan, *plan.folds)):
@@ -147,15 +231,35 @@ def _trainings(plan: TrainingPlan, output: Path, folder: Path) -> list[Training]
             seed = f".{settings.seed}" if plan.seeds > 1 else ""
             name = f"{output.name}.checkpoint{ending}{seed}"
             found.append(
-                Training(
-                    loads=fold,
+                _Training(
+                    fold=fold,
                     settings=settings,
                     load_key=key,
-                    start=plan.start,
-                    checkpoint=folder / name,
+                    checkpoint=output.with_name(name),
                 )
             )
     return found
+
+
+def _trained(
+    loads: TrainingLoads, training: _Training, start: QNetwork | None, progress: Progress | None
+) -> TrainedPolicy:
+    """The policy of one training; steps that its checkpoint keeps are not done again."""
+    return train_policy(
+        loads.training,
+        loads.validation,
+        training.settings,
+        checkpoint=training.checkpoint,
+        load_key=training.load_key,
+        progress=progress,
+        start=start,
+    )
+
+
+def _shifted(progress: Progress | None, before: int) -> Progress | None:
+    if progress is None:
+        return None
+    return lambda step, value: progress(before + step, value)
 
 
 def _best_of_seeds(trained: Sequence[TrainedPolicy]) -> TrainedPolicy:

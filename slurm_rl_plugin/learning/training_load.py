@@ -12,7 +12,6 @@ import numpy as np
 from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.learning.evaluation.group_waits import groupings_of
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
-from slurm_rl_plugin.learning.load_windows import log_window
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.workload import Workload
@@ -34,8 +33,6 @@ _SHORT_BATCH_WAIT = 15 * MINUTE
 _HALF_LIFE = 7 * DAY
 #: Fewest jobs of a group by which its mean wait is judged.
 _GROUP_JOBS = 100
-#: Jobs of a load on which a worker only compiles.
-_SHORT_LOAD = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,12 +170,6 @@ def drawn_loads(
         return loads
     rng = np.random.default_rng((seed, step))
     return [loads[each] for each in rng.choice(len(loads), batch, replace=False)]
-
-
-def short_load(load: TrainingLoad) -> TrainingLoad:
-    """The first jobs of a load, of the same types: enough to make a worker compile its code."""
-    first = log_window(load.prepared, 0, min(_SHORT_LOAD, len(load.prepared.log)))
-    return TrainingLoad.of(first, RequestedLimit(), load.settings)
 
 
 def mean_objective(

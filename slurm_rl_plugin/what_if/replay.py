@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,8 +16,7 @@ from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.digest import digest_of
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of, starts_under
 from slurm_rl_plugin.learning.evaluation.recorded_replay import UNCOUNTED
-from slurm_rl_plugin.learning.load_windows import log_window
-from slurm_rl_plugin.learning.workplace import ThisMachine, Workplace, processors_here
+from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -107,6 +105,11 @@ class _ReadyVariant:
     sentences: tuple[str, ...]
     settings: SimulationSettings
 
+    def starts(self) -> FloatArray:
+        """When each job starts, seconds, shape [n]."""
+        workload = self.prepared.workload(RequestedLimit())
+        return starts_under(self.variant.policy, self.prepared, workload, self.settings)
+
     @property
     def digest(self) -> str:
         """Of everything that shapes the starts."""
@@ -134,7 +137,6 @@ def replay_variants(
     progress: Callable[[int], None],
     *,
     counted_from: float | None = None,
-    place: Workplace | None = None,
     checkpoint: Path | None = None,
 ) -> list[ReplayedPair]:
     """Simulate all jobs once under each variant, variants beside each other.
@@ -148,12 +150,10 @@ def replay_variants(
         progress: called with how many more simulations are done.
         counted_from: part of the log's time from which on jobs are counted; None leaves out the
             first part of the jobs, as `evaluate --config` does.
-        place: where they run; by default in threads of this machine.
         checkpoint: keeps the starts under each variant, so that an interrupted call goes on; left
             for the caller to remove.
 
     Raises:
-        BatchSystemError: workers are lost again and again.
         ConfigurationError: a machine holds none of the jobs, or too few are counted.
         SimulationError: a variant cannot be simulated.
     """
@@ -163,10 +163,10 @@ def replay_variants(
     def ready(variant: ClusterVariant) -> _ReadyVariant:
         return _ready(jobs, base, now, variant, placed, settings)
 
-    with ThreadPoolExecutor(max_workers=processors_here()) as pool:
-        runs = list(pool.map(ready, [base, *variants]))
+    runs = side_by_side(ready, [base, *variants])
     kept = _KeptStarts(checkpoint, runs, progress)
-    (place or ThisMachine()).each(_starts, runs, kept.missing, warm_up=_compile, on_look=kept.look)
+    missing = [runs[place] for place in kept.missing]
+    side_by_side(_ReadyVariant.starts, missing, finished=kept.keep)
     first, *others = map(_ReadyVariant.replayed, runs, kept.starts)
     pairs = [
         ReplayedPair(base=first, variant=each, counted=_counted(first, each, counted_from))
@@ -203,25 +203,6 @@ def _ready(
     )
 
 
-def _starts(runs: Sequence[_ReadyVariant], place: int) -> FloatArray:
-    """When each job starts under one of the variants, seconds, shape [n]."""
-    run = runs[place]
-    workload = run.prepared.workload(RequestedLimit())
-    return starts_under(run.variant.policy, run.prepared, workload, run.settings)
-
-
-def _compile(runs: Sequence[_ReadyVariant]) -> None:
-    """Make a worker load what each variant calls, on the first of its jobs."""
-    short = [
-        replace(
-            each, prepared=log_window(each.prepared, 0, min(FEWEST_JOBS, len(each.prepared.log)))
-        )
-        for each in runs
-    ]
-    for place in range(len(short)):
-        _starts(short, place)
-
-
 class _KeptStarts:
     """Starts as they come, also of a call before this one that was interrupted."""
 
@@ -241,14 +222,13 @@ class _KeptStarts:
         """Of all variants, in their order, once none is missing."""
         return [start for start in self._found if start is not None]
 
-    def look(self, starts: Sequence[FloatArray | None]) -> None:
-        """Keep what is new; `starts` are of the missing ones, None where not there yet."""
-        for place, start in zip(self.missing, starts, strict=True):
-            if start is not None and self._found[place] is None:
-                self._found[place] = start
-                if self._names[place]:
-                    self._file.add([self._names[place], start.tolist()])
-                self._progress(1)
+    def keep(self, missed: int, start: FloatArray) -> None:
+        """Keep the starts of one of the missing variants."""
+        place = self.missing[missed]
+        self._found[place] = start
+        if self._names[place]:
+            self._file.add([self._names[place], start.tolist()])
+        self._progress(1)
 
 
 def _schedules_alone(before: Machine, after: Machine) -> bool:

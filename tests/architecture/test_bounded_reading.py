@@ -22,7 +22,6 @@ ALLOWED = {
     ("accounting/log_file.py", "read_bytes"): "a LOG has any size",
     ("configuration/generated/files.py", "read_text"): "a document of ours, when it is made",
     ("hook/daemon/lock.py", "read_text"): "files of /proc",
-    ("batch_systems/slurm/job_arrays/worker.py", "read_text"): "a file of /proc",
     ("simulator/kernel/import_closure.py", "read_text"): "modules of ours",
     ("cli/demo/demo.py", "read"): "metrics of the demo's own daemon",
 }

@@ -49,7 +49,6 @@ from tests.architecture.markdown_documents import (
     section,
     table_rows,
 )
-from tests.fakes.array_slurm import ArraySlurm
 from tests.fakes.ended_jobs import ended_load
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.pbs_month import write_month
@@ -269,9 +268,6 @@ def test_commands_of_the_documents_run(
         daemon(["run", "--once", "--config", "site.toml"], until="cycle=done")
     if command.words[0] == "start":
         words = told_by_a_service(words, workplace)
-    if "--on" in words:
-        for name, value in ArraySlurm(workplace / "slurm-of-processes").env.items():
-            monkeypatch.setenv(name, value)
     if command.words[0] == "route":
         serve_own_site(workplace, monkeypatch)
     assert main(words) == int(command.words[0] in FAILING)

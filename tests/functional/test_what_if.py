@@ -13,14 +13,13 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.what_if import what_if
-from slurm_rl_plugin.learning import workplace
+from slurm_rl_plugin.learning import side_by_side
 from slurm_rl_plugin.learning.evaluation import paired
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.export.model import import_model
 from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.what_if import replay
-from tests.fakes.array_slurm import ArraySlurm
 from tests.functional.small_site import write_small_site
 
 Typed = Callable[..., tuple[int, str, str]]
@@ -260,7 +259,7 @@ def test_an_interrupted_run_goes_on_to_the_same_end(
         return starts_under(policy, *given)
 
     kept = (*_TWO, "--checkpoint", "kept.jsonl")
-    monkeypatch.setattr(workplace, "processors_here", lambda: 1)  # one after the other
+    monkeypatch.setattr(side_by_side, "processors_here", lambda: 1)  # one after the other
     monkeypatch.setattr(replay, "starts_under", interrupted)
     status, _, errors = typed(*_AT_THE_SITE, *kept)
     assert status == 1
@@ -332,16 +331,3 @@ def test_a_checkpoint_spoils_nothing(
     assert (status, len(errors.strip().splitlines())) == (2, 1)
     assert sentence in errors
     assert (tmp_path / "week.events").read_bytes() == before
-
-
-def test_job_arrays_tell_the_same(
-    typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slurm = ArraySlurm(tmp_path / "slurm")
-    for name, value in slurm.env.items():
-        monkeypatch.setenv(name, value)
-    here = document_of(typed, *_TWO)
-    there = document_of(typed, *_TWO, "--on", "slurm", "--workers", "2")
-    assert there.pop("workers")["workers"] == 2
-    assert there == here
-    assert not (tmp_path / "what-if.workers").exists()

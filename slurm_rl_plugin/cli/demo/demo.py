@@ -38,8 +38,7 @@ from slurm_rl_plugin.learning.export.manifest import file_checksum
 from slurm_rl_plugin.learning.export.model import import_model
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
 from slurm_rl_plugin.learning.policy_search.settings import SITE_ORDER
-from slurm_rl_plugin.learning.training import train_model
-from slurm_rl_plugin.learning.training_plan import TrainingPlan
+from slurm_rl_plugin.learning.training import TrainingPlan, train_model
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.pages import serve_metrics
 from slurm_rl_plugin.policies.q_network import load_q_network

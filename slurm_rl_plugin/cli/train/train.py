@@ -23,13 +23,6 @@ from slurm_rl_plugin.cli.logs.slurm_log import SLURM, print_origin
 from slurm_rl_plugin.cli.progress import progress_bar, say_of_compiling
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.cli.train.kept_progress import told_if_interrupted
-from slurm_rl_plugin.cli.train.place import (
-    add_place_options,
-    array_settings,
-    cost_entry,
-    cost_sentence,
-    training_place,
-)
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
@@ -37,8 +30,7 @@ from slurm_rl_plugin.learning.algorithms import ALGORITHMS, PRESETS, Settings, s
 from slurm_rl_plugin.learning.export.network import import_network
 from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
 from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
-from slurm_rl_plugin.learning.training import train_model
-from slurm_rl_plugin.learning.training_plan import TrainingPlan
+from slurm_rl_plugin.learning.training import TrainingPlan, train_model
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
@@ -133,7 +125,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="heldout: leave the last 40 %% of each LOG untouched; where no training beats the "
         "best rule, the model is that rule",
     )
-    add_place_options(parser)
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the learning curve as PNG")
     parser.add_argument("--json", action="store_true", help="print the manifest as JSON")
 
@@ -144,25 +135,23 @@ def main(options: argparse.Namespace) -> int:
     _check_protocol(options)
     settings = _settings(options)
     start = None if options.start is None else _start(options.start)
-    with training_place(array_settings(options, options.output)) as place:
-        logs = _read_logs(options)
-        if isinstance(settings, SarsaSettings) and settings.pretraining == "recorded":
-            logs = [log.with_starts() for log in logs]
-        settings = _without_fairness(options, logs, settings)
-        plan = _plan(options, logs, settings, start)
-        say_of_compiling(compiled_before)
-        begin = time.monotonic()
-        folder = options.output.parent if place is None else place.folder
-        kept = folder / f"{options.output.name}.checkpoint"
-        bar = progress_bar("training", plan.steps, _measure(plan, place))
-        with told_if_interrupted(kept, several=True), bar as progress:
-            trained, manifest = train_model(plan, options.output, progress=progress, place=place)
-        seconds = time.monotonic() - begin
+    logs = _read_logs(options)
+    if isinstance(settings, SarsaSettings) and settings.pretraining == "recorded":
+        logs = [log.with_starts() for log in logs]
+    settings = _without_fairness(options, logs, settings)
+    plan = _plan(options, logs, settings, start)
     measure = ALGORITHMS[plan.algorithm].measure
+    say_of_compiling(compiled_before)
+    begin = time.monotonic()
+    kept = options.output.with_name(f"{options.output.name}.checkpoint")
+    bar = progress_bar("training", plan.steps, measure)
+    with told_if_interrupted(kept, several=True), bar as progress:
+        trained, manifest = train_model(plan, options.output, progress=progress)
+    seconds = time.monotonic() - begin
     if options.plot is not None:
         _plot(options.plot, options.output.stem, plan.algorithm, trained)
     if options.json:
-        print_json(manifest if place is None else {**manifest, "workers": cost_entry(place.cost)})
+        print_json(manifest)
         return 0
     rows = [[row["policy"], row["objective"]] for row in manifest["validation"]]
     print_table(["POLICY", measure.upper()], rows)
@@ -173,8 +162,6 @@ def main(options: argparse.Namespace) -> int:
     if plan.leave_one_out:
         _print_leave_one_out(manifest["leave_one_out"])
     _print_uselessness(trained)
-    if place is not None:
-        print(cost_sentence(place.cost))
     print(f"trained in {seconds:.0f} s on {trained.simulated_jobs:,} simulated jobs")
     print(f"wrote {options.output} with its manifest (.json) and card (.md)")
     return 0
@@ -231,13 +218,6 @@ def _model_file(output: Path) -> Path:
     if output.suffix != ".onnx":
         raise ConfigurationError(f"-o {output} must end in .onnx.")
     return result_file("-o", output)
-
-
-def _measure(plan: TrainingPlan, place: object) -> str:
-    """What the figure beside the bar is: where trainings run whole, how many are finished."""
-    whole = place is not None and plan.steps > plan.steps_of_one
-    whole = whole or (place is not None and plan.algorithm != "policy-search")
-    return "finished" if whole else ALGORITHMS[plan.algorithm].measure
 
 
 def _plot(folder: Path, name: str, algorithm: str, trained: TrainedPolicy) -> None:

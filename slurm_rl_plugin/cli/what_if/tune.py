@@ -18,13 +18,6 @@ from slurm_rl_plugin.cli.logs.named_log import site_in_file
 from slurm_rl_plugin.cli.progress import progress_bar, said_if_long
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.cli.train.kept_progress import told_if_interrupted
-from slurm_rl_plugin.cli.train.place import (
-    add_place_options,
-    array_settings,
-    cost_entry,
-    cost_sentence,
-    training_place,
-)
 from slurm_rl_plugin.cli.what_if.document import blocks_of, what_if_document
 from slurm_rl_plugin.cli.what_if.tune_text import print_tuning
 from slurm_rl_plugin.cli.what_if.what_if import ClusterAndJobs
@@ -32,7 +25,6 @@ from slurm_rl_plugin.configuration.keys.goals import RewardSection
 from slurm_rl_plugin.learning.checkpoint import check_checkpoint, forget_checkpoint
 from slurm_rl_plugin.learning.digest import digest_of
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
-from slurm_rl_plugin.learning.workplace import ThisMachine, Workplace
 from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK
 from slurm_rl_plugin.utility.intervals import BETTER
 from slurm_rl_plugin.utility.reward import RewardWeights
@@ -108,14 +100,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="keeps the progress, so that an interrupted search goes on",
     )
-    add_place_options(parser)
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw each order as PNG")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(options: argparse.Namespace) -> int:
     """Search on the first 60 % of the log's time, and show what that gains on the rest."""
-    workers = array_settings(options, options.output)
     found = ClusterAndJobs.of(options.log, LogOptions.of(options), known=TRAINING_FRACTION)
     weights = _weights(options.config)
     model = candidate_of(options.model)
@@ -133,34 +123,21 @@ def main(options: argparse.Namespace) -> int:
         for count in (plan.stretches, plan.checks)
     )
     key = digest_of(past, settings, weights)
-    with told_if_interrupted(options.checkpoint), training_place(workers) as array:
-        place = array or ThisMachine()
+    with told_if_interrupted(options.checkpoint):
         with progress_bar("tuning", plan.generations, "gain") as progress:
-            tuned = tune(
-                short,
-                checks,
-                plan,
-                progress,
-                checkpoint=options.checkpoint,
-                log_key=key,
-                place=place,
-            )
+            tuned = tune(short, checks, plan, progress, checkpoint=options.checkpoint, log_key=key)
         with said_if_long("comparing simple rules"):
-            choices = choices_of(tuned, short, checks, past.capacity, place)
-            beside = {RULE: f"{HOOK} {best_rule(short, place)}", MODEL: f"{HOOK} {model.name}"}
-        document = _document(found, tuned, choices, beside, weights, options, place)
+            choices = choices_of(tuned, short, checks, past.capacity)
+            beside = {RULE: f"{HOOK} {best_rule(short)}", MODEL: f"{HOOK} {model.name}"}
+        document = _document(found, tuned, choices, beside, weights, options)
     if document["lines"]:
         write_whole(output, "\n".join(document["lines"]) + "\n")
         document["written"] = options.output.name
     forget_checkpoint(options.checkpoint)
-    if array is not None:
-        document["workers"] = cost_entry(array.cost)
     if options.json:
         print_json(document)
         return 0
     print_tuning(document)
-    if array is not None:
-        print(cost_sentence(array.cost))
     return 0
 
 
@@ -177,14 +154,13 @@ def _document(
     beside: Mapping[str, str],
     weights: RewardWeights,
     options: argparse.Namespace,
-    place: Workplace,
 ) -> dict[str, Any]:
     words = {name: each.words for name, each in choices.items() if each.words} | {**beside}
     variants = [
         replace(variant_of(each, found.cluster, candidate_of, goal_of), name=name)
         for name, each in words.items()
     ]
-    pairs = found.replayed(variants, counted_from=TRAINING_FRACTION, place=place)
+    pairs = found.replayed(variants, counted_from=TRAINING_FRACTION)
     document = what_if_document(found.read, pairs, options.seed)
     document["notes"] = list(found.notes)
     by_name = {each.variant.variant.name: each for each in pairs}

@@ -29,20 +29,12 @@ from slurm_rl_plugin.cli.logs.named_log import ReadJobs, configured_classifier, 
 from slurm_rl_plugin.cli.progress import parts_bar, said_if_long, say_of_compiling
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.cli.train.kept_progress import told_if_interrupted
-from slurm_rl_plugin.cli.train.place import (
-    add_place_options,
-    array_settings,
-    cost_entry,
-    cost_sentence,
-    training_place,
-)
 from slurm_rl_plugin.cli.what_if.document import what_if_document
 from slurm_rl_plugin.cli.what_if.text import print_what_if
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.checkpoint import check_checkpoint, forget_checkpoint
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
-from slurm_rl_plugin.learning.workplace import Workplace
 from slurm_rl_plugin.machine_files.reader import DescribedCluster, plain_cluster
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
@@ -88,7 +80,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="keeps what is simulated, so that an interrupted run goes on",
     )
-    add_place_options(parser, "this one")
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw each variant as PNG")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -171,7 +162,6 @@ class ClusterAndJobs:
         variants: list[ClusterVariant],
         *,
         counted_from: float | None = None,
-        place: Workplace | None = None,
         checkpoint: Path | None = None,
     ) -> list[ReplayedPair]:
         """The jobs under the cluster as it is and under each variant, with a bar.
@@ -179,11 +169,9 @@ class ClusterAndJobs:
         Args:
             variants: what to try.
             counted_from: see `replay_variants`.
-            place: where they are simulated; by default here.
             checkpoint: keeps what is simulated.
 
         Raises:
-            BatchSystemError: workers are lost again and again.
             ConfigurationError: a machine holds none of the jobs, or too few are counted.
             SimulationError: a variant cannot be simulated.
         """
@@ -198,7 +186,6 @@ class ClusterAndJobs:
                 self.settings,
                 progress,
                 counted_from=counted_from,
-                place=place,
                 checkpoint=checkpoint,
             )
 
@@ -237,20 +224,17 @@ def _within(jobs: JobLog, part: float) -> BoolArray:
 def main(options: argparse.Namespace) -> int:
     """Replay the log under each change and print what it does, with intervals."""
     check_checkpoint(options.checkpoint)
-    workers = array_settings(options, Path("what-if"))
-    with told_if_interrupted(options.checkpoint), training_place(workers) as place:
+    with told_if_interrupted(options.checkpoint):
         found = ClusterAndJobs.of(options.log, LogOptions.of(options))
         variants = [
             variant_of(each, found.cluster, candidate_of, goal_of) for each in options.change
         ]
         _refuse_twice([each.name for each in variants])
         make_folder("--plot", options.plot)
-        pairs = found.replayed(variants, place=place, checkpoint=options.checkpoint)
+        pairs = found.replayed(variants, checkpoint=options.checkpoint)
     with said_if_long("comparing"):
         document: dict[str, Any] = what_if_document(found.read, pairs, options.seed)
     document["notes"] = list(found.notes)
-    if place is not None:
-        document["workers"] = cost_entry(place.cost)
     if options.plot is not None:
         from slurm_rl_plugin.cli.what_if.figure import draw_variants  # noqa: PLC0415 - matplotlib
 
@@ -260,8 +244,6 @@ def main(options: argparse.Namespace) -> int:
         print_json(document)
         return 0
     print_what_if(document)
-    if place is not None:
-        print(cost_sentence(place.cost))
     return 0
 
 

@@ -21,7 +21,7 @@ from slurm_rl_plugin.learning.evaluation.schedule_waits import (
     waits_of,
 )
 from slurm_rl_plugin.learning.load_windows import LEFT_OUT, training_jobs
-from slurm_rl_plugin.learning.workplace import processors_here
+from slurm_rl_plugin.learning.side_by_side import processors_here
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, select_prepared
 from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray

@@ -21,9 +21,9 @@ from slurm_rl_plugin.learning.fitted_q.regression import (
 )
 from slurm_rl_plugin.learning.fitted_q.settings import SCHEMAS, FittedQSettings
 from slurm_rl_plugin.learning.fitted_q.site_experience import SitePatterns
+from slurm_rl_plugin.learning.side_by_side import processors_here
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad, drawn_loads, mean_objective
-from slurm_rl_plugin.learning.workplace import processors_here
 
 
 class Patterns(Protocol):

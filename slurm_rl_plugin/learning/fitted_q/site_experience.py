@@ -13,8 +13,8 @@ from slurm_rl_plugin.learning.fitted_q.settings import FittedQSettings
 from slurm_rl_plugin.learning.fitted_q.targets import site_targets, slowdown_rewards
 from slurm_rl_plugin.learning.policy_search.search import unsearched_network
 from slurm_rl_plugin.learning.policy_search.settings import SLOWDOWN
+from slurm_rl_plugin.learning.side_by_side import processors_here
 from slurm_rl_plugin.learning.training_load import TrainingLoad
-from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.rollouts.site_experience import (
     NOBODY,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +21,13 @@ from slurm_rl_plugin.learning.policy_search.settings import (
     search_bounds,
     searched_places,
 )
+from slurm_rl_plugin.learning.side_by_side import processors_here, side_by_side
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import (
     TrainingLoad,
     drawn_loads,
     mean_objective,
-    short_load,
 )
-from slurm_rl_plugin.learning.workplace import ThisMachine, Workplace, processors_here
 from slurm_rl_plugin.policies.network import QNetwork, fixed_scaler, network_from_parameters
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -115,24 +115,6 @@ class _Chosen:
         return mean_objective(network, loads, weights, threads=processors_here())
 
 
-_Shared = tuple[_Search, Sequence[TrainingLoad]]
-
-
-def _objective(shared: _Shared, candidate: tuple[FloatArray, int]) -> float:
-    """Objective of searched numbers on the training loads of their generation."""
-    (search, training), (searched, generation) = shared, candidate
-    settings = search.settings
-    loads = drawn_loads(training, settings.batch, settings.seed, generation)
-    return mean_objective(search.network(searched), loads, settings.weights)
-
-
-def _compile(shared: _Shared) -> None:
-    """Make a worker compile, or load, what an objective calls."""
-    search, training = shared
-    start = search.network(search.begin)
-    mean_objective(start, [short_load(training[0])], search.settings.weights)
-
-
 def unsearched_network(settings: PolicySearchSettings) -> QNetwork:
     """The network that a search without `hold` starts from, as it is."""
     return network_from_parameters(
@@ -152,7 +134,6 @@ def search_policy(
     checkpoint: Path | None = None,
     load_key: str = "",
     progress: Progress | None = None,
-    place: Workplace | None = None,
 ) -> TrainedPolicy:
     """Maximise the site's objective over the weights of a network.
 
@@ -166,7 +147,6 @@ def search_policy(
         load_key: names the loads and all else that shapes the search but its settings, so that a
             checkpoint of other loads is not taken up.
         progress: called after each generation with its number and the best objective so far.
-        place: where candidates are evaluated; by default in threads of this machine.
 
     Raises:
         ConfigurationError: no training or no validation load, or a start that does not fit.
@@ -177,7 +157,6 @@ def search_policy(
         raise ConfigurationError("policy search needs at least one training and validation load.")
     kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
     search = _search_of(settings, start)
-    place, shared = place or ThisMachine(), (search, training)
     evolution = CMA(
         mean=search.begin,
         sigma=settings.step,
@@ -194,8 +173,9 @@ def search_policy(
         if generation <= len(kept.steps):
             objectives = kept.steps[generation - 1]
         else:
-            tried = [(candidate, generation) for candidate in candidates]
-            objectives = place.each(_objective, shared, tried, warm_up=_compile)
+            networks = [search.network(candidate) for candidate in candidates]
+            valued = partial(mean_objective, loads=loads, weights=settings.weights)
+            objectives = side_by_side(valued, networks)
             kept.add(objectives)
         evolution.tell([(x, -value) for x, value in zip(candidates, objectives, strict=True)])
         if generation % settings.validate_every == 0 or generation == settings.generations:

@@ -8,7 +8,6 @@ shown.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.policy_search.rule_networks import RULE_WEIGHTS, rule_network
+from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.learning.site_utility.model import (
     SiteHistory,
     SiteUtilitySettings,
@@ -31,7 +31,6 @@ from slurm_rl_plugin.learning.site_utility.model import (
 )
 from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
 from slurm_rl_plugin.learning.training_load import TrainingLoad
-from slurm_rl_plugin.learning.workplace import processors_here
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
@@ -154,10 +153,9 @@ def _tried(
     turn: int,
 ) -> TriedJobs:
     """Try jobs in all histories, side by side in threads."""
-    drawn = [(turn, place) for place in range(len(histories))]
     one = partial(try_jobs, medians=medians, settings=settings)
-    with ThreadPoolExecutor(max_workers=processors_here()) as pool:
-        return joined(list(pool.map(lambda each, more: one(each, more=more), histories, drawn)))
+    places = range(len(histories))
+    return joined(side_by_side(lambda place: one(histories[place], more=(turn, place)), places))
 
 
 def _correlation(network: QNetwork, tried: TriedJobs, settings: SiteUtilitySettings) -> float:

@@ -9,14 +9,13 @@ import numpy as np
 
 from slurm_rl_plugin.learning.evaluation.heldout import NODE_HEURISTICS
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
-from slurm_rl_plugin.learning.workplace import Workplace
+from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.what_if.tuning.search import (
     WORTH,
     TunedCluster,
     TuningTask,
     bounded_objective,
     candidate_objective,
-    compile_objective,
     objective_of,
 )
 from slurm_rl_plugin.what_if.tuning.space import words_of
@@ -50,7 +49,6 @@ def choices_of(
     short: TuningTask,
     checks: TuningTask,
     processors: int,
-    place: Workplace,
 ) -> dict[str, Choice]:
     """Name -> what was chosen; the cluster as it is among them.
 
@@ -59,13 +57,12 @@ def choices_of(
         short: stretches of the past on which rules and reserves are compared.
         checks: more of them, which tell what each choice is worth.
         processors: of the cluster.
-        place: where rules are tried.
     """
     found = {AS_IT_IS: Choice(words="", objective=tuned.before)}
     words = words_of(tuned.changes)
     if words:
         found[TUNED] = Choice(words=words, objective=tuned.after)
-    rule = _best(_RULES, bounded_objective, short, place)
+    rule = _best(_RULES, bounded_objective, short)
     worth = bounded_objective(checks, Candidate(name=rule))
     found[BY_RULE] = Choice(words=f"{HOOK} {rule}", objective=worth, rule=rule)
     if reserve := _reserve(tuned, short, processors):
@@ -75,22 +72,20 @@ def choices_of(
     return found
 
 
-def best_rule(task: TuningTask, place: Workplace) -> str:
+def best_rule(task: TuningTask) -> str:
     """The simple rule that serves the goals best, whatever it misdelivers or lets wait.
 
     That is what a learned order is compared with; nobody is advised to take it.
     """
-    return _best(NODE_HEURISTICS, candidate_objective, task, place)
+    return _best(NODE_HEURISTICS, candidate_objective, task)
 
 
 def _best(
     rules: Sequence[str],
     objective: Callable[[TuningTask, Candidate], float],
     task: TuningTask,
-    place: Workplace,
 ) -> str:
-    candidates = [Candidate(name=name) for name in rules]
-    values = place.each(objective, task, candidates, warm_up=compile_objective)
+    values = side_by_side(lambda rule: objective(task, Candidate(name=rule)), rules)
     return rules[int(np.argmax(values))]
 
 

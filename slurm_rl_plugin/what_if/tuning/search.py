@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,8 @@ from slurm_rl_plugin.learning.evaluation.paired import (
 )
 from slurm_rl_plugin.learning.evaluation.recorded_replay import UNCOUNTED
 from slurm_rl_plugin.learning.load_windows import log_window, training_jobs
+from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.learning.training_load import TrainingLoad
-from slurm_rl_plugin.learning.workplace import ThisMachine, Workplace
 from slurm_rl_plugin.machine_files.changes import changed
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
@@ -262,11 +263,6 @@ def denser(part: PreparedLog) -> PreparedLog:
     return replace(part, log=scale_load(part.log, DENSER))
 
 
-def compile_objective(task: TuningTask) -> None:
-    """Make a worker load what an objective calls; the first candidate does that too."""
-    objective_of(replace(task, loads=task.loads[:1], guarded=task.guarded[:1]), {})
-
-
 def tune(
     short: TuningTask,
     checks: TuningTask,
@@ -275,7 +271,6 @@ def tune(
     *,
     checkpoint: Path | None = None,
     log_key: str = "",
-    place: Workplace | None = None,
 ) -> TunedCluster:
     """Search settings that serve the goals better than those of the cluster as it is.
 
@@ -287,9 +282,7 @@ def tune(
         checkpoint: keeps the progress; an interrupted search goes on from there. It is left for
             the caller to remove.
         log_key: names the log and all else that shapes the search.
-        place: where candidates are tried; by default in threads of this machine.
     """
-    place = place or ThisMachine()
     space = space_of(short.cluster.machine)
     key = {"plan": asdict(plan), "log": log_key, "start": space.start.tolist()}
     kept = Checkpoint(checkpoint, key)
@@ -297,15 +290,13 @@ def tune(
 
     def values_of(generation: int, tried: list[dict[str, str]]) -> list[float]:
         if generation >= len(kept.steps):
-            kept.add(place.each(objective_of, short, tried, warm_up=compile_objective))
+            kept.add(side_by_side(partial(objective_of, short), tried))
         return list(kept.steps[generation])
 
     found, curve = _searched(space, plan, values_of, lambda step, best: progress(step, best - base))
     best = sorted(found.values(), key=lambda each: -each[0])[: plan.finalists]
     finalists = [changes for value, changes in best if value > base]
-    values = (
-        place.each(objective_of, checks, finalists, warm_up=compile_objective) if finalists else []
-    )
+    values = side_by_side(partial(objective_of, checks), finalists)
     before = objective_of(checks, {})
     after, changes = _best(short, checks, list(zip(values, finalists, strict=True)), (base, before))
     return TunedCluster(

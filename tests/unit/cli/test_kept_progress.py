@@ -8,7 +8,7 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.train.kept_progress import told_if_interrupted
-from slurm_rl_plugin.learning import trainings
+from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 
 
@@ -53,7 +53,7 @@ def test_a_training_names_its_checkpoint(
             keep(checkpoint, 1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(trainings, "train_policy", interrupted)
+    monkeypatch.setattr(training, "train_policy", interrupted)
     assert main(["train", "mmn:seed=3,jobs=100", "-o", str(output), "--steps", "1"]) == 1
     told = f"interrupted: the same command goes on from {output}.checkpoint."
     assert capsys.readouterr().err.endswith(f"slurm-rl train: {told if kept else 'interrupted.'}\n")

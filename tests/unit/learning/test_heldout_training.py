@@ -22,7 +22,7 @@ from slurm_rl_plugin.learning.heldout_training import (
 )
 from slurm_rl_plugin.learning.policy_search.rule_networks import RULE_WEIGHTS, rule_network
 from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
-from slurm_rl_plugin.learning.training_plan import TrainingPlan
+from slurm_rl_plugin.learning.training import TrainingPlan
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.utility.reward import RewardWeights

@@ -1,8 +1,7 @@
-"""Seeds and folds, trained here or elsewhere: the files are the same, finished ones are kept."""
+"""Seeds and folds: finished steps are kept, checkpoints are taken for those of nothing else."""
 
 import json
 import os
-import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -14,11 +13,10 @@ from slurm_rl_plugin.learning.checkpoint import Checkpoint, forget_checkpoint, s
 from slurm_rl_plugin.learning.policy_search import search
 from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
 from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
+from slurm_rl_plugin.learning.side_by_side import processors_here
 from slurm_rl_plugin.learning.site_utility.model import SiteUtilitySettings
-from slurm_rl_plugin.learning.training import _load_key, train_model
+from slurm_rl_plugin.learning.training import TrainingPlan, _load_key, train_model
 from slurm_rl_plugin.learning.training_load import mean_objective
-from slurm_rl_plugin.learning.training_plan import TrainingPlan
-from slurm_rl_plugin.learning.workplace import ThisMachine, processors_here
 from slurm_rl_plugin.policies.network import fixed_scaler, network_from_parameters, parameter_count
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
@@ -41,52 +39,11 @@ WITHOUT = replace(PLAN, logs=LOGS, sources=SOURCES, leave_one_out=True)
 SARSA = replace(PLAN, algorithm="sarsa", settings=SarsaSettings(sweeps=2, hidden=2))
 
 
-class Elsewhere:
-    """Workers that see nothing but what was pickled for them, and end in another order."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.folder.mkdir()
-        self.items = []
-
-    def each(self, task, shared, items, *, warm_up, on_look=None):
-        self.items.append(len(items))
-        work = pickle.dumps((task, shared, warm_up))
-        results = {}
-        for place in reversed(range(len(items))):
-            there, given, compiles = pickle.loads(work)
-            compiles(given)
-            results[place] = there(given, pickle.loads(pickle.dumps(items[place])))
-            if on_look is not None:
-                on_look([results.get(each) for each in range(len(items))])
-        return [pickle.loads(pickle.dumps(results[place])) for place in range(len(items))]
-
-
 def files(plan, folder, **more):
     folder.mkdir()
     train_model(plan, folder / "site.onnx", **more)
     assert len(list(folder.iterdir())) == 3
     return [(folder / f"site{ending}").read_bytes() for ending in (".onnx", ".json", ".md")]
-
-
-@pytest.mark.parametrize(
-    ("plan", "given"),
-    [
-        (PLAN, [4, 4]),  # the candidates of each generation
-        (SEVERAL, [2]),  # whole trainings: each worker starts once
-        (WITHOUT, [3]),
-        (SARSA, [1]),  # it learns from one sweep to the next: nothing to give away but all
-    ],
-    ids=["candidates", "seeds", "folds", "sarsa"],
-)
-def test_what_is_trained_elsewhere_is_what_is_trained_here(tmp_path, plan, given):
-    place, told = Elsewhere(tmp_path / "workers"), []
-    there = files(plan, tmp_path / "b", place=place, progress=lambda step, _: told.append(step))
-    assert there == files(plan, tmp_path / "a")
-    assert place.items == given
-    assert told == sorted(told)
-    assert told[-1] == plan.steps
-    assert list(place.folder.iterdir()) == []
 
 
 def test_a_fold_has_not_seen_the_log_it_leaves_out(tmp_path):
@@ -188,13 +145,13 @@ def test_steps_of_a_finished_training_are_not_done_again(tmp_path, monkeypatch, 
         first.write_bytes(first.read_bytes()[:-9])
     elif harm is not None:
         first.write_bytes(first.read_bytes().replace(b'"seed": 1', b'"seed": 9'))
-    searched, each = [], search.ThisMachine.each
+    searched, side_by_side = [], search.side_by_side
 
-    def counted(self, task, shared, items, **more):
+    def counted(task, items):
         searched.append(len(items))
-        return each(self, task, shared, items, **more)
+        return side_by_side(task, items)
 
-    monkeypatch.setattr(search.ThisMachine, "each", counted)
+    monkeypatch.setattr(search, "side_by_side", counted)
     train_model(SEVERAL, folder / "site.onnx")
     assert len(searched) == {None: 1, "cut": 2}.get(harm, 3)
     endings = (".onnx", ".json", ".md")
@@ -224,8 +181,3 @@ def test_threads_are_no_more_than_the_processors_of_the_job(monkeypatch):
     for given, expected in {"1": 1, "4096": allowed, "": allowed, "0": allowed}.items():
         monkeypatch.setenv("SLURM_CPUS_PER_TASK", given)
         assert processors_here() == expected
-
-
-def test_this_machine_keeps_the_order():
-    found = ThisMachine().each(pow, 3, list(range(20)), warm_up=lambda _: None)
-    assert found == [3**n for n in range(20)]

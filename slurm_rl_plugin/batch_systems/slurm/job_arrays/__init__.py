@@ -1,1 +1,0 @@
-"""Trainings on the site's own Slurm: evaluations as tasks of job arrays."""
