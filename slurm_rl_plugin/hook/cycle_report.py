@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.hook.experiment.report import ExperimentReport
-from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
-from slurm_rl_plugin.hook.memory.lifts import Lifts
+from slurm_rl_plugin.hook.memory.account_service import Lifts, ServiceSeen
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 
 #: Closed lists: a metric's label never takes any other value.

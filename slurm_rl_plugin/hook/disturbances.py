@@ -7,11 +7,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from slurm_rl_plugin.domain import PendingJobs, QueueSnapshot
-from slurm_rl_plugin.units import BoolArray
-
 logger = logging.getLogger(__name__)
 
 ACCOUNTING, CLOCK, FACTOR, FOUND, STATE = DISTURBANCES = (
@@ -85,50 +80,3 @@ class ClockWatch:
         self._ahead = ahead
         if abs(step) > LEAST_STEP:
             disturbances.tell(CLOCK, f"seconds={step:+.0f}: the clock was set, or the host slept")
-
-
-@dataclass(slots=True)
-class WrittenFactors:
-    """Tells when factors are not what we last wrote or saw: a write was lost, or another writes."""
-
-    _known: dict[int, int] = field(default_factory=dict)
-
-    def look(self, snapshot: QueueSnapshot, disturbances: Disturbances) -> None:
-        """Take in the factors of a snapshot."""
-        pending = snapshot.pending
-        visible = np.flatnonzero(_shows_factor(pending, snapshot.now))
-        jobs, factors = pending.jobs.job_id[visible].tolist(), pending.factor[visible].tolist()
-        seen = dict(zip(jobs, factors, strict=True))
-        changed = [job for job, factor in seen.items() if self._known.get(job, factor) != factor]
-        if changed:
-            first = changed[0]
-            disturbances.tell(
-                FACTOR,
-                f"jobs={len(changed)} first={first} was={self._known[first]} is={seen[first]}: "
-                "writes were lost, or another program writes",
-            )
-        self._known = seen
-
-    def about_to_write(self, factors: Mapping[int, int]) -> None:
-        """Forget what these jobs have, until it is told which writes were accepted."""
-        for job in factors:
-            self._known.pop(job, None)
-
-    def written(self, factors: Mapping[int, int]) -> None:
-        """Remember these factors, by job id, as ours and accepted by the batch system."""
-        self._known.update(factors)
-
-    def forget(self) -> None:
-        """Forget all factors, as they were taken back: none of them is missed any more."""
-        self._known.clear()
-
-
-def _shows_factor(pending: PendingJobs, now: float) -> BoolArray:
-    """Of which jobs the batch system tells the factor, and not the adapter what it takes it for.
-
-    A priority set by hand hides ours. Slurm tells nothing of held jobs and of those that are not
-    eligible yet, as requeued ones: they come back with the factor that they had. Where components
-    of a job stand apart, which one speaks for it may change.
-    """
-    shows = ~pending.admin_set & ~pending.held & (pending.jobs.eligible <= now)
-    return shows if pending.spread is None else shows & (pending.spread == 0)

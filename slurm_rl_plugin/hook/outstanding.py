@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
-from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
-from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors, StateFile
+from slurm_rl_plugin.hook.memory.records import beside
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 
 
@@ -50,7 +50,7 @@ class Outstanding(Protocol):
 
 def limits_path(state_file: Path) -> Path:
     """The file that keeps the site's own limits on batch jobs, next to the state file."""
-    return state_file.with_name(state_file.name + ".limits")
+    return beside(state_file, "limits")
 
 
 def outstanding_at(

@@ -11,8 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.resource_use import resource_use
 from slurm_rl_plugin.domain.resources import MEMORY
-from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
-from slurm_rl_plugin.hook.memory.lifts import Lifts
+from slurm_rl_plugin.hook.memory.account_service import Lifts, ServiceSeen
 from slurm_rl_plugin.hook.order.order_changes import out_of_order
 from slurm_rl_plugin.hook.rails.claims import AS_BATCH
 from slurm_rl_plugin.metrics.label_cap import CappedNames

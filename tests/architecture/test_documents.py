@@ -33,8 +33,7 @@ from slurm_rl_plugin.hook.experiment.report import (
     ExperimentReport,
     GoalSeen,
 )
-from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
-from slurm_rl_plugin.hook.memory.lifts import Lifts
+from slurm_rl_plugin.hook.memory.account_service import Lifts, ServiceSeen
 from slurm_rl_plugin.hook.rails import batch_limit
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, NATIVE

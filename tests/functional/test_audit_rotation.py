@@ -14,12 +14,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.hook.audit.log import AuditLog, DecidedOrder
+from slurm_rl_plugin.domain import Decision
+from slurm_rl_plugin.hook.audit.log import AuditLog
+from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
 from tests.architecture.markdown_documents import TOP
 from tests.functional.test_system_files import tool
+from tests.unit.hook.queues import pending_jobs, snapshot_of
 
 SHIPPED = TOP / "deploy" / "logrotate.d" / "slurm-rl"
 ROTATIONS = 6
+SHADOW = CycleReport(time=0.0, mode="shadow", policy="sjf")
 
 
 @pytest.fixture
@@ -48,20 +53,11 @@ def rotate(rotation: Path, *words: str) -> str:
     return done.stderr
 
 
-def order(number: int) -> DecidedOrder:
-    return DecidedOrder(
-        time=float(number),
-        mode="shadow",
-        policy="sjf",
-        model_sha256="",
-        reason="policy",
-        job_ids=list(range(300)),
-        scores=np.zeros(300),
-        native_priority=np.arange(300),
-        tier=np.zeros(300, dtype=np.int64),
-        interactive=np.zeros(300, dtype=bool),
-        account=np.zeros(300, dtype=np.int64),
-        accounts=["physics"],
+def decided(number: int) -> QueuePlan:
+    snapshot = snapshot_of(pending_jobs(range(300)), float(number))
+    decision = Decision(scores=np.zeros(300))
+    return QueuePlan(
+        snapshot=snapshot, decision=decision, fallback_reason=None, order=[*range(300)], changes=[]
     )
 
 
@@ -76,7 +72,7 @@ def test_no_cycle_is_lost_while_files_are_moved(rotation: Path) -> None:
 
     def work() -> None:
         while not stop.is_set():
-            audit.record(order(len(written)), (), "would_write")
+            audit.record(SHADOW, decided(len(written)), ())
             written.append(len(written))
 
     daemon = threading.Thread(target=work)

@@ -11,7 +11,7 @@ from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
-from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.policies.registry import rule_policy
 from tests.fakes.fake_cluster import NOW, FakeCluster

@@ -18,7 +18,7 @@ from slurm_rl_plugin.cli.check import surroundings
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.configuration import Configuration, read_configuration
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
-from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from tests.architecture.markdown_documents import TOP, code_blocks
 from tests.fakes.fake_cluster import FakeCluster
 

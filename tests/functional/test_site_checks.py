@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry, start_http_server
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.fakes.fake_cluster import FakeCluster

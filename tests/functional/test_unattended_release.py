@@ -12,7 +12,7 @@ import pytest
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.off_switch import release
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
-from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from tests.fakes.fake_cluster import FakeCluster
 
 JOBS = {1: 500, 2: 700, 3: 0}

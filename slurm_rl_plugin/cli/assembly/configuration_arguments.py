@@ -18,7 +18,7 @@ from slurm_rl_plugin.configuration import (
     known_configuration,
     read_configuration,
 )
-from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.whole_file import may_exist
 
 logger = logging.getLogger(__name__)

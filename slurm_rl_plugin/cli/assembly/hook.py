@@ -14,7 +14,7 @@ from slurm_rl_plugin.configuration import Configuration, way_out_of
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.outstanding import limits_path
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails

@@ -26,9 +26,9 @@ from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING
 from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.cycle.in_charge import NOBODY_IN_CHARGE, Charge
+from slurm_rl_plugin.hook.cycle.settings import NOBODY_IN_CHARGE, CycleSettings
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
-from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 
@@ -48,7 +48,7 @@ def site(
         yield Check(PASS, "lever", facts.traits.cost or facts.lever)
     yield _influence(float(configuration.sections.hook.influence_hours), facts)
     yield _shares(configuration, facts, cycle.policy)
-    yield _controller(Charge(configuration.sections.hook.beside_controllers), facts)
+    yield _controller(configuration.cycle_settings, facts)
     if load.struggles is not None:
         yield Check(WARN, "load", f"{load.struggles}: cycles do nothing meanwhile")
     else:
@@ -82,11 +82,11 @@ def _release(facts: SchedulerFacts, system: BatchSystem) -> Check:
     return Check(WARN, "batch system", what)
 
 
-def _controller(charge: Charge, facts: SchedulerFacts) -> Check:
+def _controller(settings: CycleSettings, facts: SchedulerFacts) -> Check:
     """Whether a daemon here acts, or leaves it to another host's."""
-    if (fault := charge.fault(facts)) is not None:
+    if (fault := settings.controller_fault(facts)) is not None:
         return Check(FAIL, "controller", fault)
-    if facts.in_charge or not charge.beside_controllers:
+    if facts.in_charge or not settings.beside_controllers:
         return Check(PASS, "controller", "a daemon here acts")
     if facts.in_charge is None:
         return Check(WARN, "controller", NOBODY_IN_CHARGE)

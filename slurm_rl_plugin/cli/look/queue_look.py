@@ -11,7 +11,7 @@ from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
 from slurm_rl_plugin.hook.experiment.files import RUNNING, ExperimentFiles
-from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile, memory_path
+from slurm_rl_plugin.hook.memory.records import MemoryFile, memory_path
 from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
 
 

@@ -31,8 +31,8 @@ from slurm_rl_plugin.domain.resource_use import resource_use
 from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs, lock_path
+from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
-from slurm_rl_plugin.hook.memory.state_file import StateFile
 from slurm_rl_plugin.hook.outstanding import outstanding_at
 from slurm_rl_plugin.whole_file import may_exist
 

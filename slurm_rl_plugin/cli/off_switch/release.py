@@ -21,9 +21,9 @@ from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.off_switch.by_hand import taken_back_by_hand
 from slurm_rl_plugin.configuration import KnownConfiguration
 from slurm_rl_plugin.errors import BatchSystemUnavailable, SlurmRLError
-from slurm_rl_plugin.hook.cycle.in_charge import NOBODY_IN_CHARGE
+from slurm_rl_plugin.hook.cycle.settings import NOBODY_IN_CHARGE
 from slurm_rl_plugin.hook.daemon.lock import is_looked_after, only_daemon
-from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.outstanding import Outstanding, outstanding_at
 from slurm_rl_plugin.whole_file import may_exist
 

@@ -12,70 +12,12 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
-from slurm_rl_plugin.domain.request_watch import RequestChange
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.memory.records import unwritable
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
-from slurm_rl_plugin.hook.rails.batch_limit import LimitReport, processors_of
-from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.hook.rails.batch_limit import processors_of
+from slurm_rl_plugin.units import IntArray
 from slurm_rl_plugin.whole_file import PRIVATE, append_whole
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecidedOrder:
-    """The order that a cycle decided.
-
-    Attributes:
-        time: of the snapshot, seconds since the epoch.
-        mode: shadow, active or fallback.
-        policy: who decided.
-        model_sha256: "" for a rule.
-        reason: "policy", or why the policy was not used.
-        job_ids: the orderable jobs, first to start first.
-        scores: their scores, same order.
-        native_priority: the site's own priority of them without our factor, same order.
-        tier: of their partitions, which the batch system orders by before the priority; same order.
-        interactive: their job class.
-        account: index of each into `accounts`.
-        accounts: names.
-        guard_rails: names of those that changed the decision.
-        failed: failures of the cycles since the last one that is in the log.
-    """
-
-    time: float
-    mode: str
-    policy: str
-    model_sha256: str
-    reason: str
-    job_ids: Sequence[int]
-    scores: FloatArray
-    native_priority: IntArray
-    tier: IntArray
-    interactive: BoolArray
-    account: IntArray
-    accounts: Sequence[str]
-    guard_rails: Sequence[str] = ()
-    failed: Sequence[str] = ()
-
-    def first(self, count: int) -> dict[str, Any]:
-        """The first jobs and, beside them, what the site itself makes of them.
-
-        `site_rank` counts from 0 among all orderable jobs, as the place in `order` does;
-        `interactive` holds places in `order`; `account` one index into `accounts` a job.
-        """
-        site = np.lexsort((np.asarray(self.job_ids), -self.native_priority, -self.tier))
-        rank = np.empty(len(site), dtype=np.int64)
-        rank[site] = np.arange(len(site))
-        used, account = np.unique(self.account[:count], return_inverse=True)
-        return {
-            "order": [int(job) for job in self.job_ids[:count]],
-            "site_rank": rank[:count].tolist(),
-            "interactive": np.flatnonzero(self.interactive[:count]).tolist(),
-            "account": account.tolist(),
-            "accounts": [self.accounts[index] for index in used],
-            "guard_rails": list(self.guard_rails),
-            "failed": list(self.failed),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,68 +34,62 @@ class AuditLog:
 
     def record(
         self,
-        order: DecidedOrder,
+        report: CycleReport,
+        plan: QueuePlan,
         changes: Sequence[FactorChange],
-        event: str,
-        limit: LimitReport | None = None,
-        requests: Sequence[RequestChange] = (),
         *,
-        whole: bool = True,
+        guard_rails: Sequence[str] = (),
+        failed: Sequence[str] = (),
+        new_jobs: bool = False,
     ) -> None:
-        """Append one cycle line and one line a change.
+        """Append one cycle line, one line a changed request, one a write, one a changed limit.
 
         Args:
-            order: what was decided.
+            report: of the cycle so far.
+            plan: what was decided.
             changes: what is about to be written, or would be in shadow mode.
-            event: "write" or "would_write".
-            limit: on batch jobs that is about to be set, or would be; a line where it changes.
-            requests: what ranked jobs ask for otherwise; a line each, up to `order_limit`.
-            whole: False for the places of new jobs alone, which get no cycle line.
+            guard_rails: names of those that changed the decision.
+            failed: failures of the cycles since the last one that is in the log.
+            new_jobs: the places of new jobs alone, which get no cycle line.
 
         Raises:
             ConfigurationError: the file cannot be written; nothing may be changed unaudited.
         """
         if self.path is None:
             return
-        place = {job: index for index, job in enumerate(order.job_ids)}
+        pending, event = plan.snapshot.pending, "write"
+        if report.mode == "shadow":
+            event = "would_write"
+        order = np.asarray(plan.order, dtype=np.int64)
+        order = order[np.argsort(-pending.each_tier[order], kind="stable")]  # as jobs are tried
+        job_ids = pending.jobs.job_id[order].tolist()
         shared = {
-            "time": order.time,
-            "mode": order.mode,
-            "policy": order.policy,
-            "model": order.model_sha256,
-            "reason": order.reason,
+            "time": plan.snapshot.now,
+            "mode": report.mode,
+            "policy": report.policy,
+            "model": report.model_sha256,
+            "reason": report.fallback_reason or "policy",
         }
-        cycle = {
-            "event": "cycle",
-            **shared,
-            "jobs": len(order.job_ids),
-            **order.first(self.order_limit),
-        }
-        lines: list[dict[str, Any]] = [cycle] if whole else []
-        for each in requests[: self.order_limit]:
+        lines = list[dict[str, Any]]()
+        if not new_jobs:
+            rails = {"guard_rails": list(guard_rails), "failed": list(failed)}
+            first = _first(plan, order, self.order_limit)
+            lines.append({"event": "cycle", **shared, "jobs": len(job_ids), **first, **rails})
+        for each in plan.requests.changes[: self.order_limit]:
             values = {"job": each.job_id, "old": each.old, "new": each.new}
             lines.append({"event": "request", **shared, "reason": each.part, **values})
+        place = {job: index for index, job in enumerate(job_ids)}
         for change in changes:
             rank = place.get(change.job_id)  # None for a job that is exempt from now on
-            lines.append(
-                {
-                    "event": event,
-                    **shared,
-                    "job": change.job_id,
-                    "old": change.old,
-                    "new": change.new,
-                    "rank": rank,
-                    "score": None if rank is None else float(order.scores[rank]),
-                }
-            )
-        if limit is not None and limit.change is not None:
+            values = {"job": change.job_id, "old": change.old, "new": change.new, "rank": rank}
+            score = None if rank is None else float(plan.decision.scores[order[rank]])
+            lines.append({"event": event, **shared, **values, "score": score})
+        limit = plan.limit
+        if not new_jobs and limit.change is not None:
             # the cycle's own reason is the policy's; here it is the limit's
             words = {**shared, "reason": limit.reason, "change": limit.change}
-            limits = {
-                "old": processors_of(limit.before),
-                "new": limit.processors,
-                "resources": limit.others,
-            }
+            old, new = processors_of(limit.before), limit.processors
+            limits = {"old": old, "new": new, "resources": limit.others}
             lines.append({"event": event.replace("write", "limit"), **words, **limits})
         self._append("".join(json.dumps(line) + "\n" for line in lines))
 
@@ -180,10 +116,29 @@ class AuditLog:
             with open(self.path, "a+b", buffering=0, opener=_opened) as file:
                 append_whole(file, text.encode())
         except OSError as error:
-            raise ConfigurationError(
-                f"audit log {self.path} cannot be written ({error.strerror}): make its folder "
-                "writable for this user."
-            ) from None
+            raise unwritable("audit log", self.path, error) from None
+
+
+def _first(plan: QueuePlan, order: IntArray, count: int) -> dict[str, Any]:
+    """The first jobs of the order, and what the site itself makes of them.
+
+    `site_rank` counts from 0 among all orderable jobs, as the place in `order` does;
+    `interactive` holds places in `order`; `account` one index into `accounts` a job.
+    """
+    pending = plan.snapshot.pending
+    jobs, tier = pending.jobs, pending.each_tier
+    site = np.lexsort((jobs.job_id[order], -pending.native_priority[order], -tier[order]))
+    rank = np.empty(len(site), dtype=np.int64)
+    rank[site] = np.arange(len(site))
+    first = order[:count]
+    used, account = np.unique(jobs.account[first], return_inverse=True)
+    return {
+        "order": jobs.job_id[first].tolist(),
+        "site_rank": rank[:count].tolist(),
+        "interactive": np.flatnonzero(jobs.interactive[first]).tolist(),
+        "account": account.tolist(),
+        "accounts": [plan.snapshot.accounts[index] for index in used],
+    }
 
 
 def _opened(path: str, flags: int) -> int:
@@ -193,35 +148,3 @@ def _opened(path: str, flags: int) -> int:
     """
     follows = Path(path).parent.stat().st_uid in {0, os.geteuid()}
     return os.open(path, flags | (0 if follows else os.O_NOFOLLOW), PRIVATE)
-
-
-def decided_order(
-    report: CycleReport, plan: QueuePlan, guard_rails: Sequence[str], failed: Sequence[str]
-) -> DecidedOrder:
-    """What the audit log says of a decision.
-
-    Args:
-        report: of the cycle.
-        plan: what was decided.
-        guard_rails: names of those that changed the decision.
-        failed: failures of the cycles since the last one that is in the log.
-    """
-    pending, order = plan.snapshot.pending, np.asarray(plan.order, dtype=np.int64)
-    tier = pending.each_tier
-    order = order[np.argsort(-tier[order], kind="stable")]  # as the jobs are tried
-    return DecidedOrder(
-        time=plan.snapshot.now,
-        mode=report.mode,
-        policy=report.policy,
-        model_sha256=report.model_sha256,
-        reason=report.fallback_reason or "policy",
-        job_ids=pending.jobs.job_id[order].tolist(),
-        scores=plan.decision.scores[order],
-        native_priority=pending.native_priority[order],
-        tier=tier[order],
-        interactive=pending.jobs.interactive[order],
-        account=pending.jobs.account[order],
-        accounts=plan.snapshot.accounts,
-        guard_rails=guard_rails,
-        failed=failed,
-    )

@@ -1,15 +1,23 @@
-"""What a site allows a cycle to do."""
+"""What a site allows a cycle to do, and which host's daemon has to do it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from slurm_rl_plugin.batch_systems.port import SchedulerFacts
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
-from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
-from slurm_rl_plugin.hook.rails.guard_rails import GuardRail
-from slurm_rl_plugin.hook.rails.policy_guard import PolicyGuard
+from slurm_rl_plugin.errors import BatchSystemUnavailable
+
+NO_CONTROLLER_HERE = (
+    "beside_controllers is set, but slurm.conf names no controller as this host is named: give "
+    "SlurmctldHost the name that `hostname -s` says, or run one daemon without beside_controllers."
+)
+NOBODY_IN_CHARGE = (
+    "no controller answered the ping of its own cluster, so which one is in charge cannot be told; "
+    "look with `scontrol ping`"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +34,10 @@ class CycleSettings:
         inference_deadline: seconds that a decision may take.
         fallback: "fifo" orders by submission, "site" takes our factors back.
         breaker_failures: policy failures in a row after which the policy rests.
-        beside_controllers: act only where the controller in charge is on this host.
         breaker_rest: cycles that it rests; and those in which nothing is written after the batch
             system has denied us the right to write.
+        beside_controllers: the cluster has several controllers with a daemon each: act only where
+            the controller in charge is on this host.
         goals: what the site wants; accounts are lifted where shares count.
         wait_targets: group of jobs -> mean wait that it should have, seconds.
     """
@@ -45,24 +54,26 @@ class CycleSettings:
     goals: Goals = AS_TRAINED
     wait_targets: Mapping[str, float] = field(default_factory=dict)
 
-    def guard(
-        self,
-        guard_rails: Sequence[GuardRail],
-        monotonic: Callable[[], float],
-        memory_file: MemoryFile,
-    ) -> PolicyGuard:
-        """Whatever stands between a policy and the queue.
+    def leaves_to_another(self, facts: SchedulerFacts) -> bool:
+        """Whether another host's daemon has to act; a daemon that is alone always must itself.
 
-        Args:
-            guard_rails: checks on each decision.
-            monotonic: clock, seconds.
-            memory_file: of what the policy remembers.
+        Raises:
+            BatchSystemUnavailable: it cannot be told.
         """
-        return PolicyGuard(
-            guard_rails=guard_rails,
-            deadline=self.inference_deadline,
-            breaker_failures=self.breaker_failures,
-            breaker_rest=self.breaker_rest,
-            monotonic=monotonic,
-            memory_file=memory_file,
-        )
+        if self.beside_controllers and facts.in_charge is None:
+            raise BatchSystemUnavailable(NOBODY_IN_CHARGE)
+        return self.beside_controllers and not facts.in_charge
+
+    def controller_fault(self, facts: SchedulerFacts) -> str | None:
+        """Why a daemon cannot be beside a controller here, one sentence; None where it can."""
+        if not self.beside_controllers:
+            return None
+        if facts.traits.alone is not None:
+            return f"{facts.traits.alone}."
+        return None if facts.controller_here else NO_CONTROLLER_HERE
+
+    def influence_points(self, facts: SchedulerFacts) -> float:
+        """Priority points that the first place is worth; inf if our order wins."""
+        if facts.traits.no_influence is not None or math.isinf(self.influence):
+            return math.inf
+        return self.influence * facts.points_an_hour

@@ -1,53 +1,211 @@
-"""Who got what on the cluster in the last fortnight, kept on disk: service of accounts, waits.
+"""Who got what on the cluster in the last fortnight, and what follows from it: lifts, lost classes.
 
 Each cycle adds what running jobs have, times the seconds since the cycle before. The queue shows
 what more an account could have used: jobs that wait, up to their limits and the time that they have
 waited, and what running jobs lost by their waits (docs/definitions.md#who-got-what).
 A job that starts and ends between two cycles is not seen. An account that is short of its
-entitlement and has jobs that wait gains a lift (`lifts`), and so does a group of jobs whose mean
+entitlement and has jobs that wait gains a lift (`Lifts`), and so does a group of jobs whose mean
 wait is above its target. While an experiment gives the site's own order its turns, the waits under
 that order are measured: they are the targets of groups that are given none.
-The file also keeps which users have lost an interactive class (`overruns`).
 """
 
 from __future__ import annotations
 
-import json
-import logging
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
-from slurm_rl_plugin.domain.job_groups import GROUPS, WIDTHS
-from slurm_rl_plugin.hook.memory.lifts import (
-    ENOUGH_STARTS,
-    LATE,
-    LEAST_TARGET,
-    MOST,
-    SHORT,
-    SURE,
-    Lifts,
-    groupings,
-    moved,
+from slurm_rl_plugin.domain.job_groups import (
+    GROUPS,
+    WIDTHS,
+    Grouping,
+    grouped_by_limit,
+    grouped_by_width,
 )
-from slurm_rl_plugin.hook.memory.overruns import Overrun, Overruns
+from slurm_rl_plugin.features.history.job_keys import user_key
+from slurm_rl_plugin.hook.memory.records import JsonRecord
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray
 from slurm_rl_plugin.utility.entitlement import FORTNIGHT, SMALL, entitled_service
-from slurm_rl_plugin.whole_file import PRIVATE, owner_of_folder, read_own, write_whole
 
-logger = logging.getLogger(__name__)
 #: Time between two cycles of which more is not counted as seen; how long it must have been seen
 #: before anything is said; and how often the file is written; seconds.
 _LONGEST_GAP, _ENOUGH, _KEPT_EVERY = 10 * MINUTE, 7 * DAY, HOUR
-_VERSION = 1
 _DAYS = round(FORTNIGHT / DAY)
+#: Doublings by which a lift moves in a day. What it answers to is a mean over a fortnight: eight
+#: days to the bound leave that mean time to move first.
+A_DAY = 0.25
+#: Doublings at most: a quarter of the usage. What a lift of two cannot correct, a person must.
+MOST = 2.0
+#: Part of its entitlement below which an account is short of it. Running jobs do not stop at a
+#: share, so nine tenths are usual where an order keeps shares (docs/order.md, 5 % quantile .87).
+SHORT = 0.9
+#: Standard deviations by which an account of small entitlement must be short before it is lifted:
+#: one job more or less is much of its service.
+SURE = 2.0
+#: Times its target above which a group waits too long, and starts in a fortnight by which it is
+#: judged: the mean of a hundred waits that differ much is known within a fifth.
+LATE, ENOUGH_STARTS = 1.2, 100
+#: A mean wait under the site's own order of less counts as so many seconds: nobody is robbed of it.
+LEAST_TARGET = 5 * MINUTE
+#: A limit of fifteen minutes makes a job interactive. If such limits end more than ALLOWED runs of
+#: a user in PERIOD, and more than ALLOWED_PART of them, the user's jobs with such limits count as
+#: batch for another PERIOD.
+PERIOD, ALLOWED, ALLOWED_PART = 7 * DAY, 3, 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lifts:
+    """Lifts in one cycle.
+
+    Attributes:
+        accounts: doublings of each account of the snapshot, shape [accounts]; empty where shares
+            do not count.
+        groups: doublings of each group of jobs that has a target.
+        group_waits: mean wait of each group in the last fortnight, seconds; of those with
+            ENOUGH_STARTS.
+    """
+
+    accounts: FloatArray = field(default_factory=lambda: np.empty(0))
+    groups: Mapping[str, float] = field(default_factory=dict)
+    group_waits: Mapping[str, float] = field(default_factory=dict)
+
+    def seen(self, snapshot: QueueSnapshot) -> QueueSnapshot:
+        """The snapshot as the policy sees it: less usage of lifted accounts, longer waits."""
+        if self.accounts.any():
+            snapshot = replace(snapshot, usage=snapshot.usage * np.exp2(-self.accounts))
+        if any(self.groups.values()):
+            counts = np.exp2(self._of_jobs(snapshot))
+            snapshot = replace(snapshot, pending=replace(snapshot.pending, wait_counts=counts))
+        return snapshot
+
+    def _of_jobs(self, snapshot: QueueSnapshot) -> FloatArray:
+        """Doublings of each pending job, shape [pending]: the greater of its two groups."""
+        by_width, by_limit = (
+            np.array([self.groups.get(name, 0.0) for name in each.names])[each.place]
+            for each in groupings(snapshot.pending.jobs, snapshot.capacity)
+        )
+        return np.asarray(np.maximum(by_width, by_limit))
+
+
+def groupings(jobs: JobTable, capacity: int) -> tuple[Grouping, Grouping]:
+    """Jobs by width and by time limit."""
+    width = grouped_by_width(jobs.processors, max(capacity, 1))
+    return width, grouped_by_limit(jobs.time_limit)
+
+
+def moved(lifts: Mapping[str, float], rising: Collection[str], seconds: float) -> dict[str, float]:
+    """The lifts after some time, those above 0: of rising names higher, of all others lower.
+
+    Args:
+        lifts: name -> doublings.
+        rising: names.
+        seconds: since the lifts were moved last.
+    """
+    step = A_DAY * seconds / DAY
+    found = {name: lift - step for name, lift in lifts.items() if name not in rising}
+    found |= {name: min(lifts.get(name, 0.0) + step, MOST) for name in rising}
+    return {name: lift for name, lift in found.items() if lift > 0.0}
+
+
+class Overrun(NamedTuple):
+    """Why and until when the jobs of a user count as batch.
+
+    Attributes:
+        until: seconds since the epoch.
+        timed_out: jobs of the user that were interactive by their time limits and ended by them,
+            in the week before.
+        runs: the user's jobs that were interactive by their time limits, in that week.
+    """
+
+    until: float
+    timed_out: int
+    runs: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Overruns:
+    """Runs of a week by day and user, and users that have lost the class; users are hashes."""
+
+    _days: dict[int, dict[str, tuple[int, int]]] = field(default_factory=dict)
+    _lost: dict[str, Overrun] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """How many users have lost the class."""
+        return len(self._lost)
+
+    def count(self, snapshot: QueueSnapshot) -> None:
+        """Count the runs that have ended, and note which users lose the class by them."""
+        now, today = snapshot.now, int(snapshot.now // DAY)
+        self._forget(now)
+        ended = snapshot.ended
+        if ended.jobs.by_limit is None or ended.timed_out is None:
+            return
+        counted = np.flatnonzero(ended.jobs.by_limit & (ended.jobs.user >= 0))
+        for place in counted.tolist():
+            user = _key(snapshot.users[int(ended.jobs.user[place])])
+            day = self._days.setdefault(today, {})
+            runs, timed_out = day.get(user, (0, 0))
+            day[user] = runs + 1, timed_out + int(ended.timed_out[place])
+            self._judge(user, now)
+
+    def of_users(self, snapshot: QueueSnapshot) -> dict[int, Overrun]:
+        """Number in the snapshot of each user that has lost the class -> why."""
+        found = {}
+        for number, name in enumerate(snapshot.users if self._lost else ()):
+            overrun = self._lost.get(_key(name))
+            if overrun is not None and overrun.until > snapshot.now:
+                found[number] = overrun
+        return found
+
+    def _judge(self, user: str, now: float) -> None:
+        week = [day[user] for day in self._days.values() if user in day]
+        runs, timed_out = (sum(column) for column in zip(*week, strict=True))
+        if user not in self._lost and timed_out > max(ALLOWED, ALLOWED_PART * runs):
+            self._lost[user] = Overrun(until=now + PERIOD, timed_out=timed_out, runs=runs)
+
+    def _forget(self, now: float) -> None:
+        """Drop what has expired, and what has a time in the future: a clock was wrong."""
+        today, week = int(now // DAY), round(PERIOD / DAY)
+        self._days = {day: n for day, n in self._days.items() if today - week < day <= today}
+        self._lost = {
+            user: each for user, each in self._lost.items() if now < each.until <= now + PERIOD
+        }
+
+    def document(self) -> dict[str, Any]:
+        """All of it, for a JSON file."""
+        return {"days": self._days, "lost": self._lost}
+
+    @classmethod
+    def of_document(cls, found: Mapping[str, Any]) -> Self:
+        """What `document` gave.
+
+        Raises:
+            ValueError, KeyError, TypeError, AttributeError: it is no such document.
+        """
+        return cls(
+            _days={
+                int(day): {
+                    str(user): (int(str(runs)), int(str(timed_out)))
+                    for user, (runs, timed_out) in users.items()
+                }
+                for day, users in found.get("days", {}).items()
+            },
+            _lost={
+                str(user): Overrun(float(str(until)), int(str(timed_out)), int(str(runs)))
+                for user, (until, timed_out, runs) in found.get("lost", {}).items()
+            },
+        )
+
+
+def _key(user: str) -> str:
+    return f"{user_key(user):.0f}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,31 +326,14 @@ class AccountService:
         if not self._is_read:
             return  # never replace what nobody has read
         self._written = now
-        days = {
-            str(day): {
-                "seen": each.seen,
-                "service": each.service,
-                "starts": each.starts,
-                "site_seen": each.site_seen,
-                "site_waits": each.site_waits,
-            }
-            for day, each in self._days.items()
-        }
-        lifts = {"accounts": self._lifts, "groups": self._group_lifts}
-        overruns = self._overruns.document()
-        content = json.dumps(
+        self._record.keep(
             {
-                "version": _VERSION,
-                "days": days,
-                "lifts": lifts,
+                "days": {str(day): asdict(each) for day, each in self._days.items()},
+                "lifts": {"accounts": self._lifts, "groups": self._group_lifts},
                 "site_waits": self._site_waits,
-                "overruns": overruns,
+                "overruns": self._overruns.document(),
             }
         )
-        try:
-            write_whole(self.path, content, sync=False, mode=PRIVATE)
-        except OSError as error:
-            logger.warning("service=unwritable path=%s error=%s", self.path, error)
 
     def served(self, snapshot: QueueSnapshot) -> ServiceSeen | None:
         """Service and entitlement as counted so far; None until a week has been seen."""
@@ -324,41 +465,26 @@ class AccountService:
         for day in [each for each in self._days if not today - _DAYS < each <= today]:
             del self._days[day]
 
+    @property
+    def _record(self) -> JsonRecord:
+        return JsonRecord(self.path, "service")
+
     def _read(self) -> None:
         if self._is_read:
             return
         self._is_read = True
-        try:
-            found = json.loads(read_own(self.path, owners=owner_of_folder(self.path)))
-            if found["version"] != _VERSION:
-                raise ValueError(f"version {found['version']}")
-            for day, of_day in found["days"].items():
-                self._days[int(day)] = _Day(
-                    seen=_number(of_day["seen"]),
-                    service=_numbers(of_day["service"]),
-                    starts={
-                        str(group): (_number(jobs), _number(waits))
-                        for group, (jobs, waits) in of_day.get("starts", {}).items()
-                    },
-                    site_seen=min(_number(of_day.get("site_seen", 0.0)), _number(of_day["seen"])),
-                    site_waits=_numbers(of_day.get("site_waits", {})),
-                )
-            lifts = found.get("lifts", {})  # an earlier release left none
-            self._lifts = _bounded(lifts.get("accounts", {}))
-            self._group_lifts = _bounded(lifts.get("groups", {}))
-            self._site_waits = _numbers(found.get("site_waits", {}))
-            self._overruns = Overruns.of_document(found.get("overruns", {}))
-        except FileNotFoundError:
-            pass
-        except UNREADABLE as error:
-            logger.warning("service=unreadable path=%s error=%s", self.path, error)
-            for each in (self._days, self._lifts, self._group_lifts, self._site_waits):
-                each.clear()
+        with suppress(FileNotFoundError):
+            self._record.read(self._take)
 
-
-def service_path(state_path: Path) -> Path:
-    """Where service is kept: next to the state file."""
-    return state_path.with_name(state_path.name + ".service")
+    def _take(self, found: dict[str, Any]) -> None:
+        """Go on from a document; nothing is taken from a broken one."""
+        days = {int(day): _day(of_day) for day, of_day in found["days"].items()}
+        lifts = found.get("lifts", {})  # an earlier release left none
+        accounts, groups = (_bounded(lifts.get(name, {})) for name in ("accounts", "groups"))
+        site_waits = _numbers(found.get("site_waits", {}))
+        self._overruns = Overruns.of_document(found.get("overruns", {}))
+        self._days, self._site_waits = days, site_waits
+        self._lifts, self._group_lifts = accounts, groups
 
 
 def _still_wanted(snapshot: QueueSnapshot) -> FloatArray:
@@ -397,6 +523,19 @@ def _of_accounts(snapshot: QueueSnapshot, jobs: JobTable, values: FloatArray) ->
     known = jobs.account >= 0
     count = len(snapshot.accounts)
     return np.bincount(jobs.account[known], values[known], minlength=count).astype(np.float64)
+
+
+def _day(found: Mapping[str, Any]) -> _Day:
+    return _Day(
+        seen=_number(found["seen"]),
+        service=_numbers(found["service"]),
+        starts={
+            str(group): (_number(jobs), _number(waits))
+            for group, (jobs, waits) in found.get("starts", {}).items()
+        },
+        site_seen=min(_number(found.get("site_seen", 0.0)), _number(found["seen"])),
+        site_waits=_numbers(found.get("site_waits", {})),
+    )
 
 
 def _bounded(found: Mapping[str, Any]) -> dict[str, float]:

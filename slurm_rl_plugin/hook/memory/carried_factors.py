@@ -1,24 +1,31 @@
-"""Which jobs carry a factor of ours: remembered across restarts, forgotten late, never too few."""
+"""Which jobs carry a factor of ours, and which: kept across restarts, never too few.
+
+No other part of the hook knows. The state file keeps the jobs; a job is forgotten late.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
-from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.errors import SlurmRLError
-from slurm_rl_plugin.hook.disturbances import STATE, Disturbances
-from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.batch_systems.kept_record import UNREADABLE
+from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, FactorChange
+from slurm_rl_plugin.domain import PendingJobs, QueueSnapshot
+from slurm_rl_plugin.errors import BatchSystemUnavailable, SlurmRLError
+from slurm_rl_plugin.hook.disturbances import FACTOR, STATE, Disturbances
+from slurm_rl_plugin.hook.memory.records import JsonRecord
+from slurm_rl_plugin.units import BoolArray
 from slurm_rl_plugin.whole_file import version_of
 
 logger = logging.getLogger(__name__)
-
+#: Subjobs of OpenPBS have numbers of their own above its 999999999999, up to what 64 bits hold.
+_LARGEST = 2**63 - 1
 #: Seconds in which the batch system does what nobody waits for any more: a command that was ended
 #: without an answer has sent its writes, and a slurmctld that wakes up does them in any order.
 SETTLED = 2.0
@@ -29,13 +36,75 @@ RELEASED_AT_ONCE = 2000
 REMEMBERED_AFTER_END = 600.0
 
 
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """Job ids that may carry a factor of ours; written before a factor is, so never too few.
+
+    Attributes:
+        path: of the file.
+        way_out: what is needed to take the factors back without the configuration; None keeps what
+            the file holds.
+    """
+
+    path: Path
+    way_out: Mapping[str, Any] | None = None
+
+    @property
+    def _record(self) -> JsonRecord:
+        return JsonRecord(self.path, "state", versions=(1, 2))  # version 1 holds no way out
+
+    def read(self) -> set[int] | None:
+        """The job ids; an empty set without a file, None where the file cannot be trusted."""
+        try:
+            return self._record.read(lambda found: {_job_id(job) for job in found["jobs"]})
+        except FileNotFoundError:
+            return set()
+
+    def left_behind(self) -> Mapping[str, Any]:
+        """The way out as the file holds it; {} where it holds none."""
+        found = self._entry("way_out")
+        return found if isinstance(found, dict) else {}
+
+    def is_unanswered(self) -> bool:
+        """Whether a write to the batch system got no answer, so that it may still be done."""
+        return self._entry("unanswered") is True
+
+    def write(self, jobs: Iterable[int], *, unanswered: bool = False) -> None:
+        """Replace the file.
+
+        Args:
+            jobs: that may carry a factor.
+            unanswered: see `is_unanswered`.
+
+        Raises:
+            ConfigurationError: the folder is missing or not writable.
+        """
+        way_out = self.left_behind() if self.way_out is None else self.way_out
+        content = {"way_out": way_out, "jobs": sorted(jobs)}
+        self._record.write(content | {"unanswered": True} if unanswered else content)
+
+    def _entry(self, name: str) -> object:
+        """None where the file has none, or cannot be trusted."""
+        try:
+            return self._record.document().get(name)
+        except UNREADABLE:
+            return None
+
+
+def _job_id(found: object) -> int:
+    number = int(str(found))
+    if not 1 <= number <= _LARGEST:
+        raise ValueError(f"{number} is no job's number")
+    return number
+
+
 @dataclass(slots=True)
 class CarriedFactors:
-    """The jobs that may carry a factor of ours.
+    """The jobs that may carry a factor of ours, and what the batch system showed of each.
 
     Attributes:
         state: the file that keeps them; the daemon beside another controller may write it too.
-        disturbances: told where the file cannot be trusted.
+        disturbances: told where the file cannot be trusted, or a factor is not what we wrote.
         sleep: waits some seconds.
     """
 
@@ -53,6 +122,8 @@ class CarriedFactors:
     #: A write got no answer, and none since has got one.
     _is_unanswered: bool = False
     _told_unanswered: bool = False
+    #: Factors that we wrote or saw last.
+    _values: dict[int, int] = field(default_factory=dict)
 
     name = "factors"
 
@@ -76,6 +147,59 @@ class CarriedFactors:
         jobs = self._known()
         return jobs is None or bool(jobs) or self._is_unanswered
 
+    def compare(self, snapshot: QueueSnapshot) -> None:
+        """Tell of factors that are not what we wrote or saw last: by lost writes, or by others."""
+        pending = snapshot.pending
+        visible = np.flatnonzero(_shows_factor(pending, snapshot.now))
+        jobs, factors = pending.jobs.job_id[visible].tolist(), pending.factor[visible].tolist()
+        seen = dict(zip(jobs, factors, strict=True))
+        changed = [job for job, factor in seen.items() if self._values.get(job, factor) != factor]
+        if changed:
+            first = changed[0]
+            self.disturbances.tell(
+                FACTOR,
+                f"jobs={len(changed)} first={first} was={self._values[first]} is={seen[first]}: "
+                "writes were lost, or another program writes",
+            )
+        self._values = seen
+
+    def forget_values(self) -> None:
+        """Miss no factor that is another than now: another daemon writes them, or restores them."""
+        self._values.clear()
+
+    def write(
+        self,
+        snapshot: QueueSnapshot,
+        changes: Sequence[FactorChange],
+        send: Callable[[], ApplyReport],
+    ) -> ApplyReport:
+        """Remember the jobs that are about to be written, then write them.
+
+        Args:
+            snapshot: the queue.
+            changes: writes.
+            send: sends them.
+
+        Raises:
+            BatchSystemUnavailable: no answer in time: they may still be done, also after a write
+                that takes them back.
+            ConfigurationError: the state file cannot be written; nothing was sent.
+        """
+        self.before_writing(snapshot, (change.job_id for change in changes))
+        if not changes:
+            return ApplyReport()
+        for change in changes:  # until it is known which writes were accepted
+            self._values.pop(change.job_id, None)
+        try:
+            report = send()
+        except BatchSystemUnavailable:
+            self._answered(False)
+            raise
+        self._answered(True)
+        accepted = (change for change in changes if change.job_id in report.accepted)
+        self._values |= {change.job_id: change.new for change in accepted}
+        return report
+
     def before_writing(self, snapshot: QueueSnapshot, job_ids: Iterable[int]) -> None:
         """Remember the jobs about to be written, and forget those that are gone for good.
 
@@ -89,23 +213,12 @@ class CarriedFactors:
         carrying = set(pending.jobs.job_id[pending.factor != 0].tolist())
         self._remember(carrying | self._not_yet_gone(alive, snapshot.now) | set(job_ids))
 
-    def without_answer(self) -> None:
-        """A write got no answer: it may still be done, also after one that takes it back."""
-        if not self._is_unanswered:
-            self._is_unanswered = True
-            self._forget_all_but(self._jobs or set())
-
-    def answered(self) -> None:
-        """The batch system has done what came last."""
-        if self._is_unanswered:
-            self._is_unanswered = False
-            self._forget_all_but(self._jobs or set())
-
     def restore(self, system: BatchSystem) -> ApplyReport:
         """Set every factor of ours back to 0, twice if an earlier write got no answer.
 
         Running jobs are included: a requeued one comes back with the factor that it had.
         """
+        self.forget_values()  # before: a release may be cut short
         ours = np.array(sorted(self._known() or ()), dtype=np.int64)
         result = self._release(system)
         if self._is_unanswered:
@@ -114,6 +227,11 @@ class CarriedFactors:
             self._is_unanswered = False
             self._forget_all_but(set(result.later))
         return result
+
+    def _answered(self, answered: bool) -> None:
+        if self._is_unanswered == answered:
+            self._is_unanswered = not answered
+            self._forget_all_but(self._jobs or set())
 
     def _release(self, batch_system: BatchSystem) -> ApplyReport:
         jobs = self._known()
@@ -166,3 +284,14 @@ class CarriedFactors:
         jobs = (self._jobs or set()) | alive if known is None else known
         self._absent = {job: self._absent.get(job, now) for job in jobs - alive}
         return {job for job in jobs if now - self._absent.get(job, now) <= REMEMBERED_AFTER_END}
+
+
+def _shows_factor(pending: PendingJobs, now: float) -> BoolArray:
+    """Of which jobs the batch system tells the factor, and not the adapter what it takes it for.
+
+    A priority set by hand hides ours. Slurm tells nothing of held jobs and of those that are not
+    eligible yet, as requeued ones: they come back with the factor that they had. Where components
+    of a job stand apart, which one speaks for it may change.
+    """
+    shows = ~pending.admin_set & ~pending.held & (pending.jobs.eligible <= now)
+    return shows if pending.spread is None else shows & (pending.spread == 0)

@@ -11,9 +11,8 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import HIGHEST_PRIORITY, LARGEST_FACTOR, FactorChange
 from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot
-from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
-from slurm_rl_plugin.hook.memory.lifts import Lifts
-from slurm_rl_plugin.hook.memory.overruns import Overrun
+from slurm_rl_plugin.domain.request_watch import ChangedRequests
+from slurm_rl_plugin.hook.memory.account_service import Lifts, Overrun, ServiceSeen
 from slurm_rl_plugin.hook.order.order_changes import bounded_changes, order_changes
 from slurm_rl_plugin.hook.order.said_order import SaidOrder
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
@@ -72,6 +71,7 @@ class QueuePlan:
         lifts: with which the policy saw the queue.
         service: of accounts in the last fortnight; None until enough of it has been seen.
         overruns: number of each user whose time limits make no job interactive -> why.
+        requests: what ranked jobs have changed since they were ordered.
     """
 
     snapshot: QueueSnapshot
@@ -85,6 +85,7 @@ class QueuePlan:
     lifts: Lifts = field(default_factory=Lifts)
     service: ServiceSeen | None = None
     overruns: Mapping[int, Overrun] = field(default_factory=dict)
+    requests: ChangedRequests = field(default_factory=ChangedRequests)
 
     @property
     def seen(self) -> QueueSnapshot:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from operator import ge
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.domain import PendingJobs
+from slurm_rl_plugin.domain import PendingJobs, QueueSnapshot
+from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END
+from slurm_rl_plugin.hook.memory.records import JsonRecord
+from slurm_rl_plugin.hook.rails.guard_rails import total_priority
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 
@@ -170,3 +176,126 @@ def own_jobs(pending: PendingJobs) -> IntArray:
         _, number = np.unique(part, return_inverse=True)
         found = found * (number.max(initial=0) + 1) + number
     return found
+
+
+@dataclass(slots=True, kw_only=True)
+class OwnNice:
+    """The nice of each job as its user meant it: less what `scontrol top` books on other jobs.
+
+    `scontrol top` moves a job by nice alone. It subtracts from the job's nice the points up to the
+    user's first job, and adds them, in equal parts, to the nice of his other jobs. The points are
+    those of that moment, so later values cannot be compared with them: the second of two jobs that
+    were put on top may keep the higher nice, a job that the user submits afterwards has less than
+    those that paid, and parts that do not divide evenly differ by a point. So a job that was put on
+    top gets the lowest nice of its user's jobs here, and the others keep what they had.
+
+    Jobs whose nice differs from what their user meant are kept in a file, so that a restart and
+    the verbs that only look know them. Without the file the nice of the batch system counts.
+
+    Attributes:
+        path: of the file.
+    """
+
+    path: Path
+    #: Job number, nice, nice as it was meant, and when the job was last pending or running, seconds
+    #: since the epoch; a row for each job, by number. None at first.
+    _seen: IntArray | None = None
+    #: The rows that the file holds.
+    _kept: list[list[int]] = field(default_factory=list)
+
+    def look(self, snapshot: QueueSnapshot) -> IntArray:
+        """Nice of each pending job as its user meant it, lower first, shape [n]."""
+        pending = snapshot.pending
+        job_id, nice = pending.jobs.job_id, pending.nice
+        now = int(snapshot.now)
+        before, meant = self._before(job_id, nice, now)
+        change = nice - before
+        found = np.where(change != 0, nice, meant)
+        if (change < 0).any():
+            groups = own_jobs(pending)
+            for group in np.unique(groups[change < 0]):
+                own = (groups == group) & ~pending.held
+                _without_top(found, meant, change, total_priority(pending), own)
+        rows = np.column_stack([job_id, nice, found, np.full(len(job_id), now)])
+        rows = np.concatenate([rows, self._away(job_id, snapshot.running.numbers, now)])
+        self._seen = rows[np.argsort(rows[:, 0])]
+        return found
+
+    def _away(self, pending: IntArray, running: set[int], now: int) -> IntArray:
+        """Rows of jobs that are not pending and may be again: Slurm can requeue them."""
+        assert self._seen is not None
+        away = self._seen[~np.isin(self._seen[:, 0], pending)]
+        runs = np.isin(away[:, 0], list(running))
+        away[:, 3] = np.where(runs, now, np.minimum(away[:, 3], now))
+        return away[now - away[:, 3] <= REMEMBERED_AFTER_END]
+
+    def keep(self) -> None:
+        """Replace the file where it has to say something else; no cycle waits for the disk."""
+        if self._seen is None:
+            return
+        differing = self._seen[self._seen[:, 1] != self._seen[:, 2], :3].tolist()
+        if differing == self._kept:
+            return
+        if self._record.keep({"jobs": differing}):
+            self._kept = differing
+
+    def _before(self, job_id: IntArray, nice: IntArray, now: int) -> tuple[IntArray, IntArray]:
+        """What the nice of each job was, and was meant to be; that of now for a new job."""
+        if self._seen is None:
+            kept = self._read()
+            self._seen = np.column_stack([kept, np.full(len(kept), now)])
+            self._kept = kept.tolist()
+        if len(self._seen) == 0:
+            return nice, nice
+        row = np.minimum(np.searchsorted(self._seen[:, 0], job_id), len(self._seen) - 1)
+        known = self._seen[row, 0] == job_id
+        was, meant = self._seen[row, 1], self._seen[row, 2]
+        return np.where(known, was, nice), np.where(known, meant, nice)
+
+    @property
+    def _record(self) -> JsonRecord:
+        return JsonRecord(self.path, "own_nice")
+
+    def _read(self) -> IntArray:
+        """The rows of the file, by number; none where there is no such file."""
+        found = None
+        with suppress(FileNotFoundError):
+            found = self._record.read(_rows)
+        return np.empty((0, 3), dtype=np.int64) if found is None else found
+
+
+def _rows(found: dict[str, Any]) -> IntArray:
+    rows = sorted([int(job), int(now), int(own)] for job, now, own in found["jobs"])
+    return np.array(rows, dtype=np.int64).reshape(-1, 3)
+
+
+def _without_top(
+    found: IntArray, meant: IntArray, change: IntArray, priority: IntArray, own: BoolArray
+) -> None:
+    """Undo what `scontrol top` did to the nice of one user's jobs, where that was what happened.
+
+    Then the first job is one whose nice fell, and jobs below it have paid for that.
+
+    Args:
+        found: nice of each job, shape [n]; changed in place.
+        meant: what it was at the look before.
+        change: of the nice since then.
+        priority: that the jobs have now.
+        own: jobs of the user, account, partition and QOS.
+    """
+    fell, paid = own & (change < 0), own & (change > 0)
+    if not fell.any() or not paid.any():
+        return
+    fell &= priority > priority[paid].max()
+    if not fell.any() or priority[fell].max() < priority[own].max():
+        return
+    lowest = priority[fell].min()
+    top = own & (priority >= lowest)  # with those that were on top already
+    others = own & ~top
+    # those that had stood as high as the top went below it, whatever their share
+    share = np.median(change[others])
+    booked = others & ((change <= share + 1) | (priority + change >= lowest))
+    found[booked] = meant[booked]
+    first = np.flatnonzero(top)
+    first = first[np.argsort(-priority[first], kind="stable")]
+    found[first] = found[others].min() - np.arange(len(first), 0, -1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import PolicyError, PolicyTimeout
-from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
+from slurm_rl_plugin.hook.memory.records import MemoryFile
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, rail_name
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.registry import rule_policy

@@ -23,9 +23,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from slurm_rl_plugin.batch_systems.numbered_names import Names
 from slurm_rl_plugin.cli.daemon import run
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.hook.audit.log import AuditLog, DecidedOrder
+from slurm_rl_plugin.domain import Decision, QueueSnapshot
+from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.textfile import MetricsTextfile
 from tests.architecture.markdown_documents import TOP
@@ -132,24 +133,15 @@ def test_the_textfile_holds_the_same(registry: CollectorRegistry, tmp_path: Path
 def test_the_audit_log_has_one_bounded_line_a_record(
     snapshot: QueueSnapshot, tmp_path: Path
 ) -> None:
-    order = DecidedOrder(
-        time=1000.0,
-        mode="active",
-        policy="p",
-        model_sha256="",
-        reason="policy",
-        job_ids=snapshot.pending.jobs.job_id.tolist(),
-        scores=np.zeros(ACCOUNTS),
-        native_priority=snapshot.pending.native_priority,
-        tier=np.zeros(ACCOUNTS, dtype=np.int64),
-        interactive=snapshot.pending.jobs.interactive,
-        account=snapshot.pending.jobs.account,
-        accounts=snapshot.accounts,
-        guard_rails=(),
-        failed=(),
+    plan = QueuePlan(
+        snapshot=snapshot,
+        decision=Decision(scores=np.zeros(ACCOUNTS)),
+        fallback_reason=None,
+        order=[*range(ACCOUNTS)],
+        changes=[],
     )
     path = tmp_path / "audit.jsonl"
-    AuditLog(path).record(order, [], "write")
+    AuditLog(path).record(CycleReport(time=1000.0, mode="active", policy="p"), plan, [])
     text = path.read_text()
     (line,) = text.splitlines()
     assert text.isascii()

@@ -12,8 +12,7 @@ import pytest
 
 from slurm_rl_plugin.domain import PendingJobs, QueueSnapshot, RunningJobs, StartedJobs
 from slurm_rl_plugin.domain.goals import Goals
-from slurm_rl_plugin.hook.memory.account_service import AccountService, ServiceSeen
-from slurm_rl_plugin.hook.memory.lifts import Lifts
+from slurm_rl_plugin.hook.memory.account_service import AccountService, Lifts, ServiceSeen
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 

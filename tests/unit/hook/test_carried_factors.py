@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
+from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, FactorChange
 from slurm_rl_plugin.errors import BatchSystemUnavailable
-from slurm_rl_plugin.hook.memory.carried_factors import SETTLED, CarriedFactors
-from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import SETTLED, CarriedFactors, StateFile
 from slurm_rl_plugin.units import IntArray
 from tests.unit.hook.queues import pending_jobs, snapshot_of
 
@@ -38,17 +38,26 @@ class SleepySlurm:
         self.late = {}
 
 
+def write(factors: CarriedFactors, slurm: SleepySlurm) -> None:
+    changes = [FactorChange(job_id=job, old=0, new=700) for job in (1, 2)]
+    snapshot = snapshot_of(pending_jobs([1, 1]))
+    factors.write(snapshot, changes, lambda: slurm.release(np.array([], dtype=np.int64)))
+
+
 def carried(tmp_path: Path, slurm: SleepySlurm) -> CarriedFactors:
+    """A write of two jobs has got no answer."""
     state = StateFile(tmp_path / "state.json", way_out={})
     factors = CarriedFactors(state, sleep=slurm.sleep)
-    factors.before_writing(snapshot_of(pending_jobs([1, 1])), [1, 2])
+    slurm.answers = False
+    with pytest.raises(BatchSystemUnavailable):
+        write(factors, slurm)
+    slurm.answers = True
     return factors
 
 
 def test_who_got_no_answer_looks_again(tmp_path: Path) -> None:
     slurm = SleepySlurm()
     factors = carried(tmp_path, slurm)
-    factors.without_answer()
     factors.restore(cast(BatchSystem, slurm))
     assert (slurm.factors, slurm.slept) == ({1: 0, 2: 0}, [SETTLED])
     assert not factors.is_outstanding()
@@ -57,7 +66,7 @@ def test_who_got_no_answer_looks_again(tmp_path: Path) -> None:
 
 def test_so_does_a_release_after_a_kill(tmp_path: Path) -> None:
     slurm = SleepySlurm()
-    carried(tmp_path, slurm).without_answer()
+    carried(tmp_path, slurm)
     rescue = CarriedFactors(StateFile(tmp_path / "state.json"), sleep=slurm.sleep)
     rescue.restore(cast(BatchSystem, slurm))
     assert slurm.factors == {1: 0, 2: 0}
@@ -66,8 +75,7 @@ def test_so_does_a_release_after_a_kill(tmp_path: Path) -> None:
 def test_an_answer_since_makes_it_needless(tmp_path: Path) -> None:
     slurm = SleepySlurm()
     factors = carried(tmp_path, slurm)
-    factors.without_answer()
-    factors.answered()
+    write(factors, slurm)
     factors.restore(cast(BatchSystem, slurm))
     assert slurm.slept == []
 
@@ -75,7 +83,6 @@ def test_an_answer_since_makes_it_needless(tmp_path: Path) -> None:
 def test_nothing_is_forgotten_before_the_second_look(tmp_path: Path) -> None:
     slurm = SleepySlurm()
     factors = carried(tmp_path, slurm)
-    factors.without_answer()
     slurm.answers = False
     with pytest.raises(BatchSystemUnavailable):
         factors.restore(cast(BatchSystem, slurm))

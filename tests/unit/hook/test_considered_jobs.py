@@ -15,8 +15,8 @@ from slurm_rl_plugin.domain import Decision, PendingJobs
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
-from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
-from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import StateFile
+from slurm_rl_plugin.hook.memory.records import MemoryFile
 from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails

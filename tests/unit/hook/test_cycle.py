@@ -13,9 +13,8 @@ from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot, RunningJobs
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
-from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END
-from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
-from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END, StateFile
+from slurm_rl_plugin.hook.memory.records import MemoryFile
 from slurm_rl_plugin.hook.order.order_changes import in_safe_order
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails

@@ -19,9 +19,8 @@ from slurm_rl_plugin.batch_systems.port import (
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
 from slurm_rl_plugin.hook.daemon.pace import Pace
 from slurm_rl_plugin.hook.memory import carried_factors
-from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
-from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
-from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors, StateFile
+from slurm_rl_plugin.hook.memory.records import MemoryFile
 from slurm_rl_plugin.units import IntArray
 from tests.unit.hook.queues import FACTS, QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import CountingPolicy, cycle_over, state_jobs

@@ -17,7 +17,7 @@ from slurm_rl_plugin.hook.daemon.pace import Pace
 from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, write_disable_file
-from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
+from slurm_rl_plugin.hook.memory.records import MemoryFile
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import CountingPolicy, cycle_over
 

@@ -31,9 +31,8 @@ from slurm_rl_plugin.hook.experiment.turns import (
     held_part,
     misdelivered_since_begin,
 )
-from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
-from slurm_rl_plugin.hook.memory.lifts import Lifts
-from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
+from slurm_rl_plugin.hook.memory.account_service import Lifts, ServiceSeen
+from slurm_rl_plugin.hook.memory.records import MemoryFile
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import cycle_over
 from tests.unit.hook.test_daemon import CountedStop, daemon_of

@@ -16,7 +16,7 @@ from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
-from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.rails.guard_rails import (
     StarvationBound,
     UntouchedJobs,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.hook.memory.policy_memory import MemoryFile
+from slurm_rl_plugin.hook.memory.records import MemoryFile
 
 
 @pytest.fixture

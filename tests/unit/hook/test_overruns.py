@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import EndedJobs, QueueSnapshot
-from slurm_rl_plugin.hook.memory.account_service import AccountService
-from slurm_rl_plugin.hook.memory.overruns import Overrun, Overruns
+from slurm_rl_plugin.hook.memory.account_service import AccountService, Overrun, Overruns
 from slurm_rl_plugin.units import DAY, HOUR
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.domain import RunningJobs
-from slurm_rl_plugin.hook.order.own_nice import OwnNice, own_nice_path
 from slurm_rl_plugin.hook.order.queue_plan import planned_order
-from slurm_rl_plugin.hook.order.said_order import SaidOrder
+from slurm_rl_plugin.hook.order.said_order import OwnNice, SaidOrder
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs
 from tests.unit.hook.queues import NOW, pending_jobs, snapshot_of
 
@@ -87,7 +86,7 @@ class OneUser:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return own_nice_path(tmp_path / "state.json")
+    return tmp_path / "state.json.own-nice"
 
 
 def jobs(path: Path, count: int, gap: int = 1000, nice: Sequence[int] = ()) -> OneUser:

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import job_number
-from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors
-from slurm_rl_plugin.hook.memory.state_file import StateFile
+from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors, StateFile
 from tests.unit.hook.queues import QueueInMemory, pending_jobs
 
 WAY_OUT = {"batch_system": {"adapter": "pbs"}}

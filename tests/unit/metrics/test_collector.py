@@ -12,8 +12,7 @@ from slurm_rl_plugin import __version__
 from slurm_rl_plugin.domain import StartedJobs
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.memory.account_service import ServiceSeen
-from slurm_rl_plugin.hook.memory.lifts import Lifts
+from slurm_rl_plugin.hook.memory.account_service import Lifts, ServiceSeen
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 from slurm_rl_plugin.hook.rails.claims import ACCOUNT, AS_BATCH, OVERRUN, USER
 from slurm_rl_plugin.metrics.collector import CycleMetrics
