@@ -20,7 +20,6 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.learning.evaluation.continuous import (
@@ -31,6 +30,7 @@ from slurm_rl_plugin.learning.evaluation.continuous import (
 )
 from slurm_rl_plugin.learning.evaluation.schedule_waits import RATIOS, median_ratios
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load

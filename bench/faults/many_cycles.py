@@ -17,10 +17,10 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, generate_latest
 
 from bench.faults.passing_jobs import STEP, PassingJobs, passing_jobs
-from slurm_rl_plugin.cli.assembly.hook import build_cycle, load_policy_or_fall_back
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.services.hook import build_cycle, load_policy_or_fall_back
 from tests.real.daemon_under_test import write_configuration
 
 #: Part of a period in which many jobs come.

@@ -22,9 +22,9 @@ def shift_clock() -> None:
 
 if __name__ == "__main__":
     shift_clock()
-    from slurm_rl_plugin.cli.assembly.hook import LoadedPolicy
-    from slurm_rl_plugin.cli.daemon import run
+    from slurm_rl_plugin.cli import run
     from slurm_rl_plugin.cli.entry import main
+    from slurm_rl_plugin.services.hook import LoadedPolicy
     from tests.real.restless_hook import Restless
 
     run.load_policy_or_fall_back = lambda _: LoadedPolicy(policy=Restless())

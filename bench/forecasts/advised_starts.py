@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.accounting.log_format import read_log
-from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.live.advice import RUN_DRAWS, Variant, variants_of
@@ -29,6 +28,7 @@ from slurm_rl_plugin.forecasts.live.site_orders import learned_order, rule_order
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource
 from slurm_rl_plugin.learning.export.model import import_model
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.services.hook import model_path
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order

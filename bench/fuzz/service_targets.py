@@ -16,7 +16,6 @@ from slurm_rl_plugin.brokers.live.offer_desk import OfferDesk
 from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
 from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
-from slurm_rl_plugin.cli.benchmark.drawn_queue import random_snapshot
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
@@ -24,6 +23,7 @@ from slurm_rl_plugin.hook.rails.guard_rails import CompleteRanking, FiniteScores
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.pages import metrics_pages
 from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.services.drawn_queue import random_snapshot
 from slurm_rl_plugin.serving.clients import RequestRate, SharedToken
 from slurm_rl_plugin.serving.json_pages import Pages
 from slurm_rl_plugin.serving.page_server import PageServer, serve_pages

@@ -23,7 +23,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from bench.speed.listed_slurm import ListedSlurm
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
-from slurm_rl_plugin.cli.assembly.hook import load_policy
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
@@ -32,6 +31,7 @@ from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
+from slurm_rl_plugin.services.hook import load_policy
 from slurm_rl_plugin.units import DAY, MINUTE
 
 #: Seconds that an answer may take on a machine that others use as well.

@@ -19,12 +19,12 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.domain.machine import BackfillSettings, Machine, MachinePartition, NodeKind
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
+from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.on_nodes import simulate_on_nodes
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder

@@ -21,13 +21,13 @@ import numpy as np
 
 from bench.speed.nodes_speed import drawn_log, drawn_machine
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.live.sources import KEPT
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.forecasts.replays.replayed_log import queues_along
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf, ReplayedSite
 from slurm_rl_plugin.learning.evaluation.paired import starts_of_order
+from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings

@@ -30,12 +30,12 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCluster
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import MachineLook, Squeue
 from slurm_rl_plugin.batch_systems.slurm.site_factor import Scontrol
-from slurm_rl_plugin.cli.assembly.hook import load_policy
 from slurm_rl_plugin.domain import Memory
 from slurm_rl_plugin.hook.order.order_changes import order_changes
 from slurm_rl_plugin.hook.rails.guard_rails import total_priority
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
+from slurm_rl_plugin.services.hook import load_policy
 
 #: Of records in answers that are kept; each question has one of its own.
 MARK = "@mark@"

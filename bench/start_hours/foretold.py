@@ -13,11 +13,11 @@ from bench.start_hours.accounted import ended_by
 from bench.start_hours.kept_looks import looks_in
 from bench.start_hours.stretched import SPEED, stretched, stretched_classes, stretched_machine
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.cli.forecasts.forecast_assembly import build_forecaster, build_orders
 from slurm_rl_plugin.configuration.reading.precedence import read_configuration
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, read_queue
 from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows, KeptForecasts
 from slurm_rl_plugin.machine_files.reader import read_machine
+from slurm_rl_plugin.services.forecast_service import build_forecaster, build_orders
 from slurm_rl_plugin.units import HOUR
 
 #: Accounting is read again so often, seconds of the log, as the service does.

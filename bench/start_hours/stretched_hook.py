@@ -9,11 +9,11 @@ import sys
 from dataclasses import dataclass, replace
 
 from bench.start_hours.stretched import stretched
-from slurm_rl_plugin.cli.assembly.hook import LoadedPolicy, load_policy_or_fall_back
-from slurm_rl_plugin.cli.daemon import run
+from slurm_rl_plugin.cli import run
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.services.hook import LoadedPolicy, load_policy_or_fall_back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

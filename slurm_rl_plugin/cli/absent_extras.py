@@ -43,7 +43,10 @@ class _Absent(ModuleType):
 
 class _AbsentFinder(MetaPathFinder, Loader):
     def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
-        absent = fullname.partition(".")[0] in EXTRAS or fullname in _EXTENDING
+        package = fullname.partition(".")[0]
+        # half of a package that is loaded cannot be absent
+        is_loaded = not isinstance(sys.modules.get(package, _Absent(package)), _Absent)
+        absent = (package in EXTRAS and not is_loaded) or fullname in _EXTENDING
         return ModuleSpec(fullname, self) if absent else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:

@@ -15,8 +15,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from slurm_rl_plugin import __version__
+from slurm_rl_plugin.batch_systems.registry import taken_back_by_hand
 from slurm_rl_plugin.cli.absent_extras import EXTRAS, absent_extras
-from slurm_rl_plugin.cli.off_switch.by_hand import taken_back_by_hand
 from slurm_rl_plugin.cli.progress import said_if_long
 from slurm_rl_plugin.errors import (
     AccountingLogError,
@@ -76,57 +76,49 @@ VERBS = {
         "reproduce.reproduce", "run the experiment of a paper again, its figures beside ours", ROOT
     ),
     "check": Verb(
-        "check.check",
+        "check",
         "whether the daemon could do its work here, and what mends it; one write changes nothing",
         STATE_OWNER,
     ),
     "pbs-setup": Verb(
-        "check.pbs_setup",
+        "pbs_setup",
         "the lines that prepare a PBS server, what each does and how to undo it",
         ROOT,
     ),
-    "run": Verb("daemon.run", "the daemon beside the batch system", STATE_OWNER),
-    "queue": Verb(
-        "look.queue", "the pending jobs in the decided order, beside the site's own", ROOT
-    ),
-    "explain": Verb("look.explain", "why a pending job is where it is", ROOT),
+    "run": Verb("run", "the daemon beside the batch system", STATE_OWNER),
+    "queue": Verb("queue", "the pending jobs in the decided order, beside the site's own", ROOT),
+    "explain": Verb("explain", "why a pending job is where it is", ROOT),
     "status": Verb(
-        "look.status", "whether all is well with the daemon; exit code 1 if not", STATE_OWNER
+        "status", "whether all is well with the daemon; exit code 1 if not", STATE_OWNER
     ),
-    "audit": Verb("look.audit", "what was decided and written, from the audit log", ROOT),
+    "audit": Verb("audit", "what was decided and written, from the audit log", ROOT),
     "disable": Verb(
-        "off_switch.disable", "stop writing and take every factor back, until `enable`", STATE_OWNER
+        "off_switch", "stop writing and take every factor back, until `enable`", STATE_OWNER
     ),
     "pause": Verb(
-        "off_switch.pause",
+        "off_switch",
         "stop writing and take every factor back for some time; goes on by itself",
         STATE_OWNER,
     ),
-    "enable": Verb("off_switch.enable", "go on after `disable` or `pause`", STATE_OWNER),
+    "enable": Verb("off_switch", "go on after `disable` or `pause`", STATE_OWNER),
     "shadow-report": Verb(
         "shadow.report",
         "what shadow mode would have changed, and what that would have been worth",
         ROOT,
     ),
-    "release": Verb(
-        "off_switch.release", "take back every factor that the daemon wrote", STATE_OWNER
-    ),
+    "release": Verb("release", "take back every factor that the daemon wrote", STATE_OWNER),
     "forecast": Verb(
-        "forecasts.forecast", "the service that foretells when pending jobs start", FORECAST_OWNER
+        "forecast", "the service that foretells when pending jobs start", FORECAST_OWNER
     ),
-    "start": Verb("forecasts.start", "when a job starts, pending or not submitted yet", ROOT),
-    "limits": Verb(
-        "forecasts.limits", "time limits against run times, and what to ask for next time", ROOT
-    ),
-    "offer": Verb(
-        "brokers.offer", "the service that tells brokers when this site would start a job", ROOT
-    ),
+    "start": Verb("start", "when a job starts, pending or not submitted yet", ROOT),
+    "limits": Verb("limits", "time limits against run times, and what to ask for next time", ROOT),
+    "offer": Verb("offer", "the service that tells brokers when this site would start a job", ROOT),
     "route": Verb(
-        "brokers.route",
+        "route",
         "ask all sites when they would start a job, and submit it to the best",
         ROOT,
     ),
-    "show-config": Verb("look.show_config", "print the configuration in force", ROOT),
+    "show-config": Verb("show_config", "print the configuration in force", ROOT),
     "compile": Verb(
         "evaluate.compile",
         "compile the simulator for all users, at the end of an installation",

@@ -29,7 +29,7 @@ ALLOWED = {
 STARTS_CHILDREN = {
     "batch_systems/command_process.py",
     "batch_systems/slurm/pyslurm_child/child.py",
-    "cli/assembly/model_trial.py",
+    "services/model_trial.py",
     "cli/evaluate/compile.py",
 }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import json
 import re
 import tomllib
@@ -17,8 +15,7 @@ from prometheus_client.core import Metric
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.brokers.live.job_document import FIELDS
-from slurm_rl_plugin.cli.assembly.hook import load_policy
-from slurm_rl_plugin.cli.entry import VERBS
+from slurm_rl_plugin.cli.entry import VERBS, verb_parser
 from slurm_rl_plugin.configuration import KEYS
 from slurm_rl_plugin.domain import request_watch
 from slurm_rl_plugin.domain.job_class import JobClassRule
@@ -37,6 +34,7 @@ from slurm_rl_plugin.hook.memory.account_service import Lifts, ServiceSeen
 from slurm_rl_plugin.hook.rails import batch_limit
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, NATIVE
+from slurm_rl_plugin.services.hook import load_policy
 from slurm_rl_plugin.simulator.workloads.generators import _GENERATORS, _RANGES
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 from tests.architecture.markdown_documents import (
@@ -287,9 +285,7 @@ def test_commands_are_understood(command: Command) -> None:
         assert set(command.words) <= set(targets)
         return
     verb, *rest = command.words
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    importlib.import_module(f"slurm_rl_plugin.cli.{VERBS[verb].module}").add_arguments(parser)
-    parser.parse_args(rest)  # ends the test where a word is not understood
+    verb_parser(verb).parse_args(rest)  # ends the test where a word is not understood
 
 
 def programs_in(document: Path) -> list[tuple[str, list[str]]]:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.cli.assembly.hook import load_policy
 from slurm_rl_plugin.domain import PendingJobs, QueueSnapshot, RunningJobs
 from slurm_rl_plugin.features.probe import probe_snapshot
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES
+from slurm_rl_plugin.services.hook import load_policy
 
 LIVE = [each.name for each in NAMED_POLICIES.values() if not each.needs_log]
 EVERY = pytest.mark.parametrize("name", [*LIVE, "reserve:4"])

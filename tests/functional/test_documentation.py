@@ -27,7 +27,6 @@ import pytest
 
 from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.swf.writer import write_swf
-from slurm_rl_plugin.cli.brokers.offer_assembly import build_offer_pages
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.reproduce import reproduce
 from slurm_rl_plugin.configuration import read_configuration
@@ -36,6 +35,7 @@ from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
 from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.learning.heldout_training import compare_with_rules, heldout_loads
 from slurm_rl_plugin.papers.registry import STUDIES
+from slurm_rl_plugin.services.offer_service import build_offer_pages
 from slurm_rl_plugin.serving.page_server import serve_pages, serve_pages_locally
 from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name

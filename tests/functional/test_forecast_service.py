@@ -23,10 +23,10 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.forecasts.service_client import ServiceClient
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, write_queue
 from slurm_rl_plugin.errors import RequestRefused
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
+from slurm_rl_plugin.services.forecast_client import ServiceClient
 from slurm_rl_plugin.units import HOUR
 from tests.unit.forecasts.foretelling import busy_look
 from tests.unit.forecasts.live_site import LiveSite, last_days, live_site

@@ -7,9 +7,9 @@ import pytest
 from slurm_rl_plugin.batch_systems.slurm import assembly as slurm_assembly
 from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.adapter import Slurm
-from slurm_rl_plugin.cli.assembly.batch_system import build_batch_system
-from slurm_rl_plugin.cli.assembly.hook import build_cycle, load_policy
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.services.configured_site import build_batch_system
+from slurm_rl_plugin.services.hook import build_cycle, load_policy
 from tests.unit.configuration.given_content import configuration_of
 
 

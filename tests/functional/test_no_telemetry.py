@@ -12,7 +12,7 @@ import pytest
 TOP = Path(__file__).parents[2]
 #: Under continuous integration onnxruntime is silent by itself.
 QUIET = ("CI", "TF_BUILD", "GITHUB_ACTIONS", "JENKINS_URL", "BUILD_ID")
-LOAD = "from slurm_rl_plugin.cli.assembly.hook import load_policy; load_policy('default')"
+LOAD = "from slurm_rl_plugin.services.hook import load_policy; load_policy('default')"
 
 
 @pytest.mark.parametrize("already", [{}, {"ORT_DISABLE_TELEMETRY": "0"}], ids=["unset", "off"])

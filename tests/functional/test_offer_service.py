@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
+from slurm_rl_plugin.services.hook import model_path
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
 from tests.functional.site_utility_model import write_site_utility_model

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.estimates import RequestedLimit
@@ -16,6 +15,7 @@ from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY, recent_a
 from slurm_rl_plugin.features.history.run_history import LARGE_REQUEST, speaks_for
 from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.services.hook import model_path
 from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log

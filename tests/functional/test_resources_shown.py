@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.cli.look.room import amount_text, room_of, room_sentences
+from slurm_rl_plugin.cli.explain import amount_text, room_of, room_sentences
 from slurm_rl_plugin.domain.nodes import NodeNow
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from tests.fakes.fake_cluster import FakeCluster

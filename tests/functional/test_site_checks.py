@@ -265,7 +265,7 @@ def test_decision_time_on_as_many_jobs_as_asked_for(checks: Checks, site: Site) 
 def test_decision_time_near_the_deadline_warns(
     checks: Checks, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from slurm_rl_plugin.cli.check import model as model_checks  # noqa: PLC0415
+    from slurm_rl_plugin.services import checks as model_checks  # noqa: PLC0415
 
     class Clock:
         now = 0.0

@@ -13,10 +13,10 @@ import pytest
 
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.batch_systems.port import PASS, WARN
-from slurm_rl_plugin.cli.assembly.hook import load_policy
-from slurm_rl_plugin.cli.check.model import reward_of
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.configuration import read_configuration
+from slurm_rl_plugin.services.checks import reward_of
+from slurm_rl_plugin.services.hook import load_policy
 from slurm_rl_plugin.simulator.workloads.generators import egee_log, generated_log
 
 Typed = Callable[..., tuple[int, str, str]]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.cli import release
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.off_switch import release
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from tests.fakes.fake_cluster import FakeCluster

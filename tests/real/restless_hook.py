@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from slurm_rl_plugin.cli.assembly.hook import LoadedPolicy
-from slurm_rl_plugin.cli.daemon import run
+from slurm_rl_plugin.cli import run
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
+from slurm_rl_plugin.services.hook import LoadedPolicy
 
 
 @dataclass(slots=True)

@@ -24,9 +24,9 @@ from slurm_rl_plugin.batch_systems.pbs.queue import PbsQueueReader
 from slurm_rl_plugin.batch_systems.pbs.scores import Ifl, Qalter
 from slurm_rl_plugin.batch_systems.pbs.setup import STALE_SECONDS, setup_steps
 from slurm_rl_plugin.batch_systems.port import FactorChange
-from slurm_rl_plugin.cli.assembly.shipped_files import shipped_folder
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.services.hook import shipped_folder
 from tests.architecture.markdown_documents import TOP
 from tests.real.drawn_order import DrawnOrder, cycle_of
 from tests.real.openpbs_server import InstalledPbs, missing_openpbs

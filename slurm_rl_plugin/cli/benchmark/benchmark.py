@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.cli.argument_types.numbers import at_least_one, whole_number
-from slurm_rl_plugin.cli.assembly.hook import load_policy
-from slurm_rl_plugin.cli.benchmark.drawn_queue import past_runs, random_snapshot
+from slurm_rl_plugin.cli.argument_types import at_least_one, whole_number
 from slurm_rl_plugin.cli.benchmark.fewest_writes import fewest_writes
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.tables import print_json, print_table
@@ -25,6 +23,8 @@ from slurm_rl_plugin.hook.rails.guard_rails import total_priority
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
+from slurm_rl_plugin.services.drawn_queue import past_runs, random_snapshot
+from slurm_rl_plugin.services.hook import load_policy
 
 #: Jobs that have ended before the first decision of a policy that learns from runs.
 PAST_RUNS = 100_000
@@ -181,8 +181,8 @@ def _floor(
 
 
 def _simulator(options: argparse.Namespace) -> dict[str, Any]:
-    from slurm_rl_plugin.cli.assembly.candidates import candidate_of  # noqa: PLC0415 - the extra
     from slurm_rl_plugin.learning.evaluation.paired import starts_under  # noqa: PLC0415
+    from slurm_rl_plugin.services.candidates import candidate_of  # noqa: PLC0415 - the extra
     from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings  # noqa: PLC0415
     from slurm_rl_plugin.simulator.workloads.generators import generated_log  # noqa: PLC0415
     from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log  # noqa: PLC0415

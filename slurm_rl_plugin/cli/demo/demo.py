@@ -17,9 +17,7 @@ from prometheus_client import CollectorRegistry
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.batch_systems.simulated import SimulatedCluster
-from slurm_rl_plugin.cli.argument_types.numbers import at_least_one, whole_number
-from slurm_rl_plugin.cli.argument_types.results import make_folder
-from slurm_rl_plugin.cli.assembly.hook import load_policy
+from slurm_rl_plugin.cli.argument_types import at_least_one, make_folder, whole_number
 from slurm_rl_plugin.cli.evaluate.front_figure import draw_front
 from slurm_rl_plugin.cli.evaluate.schedule_figures import draw_schedules
 from slurm_rl_plugin.cli.evaluate.text import print_policies
@@ -42,6 +40,7 @@ from slurm_rl_plugin.learning.training import TrainingPlan, train_model
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.pages import serve_metrics
 from slurm_rl_plugin.policies.q_network import load_q_network
+from slurm_rl_plugin.services.hook import load_policy
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import generated_log

@@ -7,8 +7,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from slurm_rl_plugin.cli.argument_types.results import make_folder
-from slurm_rl_plugin.cli.assembly.candidates import candidate_of
+from slurm_rl_plugin.cli.argument_types import make_folder
 from slurm_rl_plugin.cli.evaluate.continuous import continuous_entry, print_continuous
 from slurm_rl_plugin.cli.evaluate.entries import (
     backfilling,
@@ -43,6 +42,7 @@ from slurm_rl_plugin.learning.evaluation.paired import (
     starts_under,
 )
 from slurm_rl_plugin.policies.registry import NATIVE
+from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from slurm_rl_plugin.cli.argument_types.numbers import (
+from slurm_rl_plugin.cli.argument_types import (
     number_above_zero,
-    seconds_up_to,
+    number_from_zero,
     whole_number,
 )
 from slurm_rl_plugin.cli.evaluate.goal_option import add_goal_option
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--cycle",
-        type=seconds_up_to(_LONGEST_CYCLE),
+        type=number_from_zero("number of seconds", _LONGEST_CYCLE),
         default=0.0,
         metavar="SECONDS",
         help="decide at multiples of so many seconds only (default: 0, at every event)",

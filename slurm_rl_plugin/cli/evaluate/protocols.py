@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
+from slurm_rl_plugin.cli.argument_types import at_least_one
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.evaluation.continuous import ContinuousProtocol
 from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol

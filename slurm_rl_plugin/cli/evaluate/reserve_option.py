@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import fields
 
-from slurm_rl_plugin.cli.argument_types.numbers import whole_number
+from slurm_rl_plugin.cli.argument_types import whole_number
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.kernel.class_limit import FREE, LIMIT, ClassLimit
 

@@ -15,7 +15,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.log_format import is_stored, read_log
 from slurm_rl_plugin.accounting.port import NOT_READ, JobLog, ReadReport
 from slurm_rl_plugin.batch_systems.registry import AUTO
-from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
+from slurm_rl_plugin.cli.argument_types import at_least_one
 from slurm_rl_plugin.cli.logs.cluster_option import add_cluster_option, named_machine
 from slurm_rl_plugin.cli.logs.excerpt import LogExcerpt
 from slurm_rl_plugin.cli.logs.log_options import PEAK, LogOptions

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.log_format import files_of
-from slurm_rl_plugin.cli.argument_types.results import result_file
+from slurm_rl_plugin.cli.argument_types import result_file
 from slurm_rl_plugin.cli.logs.arguments import warn_of_malformed
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.tables import print_json, print_table

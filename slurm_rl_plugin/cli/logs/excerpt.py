@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.cli.argument_types.numbers import LARGEST
+from slurm_rl_plugin.cli.argument_types import LARGEST
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 

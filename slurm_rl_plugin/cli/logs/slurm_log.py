@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.batch_systems.kind import LogDump, OwnAccounting
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
-from slurm_rl_plugin.cli.argument_types.numbers import number_above_zero
+from slurm_rl_plugin.cli.argument_types import number_above_zero
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.domain.billing import Billing

@@ -10,8 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from slurm_rl_plugin import __version__
-from slurm_rl_plugin.cli.argument_types.numbers import whole_number
-from slurm_rl_plugin.cli.assembly.hook import model_path
+from slurm_rl_plugin.cli.argument_types import whole_number
 from slurm_rl_plugin.cli.progress import parts_bar, said_if_long
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.errors import ConfigurationError
@@ -19,6 +18,7 @@ from slurm_rl_plugin.learning.export.manifest import file_checksum, write_manife
 from slurm_rl_plugin.papers.registry import STUDIES
 from slurm_rl_plugin.papers.study.claims import Report, TextTable, counts
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
+from slurm_rl_plugin.services.hook import model_path
 
 #: Where the traces are when the command line does not say it.
 _TRACES_VARIABLE = "SLURM_RL_TRACES"

@@ -10,17 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slurm_rl_plugin.cli.argument_types.numbers import at_least_one
-from slurm_rl_plugin.cli.argument_types.results import result_file
-from slurm_rl_plugin.cli.argument_types.slurm_times import time_argument
-from slurm_rl_plugin.cli.assembly.configuration_arguments import (
-    add_configuration_options,
-    configuration_of,
-)
+from slurm_rl_plugin.cli.argument_types import at_least_one, result_file, time_argument
 from slurm_rl_plugin.cli.evaluate.study.text import print_site_study
 from slurm_rl_plugin.cli.logs.cluster_option import add_cluster_option
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.shadow.text import print_shadow
+from slurm_rl_plugin.cli.site_options import (
+    add_configuration_options,
+    configuration_of,
+)
 from slurm_rl_plugin.cli.tables import print_json, slurm_time
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError

@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.cli.argument_types.numbers import at_least_one, whole_number
-from slurm_rl_plugin.cli.argument_types.results import result_file
-from slurm_rl_plugin.cli.assembly.hook import model_path
+from slurm_rl_plugin.cli.argument_types import at_least_one, result_file, whole_number
 from slurm_rl_plugin.cli.evaluate.protocols import HELDOUT
 from slurm_rl_plugin.cli.evaluate.reserve_option import add_reserve_option, reserve_words
 from slurm_rl_plugin.cli.logs.arguments import add_log_options, read_named_logs
@@ -33,6 +31,7 @@ from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
 from slurm_rl_plugin.learning.training import TrainingPlan, train_model
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import named_policy
+from slurm_rl_plugin.services.hook import model_path
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK

@@ -9,17 +9,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from slurm_rl_plugin.cli.argument_types.numbers import number_above_zero, whole_number
-from slurm_rl_plugin.cli.argument_types.results import result_file
-from slurm_rl_plugin.cli.assembly.configuration_arguments import (
+from slurm_rl_plugin.cli.argument_types import number_above_zero, result_file, whole_number
+from slurm_rl_plugin.cli.service_process import log_to_standard_error, serve_until_stopped
+from slurm_rl_plugin.cli.site_options import (
     add_way_out_options,
+    become_state_owner,
     configuration_of,
     known_configuration_of,
     state_file_flags,
 )
-from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
-from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
-from slurm_rl_plugin.cli.daemon.service_loop import serve_until_stopped
 from slurm_rl_plugin.cli.tables import print_json, printable
 from slurm_rl_plugin.cli.what_if.declared_experiment import DeclaredExperiment
 from slurm_rl_plugin.cli.what_if.experiment_text import experiment_document, print_experiment

@@ -6,10 +6,6 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slurm_rl_plugin.cli.assembly.batch_system import chosen_batch_system
-from slurm_rl_plugin.cli.assembly.hook import load_policy
-from slurm_rl_plugin.cli.forecasts.forecast_assembly import build_source, order_of
-from slurm_rl_plugin.cli.forecasts.site_history import OwnHistory
 from slurm_rl_plugin.cli.what_if.declared_experiment import DeclaredExperiment
 from slurm_rl_plugin.domain.queue_file import read_queue
 from slurm_rl_plugin.errors import ConfigurationError
@@ -17,6 +13,10 @@ from slurm_rl_plugin.forecasts.live.site_at import SiteAt
 from slurm_rl_plugin.forecasts.live.site_now import site_now
 from slurm_rl_plugin.forecasts.live.site_orders import own_order
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource
+from slurm_rl_plugin.services.configured_site import chosen_batch_system
+from slurm_rl_plugin.services.forecast_service import build_source, order_of
+from slurm_rl_plugin.services.hook import load_policy
+from slurm_rl_plugin.services.site_history import OwnHistory
 from slurm_rl_plugin.what_if.switchback.live_cluster import live_cluster
 from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
 

@@ -8,9 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.cli.argument_types.numbers import at_least_one, whole_number
-from slurm_rl_plugin.cli.argument_types.results import make_folder, result_file
-from slurm_rl_plugin.cli.assembly.candidates import candidate_of
+from slurm_rl_plugin.cli.argument_types import at_least_one, make_folder, result_file, whole_number
 from slurm_rl_plugin.cli.evaluate.goal_option import goal_of
 from slurm_rl_plugin.cli.logs.arguments import add_log_options
 from slurm_rl_plugin.cli.logs.log_options import LogOptions
@@ -25,6 +23,7 @@ from slurm_rl_plugin.configuration.keys.goals import RewardSection
 from slurm_rl_plugin.learning.checkpoint import check_checkpoint, forget_checkpoint
 from slurm_rl_plugin.learning.digest import digest_of
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
+from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK
 from slurm_rl_plugin.utility.intervals import BETTER
 from slurm_rl_plugin.utility.reward import RewardWeights

@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.cli.argument_types.numbers import whole_number
-from slurm_rl_plugin.cli.argument_types.results import make_folder
-from slurm_rl_plugin.cli.assembly.candidates import candidate_of
+from slurm_rl_plugin.cli.argument_types import make_folder, whole_number
 from slurm_rl_plugin.cli.evaluate.goal_option import goal_of
 from slurm_rl_plugin.cli.evaluate.study.in_force import settings_in_force
 from slurm_rl_plugin.cli.logs.arguments import (
@@ -36,6 +34,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.checkpoint import check_checkpoint, forget_checkpoint
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.machine_files.reader import DescribedCluster, plain_cluster
+from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings

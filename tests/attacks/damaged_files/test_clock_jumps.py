@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.cli.assembly.hook import build_cycle, load_policy_or_fall_back
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.domain import Decision
 from slurm_rl_plugin.features.history.past_runs import PastRuns
@@ -22,6 +21,7 @@ from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.disturbances import CLOCK, ClockWatch, Disturbances
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, DisableWatch, write_disable_file
 from slurm_rl_plugin.hook.rails.reserve import ReserveRail, ReserveSettings
+from slurm_rl_plugin.services.hook import build_cycle, load_policy_or_fall_back
 from tests.fakes.fake_cluster import NOW, FakeCluster
 from tests.unit.features.run_tables import Run
 from tests.unit.features.run_tables import snapshot_of as queue_of_runs

@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from slurm_rl_plugin.cli.assembly import model_trial
-from slurm_rl_plugin.cli.assembly.hook import load_policy, model_path
 from slurm_rl_plugin.errors import ModelUnreadable, PolicyError
+from slurm_rl_plugin.services import model_trial
+from slurm_rl_plugin.services.hook import load_policy, model_path
 
 
 def shipped() -> onnx.ModelProto:

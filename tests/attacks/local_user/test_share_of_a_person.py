@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.cli.forecasts.forecast_assembly import question_pace, reading_pace
 from slurm_rl_plugin.forecasts.live.forecast_desk import ForecastDesk
 from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastPages
+from slurm_rl_plugin.services.forecast_service import question_pace, reading_pace
 from slurm_rl_plugin.serving.clients import (
     MOST_CLIENTS,
     NAMELESS,

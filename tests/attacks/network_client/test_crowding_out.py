@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from slurm_rl_plugin.cli.brokers.offer_assembly import build_offer_pages
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.metrics.pages import serve_metrics
+from slurm_rl_plugin.services.offer_service import build_offer_pages
 from slurm_rl_plugin.serving.tls import reading_context
 from tests.fakes.certificates import self_signed
 from tests.fakes.fake_cluster import FakeCluster

@@ -15,9 +15,8 @@ from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobs, RoutedJobsFile
 from slurm_rl_plugin.brokers.port import RoutedJob
-from slurm_rl_plugin.cli.brokers.route_experience import learn_from_past
-from slurm_rl_plugin.cli.brokers.route_request import LONGEST_SCRIPT, given_command
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.services.route_requests import LONGEST_SCRIPT, given_command, learn_from_past
 
 NOW = 1_800_000_000.0
 REQUEST = job_request({"processors": 2, "time_limit": 60, "user": "eva"})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.argument_types.numbers import at_least_one, seconds_up_to, whole_number
+from slurm_rl_plugin.cli.argument_types import at_least_one, number_from_zero, whole_number
 from slurm_rl_plugin.cli.entry import main
 
 #: Read too late, it would be what the sentence is about.
@@ -102,4 +102,5 @@ def test_more_than_can_be_counted_is_refused(
 def test_what_is_within_bounds() -> None:
     assert whole_number(0)("2147483647") == 2**31 - 1
     assert at_least_one("7") == 7
-    assert [seconds_up_to(60.0)(text) for text in ("0", "60", ".5")] == [0.0, 60.0, 0.5]
+    seconds = number_from_zero("number of seconds", 60.0)
+    assert [seconds(text) for text in ("0", "60", ".5")] == [0.0, 60.0, 0.5]

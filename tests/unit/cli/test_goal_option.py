@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.assembly.hook import build_cycle, load_policy, with_goals
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.evaluate.goal_option import add_goal_option, goals_of
 from slurm_rl_plugin.cli.evaluate.study.in_force import settings_in_force
-from slurm_rl_plugin.cli.forecasts.forecast_assembly import build_source
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
+from slurm_rl_plugin.services.forecast_service import build_source
+from slurm_rl_plugin.services.hook import build_cycle, load_policy, with_goals
 from tests.unit.configuration.given_content import configuration_of
 
 

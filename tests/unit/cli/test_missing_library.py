@@ -11,9 +11,9 @@ import pytest
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.batch_systems.pbs.kind import PBS
+from slurm_rl_plugin.batch_systems.registry import taken_back_by_hand
 from slurm_rl_plugin.batch_systems.slurm.kind import SLURM
 from slurm_rl_plugin.cli.entry import TRACEBACK, VERBS, main, missing_library, verb_parser
-from slurm_rl_plugin.cli.off_switch.by_hand import taken_back_by_hand
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_pbs_cluster import FakePbs
 from tests.fakes.without_extras import without_extras

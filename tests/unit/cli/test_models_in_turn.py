@@ -10,13 +10,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from slurm_rl_plugin.batch_systems.port import BatchSystem
-from slurm_rl_plugin.cli.assembly.hook import load_policy
-from slurm_rl_plugin.cli.daemon.loaded_files import LoadedFiles
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING, Goals
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
+from slurm_rl_plugin.services.daemon import LoadedFiles
+from slurm_rl_plugin.services.hook import load_policy
 from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
 from tests.unit.hook.test_cycle import cycle_over
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.argument_types.results import make_folder, result_file
+from slurm_rl_plugin.cli.argument_types import make_folder, result_file
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.whole_file import replacing, write_whole
 

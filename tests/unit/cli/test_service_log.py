@@ -11,7 +11,7 @@ import pytest
 
 _PROGRAM = """
 import logging
-from slurm_rl_plugin.cli.daemon.service_log import log_to_standard_error
+from slurm_rl_plugin.cli.service_process import log_to_standard_error
 log_to_standard_error(verbose=False)
 logging.getLogger("hook").info("cycle=done")
 """

@@ -8,8 +8,13 @@ from datetime import datetime
 
 import pytest
 
-from slurm_rl_plugin.cli.argument_types.slurm_times import parse_slurm_duration, parse_slurm_time
-from slurm_rl_plugin.cli.look.job_arguments import job_number, job_numbers, names
+from slurm_rl_plugin.cli.argument_types import (
+    job_number,
+    job_numbers,
+    names,
+    parse_slurm_duration,
+    parse_slurm_time,
+)
 from slurm_rl_plugin.cli.tables import printable, slurm_duration, slurm_time
 
 NOW = datetime(2026, 11, 21, 15, 30, 20)

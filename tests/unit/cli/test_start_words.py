@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.forecasts.service_client import ServiceClient
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.services.forecast_client import ServiceClient
 
 _BOTH = "is neither a job nor a command: give a job's number, such as 123"
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.assembly.state_owner import become_state_owner
 from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.cli.site_options import become_state_owner
 from slurm_rl_plugin.configuration import Configuration
 from tests.attacks.another_user import DAEMON, STRANGER, as_user, needs_root
 

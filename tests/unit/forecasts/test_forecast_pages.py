@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.cli.forecasts.forecast_assembly import question_pace, reading_pace
 from slurm_rl_plugin.errors import RequestRefused
 from slurm_rl_plugin.forecasts.live import forecast_desk
 from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS
 from slurm_rl_plugin.forecasts.live.forecast_desk import Asker, ForecastDesk, QuestionPace
 from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastPages
+from slurm_rl_plugin.services.forecast_service import question_pace, reading_pace
 
 
 class OneQueue:

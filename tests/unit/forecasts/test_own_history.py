@@ -9,11 +9,11 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.kind import Presence
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
-from slurm_rl_plugin.cli.forecasts import site_history
-from slurm_rl_plugin.cli.forecasts.site_history import OwnHistory
 from slurm_rl_plugin.configuration.reading.precedence import read_configuration
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ConfigurationError, SlurmRLError
+from slurm_rl_plugin.services import site_history
+from slurm_rl_plugin.services.site_history import OwnHistory
 
 
 def test_a_history_that_cannot_be_read_is_tried_again_after_a_minute(

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.features.estimates import RequestedLimit
@@ -15,6 +14,7 @@ from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.forecasts.replays.replayed_site import ReplayedSite
 from slurm_rl_plugin.learning.export.model import import_model
 from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.services.hook import model_path
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.cli.forecasts.forecast_assembly import Orders
-from slurm_rl_plugin.cli.forecasts.forecast_service import ForecastService
-from slurm_rl_plugin.cli.forecasts.site_history import OwnHistory
 from slurm_rl_plugin.configuration.reading.precedence import read_configuration
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, write_queue
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
 from slurm_rl_plugin.forecasts.live.site_orders import rule_order
+from slurm_rl_plugin.services.forecast_service import ForecastService, Orders
+from slurm_rl_plugin.services.site_history import OwnHistory
 from slurm_rl_plugin.units import HOUR
 from tests.unit.forecasts.foretelling import busy_look, forecaster
 from tests.unit.forecasts.live_site import last_days, live_site
@@ -50,7 +49,7 @@ def test_scores_and_metrics_cost_nothing_but_a_forecast_of_the_queue(
     monkeypatch.setattr(KeptForecasts, "rows", counted)
     served: dict[str, Any] = {}
     monkeypatch.setattr(
-        "slurm_rl_plugin.cli.forecasts.forecast_service.serve_pages_locally",
+        "slurm_rl_plugin.services.forecast_service.serve_pages_locally",
         lambda pages, path, section: served.update(pages=pages),
     )
     service.serve()

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.cli.assembly.hook import model_path
 from slurm_rl_plugin.domain import Decision, PendingJobs
 from slurm_rl_plugin.features.columns import site_job_features
 from slurm_rl_plugin.features.site import SITE
@@ -25,6 +24,7 @@ from slurm_rl_plugin.hook.rails.guard_rails import (
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.registry import rule_policy
+from slurm_rl_plugin.services.hook import model_path
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.units import HOUR, MINUTE, FloatArray

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from slurm_rl_plugin.cli.look.status import service_lines
+from slurm_rl_plugin.cli.status import service_lines
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.metrics import served
 from slurm_rl_plugin.metrics.collector import CycleMetrics

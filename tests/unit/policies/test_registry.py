@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.assembly.hook import check_model_file, load_policy
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.policies.registry import (
     NAMED_POLICIES,
@@ -18,6 +17,7 @@ from slurm_rl_plugin.policies.registry import (
     known_names,
     named_policy,
 )
+from slurm_rl_plugin.services.hook import check_model_file, load_policy
 
 ONLY_LOGS = [each.name for each in NAMED_POLICIES.values() if each.needs_log]
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.cli.assembly.batch_system import written_influence
-from slurm_rl_plugin.cli.assembly.candidates import candidate_of
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.evaluation.recorded_replay import ALWAYS
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import named_policy
+from slurm_rl_plugin.services.candidates import candidate_of
+from slurm_rl_plugin.services.configured_site import written_influence
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings

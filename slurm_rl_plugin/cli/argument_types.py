@@ -1,0 +1,234 @@
+"""Words of a command line: numbers within bounds, times and jobs as Slurm writes them, files."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from slurm_rl_plugin.accounting.slurm.durations import asked_seconds
+from slurm_rl_plugin.errors import ConfigurationError
+
+#: What compiled code and generators of random numbers take; more is a slip of the hand.
+LARGEST = 2**31 - 1
+
+
+def whole_number(least: int, most: int = LARGEST) -> Callable[[str], int]:
+    """The type of a whole number from `least` to `most`, by default what compiled code takes."""
+
+    def parsed(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least {least}")
+        if value > most:
+            raise argparse.ArgumentTypeError(f"{text!r} is too large: give {most} at most")
+        return value
+
+    return parsed
+
+
+def number_above_zero(what: str) -> Callable[[str], float]:
+    """The type of a finite number above 0, which a refusal calls `what`: `number of seconds`."""
+
+    def parsed(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = 0.0
+        if not 0 < value < math.inf:
+            raise argparse.ArgumentTypeError(f"{text!r} is no {what} above 0")
+        return value
+
+    return parsed
+
+
+def number_from_zero(what: str, most: float = math.inf) -> Callable[[str], float]:
+    """The type of a finite number from 0 to `most`, which a refusal calls `what`."""
+    bound = f"from 0 to {most:g}" if most < math.inf else "of at least 0"
+
+    def parsed(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (0 <= value <= most and math.isfinite(value)):
+            raise argparse.ArgumentTypeError(f"{text!r} is no {what} {bound}")
+        return value
+
+    return parsed
+
+
+at_least_one = whole_number(1)
+
+
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_RELATIVE = re.compile(r"now(?:(?P<sign>[+-])(?P<count>\d{1,9})(?P<unit>[a-z]*))?")
+_FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
+_CLOCK_FORMS = ("%H:%M", "%H:%M:%S")
+_SHORT_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_COUNTED = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
+_UNITED = re.compile(r"(?:\d{1,9}[smhdw])+", re.ASCII)
+#: Ten years: beyond, somebody means `disable`.
+_LONGEST_SPAN = 3650 * 86400.0
+
+
+def time_argument(text: str) -> float:
+    """The type of an argument that `parse_slurm_time` understands at the present time."""
+    return parse_slurm_time(text, datetime.now())
+
+
+def parse_slurm_time(text: str, now: datetime) -> float:
+    """Seconds since the epoch; times without a zone are local.
+
+    Args:
+        text: `YYYY-MM-DD[THH:MM[:SS]]`, `HH:MM[:SS]` of today, `today`, `midnight`, `now`, or
+            `now-COUNT[UNIT]` with seconds, minutes, hours, days or weeks.
+        now: the present time.
+
+    Raises:
+        argparse.ArgumentTypeError: another form.
+    """
+    words = text.strip()
+    relative = _RELATIVE.fullmatch(words)
+    if relative is not None:
+        return _shifted(words, relative, now)
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if words in ("today", "midnight"):
+        return midnight.timestamp()
+    for form in _FORMS:
+        if (found := _parsed(words, form)) is not None:
+            return found.timestamp()
+    for form in _CLOCK_FORMS:
+        if (found := _parsed(words, form)) is not None:
+            clock = found.replace(year=now.year, month=now.month, day=now.day)
+            return clock.timestamp()
+    raise _not_a_time(text)
+
+
+def _shifted(text: str, relative: re.Match[str], now: datetime) -> float:
+    if relative["sign"] is None:
+        return now.timestamp()
+    unit = relative["unit"].removesuffix("s") or "second"
+    if unit not in _UNITS:
+        raise _not_a_time(text)
+    seconds = int(relative["count"]) * _UNITS[unit]
+    return now.timestamp() + (seconds if relative["sign"] == "+" else -seconds)
+
+
+def _parsed(text: str, form: str) -> datetime | None:
+    try:
+        found = datetime.strptime(text, form)
+        found.timestamp()  # not of a year that no clock knows
+    except (ValueError, OverflowError, OSError):
+        return None
+    return found
+
+
+def parse_slurm_duration(text: str) -> float:
+    """Seconds of a span, as `--time` of Slurm's commands takes it, or with units.
+
+    Args:
+        text: `MINUTES[:SECONDS]`, `HOURS:MINUTES:SECONDS`, `DAYS-HOURS[:MINUTES[:SECONDS]]`, or
+            counts with units such as `30m`, `2h`, `1d12h`.
+
+    Raises:
+        argparse.ArgumentTypeError: another form, no time at all, or more than ten years.
+    """
+    words = text.strip()
+    try:
+        seconds = _in_units(words) if _UNITED.fullmatch(words) else asked_seconds(words)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _LONGEST_SPAN:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no span of time: give such as 30m, 2h, 1-00:00:00 or minutes"
+        )
+    return seconds
+
+
+def _in_units(words: str) -> float:
+    return float(sum(int(n) * _SHORT_UNITS[unit] for n, unit in _COUNTED.findall(words)))
+
+
+def _not_a_time(text: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(
+        f"{text!r} is no time: give YYYY-MM-DD[THH:MM[:SS]] or now-COUNT[hours]"
+    )
+
+
+#: A job, a job array, one task of it or a list of tasks in brackets, or a component.
+_JOB = re.compile(r"(?P<number>\d{1,10})(?:_(?:\d+|\[[\d,%:-]+\])|\+\d+)?")
+
+
+def job_number(text: str) -> int:
+    """The number of a job, of the whole for a part of one: `123`, `123_4`, `123_[5-7]`, `123+1`.
+
+    Raises:
+        argparse.ArgumentTypeError: another form.
+    """
+    found = _JOB.fullmatch(text.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no job: give a number, ARRAY_TASK or JOB+COMPONENT"
+        )
+    return int(found["number"])
+
+
+def job_numbers(text: str) -> frozenset[int]:
+    """Numbers of jobs from a list with commas.
+
+    Raises:
+        argparse.ArgumentTypeError: one of them has another form.
+    """
+    return frozenset(job_number(each) for each in re.split(r",(?![^\[]*\])", text))
+
+
+def names(text: str) -> frozenset[str]:
+    """Names from a list with commas."""
+    return frozenset(each for each in text.split(",") if each)
+
+
+def make_folder(option: str, folder: Path | None) -> None:
+    """Make the folder for results before the work, so that no result is lost.
+
+    Raises:
+        ConfigurationError: it cannot be made, or not be written to.
+    """
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{option} {folder}: the folder cannot be made ({error.strerror})."
+        ) from None
+    if not os.access(folder, os.W_OK):
+        raise ConfigurationError(f"{option} {folder}: the folder cannot be written to.")
+
+
+def result_file(option: str, path: Path) -> Path:
+    """The file that a result is to be written to: links are followed, so that they stay.
+
+    Raises:
+        ConfigurationError: its folder is missing or cannot be written to, or what is there is no
+            plain file.
+    """
+    file = path.resolve()
+    if not file.parent.is_dir():
+        raise ConfigurationError(f"{option} {path}: there is no such folder; make it.")
+    if not os.access(file.parent, os.W_OK):
+        raise ConfigurationError(
+            f"{option} {path}: {file.parent} is no folder that can be written to."
+        )
+    if file.is_dir():
+        raise ConfigurationError(f"{option} {path}: this is a folder; give a file.")
+    if file.exists() and not file.is_file():
+        raise ConfigurationError(f"{option} {path}: this is no plain file; give another.")
+    return file

@@ -1,1 +1,0 @@
-"""Builds the hook and the batch system from a configuration; verbs only call them."""

@@ -1,1 +1,0 @@
-"""`slurm-rl offer` and `slurm-rl route`: between sites."""

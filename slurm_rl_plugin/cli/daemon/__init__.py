@@ -1,1 +1,0 @@
-"""`slurm-rl run`: the daemon, and what it says of itself."""

@@ -1,1 +1,0 @@
-"""`slurm-rl forecast` and `slurm-rl start`: when jobs start."""

@@ -1,0 +1,139 @@
+"""`slurm-rl limits`: time limits against run times, and what to ask for next time."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.cli.argument_types import number_above_zero
+from slurm_rl_plugin.cli.logs.arguments import add_log_options, read_named_logs
+from slurm_rl_plugin.cli.logs.log_options import LogOptions
+from slurm_rl_plugin.cli.tables import print_json, print_table, slurm_duration
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.forecasts.limits.limits_report import limits_report
+
+#: Accounts and templates that are printed.
+_SHOWN = 12
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The log, the days that are reported, and whose jobs are advised."""
+    parser.add_argument("log", nargs="?", metavar="LOG", help="an accounting log")
+    parser.add_argument(
+        "--days",
+        type=number_above_zero("number of days"),
+        default=7.0,
+        metavar="DAYS",
+        help="of the end of the log that are reported (default: 7)",
+    )
+    parser.add_argument("-u", "--user", metavar="USER", help="advice for this user alone")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_log_options(parser)
+
+
+def main(options: argparse.Namespace) -> int:
+    """Read, judge and print."""
+    if (options.log is None) == (options.source is None):
+        raise ConfigurationError("give a LOG, or --from slurm --since TIME: one of them.")
+    given = [] if options.log is None else [options.log]
+    (named,) = read_named_logs(given, LogOptions.of(options))
+    if options.user is not None:
+        _check_user(options.user, named.name, named.prepared.log)
+    document = {"log": named.name, **limits_report(named.prepared.log, options.days)}
+    if options.user is not None:
+        mine = [each for each in document["templates"] if each["user"] == options.user]
+        document["templates"] = mine
+    if options.json:
+        print_json(document)
+    else:
+        _print(document)
+    return 0
+
+
+def _check_user(user: str, name: str, log: JobLog) -> None:
+    """Refuse a user without a job, of whom an answer would say that nothing is to be saved.
+
+    Raises:
+        ConfigurationError: the log has none of his.
+    """
+    if user not in {log.users[place] for place in np.unique(log.user) if place >= 0}:
+        raise ConfigurationError(f"-u {user}: {name} has no job of this user: give another.")
+
+
+def _print(document: dict[str, Any]) -> None:
+    print(f"{document['jobs']} jobs of the last {document['days']:g} days of {document['log']}\n")
+    limited = sum(each["jobs"] for each in document["accounts"])
+    if 0 < limited < document["jobs"]:
+        print(f"{document['jobs'] - limited} of them have no time limit and are left out below.\n")
+    if not document["accounts"]:
+        print("None of these jobs has a time limit, so there is nothing to compare.")
+    else:
+        _print_accounts(document)
+    if document["accounts"] or document["rule"]:
+        _print_advice(document)
+
+
+def _print_accounts(document: dict[str, Any]) -> None:
+    rows = [
+        [
+            each["account"],
+            each["jobs"],
+            f"{each['limit_over_run_time']:.1f}",
+            f"{each['asked_hours']:.0f}",
+            f"{each['used_hours'] / max(each['asked_hours'], 1e-9):.0%}",
+            f"{each['close_to_limit']:.1%}",
+            f"{each['at_limit']:.1%}",
+        ]
+        for each in document["accounts"][:_SHOWN]
+    ]
+    header = ["ACCOUNT", "JOBS", "LIMIT/RUN", "HOURS ASKED", "USED", "ABOVE 90 %", "AT LIMIT"]
+    print_table(header, rows)
+    _print_left_out(len(document["accounts"]) - _SHOWN, "accounts")
+    print("LIMIT/RUN: median of limit over run time. Hours are those of processors.\n")
+
+
+def _print_advice(document: dict[str, Any]) -> None:
+    rule, held_out = document["rule"], document["held_out"]
+    if rule is None:
+        print(
+            "No limit is advised: on the first 60 % of this log no rule was sure to kill at most "
+            "1 % of the jobs that it speaks of."
+        )
+        return
+    judged = f"of {held_out['jobs']} later jobs {held_out['advised']} would have been advised"
+    if held_out["advised"]:
+        judged += (
+            f", {held_out['killed']:.2%} of these killed, and asked for "
+            f"{held_out['over_run_time']:.1f} times their run time (now "
+            f"{held_out['asked_over_run_time']:.1f}; medians)"
+        )
+    print(
+        f"Advised: {rule['margin']:g} times the longest of at least {rule['fewest']} runs alike, "
+        f"of which none lasted {rule['alike']:g} times their median. Chosen on the first 60 % of "
+        f"the log; {judged}.\n"
+    )
+    rows = [
+        [
+            each["user"] or "-",
+            each["processors"],
+            slurm_duration(each["limit"]),
+            each["runs"],
+            slurm_duration(each["longest"]),
+            slurm_duration(each["advised"]),
+            f"{each['freed_hours']:.0f}",
+        ]
+        for each in document["templates"][:_SHOWN]
+    ]
+    if rows:
+        header = ["USER", "PROCESSORS", "LIMIT", "RUNS", "LONGEST", "ADVISED", "HOURS FREED"]
+        print_table(header, rows)
+        _print_left_out(len(document["templates"]) - _SHOWN, "requests")
+
+
+def _print_left_out(more: int, what: str) -> None:
+    """What a table does not show, as it would otherwise look whole."""
+    if more > 0:
+        print(f"{more} more {what}: --json names them.")

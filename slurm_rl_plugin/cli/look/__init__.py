@@ -1,1 +1,0 @@
-"""Verbs that only look: status, queue, explain, audit, show-config."""

@@ -1,0 +1,227 @@
+"""`slurm-rl disable`, `pause` and `enable`: the disable file, and waiting for the daemon."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import pwd
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from slurm_rl_plugin.cli.argument_types import number_from_zero, parse_slurm_duration
+from slurm_rl_plugin.cli.site_options import (
+    add_way_out_options,
+    become_state_owner,
+    known_configuration_of,
+)
+from slurm_rl_plugin.configuration import Configuration, KnownConfiguration
+from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
+from slurm_rl_plugin.hook.daemon.lock import daemon_runs
+from slurm_rl_plugin.hook.memory.disable_file import (
+    Disablement,
+    read_disable_file,
+    remove_disable_file,
+    write_disable_file,
+)
+from slurm_rl_plugin.hook.outstanding import outstanding_at
+from slurm_rl_plugin.services.configured_site import build_batch_system, daemon_metrics
+from slurm_rl_plugin.whole_file import may_exist
+
+#: Seconds that a command waits for the daemon by default.
+WAIT = 20.0
+#: Seconds between two questions to the daemon, and between two to Slurm, which cost it more.
+_PAUSE, _SLURM_PAUSE = 0.3, 3.0
+#: Seconds after which a daemon without metrics has noticed the file, unless it is in a cycle.
+_NOTICED = 6.0
+#: Modes in which a daemon writes nothing.
+_QUIET = ("disabled", "standby")
+#: Who removed the factors, by whether a daemon runs.
+_WHOSE = {
+    True: "the daemon has taken its factors back",
+    False: "no daemon runs",
+    None: "done, though this user may not see whether a daemon runs",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """How long writing stops and why, and how many seconds to wait for the daemon."""
+    add_way_out_options(parser)
+    verb = parser.get_default("verb")
+    if verb == "pause":
+        parser.add_argument(
+            "--for",
+            dest="span",
+            type=parse_slurm_duration,
+            required=True,
+            metavar="TIME",
+            help="30m, 2h, 1-00:00:00; a number alone is minutes, as everywhere in Slurm",
+        )
+    if verb != "enable":
+        parser.add_argument("--reason", default="", metavar="TEXT", help="shown by status and log")
+    parser.add_argument(
+        "--wait",
+        type=number_from_zero("number of seconds"),
+        default=WAIT,
+        metavar="SECONDS",
+        help=f"for the daemon to follow; 0 does not wait (default: {WAIT:g})",
+    )
+
+
+def main(options: argparse.Namespace) -> int:
+    """Do as the command says; 1 where a factor is left, the daemon does not follow, or unknown."""
+    known = known_configuration_of(options)
+    path = known.configuration.disable_file
+    if path is None:
+        raise ConfigurationError(
+            "no disable file is configured: give its path in [hook] disable_file and reload the "
+            "daemon."
+        )
+    if options.verb == "enable":
+        return _enable(known, path, options.wait)
+    now = time.time()  # noqa: TID251 - the composition root
+    # the file holds whole seconds
+    until = float(math.ceil(now + options.span)) if options.verb == "pause" else math.inf
+    made = Disablement(by=_acting_user(), at=now, until=until, reason=options.reason)
+    found = read_disable_file(path)
+    if options.verb == "pause" and found is not None and found.until > until:
+        sys.stderr.write(
+            f"slurm-rl pause: it is disabled {found.words} already: a pause would end that early; "
+            "`slurm-rl enable` first if that is meant.\n"
+        )
+        return 1
+    if options.verb == "disable" and found is not None and math.isinf(found.until):
+        print(f"disabled already {found.words}")
+    else:
+        write_disable_file(path, made)
+        print(f"{options.verb}d {made.words}: {path}")
+    return _wait_until_taken_back(known, options.wait)
+
+
+def _acting_user() -> str:
+    """Who types: behind sudo its user, else the owner of this process."""
+    try:
+        own = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        own = str(os.getuid())
+    behind = os.environ.get("SUDO_USER", "")
+    return f"{behind} as {own}" if behind and behind != own else own
+
+
+def _enable(known: KnownConfiguration, path: Path, seconds: float) -> int:
+    found = read_disable_file(path)
+    remove_disable_file(path)
+    print(f"enabled: it was disabled {found.words}" if found else "it was not disabled")
+    become_state_owner(known.configuration)
+    if daemon_runs(known.state_file) is False:
+        print("no daemon runs: start it where the queue is to be ordered")
+        return 0
+    return _wait_until_it_goes_on(known.configuration, seconds)
+
+
+def _wait_until_it_goes_on(configuration: Configuration, seconds: float) -> int:
+    """Ask the daemon itself; it reads the file every few seconds."""
+    if not configuration.sections.metrics.port or not seconds:
+        print("the daemon goes on within seconds")
+        return 0
+    deadline = time.monotonic() + seconds
+    while True:
+        told = daemon_metrics(configuration)
+        if not isinstance(told, str) and told.mode not in ("disabled", ""):
+            print(f"the daemon goes on: mode {told.mode}")
+            return 0
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(_PAUSE)
+    what = told if isinstance(told, str) else "it still says that it is disabled"
+    print(f"whether the daemon goes on is not known after {seconds:g} s: {what}")
+    return 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What is left in the batch system.
+
+    Attributes:
+        pending: how many pending jobs carry a factor, or why that is not known.
+        outstanding: the words of each entry that may be outstanding.
+    """
+
+    pending: int | str
+    outstanding: tuple[str, ...]
+
+    @property
+    def is_clean(self) -> bool:
+        return self.pending == 0 and not self.outstanding
+
+
+def _wait_until_taken_back(known: KnownConfiguration, seconds: float) -> int:
+    """Wait `seconds` at most, print one sentence; 1 where a factor is left or nobody can tell.
+
+    The daemon tells that it is disabled, and empties its state file when its factors are gone;
+    only then is Slurm asked.
+    """
+    become_state_owner(known.configuration)  # whatever only root may write is written
+    state = known.state_file
+    if known.faults and not may_exist(state):
+        print(f"whether a daemon runs and factors are left is not known: {state} is not there")
+        return 1
+    runs = daemon_runs(state)
+    began, asked = time.monotonic(), -_SLURM_PAUSE
+    left: _Left | None = None
+    noticed = runs is False
+    while runs is not False and time.monotonic() - began < seconds:
+        waited = time.monotonic() - began
+        told = daemon_metrics(known.configuration)
+        if not isinstance(told, str):
+            noticed = noticed or told.mode in _QUIET
+        follows = noticed or (isinstance(told, str) and waited >= _NOTICED)
+        done = follows and not _outstanding(known)
+        if done and waited - asked >= _SLURM_PAUSE:
+            asked, left = waited, _left(known)
+            if left.is_clean:
+                break
+        time.sleep(_PAUSE)
+    else:
+        left = _left(known)
+    print(_sentence(left, runs, noticed, seconds))
+    return 0 if left.is_clean and noticed else 1
+
+
+def _outstanding(known: KnownConfiguration) -> tuple[str, ...]:
+    """What the daemon's files say is outstanding."""
+    entries = outstanding_at(known.state_file)
+    return tuple(entry.words for entry in entries if entry.is_outstanding())
+
+
+def _left(known: KnownConfiguration) -> _Left:
+    outstanding = _outstanding(known)
+    try:
+        pending = build_batch_system(known.configuration, []).snapshot().pending
+    except SlurmRLError as error:
+        return _Left(str(error), outstanding)
+    return _Left(int(np.count_nonzero(pending.factor)), outstanding)
+
+
+def _sentence(left: _Left, runs: bool | None, noticed: bool, seconds: float) -> str:
+    if left.is_clean and noticed:
+        return f"{_WHOSE[runs]}: no pending job carries a factor"
+    if left.is_clean:
+        return (
+            f"no pending job carries a factor, but the daemon has not said within {seconds:g} s "
+            "that it goes by this file: see `slurm-rl status` and its log, and reload it if "
+            "[hook] disable_file was changed"
+        )
+    if isinstance(left.pending, str):
+        return f"whether factors are left is not known: {left.pending}"
+    what = "; ".join([f"{left.pending} pending jobs carry a factor", *left.outstanding])
+    if runs is False:
+        return f"no daemon runs, and {what}: take them back with `slurm-rl release`"
+    return (
+        f"after {seconds:g} s {what}: the daemon may be in the midst of a cycle, see `slurm-rl "
+        "status`; if they stay, stop it and run `slurm-rl release`"
+    )

@@ -1,1 +1,0 @@
-"""The way out: release, disable, enable, pause; they need no library of the way in."""

@@ -1,0 +1,46 @@
+"""`slurm-rl offer`: the service that tells brokers when this site would start a job."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+
+from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
+from slurm_rl_plugin.cli.service_process import log_to_standard_error, serve_until_stopped
+from slurm_rl_plugin.cli.site_options import (
+    add_configuration_options,
+    configuration_of,
+)
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.services.offer_service import build_bound_offers, build_offer_pages
+from slurm_rl_plugin.serving.page_server import serve_pages
+
+logger = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which configuration the offer service reads, and how much it logs."""
+    add_configuration_options(parser)
+    parser.add_argument("-v", "--verbose", action="store_true", help="log debugging lines too")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Serve until told to stop."""
+    log_to_standard_error(verbose=options.verbose)
+    configuration = configuration_of(options)
+    bound = build_bound_offers(configuration)
+    binds = configuration.sections.offer.bind_seconds > 0
+    pages = build_offer_pages(configuration, bound if binds else None)
+    serve_until_stopped(
+        lambda: _serve(configuration, pages), lambda: None if bound is None else bound.renew()
+    )
+    if bound is not None:
+        bound.renew(everything=True)
+    return 0
+
+
+def _serve(configuration: Configuration, pages: OfferPages) -> None:
+    where, tls = configuration.sections.offer, configuration.offer_tls
+    port = serve_pages(pages, where.address, where.port, tls, section="offer")
+    scheme = "http" if tls is None else "https"
+    logger.info("offer=ready url=%s://%s:%d/offer", scheme, where.address, port)

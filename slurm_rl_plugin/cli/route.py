@@ -1,0 +1,301 @@
+"""`slurm-rl route`: ranks the sites for a job, and may submit it to the best that takes it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.batch_systems.kind import JobSubmission, SubmitCommand
+from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
+from slurm_rl_plugin.brokers.learning_agent import LearningAgentBroker
+from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer, ask_sites
+from slurm_rl_plugin.brokers.live.forwarding import LONGEST_LIFE, Forwarding
+from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, SiteAddress
+from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobsFile
+from slurm_rl_plugin.brokers.live.shared_experience import SharedExperience
+from slurm_rl_plugin.brokers.port import Broker, RankedSite, RoutedJob
+from slurm_rl_plugin.brokers.registry import BROKERS, LEARNERS, BrokerParts
+from slurm_rl_plugin.cli.site_options import (
+    add_configuration_options,
+    configuration_of,
+)
+from slurm_rl_plugin.cli.tables import (
+    print_json,
+    print_table,
+    printable,
+    slurm_duration,
+    slurm_time,
+)
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.domain.site import JobRequest
+from slurm_rl_plugin.errors import ConfigurationError, JobNotAccepted, SlurmRLError
+from slurm_rl_plugin.services.route_requests import (
+    given_command,
+    learn_from_past,
+    request_of,
+    sites_of,
+    state_file,
+)
+
+now = time.time  # noqa: TID251 - the composition root hands out the clock
+
+_HEADER = ("SITE", "START", "WAIT", "UTILITY", "PRICE", "REASON")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which broker ranks the sites, whether the job is submitted, and the sbatch command itself."""
+    add_configuration_options(parser)
+    parser.add_argument("--submit", action="store_true", help="submit to the best, with sbatch -M")
+    parser.add_argument(
+        "--broker", choices=BROKERS, help="who ranks the sites; default as [route] broker"
+    )
+    parser.add_argument(
+        "--formula", help="what an offer is worth to you, for --broker market; default as [route]"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="COMMAND",
+        help="sbatch and its words, behind --",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A job on its way to a site.
+
+    Attributes:
+        configuration: in force.
+        command: of the user.
+        script: that sbatch reads from standard input; None where it does not.
+        request: what sites are told.
+        submission: submits, and asks accounting.
+        past: the user's routed jobs.
+        sites: that are asked.
+    """
+
+    configuration: Configuration
+    command: SubmitCommand
+    script: str | None
+    request: JobRequest
+    submission: JobSubmission
+    past: RoutedJobsFile
+    sites: Sequence[SiteAddress]
+
+
+def main(options: argparse.Namespace) -> int:
+    """Rank, print, and submit where that is wanted; 1 where no site takes the job."""
+    configuration = configuration_of(options, or_defaults=True)
+    named = options.broker or configuration.sections.route.broker
+    broker = _broker(named, options.formula, configuration)
+    route = _route(options, configuration)
+    ranking, silent = (_learned if named in LEARNERS else _asked)(broker, route)
+    if not options.json and "parsable" not in route.command.options:
+        _print_ranking(ranking, silent, now())
+    submitted = _submit(route, ranking) if options.submit and ranking else None
+    if options.json:
+        print_json(_ranking_document(ranking, silent, submitted, now()))
+    elif submitted is not None:
+        sys.stdout.write(f"{submitted[2]}\n")
+    if not ranking:
+        _tell("no site would take the job now.")
+    return 0 if ranking and (submitted is not None or not options.submit) else 1
+
+
+def _forwarding(configuration: Configuration) -> Forwarding | None:
+    given = configuration.sections.route
+    if given.hops == 0:
+        return None
+    life = min(float(given.timeout), LONGEST_LIFE)
+    return Forwarding(request_id=secrets.token_hex(16), hops=given.hops, time_to_live=life)
+
+
+def _broker(named: str, formula: str | None, configuration: Configuration) -> Broker:
+    parts = BrokerParts(
+        clock=now,
+        seed=time.time_ns(),
+        formula=formula or configuration.sections.route.formula,
+        is_interactive=configuration.classifier.is_interactive,
+    )
+    return BROKERS[named](parts)
+
+
+def _route(options: argparse.Namespace, configuration: Configuration) -> Route:
+    submission = _submission(float(configuration.sections.route.submit_timeout))
+    command, script = given_command(submission, options.command)
+    if options.submit and shutil.which(submission.program) is None:
+        raise ConfigurationError(
+            f"there is no {submission.program} here: run this where jobs are submitted."
+        )
+    return Route(
+        configuration=configuration,
+        command=command,
+        script=script if command.reads_stdin else None,
+        request=request_of(submission, command, script, os.environ),
+        submission=submission,
+        past=RoutedJobsFile(state_file(os.environ)),
+        sites=sites_of(configuration, os.environ),
+    )
+
+
+def _submission(timeout: float) -> JobSubmission:
+    """For the user's own submission, by the batch system that can submit to several clusters."""
+    makes = [kind.submission for kind in BATCH_SYSTEMS.values() if kind.submission is not None]
+    return makes[0](os.environ, timeout)
+
+
+def _learned(broker: Broker, route: Route) -> tuple[list[RankedSite], list[SiteAnswer]]:
+    """The ranking of all sites by what the user's own jobs met; no site is asked."""
+    names, user = [site.name for site in route.sites], route.request.job.user
+    learn_from_past(broker, route.past, route.submission, names, user, now(), _tell)
+    folder = route.configuration.sections.route.shared_experience
+    if folder and isinstance(broker, LearningAgentBroker):
+        shared = SharedExperience(Path(folder), os.getuid())
+        try:
+            broker.others = shared.waits(now())
+            shared.tell(broker.met(user))
+        except OSError as error:
+            _tell(f"experience is not shared, or not all of it ({error}).")
+    return broker.rank(route.request, [SiteAnswer(name=name) for name in names]), []
+
+
+def _asked(broker: Broker, route: Route) -> tuple[list[RankedSite], list[SiteAnswer]]:
+    """The ranking of the sites that made an offer, with the offer beside each; and the others."""
+    timeout = float(route.configuration.sections.route.timeout)
+    answers = ask_sites(
+        [RemoteSite(site, timeout) for site in route.sites],
+        route.request,
+        timeout,
+        time.monotonic,
+        forwarding=_forwarding(route.configuration),
+    )
+    offering = [answer for answer in answers if answer.promised is not None]
+    offers = {answer.name: answer.promised for answer in offering}
+    ranking = broker.rank(route.request, offering)
+    return [
+        each
+        if each.offer is not None
+        else RankedSite(
+            site=each.site, merit=each.merit, reason=each.reason, offer=offers[each.site]
+        )
+        for each in ranking
+        if each.site in offers
+    ], [answer for answer in answers if answer.promised is None]
+
+
+def _submit(route: Route, ranking: list[RankedSite]) -> tuple[str, int, str] | None:
+    """Submit to the first that takes it: its name, the job's number, and what sbatch said.
+
+    Raises:
+        SubmissionUnknown: nobody knows whether it was taken, so no other site is tried.
+    """
+    for each in ranking:
+        submitted = now()
+        try:
+            job_id, said = _sent(route, each.site)
+        except JobNotAccepted as error:
+            _tell(f"{each.site} did not take the job: {error}")
+            times = dict.fromkeys(("submitted", "started", "ended"), submitted)
+            refused = RoutedJob(site=each.site, request=route.request, outcome="refused", **times)
+            _remember(route, refused)
+            continue
+        job = JobOnItsWay(site=each.site, job_id=job_id, request=route.request, submitted=submitted)
+        _remember(route, job)
+        return each.site, job_id, said
+    return None
+
+
+def _sent(route: Route, site: str) -> tuple[int, str]:
+    """Submit to a site, into what it has bound where it takes the job there; see `_submit`."""
+    words = route.command.words
+    if bound := _bound(route, site):
+        try:
+            return route.submission.submit(site, [*bound, *words], route.script)
+        except JobNotAccepted as error:
+            _tell(f"{site} does not take the job into its reservation: {error}")
+    return route.submission.submit(site, words, route.script)
+
+
+def _bound(route: Route, site: str) -> list[str]:
+    """The option of sbatch that takes what a site has bound; none where it binds nothing."""
+    given = route.configuration.sections.route
+    if not given.bind:
+        return []
+    for each in route.sites:
+        if each.name == site:
+            try:
+                name = RemoteSite(each, float(given.timeout)).accept(route.request)
+            except SlurmRLError as error:
+                _tell(f"{site} does not bind its offer: {error}")
+            else:
+                return [f"--reservation={name}"]
+    return []
+
+
+def _remember(route: Route, job: JobOnItsWay | RoutedJob) -> None:
+    """Keep a job in the user's file; only experience is lost where that fails."""
+    try:
+        with route.past.changing() as change:
+            change.jobs = change.jobs.with_submitted(job)
+    except OSError as error:
+        _tell(f"the job is not remembered ({error}).")
+
+
+def _tell(words: str) -> None:
+    """Say something beside what is printed."""
+    sys.stderr.write(f"slurm-rl route: {printable(words)}\n")
+
+
+def _print_ranking(ranking: Sequence[RankedSite], silent: Sequence[SiteAnswer], now: float) -> None:
+    """The sites, best first, then those that make no offer and why."""
+    rows: list[list[Any]] = [[each.site, *_offered(each, now), each.reason] for each in ranking]
+    rows += [[each.name, None, None, None, None, each.why_not] for each in silent]
+    print_table(_HEADER, rows)
+
+
+def _offered(each: RankedSite, now: float) -> list[Any]:
+    offer = each.offer
+    if offer is None:
+        return [None] * 4
+    wait = slurm_duration(max(offer.expected_start - now, 0.0))
+    return [slurm_time(offer.expected_start), wait, offer.utility, offer.price]
+
+
+def _ranking_document(
+    ranking: Sequence[RankedSite],
+    silent: Sequence[SiteAnswer],
+    submitted: tuple[str, int, str] | None,
+    now: float,
+) -> dict[str, Any]:
+    """The same for programs; times in seconds since the epoch."""
+    return {
+        "time": now,
+        "ranking": [_entry(each) for each in ranking],
+        "skipped": [{"site": each.name, "why": each.why_not} for each in silent],
+        "submitted": None
+        if submitted is None
+        else {"site": submitted[0], "job_id": submitted[1], "said": submitted[2]},
+    }
+
+
+def _entry(each: RankedSite) -> dict[str, Any]:
+    offer = each.offer
+    entry: dict[str, Any] = {"site": each.site, "merit": each.merit, "reason": each.reason}
+    if offer is not None:
+        entry |= {
+            "expected_start": offer.expected_start,
+            "utility": offer.utility,
+            "price": offer.price,
+            "processors": offer.processors,
+            "published": offer.published,
+        }
+    return entry

@@ -1,0 +1,227 @@
+"""`slurm-rl run`: the daemon beside the batch system."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+
+from prometheus_client import CollectorRegistry
+
+from slurm_rl_plugin.batch_systems.port import BatchSystem, SignOfLife
+from slurm_rl_plugin.cli.service_process import log_to_standard_error
+from slurm_rl_plugin.cli.site_options import (
+    add_configuration_options,
+    become_state_owner,
+    configuration_of,
+)
+from slurm_rl_plugin.configuration import Configuration, Flag
+from slurm_rl_plugin.domain.queue_file import QueueOnFile, write_queue
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.daemon.daemon import Daemon
+from slurm_rl_plugin.hook.daemon.lock import only_daemon
+from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
+from slurm_rl_plugin.hook.daemon.signals import SignalRequest
+from slurm_rl_plugin.hook.experiment.files import ExperimentFiles
+from slurm_rl_plugin.hook.experiment.turns import ExperimentTurns
+from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.metrics.pages import serve_metrics
+from slurm_rl_plugin.metrics.textfile import MetricsTextfile
+from slurm_rl_plugin.services.daemon import LoadedFiles, check_lever, describe
+from slurm_rl_plugin.services.hook import (
+    LoadedPolicy,
+    build_cycle,
+    check_model_file,
+    load_policy_or_fall_back,
+)
+
+logger = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which configuration the daemon reads, and whether it runs once, in shadow, or verbosely."""
+    add_configuration_options(parser)
+    parser.add_argument("--once", action="store_true", help="one cycle, then exit; keeps factors")
+    parser.add_argument("--shadow", action="store_true", help="write nothing, whatever FILE says")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log debugging lines too")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run until told to stop; 1 if a factor could not be taken back."""
+    log_to_standard_error(verbose=options.verbose)
+    configuration = _configuration(options)
+    become_state_owner(configuration)
+    check_model_file(configuration.sections.policy.model)
+    reload_wanted = _reload_wanted()  # a SIGHUP may come before it is ready
+    with only_daemon(Path(configuration.sections.hook.state_file)):
+        return _run(options, configuration, reload_wanted)
+
+
+def _reload_wanted() -> SignalRequest:
+    """Set by SIGHUP, which ends no daemon that is about to start either."""
+    wanted = SignalRequest(time.sleep)
+
+    def on_reload(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        wanted.set()
+
+    signal.signal(signal.SIGHUP, on_reload)
+    return wanted
+
+
+def _configuration(options: argparse.Namespace) -> Configuration:
+    """What is in force, with --shadow over all else.
+
+    Raises:
+        ConfigurationError: lists every fault.
+    """
+    shadow = [Flag("hook.mode=shadow", "--shadow")] if options.shadow else []
+    return configuration_of(options, *shadow)
+
+
+def _check_reward(configuration: Configuration, loaded: LoadedPolicy) -> None:
+    """Reward weights act by training only: say so where the model was trained for others."""
+    trained = loaded.card.reward_weights if loaded.card is not None else {}
+    wanted = asdict(configuration.sections.reward)
+    if trained and any(abs(trained.get(key, 0.0) - wanted[key]) > 1e-9 for key in wanted):
+        logger.warning(
+            "reward=differs configured=%s trained=%s: retrain, or set [reward] as trained",
+            wanted,
+            trained,
+        )
+
+
+def _run(
+    options: argparse.Namespace, configuration: Configuration, reload_wanted: SignalRequest
+) -> int:
+    loaded = load_policy_or_fall_back(configuration.sections.policy.model)
+    _check_reward(configuration, loaded)
+    cycle = build_cycle(configuration, loaded)
+    check_lever(configuration, cycle)
+    where = configuration.sections.metrics
+    registry = CollectorRegistry()
+    metrics = CycleMetrics(registry, loaded.labels, where.max_accounts)
+    describe(metrics, configuration, cycle)
+    path = where.textfile
+    textfile = MetricsTextfile(path=Path(path), registry=registry) if path else None
+    files = LoadedFiles(
+        read=lambda: _configuration(options),
+        started=configuration,
+        metrics=metrics,
+        loaded=loaded,
+    )
+    daemon = _daemon(configuration, cycle, metrics, textfile, files, reload_wanted)
+    if options.once:
+        return 0 if daemon.run_once().succeeded else 1
+    port = serve_metrics(registry, where.address, where.port, configuration.tls)
+    logger.info(
+        "daemon=ready mode=%s policy=%s metrics=%s://%s:%d/metrics",
+        configuration.sections.hook.mode,
+        cycle.policy.name,
+        "http" if configuration.tls is None else "https",
+        where.address,
+        port,
+    )
+    sd_notify("READY=1", os.environ)
+    daemon.alive()
+    released = daemon.run()
+    if textfile is not None:
+        textfile.remove()
+    if released:
+        _gone(daemon.cycle.batch_system)
+    return 0 if released else 1
+
+
+def _daemon(
+    configuration: Configuration,
+    cycle: Cycle,
+    metrics: CycleMetrics,
+    textfile: MetricsTextfile | None,
+    files: LoadedFiles,
+    reload_wanted: SignalRequest,
+) -> Daemon:
+    stop = SignalRequest(time.sleep)
+
+    def on_stop(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        sd_notify("STOPPING=1", os.environ)
+        stop.set()
+
+    def publish(report: CycleReport) -> None:
+        metrics.publish(report)
+        if textfile is not None:
+            textfile.write()
+        queue_file.write(report)
+
+    state_file = Path(configuration.sections.hook.state_file)
+    where = configuration.sections.forecast.queue_file
+    queue_file = _QueueFile(path=Path(where) if where else None)
+    signal.signal(signal.SIGTERM, on_stop)
+    signal.signal(signal.SIGINT, on_stop)
+    daemon = Daemon(
+        cycle=cycle,
+        pace=configuration.pace,
+        publish=publish,
+        stop=stop,
+        reload_wanted=reload_wanted,
+        reload=lambda: files.reloaded(daemon.cycle),
+        bring_in=files.bring_in,
+        disable_file=configuration.disable_file,
+        alive=lambda: _alive(daemon.cycle.batch_system),
+        monotonic=time.monotonic,
+        clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+        sleep=time.sleep,
+        turns=ExperimentTurns(files=ExperimentFiles(state_file=state_file)),
+    )
+    return daemon
+
+
+@dataclass(slots=True, kw_only=True)
+class _QueueFile:
+    """The queue as each cycle saw it, for the forecast service; no fault here stops a cycle.
+
+    Attributes:
+        path: of the file; None for none.
+    """
+
+    path: Path | None
+    _warned: bool = False
+
+    def write(self, report: CycleReport) -> None:
+        """Replace the file by what a cycle saw; one that failed or stood by saw nothing."""
+        if self.path is None or report.snapshot is None or report.failure is not None:
+            return
+        queue = QueueOnFile(snapshot=report.snapshot, mode=report.mode, policy=report.policy)
+        try:
+            write_queue(self.path, queue)
+        except OSError as error:
+            if not self._warned:
+                logger.warning("queue_file=unwritable path=%s error=%s", self.path, error)
+            self._warned = True
+        else:
+            self._warned = False
+
+
+def _alive(system: BatchSystem) -> None:
+    """Tell whoever watches us, the batch system itself included."""
+    sd_notify("WATCHDOG=1", os.environ)
+    if isinstance(system, SignOfLife):
+        try:
+            system.beat()
+        except OSError as error:
+            logger.error("heartbeat=failed reason=%s", error)
+
+
+def _gone(system: BatchSystem) -> None:
+    """Nothing of ours is left: nobody has to undo anything when no sign of life comes."""
+    if isinstance(system, SignOfLife):
+        try:
+            system.leave()
+        except OSError as error:
+            logger.error("heartbeat=left reason=%s", error)

@@ -1,0 +1,85 @@
+"""`slurm-rl show-config`: the configuration in force, and where each value of it comes from."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from slurm_rl_plugin.cli.site_options import (
+    add_configuration_options,
+    configuration_of,
+)
+from slurm_rl_plugin.cli.tables import print_json, printable
+from slurm_rl_plugin.configuration import Configuration, read_configuration
+from slurm_rl_plugin.configuration.generated.example_file import example_text
+from slurm_rl_plugin.configuration.toml_text import (
+    class_lines,
+    key_line,
+    rule_lines,
+    rule_table,
+    shares_of,
+)
+from slurm_rl_plugin.domain.utility_class import UtilityClass
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Whether to print the defaults, as an example file, or what is in force here."""
+    add_configuration_options(parser)
+    parser.add_argument(
+        "--defaults", action="store_true", help="an example file: all keys, defaults and meanings"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print each key with its value and where that comes from, or the example file."""
+    if options.defaults and not options.json:
+        sys.stdout.write(example_text())
+        return 0
+    configuration = read_configuration(None) if options.defaults else configuration_of(options)
+    if options.json:
+        print_json(_document(configuration))
+    else:
+        print("\n".join(_lines(configuration)))
+    return 0
+
+
+def _document(configuration: Configuration) -> dict[str, Any]:
+    utilities = {name: own.table for name, own in _own_classes(configuration).items()}
+    return {
+        **configuration.values,
+        "shares": shares_of(configuration.shares, configuration.shares_source),
+        "job_class": [rule_table(rule) for rule in configuration.classifier.rules],
+        **({"utility": utilities} if utilities else {}),
+        "origins": configuration.origins,
+    }
+
+
+def _own_classes(configuration: Configuration) -> dict[str, UtilityClass]:
+    return {
+        name: configuration.classifier.classes[name]
+        for name in configuration.origins.get("utility", ())
+    }
+
+
+def _lines(configuration: Configuration) -> list[str]:
+    """TOML that reads back as what is in force; origins stand in comments."""
+    origins, lines = configuration.origins, []
+    for section, values in configuration.values.items():
+        lines.append(f"[{section}]")
+        for name, value in values.items():
+            lines.append(f"{key_line(name, value)}  # {printable(origins[section][name])}")
+        lines.append("")
+    lines.append("[shares]")
+    for account, share in shares_of(configuration.shares, configuration.shares_source).items():
+        lines.append(f"{key_line(account, share)}  # {printable(origins['shares'][account])}")
+    for name, own in _own_classes(configuration).items():
+        header, *keys = class_lines(name, own)
+        lines += ["", f"{header}  # {printable(origins['utility'][name])}", *keys]
+    for number, rule in enumerate(configuration.classifier.rules, start=1):
+        origin = printable(origins["job_class"][str(number)])
+        header, *keys = rule_lines(rule)
+        mark = "" if configuration.has_class_rules else "# "  # without any these apply anyway
+        lines += ["", f"{mark}{header}  # {origin}", *(f"{mark}{line}" for line in keys)]
+    return lines

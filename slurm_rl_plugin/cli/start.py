@@ -1,0 +1,204 @@
+"""`slurm-rl start`: when a job starts, pending or not submitted yet; for every user."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.accounting.sbatch.asked import asked_of
+from slurm_rl_plugin.batch_systems.kind import JobSubmission
+from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
+from slurm_rl_plugin.cli.argument_types import job_number
+from slurm_rl_plugin.cli.site_options import (
+    add_configuration_options,
+    configuration_of,
+)
+from slurm_rl_plugin.cli.tables import print_json, print_table, printable, slurm_time, span_text
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.domain.resources import GPUS, MEMORY
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.services.forecast_client import ServiceClient
+from slurm_rl_plugin.services.route_requests import given_command, request_of
+
+#: Seconds that reading a user's options may take.
+_SECONDS = 10.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which jobs, and where the service is."""
+    parser.usage = "slurm-rl start [options] [JOBID | -- sbatch ...]"
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="JOBID",
+        help="a pending job; or, behind --, the sbatch command of a job that is not submitted; "
+        "without either, all of your own",
+    )
+    whose = parser.add_mutually_exclusive_group()
+    whose.add_argument("-u", "--user", metavar="USER", help="all pending jobs of this user")
+    whose.add_argument("--all", action="store_true", help="all that you may see")
+    parser.add_argument(
+        "--advice",
+        action="store_true",
+        help="also what another request of the job would bring; takes some seconds",
+    )
+    parser.add_argument("--url", default="", help="of a service on another host, for portals")
+    parser.add_argument("--token-file", default="", metavar="FILE", help="token for --url")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_configuration_options(parser)
+
+
+def main(options: argparse.Namespace) -> int:
+    """Ask the service and print what it says."""
+    configuration = _readable_configuration(options)
+    if options.url and not options.token_file:
+        raise ConfigurationError("--url needs --token-file: give both.")
+    client = ServiceClient(
+        socket=configuration.sections.forecast.socket,
+        url=options.url,
+        token_file=options.token_file,
+    )
+    document = _answer(options, configuration, client)
+    if options.json:
+        print_json(document)
+    else:
+        print_starts(document)
+    return 0
+
+
+def _readable_configuration(options: argparse.Namespace) -> Configuration:
+    """What is in force; an ordinary user who may not read the site's file has the defaults."""
+    return configuration_of(options, or_defaults=True)
+
+
+def _answer(
+    options: argparse.Namespace, configuration: Configuration, client: ServiceClient
+) -> dict[str, Any]:
+    words = options.words
+    if words and not (options.user or options.all) and len(words) == 1 and words[0][:1].isdigit():
+        try:
+            number = job_number(words[0])
+        except argparse.ArgumentTypeError as error:
+            raise ConfigurationError(f"{error}.") from None
+        more = {"advice": 1} if options.advice else {}
+        return client.get(job=number, **more)
+    if words and (options.user or options.all):
+        raise ConfigurationError(
+            "give a job, a command behind --, or --user or --all: one of them."
+        )
+    if words:
+        return client.post(_request(words, configuration) | {"advice": bool(options.advice)})
+    if options.all:
+        return client.get(all=1)
+    return client.get(user=options.user or getpass.getuser())
+
+
+def _check_single_word(submission: JobSubmission, word: str) -> None:
+    """Refuse a word of which nobody knows whether a job or a command was meant.
+
+    Raises:
+        ConfigurationError: it is neither.
+    """
+    try:
+        submission.command([word])
+    except ConfigurationError:
+        if Path(word).exists():  # a script, whose command is missing
+            raise
+        raise ConfigurationError(
+            f"{printable(word)!r} is neither a job nor a command: give a job's number, such as 123 "
+            "or 123_4, or the command to submit with behind --, such as -- sbatch job.sh."
+        ) from None
+
+
+def _request(words: list[str], configuration: Configuration) -> dict[str, Any]:
+    """What a command asks for, as the service takes it.
+
+    Raises:
+        ConfigurationError: the command is not understood.
+    """
+    makes = [kind.submission for kind in BATCH_SYSTEMS.values() if kind.submission is not None]
+    submission = makes[0](os.environ, _SECONDS)
+    if len(words) == 1:
+        _check_single_word(submission, words[0])
+    command, script = given_command(submission, words)
+    request = request_of(submission, command, script, os.environ)
+    try:
+        asked = asked_of(dict(request.needs))
+    except ValueError as error:
+        raise ConfigurationError(f"{error}: mend the option.") from None
+    limit = request.job.time_limit
+    return {
+        "user": request.job.user,
+        "account": request.job.account,
+        "partition": request.job.partition.partition(",")[0],
+        "processors": request.processors,
+        "nodes": asked.nodes,
+        "time_limit": limit if math.isfinite(limit) else None,
+        "memory": asked.amounts.get(MEMORY, 0.0),
+        "memory_per_cpu": asked.memory_per_cpu,
+        "gpus": asked.amounts.get(GPUS, 0.0),
+        "interactive": configuration.classifier.is_interactive(request.job),
+    }
+
+
+_HEADER = ("JOBID", "PARTITION", "START", "50 % BETWEEN", "90 % BETWEEN", *("10 MIN", "1 H", "1 D"))
+
+
+def print_starts(document: Mapping[str, Any]) -> None:
+    """Print a table of the jobs of which something is foretold, then what is to be said of each."""
+    jobs, now = document["jobs"], float(document["foretold"])
+    told = [job for job in jobs if job.get("forecast")]
+    if not jobs:
+        print("no job of yours waits in the last look at the queue.")
+    if told:
+        print_table(list(_HEADER), [_row(job, now) for job in told])
+    for job in jobs:
+        for line in _lines(job):
+            print(f"{_name(job)}: {line}")
+    notes = dict.fromkeys(filter(None, (document.get("old"), *(job.get("note") for job in jobs))))
+    for note in notes:
+        print(note)
+
+
+def _row(job: Mapping[str, Any], now: float) -> list[Any]:
+    forecast = job["forecast"]
+    bands = [
+        " to ".join(span_text(max(end - now, 0.0)) for end in forecast["bands"][part])
+        for part in ("50 %", "90 %")
+    ]
+    start = f"{slurm_time(forecast['start'])} (in {span_text(forecast['start'] - now)})"
+    chances = [f"{chance:.0%}" for chance in forecast["chances"].values()]
+    return [_name(job), job.get("partition") or "-", start, *bands, *chances]
+
+
+def _name(job: Mapping[str, Any]) -> str:
+    return str(job["job"]) if job["job"] else "this job"
+
+
+def _lines(job: Mapping[str, Any]) -> list[str]:
+    lines = []
+    if job.get("why_not"):
+        lines.append(str(job["why_not"]))
+    ahead, own = int(job["ahead"]), int(job["ahead_of_account"] or 0)
+    if not job.get("why_not") or ahead:
+        of_account = f", {own} of them of its account" if own else ""
+        lines.append(
+            f"behind {ahead} jobs of its partition{of_account}."
+            if ahead
+            else "first in its partition."
+        )
+    if job.get("tasks", 1) > 1:
+        lines.append(f"it is an array: {job['tasks']} tasks wait, and this is of the first.")
+    lines.extend(_advice(each) for each in job.get("advice", ()))
+    return lines
+
+
+def _advice(each: Mapping[str, Any]) -> str:
+    low, high = (span_text(end) for end in each["interval"])
+    killed = f"; {each['killed']:.1%} of such jobs run longer" if each["killed"] else ""
+    return f"{each['words']}: {span_text(each['sooner'])} earlier [{low}, {high}]{killed}."

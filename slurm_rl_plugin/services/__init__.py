@@ -1,0 +1,1 @@
+"""What commands and services of a configured site share: daemon, forecasts, offers, checks."""

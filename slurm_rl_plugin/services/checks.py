@@ -1,0 +1,407 @@
+"""What `slurm-rl check` looks at: the batch system, the reserve and the model."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from slurm_rl_plugin.batch_systems.port import (
+    FAIL,
+    PASS,
+    WARN,
+    BatchSystem,
+    Check,
+    ChecksItself,
+    ChecksLimit,
+    FactorChange,
+    LimitsBatch,
+    SchedulerFacts,
+    SchedulerLoad,
+    TellsNames,
+)
+from slurm_rl_plugin.batch_systems.registry import choose_batch_system
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING
+from slurm_rl_plugin.errors import BatchSystemError, PolicyError
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.settings import NOBODY_IN_CHARGE, CycleSettings
+from slurm_rl_plugin.hook.daemon.lock import daemon_runs
+from slurm_rl_plugin.hook.memory.carried_factors import StateFile
+from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
+from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.policies.q_network import QNetworkPolicy
+from slurm_rl_plugin.services.drawn_queue import queue_beside
+from slurm_rl_plugin.services.hook import LoadedPolicy, load_policy
+from slurm_rl_plugin.services.queue_reading import QueueLook, amount_words
+
+#: Below this part of what the site's own priorities differ by, bounded influence changes little.
+_LITTLE = 0.1
+
+
+def site(
+    configuration: Configuration, facts: SchedulerFacts, load: SchedulerLoad, cycle: Cycle
+) -> Iterator[Check]:
+    """What the batch system is, which lever works, what our order would be worth."""
+    yield _release(facts, cycle.batch_system)
+    yield adapter(configuration)
+    if facts.harm is not None:
+        yield Check(FAIL, "lever", facts.harm)
+    else:
+        yield Check(PASS, "lever", facts.traits.cost or facts.lever)
+    yield _influence(float(configuration.sections.hook.influence_hours), facts)
+    yield _shares(configuration, facts, cycle.policy)
+    yield _controller(configuration.cycle_settings, facts)
+    if load.struggles is not None:
+        yield Check(WARN, "load", f"{load.struggles}: cycles do nothing meanwhile")
+    else:
+        yield Check(PASS, "load", "the batch system answers at ease")
+
+
+def adapter(configuration: Configuration) -> Check:
+    """Which of the batch systems was taken, and why."""
+    wanted = configuration.sections.batch_system.adapter
+    choice = choose_batch_system(wanted, os.environ)
+    what = f"{choice.kind.title}: {choice.because}"
+    return Check(PASS if choice.sure else WARN, "adapter", what)
+
+
+def own_checks(configuration: Configuration, look: QueueLook) -> list[Check]:
+    """What only this batch system has to be asked."""
+    system = look.cycle.batch_system
+    if not isinstance(system, ChecksItself):
+        return []
+    days = configuration.sections.batch_system.history_days
+    return list(system.own_checks(wants_runs=look.loaded.learns_from_runs and days > 0))
+
+
+def _release(facts: SchedulerFacts, system: BatchSystem) -> Check:
+    what = f"release {facts.release} by {system.name}"
+    numbers = tuple(int(number) for number in re.findall(r"\d+", facts.release)[:2])
+    if facts.tried is None or facts.tried[0] <= numbers <= facts.tried[1]:
+        return Check(PASS, "batch system", what)
+    tried = " to ".join(f"{year}.{month:02d}" for year, month in facts.tried)
+    what = f"{what}: tried with {tried}; watch it in shadow mode first"
+    return Check(WARN, "batch system", what)
+
+
+def _controller(settings: CycleSettings, facts: SchedulerFacts) -> Check:
+    """Whether a daemon here acts, or leaves it to another host's."""
+    if (fault := settings.controller_fault(facts)) is not None:
+        return Check(FAIL, "controller", fault)
+    if facts.in_charge or not settings.beside_controllers:
+        return Check(PASS, "controller", "a daemon here acts")
+    if facts.in_charge is None:
+        return Check(WARN, "controller", NOBODY_IN_CHARGE)
+    return Check(WARN, "controller", "another host's is in charge: a daemon here stands by")
+
+
+def _influence(hours: float, facts: SchedulerFacts) -> Check:
+    if facts.traits.no_influence is not None:
+        return Check(WARN if hours else PASS, "influence", facts.traits.no_influence)
+    if not hours:
+        return Check(PASS, "influence", "full: our order wins")
+    points = hours * facts.points_an_hour
+    if points < 1.0:
+        return Check(
+            FAIL,
+            "influence",
+            f"{hours:g} h of age are worth {points:.2f} points here: set influence_hours = 0, or "
+            "raise PriorityWeightAge",
+        )
+    return Check(PASS, "influence", f"{hours:g} h of age: {points:.0f} points")
+
+
+def _shares(configuration: Configuration, facts: SchedulerFacts, policy: Policy) -> Check:
+    """Whether accounts' shares still count next to our order, or in it."""
+    hours = float(configuration.sections.hook.influence_hours)
+    points = configuration.goals.shares
+    in_order = isinstance(policy, QNetworkPolicy) and policy.schema == SITE and points != 0.0
+    if in_order and (facts.traits.no_influence is not None or not hours):
+        worth = f"{POINTS_A_DOUBLING if points is None else points:g} points a doubling of usage"
+        where = " where shares differ" if points is None else ""
+        return Check(PASS, "fair share", f"shares count in our order: {worth} over share{where}")
+    if facts.traits.no_influence is not None:
+        what = "our order comes first: shares decide only between jobs of one score, if they do"
+        return Check(WARN, "fair share", what)
+    if not facts.fairshare_points:
+        return Check(PASS, "fair share", "the site's own priority has no term for accounts' shares")
+    theirs = f"PriorityWeightFairshare = {facts.fairshare_points:.0f}"
+    if not hours:
+        what = f"accounts' shares will not count: influence_hours = 0 overrides {theirs}"
+        return Check(WARN, "fair share", f"{what}; set influence_hours = 72 to let them count")
+    ours = f"the first place in our order is worth {hours * facts.points_an_hour:.0f} points"
+    if hours * facts.points_an_hour > facts.fairshare_points:
+        what = f"our order can outweigh accounts' shares: {ours}, more than {theirs}"
+        most = math.floor(10.0 * facts.fairshare_points / facts.points_an_hour) / 10.0
+        mend = f"set influence_hours to {most:g} or less" if most else "raise it"
+        return Check(WARN, "fair share", f"{what}; {mend}")
+    return Check(PASS, "fair share", f"accounts' shares count: {ours}, next to {theirs}")
+
+
+def scheduler_of(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
+    """The queue was read; whether priorities may be written."""
+    snapshot = look.considered.plan.snapshot
+    waiting, running = len(snapshot.pending), len(snapshot.running)
+    yield Check(PASS, "queue", f"{waiting} jobs wait, {running} run")
+    if look.considered.plan.fallback_reason is not None:
+        yield Check(FAIL, "decision", look.considered.plan.fallback_reason)
+    yield _weights(configuration, look)
+    yield from _others_factors(configuration, look)
+    runs = daemon_runs(Path(configuration.sections.hook.state_file))
+    if runs is not False or look.cycle.stands_by():  # it has just answered
+        # it may be writing the very job that we would try
+        yield Check(WARN, "right to write", "not tried: a daemon runs, see `slurm-rl status`")
+    else:
+        yield _right_to_write(look)
+
+
+def _others_factors(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
+    """Whether jobs carry factors that no daemon of this state file wrote."""
+    pending = look.considered.plan.snapshot.pending
+    state = Path(configuration.sections.hook.state_file)
+    ours = StateFile(state).read()
+    if ours is None:
+        return
+    theirs = set(pending.jobs.job_id[pending.factor != 0].tolist()) - ours
+    if theirs:
+        lever = look.cycle.batch_system.facts().lever
+        what = (
+            f"{lever} of {len(theirs)} of {len(pending)} waiting jobs (job {min(theirs)} first) is "
+            f"not in {state}: stop the other daemon or program that writes it, or each undoes the "
+            "other's order"
+        )
+        yield Check(WARN, "other writer", what)
+
+
+def _weights(configuration: Configuration, look: QueueLook) -> Check:
+    """What our order is worth beside what the site's own priorities differ by."""
+    facts = look.cycle.batch_system.facts()
+    hours = facts.bound(float(configuration.sections.hook.influence_hours))
+    if not hours:
+        return Check(PASS, "weights", "our order wins over the site's own weights")
+    plan = look.considered.plan
+    native = plan.snapshot.pending.native_priority[plan.order]
+    if len(native) < 2:
+        return Check(PASS, "weights", "not compared: fewer than two jobs wait")
+    spread = int(native.max() - native.min())
+    points = hours * facts.points_an_hour
+    what = f"the priorities of waiting jobs differ by {spread} points, ours by {points:.0f}"
+    if points < _LITTLE * spread:
+        return Check(WARN, "weights", f"{what}: raise influence_hours to move much")
+    return Check(PASS, "weights", what)
+
+
+def _right_to_write(look: QueueLook) -> Check:
+    """Write one job the factor that it has: nothing changes, and we hear whether we may."""
+    plan = look.considered.plan
+    system = look.cycle.batch_system
+    if not plan.order:
+        return Check(WARN, "right to write", "not tried: no job to try it on without a change")
+    place = plan.order[-1]
+    job = int(plan.snapshot.pending.jobs.job_id[place])
+    factor = int(plan.snapshot.pending.factor[place])
+    try:
+        report = system.apply([FactorChange(job_id=job, old=factor, new=factor)])
+    except BatchSystemError as error:
+        return Check(FAIL, "right to write", str(error))
+    words = report.rejected.get(job)
+    if words is not None:
+        return Check(WARN, "right to write", f"job {job}: {words}")
+    return Check(PASS, "right to write", f"job {job} was written the factor that it has")
+
+
+#: Unknown names that the line shows.
+_SHOWN = 5
+
+
+def exemptions_of(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
+    """Whether the cluster knows who is exempt; nothing where nobody is, or nobody can tell."""
+    rails, system = configuration.sections.guard_rails, look.cycle.batch_system
+    exempt = {
+        "account": rails.exempt_accounts,
+        "partition": rails.exempt_partitions,
+        "QOS": rails.exempt_qos,
+    }
+    if not any(exempt.values()) or not isinstance(system, TellsNames):
+        return
+    known = dict(zip(exempt, system.site_names(), strict=True))
+    told = {what: names for what, names in exempt.items() if names and known[what] is not None}
+    unknown = [
+        f"{what} {name}"
+        for what, names in told.items()
+        for name in names
+        if name not in (known[what] or ())
+    ]
+    if unknown:
+        more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
+        what = (
+            f"there is no {', '.join(unknown[:_SHOWN])}{more} here, so no job is exempt by it: "
+            "write [guard_rails] exempt_* as the batch system does"
+        )
+        yield Check(WARN, "exemptions", what)
+    elif told:
+        yield Check(PASS, "exemptions", f"{', '.join(told)}: all names are known here")
+
+
+def reserve_of(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
+    """Every check; one where nothing is to be kept free."""
+    state = Path(configuration.sections.hook.state_file)
+    runs = daemon_runs(state)
+    if configuration.reserve is None:
+        yield Check(PASS, "reserve", "off: no processors are kept free of batch jobs")
+        return
+    yield _wanted(look, configuration.reserve)
+    yield from _bounds(configuration, look)
+    system = look.cycle.batch_system
+    if not isinstance(system, LimitsBatch):
+        yield Check(FAIL, "reserve", f"{system.name} cannot limit batch jobs: turn it off")
+    elif isinstance(system, ChecksLimit):
+        try:
+            writes = runs is False and not look.cycle.stands_by()
+            yield from system.limit_checks(writes=writes)
+        except BatchSystemError as error:
+            yield Check(FAIL, "reserve", str(error))
+
+
+def _wanted(look: QueueLook, reserve: ReserveSettings) -> Check:
+    """Who says how many processors to keep free."""
+    policy = look.cycle.policy
+    if getattr(policy, "holds", False) or getattr(policy, "reserve", None):
+        what = f"{policy.name} says how many processors to keep free"
+    else:
+        what = f"{policy.name} asks for no number: {reserve.most} processors are kept free"
+    return Check(PASS, "reserve policy", what)
+
+
+def _bounds(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
+    """Whether the numbers of [reserve] fit the cluster."""
+    snapshot = look.considered.plan.snapshot
+    capacity = snapshot.capacity
+    reserve = configuration.reserve
+    assert reserve is not None
+    yield from (_resource(name, reserve, snapshot) for name in reserve.most_resources)
+    if reserve.widest_batch_job >= capacity:
+        what = f"widest_batch_job is all of the {capacity} processors: nothing is ever kept free"
+        yield Check(WARN, "reserve size", what)
+    elif reserve.most >= capacity:
+        what = f"most_processors is all of the {capacity} processors: batch work might stop"
+        yield Check(WARN, "reserve size", what)
+    else:
+        what = f"{reserve.most} of {capacity} processors at most"
+        yield Check(PASS, "reserve size", what + _for_one(reserve))
+
+
+def _for_one(reserve: ReserveSettings) -> str:
+    """What one account and one user may hold of the reserve; "" without bounds."""
+    bounds = (("account", reserve.account_most), ("user", reserve.user_most))
+    parts = [f"{most:g} for one {who}" for who, most in bounds if math.isfinite(most)]
+    return f"; {', '.join(parts)}, further jobs are ordered as batch" if parts else ""
+
+
+def _resource(name: str, reserve: ReserveSettings, snapshot: QueueSnapshot) -> Check:
+    """Whether the numbers of [reserve] fit what the cluster has of another resource."""
+    now = snapshot.resources
+    has = 0 if now is None else int(now.of(name, now.capacity))
+    most, widest = reserve.most_resources[name], reserve.widest_batch_resources.get(name, 1)
+    if not has:
+        what = (
+            f"jobs are given no {name} that the batch system tells of: nothing of it is kept free"
+        )
+        return Check(WARN, "reserve size", what)
+    said = f"{amount_words(name, most)} of {amount_words(name, has)}"
+    if widest >= has:
+        what = f"{said}: widest_batch_resources is all there is, so nothing is ever kept free"
+        return Check(WARN, "reserve size", what)
+    if most >= has:
+        return Check(WARN, "reserve size", f"{said}: batch work that asks for it might stop")
+    return Check(PASS, "reserve size", f"{said} at most")
+
+
+#: Waiting jobs that a decision is tried on at least.
+FEWEST_JOBS = 1000
+_REPEATS = 3
+
+
+def model_of(
+    configuration: Configuration, look: QueueLook | None = None, jobs: int | None = None
+) -> Iterator[Check]:
+    """Whether the model can be used, was trained for the site's goals, and is quick enough.
+
+    Args:
+        configuration: of the site.
+        look: at the queue; None where Slurm does not answer.
+        jobs: waiting jobs to decide on; by default those of now, 1000 at least.
+    """
+    try:
+        loaded = load_policy(configuration.sections.policy.model)
+    except PolicyError as error:
+        yield Check(FAIL, "model", str(error))
+        return
+    yield Check(PASS, "model", f"{loaded.policy.name} {loaded.sha256[:12]}".strip())
+    yield reward_of(configuration, loaded)
+    if look is not None:
+        waiting = len(look.considered.plan.snapshot.pending)
+        yield _decision_time(configuration, loaded, look, jobs or max(waiting, FEWEST_JOBS))
+
+
+def reward_of(configuration: Configuration, loaded: LoadedPolicy) -> Check:
+    """Reward weights act by training alone: the model must have been trained for the site's."""
+    if loaded.card is None:
+        return Check(PASS, "reward", "a rule has no reward: [reward] is not used")
+    trained, wanted = loaded.card.reward_weights, asdict(configuration.sections.reward)
+    if not trained:
+        return Check(
+            WARN, "reward", "the model does not say what it was trained for: [reward] is not used"
+        )
+    differs = [key for key in wanted if abs(trained.get(key, 0.0) - wanted[key]) > 1e-9]
+    told_classes = loaded.card.metadata.get("utility_classes", "{}")
+    if not differs and told_classes != json.dumps(configuration.classifier.own, sort_keys=True):
+        return Check(
+            WARN,
+            "reward",
+            "the model was trained for other classes of service than [utility] has: train one "
+            "with --config",
+        )
+    if not differs:
+        return Check(PASS, "reward", "the model was trained for the weights of [reward]")
+    told = ", ".join(f"{key} = {trained.get(key, 0.0):g}" for key in differs)
+    return Check(
+        FAIL,
+        "reward",
+        f"the model was trained with {told}: train one for your [reward], or set it as trained",
+    )
+
+
+def _decision_time(
+    configuration: Configuration, loaded: LoadedPolicy, look: QueueLook, jobs: int
+) -> Check:
+    plan = look.considered.plan
+    snapshot = queue_beside(plan.snapshot, jobs, np.random.default_rng(1))
+    deadline = float(configuration.sections.policy.inference_deadline)
+    taken = []
+    for _ in range(_REPEATS):
+        began = time.monotonic()
+        try:
+            loaded.policy.decide(snapshot, plan.memory)
+        except PolicyError as error:
+            return Check(FAIL, "decision time", str(error))
+        taken.append(time.monotonic() - began)
+    seconds = float(np.median(taken))
+    what = f"{seconds:.3f} s for {jobs} jobs, allowed {deadline:g} s"
+    if seconds >= deadline:
+        return Check(
+            FAIL, "decision time", f"{what}: raise inference_deadline or take a smaller model"
+        )
+    if seconds >= deadline / 2:
+        return Check(WARN, "decision time", f"{what}: raise inference_deadline")
+    return Check(PASS, "decision time", what)

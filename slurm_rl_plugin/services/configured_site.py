@@ -1,0 +1,92 @@
+"""What is reached of a configured site: its batch system, its daemon's metrics, its own commands.
+
+The way out (`release`, `disable`, `status`) needs no more than this: nothing here may import a
+policy or its inference library.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import socket
+import time
+from pathlib import Path
+
+from slurm_rl_plugin.batch_systems.kind import AdapterParts, LimitKeys
+from slurm_rl_plugin.batch_systems.port import BatchSystem
+from slurm_rl_plugin.batch_systems.registry import BatchSystemChoice, choose_batch_system
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.configuration.keys.reserve import OFF
+from slurm_rl_plugin.configuration.reserved_amounts import reserved_amounts
+from slurm_rl_plugin.hook.outstanding import limits_path
+from slurm_rl_plugin.metrics.served import ServedMetrics, read_served_metrics
+
+logger = logging.getLogger(__name__)
+
+
+def chosen_batch_system(configuration: Configuration) -> BatchSystemChoice:
+    """Which one is taken here, and why."""
+    return choose_batch_system(configuration.sections.batch_system.adapter, os.environ)
+
+
+def written_influence(configuration: Configuration) -> float:
+    """Hours of age that our first place adds to the site's own priority; inf for no bound."""
+    is_bounded = chosen_batch_system(configuration).kind.bounds_order
+    return configuration.cycle_settings.influence if is_bounded else math.inf
+
+
+def build_batch_system(
+    configuration: Configuration, calls: list[tuple[str, float]], *, learns_from_runs: bool = False
+) -> BatchSystem:
+    """The adapter for the batch system that [batch_system] names, or that is found here.
+
+    Args:
+        configuration: of the site.
+        calls: receives the duration of every command.
+        learns_from_runs: the first snapshot is to report the runs of the past.
+
+    Raises:
+        ConfigurationError: the adapter cannot work here.
+    """
+    settings = configuration.sections.batch_system
+    state_file = Path(configuration.sections.hook.state_file)
+    choice = chosen_batch_system(configuration)
+    logger.info("batch_system=%s because=%s", choice.kind.name, choice.because)
+    parts = AdapterParts(
+        adapter=settings.adapter,
+        shares=configuration.shares,
+        interactive=configuration.classifier.is_interactive,
+        clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+        timeout=float(settings.timeout),
+        environment=dict(os.environ),
+        on_call=lambda call, seconds: calls.append((call, seconds)),
+        history_days=float(settings.history_days) if learns_from_runs else 0.0,
+        host=socket.gethostname(),
+        state_file=state_file,
+        limits_file=limits_path(state_file),
+        limit=_limit_keys(configuration),
+    )
+    return choice.kind.build(parts)
+
+
+def _limit_keys(configuration: Configuration) -> LimitKeys:
+    """What of a faulty configuration is a default is not known to be the site's."""
+    reserve = configuration.sections.reserve
+    return LimitKeys(
+        mechanism=None if reserve.mechanism == OFF else reserve.mechanism,
+        qos=reserve.qos,
+        license=reserve.license,
+        reservation=reserve.reservation,
+        queues=tuple(reserve.queues),
+        resources=tuple(reserved_amounts(reserve.most_resources)) if configuration.is_whole else (),
+        is_known=configuration.is_whole,
+    )
+
+
+def daemon_metrics(configuration: Configuration) -> ServedMetrics | str:
+    """The daemon's own words, or one sentence that says why there are none."""
+    where = configuration.sections.metrics
+    if where.port == 0:
+        return "[metrics] port is 0, any free one, so the daemon cannot be asked"
+    return read_served_metrics(where.address, where.port, configuration.tls)

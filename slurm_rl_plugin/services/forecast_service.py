@@ -1,0 +1,420 @@
+"""The service that foretells when pending jobs start, from each look that the daemon leaves."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.domain.queue_file import QueueOnFile, read_queue
+from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
+from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS, AskedQueue
+from slurm_rl_plugin.forecasts.live.forecast_desk import ForecastDesk
+from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastPages
+from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
+from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue
+from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
+from slurm_rl_plugin.forecasts.live.notice import notice_text
+from slurm_rl_plugin.forecasts.live.scored_forecasts import LATELY, scores_document
+from slurm_rl_plugin.forecasts.live.site_orders import (
+    SiteOrder,
+    learned_order,
+    own_order,
+    rule_order,
+)
+from slurm_rl_plugin.forecasts.live.sources import ReplaySource
+from slurm_rl_plugin.learning.export.model import import_model
+from slurm_rl_plugin.metrics.forecast_families import forecast_metrics
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.registry import named_policy
+from slurm_rl_plugin.services.configured_site import chosen_batch_system, written_influence
+from slurm_rl_plugin.services.hook import model_path
+from slurm_rl_plugin.services.site_history import OwnHistory
+from slurm_rl_plugin.serving.clients import NAMELESS, RequestRate, SharedToken
+from slurm_rl_plugin.serving.page_server import serve_pages, serve_pages_locally
+from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.units import DAY
+from slurm_rl_plugin.whole_file import version_of, write_in_place
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class ForecastService:
+    """Foretells each look that the daemon leaves, and serves what it foretold.
+
+    Attributes:
+        configuration: of the site.
+        forecaster: of its queue.
+        orders: that its queue may have.
+        history: its accounting.
+        queue_file: where the daemon leaves looks.
+        progress_bar: shows how far a longer work has come: its name, its steps, their unit.
+    """
+
+    configuration: Configuration
+    forecaster: Forecaster
+    orders: Orders
+    history: OwnHistory
+    queue_file: Path
+    progress_bar: Callable[[str, int, str], AbstractContextManager[Callable[[int, float], None]]]
+    desk: ForecastDesk | None = None
+    _log: PreparedLog | None = None
+    _version: tuple[int, int] | None = None
+    _model: object = None
+    _begun: float = -math.inf
+    _took: float = math.nan
+    _look: float = math.nan
+    _complaint: str = ""
+    _scores: dict[str, Any] = field(default_factory=dict)
+
+    def serve(self) -> None:
+        """Begin to answer at the socket and at the port.
+
+        Raises:
+            ConfigurationError: one of them cannot be listened on.
+        """
+        given = self.configuration.sections.forecast
+        self._scores = self._scored()
+        pages = ForecastPages(
+            desk=self.asked_desk(),
+            scores=lambda: self._scores,
+            metrics=self._metrics,
+            trusted=trusted_users(),
+            is_token=token_of(self.configuration),
+        )
+        if given.socket:
+            serve_pages_locally(pages, Path(given.socket), section="forecast")
+            logger.info("forecast=ready socket=%s", given.socket)
+        if given.address:
+            tls = self.configuration.forecast_tls
+            port = serve_pages(pages, given.address, given.port, tls, section="forecast")
+            scheme = "http" if tls is None else "https"
+            logger.info("forecast=ready url=%s://%s:%d/start", scheme, given.address, port)
+
+    def asked_desk(self) -> ForecastDesk:
+        """Who answers; made once."""
+        if self.desk is None:
+            asked = AskedQueue(forecaster=self.forecaster, history=self._known_log)
+            self.desk = ForecastDesk(
+                others=self.configuration.sections.forecast.others,
+                clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+                monotonic=time.monotonic,
+                pace=question_pace(time.monotonic),
+                reading=reading_pace(time.monotonic),
+                new_job=asked.new_job,
+                advice=asked.advice,
+            )
+        return self.desk
+
+    def renew_when_due(self) -> None:
+        """Foretell the queue where the daemon has left a new look and the time has come."""
+        every = float(self.configuration.sections.forecast.every)
+        version = version_of(self.queue_file)
+        if version == self._version or time.monotonic() - self._begun < every:
+            return
+        self._begun, self._version = time.monotonic(), version
+        self.renew()
+
+    def renew(self) -> bool:
+        """Foretell the last look; whether that could be done. No fault ends the service."""
+        begin = time.monotonic()
+        try:
+            queue = self._foretold(read_queue(self.queue_file))
+            self._look = queue.snapshot.now
+            self._scores = self._scored()
+        except SlurmRLError as error:
+            self._complain(str(error))
+            return False
+        except Exception:  # a bug of ours must not end the answers of before
+            logger.exception("forecast=broken")
+            return False
+        self._took, self._complaint = time.monotonic() - begin, ""
+        self.asked_desk().renew(queue)
+        self._leave_notice(queue)
+        logger.info(
+            "forecast=done pending=%d told=%d scored=%d seconds=%.1f",
+            len(queue.snapshot.pending),
+            int((queue.place >= 0).sum()),
+            queue.told.scored,
+            self._took,
+        )
+        return True
+
+    def _foretold(self, queue: QueueOnFile) -> ForetoldQueue:
+        log = self.history.known(queue.snapshot.capacity)
+        if log is None:
+            raise ConfigurationError("accounting tells of no run yet, so nothing can be foretold.")
+        self._read_model()
+        source = replace(self.forecaster.source, order=self.orders.of(queue))
+        self.forecaster.source = source
+        if self._log is None and len(self.forecaster.kept.rows(0.0, most=1)) == 0:
+            looks = 40
+            with self.progress_bar("looking back", looks, "forecasts") as progress:
+                count = self.forecaster.look_back(
+                    log, queue.snapshot, lambda done, of: progress(done * looks // of, done)
+                )
+            logger.info("forecast=looked_back scored=%d", count)
+        self._log = log
+        return self.forecaster.foretell(log, queue.snapshot)
+
+    def _read_model(self) -> None:
+        """Read the model again where its file has been replaced."""
+        version = model_version(self.configuration)
+        if self._model is not None and version != self._model:
+            self.orders = build_orders(self.configuration)
+            logger.info("forecast=another_model")
+        self._model = version
+
+    def _known_log(self) -> PreparedLog:
+        assert self._log is not None  # who asks has been told a forecast, which needs the log
+        return self._log
+
+    def _leave_notice(self, queue: ForetoldQueue) -> None:
+        path = self.configuration.sections.forecast.notice_file
+        if not path:
+            return
+        try:
+            write_in_place(Path(path), notice_text(queue).encode())
+        except OSError as error:
+            self._complain(
+                f"notice_file {path} cannot be written ({error.strerror}): make it as root, in a "
+                "folder of root's, and give it to this user"
+            )
+
+    def _complain(self, words: str) -> None:
+        if words != self._complaint:
+            logger.warning("forecast=failed reason=%s", words)
+        self._complaint = words
+
+    def _scored(self) -> dict[str, Any]:
+        """Made once for each forecast of the queue: whoever asks for scores must not cost much."""
+        now = self._look if math.isfinite(self._look) else 0.0
+        return scores_document(self.forecaster.kept.rows(now - LATELY), now)
+
+    def _metrics(self) -> tuple[bytes, str]:
+        now = time.time()  # noqa: TID251 - the composition root hands out the clock
+        return forecast_metrics(self._scores, now - self._look, self._took)
+
+
+def forecast_service(
+    configuration: Configuration,
+    progress_bar: Callable[[str, int, str], AbstractContextManager[Callable[[int, float], None]]],
+) -> ForecastService:
+    """The service of a site that names a queue file.
+
+    Raises:
+        ConfigurationError: no batch system is here, or no model tells of run times.
+        PolicyError: the model of the site cannot be read.
+    """
+    given = configuration.sections.forecast
+    kind, kept = chosen_batch_system(configuration).kind, KeptForecasts(Path(given.kept_file))
+    return ForecastService(
+        configuration=configuration,
+        forecaster=build_forecaster(configuration, kind.name, kept),
+        orders=build_orders(configuration),
+        history=OwnHistory(configuration=configuration, kind=kind),
+        queue_file=Path(given.queue_file),
+        progress_bar=progress_bar,
+    )
+
+
+logger = logging.getLogger(__name__)
+
+#: The batch system whose own backfilling is known.
+SLURM = "slurm"
+#: Seconds after which past usage counts half, where no batch system tells.
+_HALF_LIFE = 7.0 * DAY
+#: Seconds of each minute for which one client may have the queue played forward, and without a
+#: pause: the others have three quarters of the time.
+_SECONDS_A_MINUTE, _AT_ONCE = 15.0, 2.0 * QUESTION_SECONDS
+#: What a question counts as at least, seconds.
+_LEAST_OF_QUESTION = 1.0
+#: The same of writing out what is forecast already, processor seconds, and what a request for it
+#: counts as at least: 240 requests a minute of a client whose jobs are few.
+_READING_SECONDS_A_MINUTE, _READING_AT_ONCE, _LEAST_OF_READING = 3.0, 3.0, 1.0 / 80.0
+#: Modes of a cycle whose order is the policy's.
+_ORDERS = ("active", "fallback")
+#: As [policy] fallback: our factors are taken back, so that the site's own order is in force.
+_SITE = "site"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """The orders that replays of this site may have.
+
+    Attributes:
+        policy: as the daemon orders in active mode.
+        fallback: as it does while the policy is not used.
+    """
+
+    policy: SiteOrder
+    fallback: SiteOrder
+
+    def of(self, queue: QueueOnFile) -> SiteOrder:
+        """The order in force at a look."""
+        if queue.mode == "active":
+            return self.policy
+        return self.fallback if queue.mode in _ORDERS else own_order
+
+
+def build_forecaster(configuration: Configuration, kind: str, kept: KeptForecasts) -> Forecaster:
+    """What foretells the queue.
+
+    Args:
+        configuration: of the site.
+        kind: name of its batch system.
+        kept: forecasts that were given.
+
+    Raises:
+        ConfigurationError: no model tells of run times.
+        PolicyError: the model of the site cannot be read.
+    """
+    given = configuration.sections.forecast
+    return Forecaster(
+        source=build_source(configuration, kind),
+        kept=kept,
+        draws=given.draws,
+        seconds=float(given.every) / 2.0,
+        kept_days=float(given.kept_days),
+        monotonic=time.monotonic,
+    )
+
+
+def build_source(configuration: Configuration, kind: str) -> ReplaySource:
+    """Replays of the site's queue in its own order.
+
+    Args:
+        configuration: of the site.
+        kind: name of its batch system.
+
+    Raises:
+        ConfigurationError: no model tells of run times.
+    """
+    return ReplaySource(
+        order=own_order,
+        backfilling="easy",
+        on_nodes=AS_SLURM if kind == SLURM else "easy",
+        half_life=_HALF_LIFE,
+        influence=written_influence(configuration),
+        site_points=configuration.cycle_settings.site_points,
+        goals=configuration.goals,
+    )
+
+
+def build_orders(configuration: Configuration) -> Orders:
+    """The orders of the configured policy and of its fallback.
+
+    Raises:
+        PolicyError: the model of the site cannot be read.
+    """
+    policy = configuration.sections.policy
+    fallback = own_order if policy.fallback == _SITE else rule_order(policy.fallback)
+    return Orders(policy=order_of(policy.model), fallback=fallback)
+
+
+def model_version(configuration: Configuration) -> object:
+    """Changes where the file of the configured model is replaced; of a rule it never does."""
+    model = configuration.sections.policy.model
+    named = named_policy(model)
+    if named is not None and named.is_rule:
+        return ()
+    return version_of(model_path(model)) or ()
+
+
+def order_of(model: str) -> SiteOrder:
+    """How a model or a rule orders the queue.
+
+    Args:
+        model: as [policy] model would name it.
+
+    Raises:
+        PolicyError: it cannot be read.
+    """
+    named = named_policy(model)
+    if named is not None and named.is_rule:
+        return rule_order(named.rule)
+    network = import_model(model_path(model))
+    if not isinstance(network, QNetwork):
+        logger.warning("order=unknown model=%s: it has a memory of its own; fifo is taken", model)
+        return rule_order("fifo")
+    return learned_order(network)
+
+
+def token_of(configuration: Configuration) -> Callable[[str], bool]:
+    """Whether a header bears the token of portals; nobody's does where none is configured.
+
+    Raises:
+        ConfigurationError: the token cannot be read.
+    """
+    path = configuration.sections.forecast.token_file
+    if not path:
+        return _nobodys
+    return SharedToken(Path(path)).is_in
+
+
+def trusted_users() -> frozenset[int]:
+    """Numbers of users that see everything: root, and whom the service runs as."""
+    return frozenset({0, os.geteuid()})
+
+
+def _nobodys(header: str) -> bool:
+    del header
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class SecondsOfWork:
+    """How many seconds of work one client may cause; see `QuestionPace`.
+
+    Attributes:
+        rate: of seconds.
+        most: seconds that one question may take.
+        least: seconds that a question counts as at least.
+    """
+
+    rate: RequestRate
+    most: float
+    least: float
+
+    def pause(self, client: str) -> float:
+        """Take the seconds that a question may cost; seconds to wait before it, 0 for none."""
+        return self.rate.pause(client, self.most)
+
+    def spent(self, client: str, seconds: float) -> None:
+        """Give back the seconds that a granted question did not take.
+
+        Users without a login name share one share, which is half of a user's.
+        """
+        counted = max(seconds, self.least) * (2.0 if client == NAMELESS else 1.0)
+        self.rate.give_back(client, self.most - counted)
+
+
+def question_pace(monotonic: Callable[[], float]) -> SecondsOfWork:
+    """For how long each client may have the queue played forward.
+
+    Args:
+        monotonic: seconds.
+    """
+    rate = RequestRate(per_minute=_SECONDS_A_MINUTE, at_once=_AT_ONCE, monotonic=monotonic)
+    return SecondsOfWork(rate, QUESTION_SECONDS, _LEAST_OF_QUESTION)
+
+
+def reading_pace(monotonic: Callable[[], float]) -> SecondsOfWork:
+    """For how long each client may have what is forecast written out, processor seconds.
+
+    Args:
+        monotonic: seconds.
+    """
+    rate = RequestRate(
+        per_minute=_READING_SECONDS_A_MINUTE, at_once=_READING_AT_ONCE, monotonic=monotonic
+    )
+    return SecondsOfWork(rate, _LEAST_OF_READING, _LEAST_OF_READING)

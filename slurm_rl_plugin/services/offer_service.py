@@ -1,0 +1,234 @@
+"""Builds the offer service of a configured site: joins the batch system to the broker's side."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.batch_systems.kind import OfferingSite
+from slurm_rl_plugin.brokers.live.asked_sites import ask_sites
+from slurm_rl_plugin.brokers.live.bound_offers import BindingLimits, BoundOffers
+from slurm_rl_plugin.brokers.live.forwarding import Forwarder, Forwarding
+from slurm_rl_plugin.brokers.live.offer_desk import OfferDesk
+from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
+from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
+from slurm_rl_plugin.brokers.live.own_utilities import OwnUtilities
+from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
+from slurm_rl_plugin.brokers.live.remote_site import RemoteSite
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.configuration.reading.site_list import read_sites
+from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
+from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
+from slurm_rl_plugin.errors import ConfigurationError, PolicyError
+from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
+from slurm_rl_plugin.policies.site_utilities import check_site_utility, published_utilities
+from slurm_rl_plugin.services.configured_site import build_batch_system, chosen_batch_system
+from slurm_rl_plugin.services.model_trial import try_out
+from slurm_rl_plugin.serving.clients import RequestRate, SharedToken
+
+#: Seconds for which name and processors of the site are taken as they were.
+_KNOWN_FOR = 60.0
+#: Questions to other sites that are on their way at a time.
+_QUESTIONS = 32
+#: Part of the requests of a minute that may come without a pause.
+_AT_ONCE = 1 / 3
+
+
+def build_offer_pages(configuration: Configuration, bound: BoundOffers | None = None) -> OfferPages:
+    """The page that the service serves.
+
+    Args:
+        configuration: of the site.
+        bound: binds its offers; None for none.
+
+    Raises:
+        ConfigurationError: the batch system has no will-run test, the token cannot be read, or the
+            utility model cannot be used.
+    """
+    given, site = configuration.sections.offer, offering_site(configuration)
+    utilities = build_own_utilities(configuration, site)
+    desk = build_offer_desk(configuration, site, utilities, bound)
+    if utilities is not None:
+        utilities.renew()
+    return OfferPages(
+        answer=desk.answer,
+        accept=None if bound is None else desk.accept,
+        utilities=None if utilities is None else utilities.current,
+        token=SharedToken(Path(given.token_file)),
+        rate=_rate(given.requests_per_minute),
+        strangers=_rate(given.requests_per_minute),
+        monotonic=time.monotonic,
+    )
+
+
+def _rate(per_minute: float) -> RequestRate:
+    return RequestRate(
+        per_minute=per_minute, at_once=per_minute * _AT_ONCE, monotonic=time.monotonic
+    )
+
+
+def offering_site(configuration: Configuration) -> OfferingSite:
+    """What the service asks of the batch system.
+
+    Raises:
+        ConfigurationError: it tells nobody when a job would start.
+    """
+    given, kind = configuration.sections.offer, chosen_batch_system(configuration).kind
+    if kind.offers is None:
+        raise ConfigurationError(
+            f"offers need Slurm's will-run test, and {kind.title} has none: run `slurm-rl offer` "
+            "at sites with Slurm only."
+        )
+    return kind.offers(float(given.timeout), given.account)
+
+
+def build_offer_desk(
+    configuration: Configuration,
+    site: OfferingSite,
+    utilities: OwnUtilities | None,
+    bound: BoundOffers | None = None,
+) -> OfferDesk:
+    """What makes the offers."""
+    given = configuration.sections.offer
+    limits = StartLimits(
+        keep=float(given.keep),
+        at_once=given.tests_at_once,
+        busy_share=float(given.busy_share),
+        patience=float(given.timeout),
+    )
+    return OfferDesk(
+        site=Remembered(site.name).value,
+        starts=RecentStarts(site.expected_start, limits, time.monotonic),
+        worth=OfferWorth(
+            given.price,
+            configuration.classifier,
+            None if utilities is None else utilities.utility,
+            Remembered(site.schedule).value,
+        ),
+        all_processors=Remembered(site.processors).value,
+        clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+        forwarder=build_forwarder(configuration, site),
+        bound=bound,
+    )
+
+
+def build_bound_offers(configuration: Configuration) -> BoundOffers | None:
+    """What binds offers, and takes back what an earlier process left; None for neither.
+
+    Raises:
+        ConfigurationError: the file of what stands cannot be read.
+    """
+    given, site = configuration.sections.offer, offering_site(configuration)
+    if given.bind_seconds == 0 and not Path(given.bind_file).exists():
+        return None
+    limits = BindingLimits(
+        seconds=float(given.bind_seconds), most=given.bind_most, part=float(given.bind_part)
+    )
+    clock = time.time  # noqa: TID251 - the composition root hands out the clock
+    return BoundOffers(site, Path(given.bind_file), limits, clock)
+
+
+def build_forwarder(configuration: Configuration, site: OfferingSite) -> Forwarder | None:
+    """What asks the sites of [route] sites_file; None where nothing is forwarded.
+
+    Raises:
+        ConfigurationError: the list of sites is faulty, or there is none.
+    """
+    hops = configuration.sections.offer.forward_hops
+    if hops == 0:
+        return None
+    path = Path(configuration.sections.route.sites_file)
+    addresses = read_sites([path]) if path.is_file() else []
+    if not addresses:
+        raise ConfigurationError(
+            f"[offer] forward_hops is {hops}, and [route] sites_file {path} names no site: write a "
+            "[[site]] there, or forward_hops = 0."
+        )
+    name, places = Remembered(site.name).value, threading.BoundedSemaphore(_QUESTIONS)
+
+    def ask(request: JobRequest, forwarding: Forwarding) -> tuple[list[SiteOffer], dict[str, str]]:
+        own, left = name(), forwarding.time_to_live
+        sites = [RemoteSite(each, left) for each in addresses if each.name != own]
+        answers = ask_sites(
+            sites, request, left, time.monotonic, forwarding=forwarding, places=places
+        )
+        offers = [each.promised for each in answers if each.promised is not None]
+        return offers, {each.name: each.why_not for each in answers if each.promised is None}
+
+    return Forwarder(ask, hops)
+
+
+def utility_model(configuration: Configuration) -> QNetworkPolicy | None:
+    """The model of [offer] utility_model; None where there is none.
+
+    Raises:
+        ConfigurationError: it cannot be read, or it is none of a site's utility.
+    """
+    name = configuration.sections.offer.utility_model
+    if not name:
+        return None
+    try:
+        try_out(Path(name))
+        policy = load_q_network(Path(name))
+        check_site_utility(policy)
+    except PolicyError as error:
+        raise ConfigurationError(f"[offer] utility_model: {error}") from None
+    return policy
+
+
+def build_own_utilities(configuration: Configuration, site: OfferingSite) -> OwnUtilities | None:
+    """What publishes the site's utilities, from a look at the queue as the daemon has it.
+
+    Raises:
+        ConfigurationError: see `utility_model`.
+    """
+    policy = utility_model(configuration)
+    if policy is None:
+        return None
+    given, calls = configuration.sections.offer, list[tuple[str, float]]()
+    name = Remembered(site.name).value
+    # asks which adapter may work, so not before the first publication
+    batch_system = cache(lambda: build_batch_system(configuration, calls))
+
+    def publish() -> PublishedUtilities:
+        calls.clear()
+        return published_utilities(policy, batch_system().snapshot(), site=name())
+
+    return OwnUtilities(
+        publish,
+        patience=float(given.timeout) / 2.0,  # the will-run test of the same request takes time
+        busy_share=float(given.busy_share),
+        clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+        monotonic=time.monotonic,
+    )
+
+
+@dataclass(slots=True)
+class Remembered:
+    """A fact of the site that changes rarely; one thread at a time asks for it.
+
+    Attributes:
+        ask: for it.
+    """
+
+    ask: Callable[[], Any]
+    _value: Any = None
+    _until: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def value(self) -> Any:
+        """The answer, asked again where it is older than a minute.
+
+        Raises:
+            BatchSystemError: as `ask` does.
+        """
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._value = self.ask()
+                self._until = time.monotonic() + _KNOWN_FOR
+            return self._value
