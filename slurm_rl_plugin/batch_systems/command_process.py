@@ -54,13 +54,9 @@ class KillableCommands:
     """Runs commands with a time-out, each in a group of processes that is killed as a whole.
 
     Args:
-        environment: variables of the children.
-        timeout: seconds that a call may take.
-        on_call: told the command's name and the seconds it took, after every call.
         failure: makes the error for a command that failed with these words.
         without_answer: what an operator does where no answer comes in time.
         without_command: what an operator does where there is no such command.
-        longest: bytes that a call may print.
     """
 
     def __init__(
@@ -85,10 +81,6 @@ class KillableCommands:
     def read(self, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
         """Output of a command that must succeed.
 
-        Args:
-            arguments: of the command, itself included.
-            variables: of this child alone; see `call`.
-
         Raises:
             BatchSystemUnavailable: no answer in time, or the batch system cannot be reached.
             BatchSystemError: the command failed in another way.
@@ -112,9 +104,6 @@ class KillableCommands:
         """Run a command, `extra` seconds longer than usual where needed, whatever its status.
 
         Args:
-            arguments: of the command, itself included.
-            stdin: what it reads.
-            extra: seconds on top of the time-out.
             name: what it is called in messages and metrics; by default as it is.
             variables: of this child alone, on top of `environment`. Only its own user and root see
                 them, where every user of the host sees arguments.
@@ -205,9 +194,7 @@ def exchange(
     `Popen.communicate` would keep all that a child prints, however much that is.
 
     Args:
-        child: with pipes for its output and errors, and for its input if there is any.
         stdin: what it reads; a child that ends without reading it is no fault.
-        timeout: seconds until the end of the child.
         longest: bytes that it may print.
 
     Raises:

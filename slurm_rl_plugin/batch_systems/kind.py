@@ -81,12 +81,6 @@ class JobSubmission(Protocol):
     ) -> JobRequest:
         """What the command asks for.
 
-        Args:
-            command: as understood.
-            script: text of the batch script; "" for none.
-            environment: variables that the program reads.
-            user: login name.
-
         Raises:
             ConfigurationError: a line of the script or a value is not understood, or it binds the
                 job to one place.
@@ -97,8 +91,6 @@ class JobSubmission(Protocol):
         """Submit; the job's number there, and what the program said.
 
         Args:
-            cluster: where.
-            words: of the user, behind the program's name.
             script: for standard input; None where it is not read.
 
         Raises:
@@ -115,8 +107,6 @@ class JobSubmission(Protocol):
         A job that was requeued has a run for each start, the last one last.
 
         Args:
-            cluster: where.
-            job_ids: of the jobs.
             since: instead of these, all jobs of this user in the last so many seconds.
 
         Raises:
@@ -314,8 +304,6 @@ class OwnAccounting(Protocol):
         """Jobs that ended in a time.
 
         Args:
-            since: local time, whole seconds.
-            until: later.
             progress: told the queries done and the lines so far.
 
         Raises:
@@ -333,7 +321,6 @@ class OwnAccounting(Protocol):
         """The jobs of a dump that ran.
 
         Args:
-            dump: of `dump`.
             when: the time asked for, in words of an error.
 
         Raises:

@@ -226,11 +226,7 @@ class WatchesJobs(Protocol):
         ...
 
     def tell_past(self, days: float) -> None:
-        """Let the next snapshot tell of the runs that accounting remembers, as the first one may.
-
-        Args:
-            days: how far back; 0 for none.
-        """
+        """Let the next snapshot tell of the runs that accounting remembers, as the first one may."""
         ...
 
 
@@ -292,9 +288,6 @@ class ChecksItself(Protocol):
     def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
         """Every check.
 
-        Args:
-            wants_runs: the policy wants the runs of the past, so accounting has to answer.
-
         Raises:
             BatchSystemUnavailable: no answer in time.
             BatchSystemError: an answer that cannot be understood.
@@ -325,9 +318,6 @@ class ChecksLimit(Protocol):
 
     def limit_checks(self, *, writes: bool) -> Iterator[Check]:
         """Every check.
-
-        Args:
-            writes: the right may be tried by a write that changes nothing.
 
         Raises:
             BatchSystemUnavailable: no answer in time.

@@ -47,12 +47,7 @@ class BatchSystemChoice:
 
 
 def choose_batch_system(wanted: str, environment: Mapping[str, str]) -> BatchSystemChoice:
-    """As configured, else the one that is here, else the one that answers.
-
-    Args:
-        wanted: the configured adapter.
-        environment: PATH, and what names a batch system's configuration.
-    """
+    """As configured, else the one that is here, else the one that answers."""
     if wanted != AUTO:
         return BatchSystemChoice(ADAPTERS[wanted], f'adapter = "{wanted}" is configured')
     first, *others = BATCH_SYSTEMS.values()
@@ -74,15 +69,7 @@ def _of_two(
     sign: str,
     environment: Mapping[str, str],
 ) -> BatchSystemChoice:
-    """Both have their commands here: one may be a left-over.
-
-    Args:
-        first: taken in doubt.
-        other: is here beside it.
-        own: presence of the first.
-        sign: by what the other is seen.
-        environment: see `choose_batch_system`.
-    """
+    """Both have their commands here: one may be a left-over."""
     answer = first.answers(environment, SECONDS_TO_ANSWER)
     if answer != other.answers(environment, SECONDS_TO_ANSWER):
         one, silent = (first, other) if answer else (other, first)

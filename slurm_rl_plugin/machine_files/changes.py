@@ -28,7 +28,6 @@ def changed(cluster: DescribedCluster, words: str) -> DescribedCluster:
     """A cluster as it would be after one change.
 
     Args:
-        cluster: as it is.
         words: `KEY=VALUE`, `KEY+=VALUE`, `KEY-=VALUE` of slurm.conf, several with blanks between;
             the same behind `partition NAME`, `node HOSTLIST`, `qos NAME`, `account NAME` or
             `user NAME`.

@@ -39,8 +39,6 @@ def enforced(
     """The database with the limits that hold; those that Slurm is not told to enforce do not.
 
     Args:
-        database: all that it says.
-        settings: of the cluster by key in lower case.
         partitions: whose QOS should be known.
     """
     words, of_associations = _words(settings), enforces_limits(settings)

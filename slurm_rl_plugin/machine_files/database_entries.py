@@ -214,8 +214,6 @@ def read_tables(place: str, lines: Iterable[str], *, cluster: str = "") -> Itera
     """Entries of one or more tables, each after its header.
 
     Args:
-        place: what told them, for error messages.
-        lines: of the tables.
         cluster: rows of others are left out; "" takes all.
     """
     header: list[str] = []

@@ -67,8 +67,6 @@ def read_gres_conf(path: Path, notes: list[str], cluster: str) -> dict[str, Coun
     """What gres.conf tells of each node by its name; "" for lines that name no nodes.
 
     Args:
-        path: of gres.conf.
-        notes: as in `read_pairs`.
         cluster: what %c stands for in names of included files.
     """
     found: dict[str, Counts] = {}

@@ -60,7 +60,6 @@ def partitions_of(
     """Partitions in their order, and what is left out of them.
 
     Args:
-        said: what slurm.conf says.
         nodes: those that serve.
         away: names of nodes that do not.
     """

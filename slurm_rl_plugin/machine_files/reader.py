@@ -57,7 +57,6 @@ def kinds_of(
     stand between, they are several.
 
     Args:
-        nodes: in Slurm's order.
         partitions: with the names of their nodes.
         resources: names of what nodes have.
     """
@@ -203,20 +202,12 @@ class DescribedCluster:
 
 
 def read_machine(path: Path) -> Machine:
-    """The machine that a slurm.conf describes, with gres.conf and files of sacctmgr beside it.
-
-    Args:
-        path: of slurm.conf, of the folder that holds one, or of openb's list of nodes.
-    """
+    """The machine that a slurm.conf describes, with gres.conf and files of sacctmgr beside it."""
     return machine_of_node_list(path) if is_node_list(path) else read_cluster(path).machine
 
 
 def read_cluster(path: Path) -> DescribedCluster:
-    """What slurm.conf, gres.conf and files of sacctmgr say of a cluster.
-
-    Args:
-        path: of slurm.conf, or of the folder that holds one.
-    """
+    """What slurm.conf, gres.conf and files of sacctmgr say of a cluster."""
     conf = path / SLURM_CONF if path.is_dir() else path
     notes: list[str] = []
     said = collect(read_pairs(conf, notes))

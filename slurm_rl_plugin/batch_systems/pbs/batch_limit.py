@@ -56,7 +56,6 @@ def limit_of(words: str, resource: str = CPUS) -> int | None:
     """The limit over all jobs of one queue, in the words of qmgr; None where there is none.
 
     Args:
-        words: of `list queue`.
         resource: of NAMES; of memory the limit is in kb, rounded up.
     """
     for line in words.splitlines():
@@ -92,7 +91,6 @@ def queue_use(values: Mapping[str, Any], resource: str = CPUS, gpus: int = 0) ->
     """What a queue has in use of a resource, and how many of its jobs wait.
 
     Args:
-        values: of the queue.
         resource: of NAMES.
         gpus: of the queue's running jobs. A queue tells of GPUs only where the site made `ngpus`
             with flag q; for chunks of jobs it needs no more than `nh`.
@@ -171,9 +169,7 @@ class PbsBatchLimit:
     """Limits the batch queues, and gives the site's own limits back.
 
     Args:
-        commands: of PBS.
         limit: names the queues that are batch; may be none.
-        path: file that keeps the site's own limits while ours stand; None keeps none.
     """
 
     def __init__(self, commands: PbsCommands, limit: LimitKeys, path: Path | None) -> None:
@@ -197,7 +193,6 @@ class PbsBatchLimit:
 
         Args:
             amounts: by resource, of NAMES; memory in MiB.
-            gpus: of the running jobs of each queue.
 
         Raises:
             ChangeRejected: it cannot be set, or the record of the site's own cannot be trusted.

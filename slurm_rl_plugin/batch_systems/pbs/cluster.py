@@ -77,9 +77,6 @@ class Pbs:
       their own, under numbers above 2**40.
     * What else the site's formula holds PBS tells nobody: the native priority is that default.
     * Shares come from the configuration, else from `pbsfs`, else all accounts have the same.
-
-    Args:
-        given: what is told of the cluster and of this host.
     """
 
     name = "pbs"

@@ -22,12 +22,7 @@ WORDS = "slurm_rl"
 
 
 def job_record(job: int, timeout: float) -> JobRecord:
-    """Ask `qstat` for one job; what fails is told and not raised.
-
-    Args:
-        job: number of the job or of the whole array.
-        timeout: seconds for the command.
-    """
+    """Ask `qstat` for one job; what fails is told and not raised."""
     try:
         found = [parse_job(name, values) for name, values in _shown(job, timeout).items()]
     except BatchSystemError as error:

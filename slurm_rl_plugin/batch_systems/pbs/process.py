@@ -128,13 +128,7 @@ PRIVATE = ("Variable_List", "Submit_arguments")
 
 
 class PbsCommands(KillableCommands):
-    """Runs PBS's commands; times in their answers are UTC, since each writes them locally.
-
-    Args:
-        environment: variables of the children; None takes this process's own.
-        timeout: seconds that a call may take.
-        on_call: told the command's name and the seconds it took, after every call.
-    """
+    """Runs PBS's commands; times in their answers are UTC, since each writes them locally."""
 
     def __init__(
         self,
@@ -163,7 +157,6 @@ class PbsCommands(KillableCommands):
         """The JSON document that a command prints.
 
         Args:
-            arguments: of the command.
             or_nothing: some of the jobs asked for may be gone: what there is of others is given.
         """
         answer = self.call(arguments)

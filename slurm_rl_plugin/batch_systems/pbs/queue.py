@@ -48,12 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class PbsQueueReader:
-    """Asks PBS for its jobs, and keeps what PBS calls each.
-
-    Args:
-        commands: of PBS.
-        library: None for an installation without it.
-    """
+    """Asks PBS for its jobs, and keeps what PBS calls each."""
 
     def __init__(self, commands: PbsCommands, library: PbsLibrary | None) -> None:
         self._commands = commands
@@ -156,7 +151,6 @@ class PbsWatch:
         """The jobs that started, and those that ended, since the last call.
 
         Args:
-            jobs: all that wait or run.
             ask: gives those of the named jobs of which the server knows an end; if it raises,
                 the next call tells what this one would have told.
         """
@@ -196,8 +190,6 @@ class PbsTables:
     """Turns jobs into columns; accounts, users and queues are numbered on the way.
 
     Args:
-        accounts: that have the first numbers.
-        interactive: the class rules.
         with_requests: whether the machine has more than processors.
     """
 
@@ -243,9 +235,7 @@ class PbsTables:
         one's own reservation, or for subjobs of one's own, is one's own doing.
 
         Args:
-            jobs: those that wait.
             base: the score of a job that was never written.
-            now: seconds since the epoch.
             last_start: number of an array -> when a subjob of it last started, seconds since the
                 epoch.
             counts_eligible_time: whether the server does; else a job's wait counts from `etime`,
@@ -329,8 +319,6 @@ def read_history(home: str, days: float, now: float) -> JobLog | None:
 
     Args:
         home: PBS_HOME, on the server's host.
-        days: how far back; 0 asks for nothing.
-        now: seconds since the epoch.
     """
     if days <= 0:
         return None
@@ -361,9 +349,7 @@ def ended_before(log: JobLog, here: set[int], users: Names) -> EndedJobs:
     """The runs as ended jobs; account, partition and class are not told.
 
     Args:
-        log: the runs.
         here: numbers of jobs that are in the queue still, whose ends are told later.
-        users: of the snapshot.
     """
     kept: BoolArray = ~np.isin(log.job_id, np.array(sorted(here), dtype=np.int64))
     ended = log.select(kept)

@@ -104,11 +104,7 @@ class ScoreSender(Protocol):
     """Sends scores and reads them back."""
 
     def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
-        """What the server says of its jobs after the writes; jobs that it lacks are gone.
-
-        Args:
-            writes: one for each job.
-        """
+        """What the server says of its jobs after the writes; jobs that it lacks are gone."""
         ...
 
 
@@ -218,7 +214,6 @@ def write_scores(
     The second value names those of them that still wait, and so have to be written again.
 
     Args:
-        sender: who sends them.
         writes: every score from LOWEST_SCORE to HIGHEST_SCORE, or None.
         default: what a job has that carries none.
 

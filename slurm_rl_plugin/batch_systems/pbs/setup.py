@@ -66,7 +66,6 @@ def setup_steps(
     """Every step in the order in which it is run.
 
     Args:
-        formula: the site's own terms; "" for none.
         heartbeat: the file that the daemon touches.
         user: who it runs as; None for root.
         hooks: folder of the hooks that come with the package.

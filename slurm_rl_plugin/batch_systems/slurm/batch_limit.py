@@ -133,11 +133,6 @@ def no_such_qos(name: str) -> NothingCarriesLimit:
 def parse_live(text: str, name: str, resources: tuple[str, ...]) -> Amounts:
     """The limit in the answer of `scontrol -o show assoc_mgr`.
 
-    Args:
-        text: the answer.
-        name: of the QOS.
-        resources: keys of TRES.
-
     Raises:
         ChangeRejected: slurmctld knows no such QOS, or does not count a resource.
     """
@@ -350,10 +345,8 @@ class SlurmBatchLimit:
     """Sets and takes back the limit, and remembers in a file what was there before.
 
     Args:
-        commands: runs Slurm's commands.
         limit: what carries it; without a mechanism of Slurm's nothing is limited, and what still
             stands is taken back.
-        path: of the file; None limits nothing.
     """
 
     def __init__(self, commands: CommandRunner, limit: LimitKeys, path: Path | None) -> None:

@@ -45,14 +45,7 @@ _ANSWERED = re.compile(r"^sdiag output at .*\((?P<time>\d+)\)", re.MULTILINE)
 def slurm_checks(
     site: AdapterParts, commands: CommandRunner, sshare: Sequence[str], *, wants_runs: bool
 ) -> Iterator[Check]:
-    """Every check of a site with Slurm.
-
-    Args:
-        site: as configured.
-        commands: runs Slurm's commands.
-        sshare: words of the command that tells shares.
-        wants_runs: the policy wants the runs of the past.
-    """
+    """Every check of a site with Slurm."""
     yield _clock(commands, site.clock)
     yield _accounting(commands, wants_runs=wants_runs)
     yield _shares(commands, sshare, site.shares)
@@ -131,15 +124,7 @@ def limit_checks(
     *,
     writes: bool,
 ) -> Iterator[Check]:
-    """Every check of the configured mechanism.
-
-    Args:
-        given: what is to carry the limit, and which jobs are batch jobs.
-        commands: run Slurm's commands.
-        rows: of the jobs that wait or run.
-        sinfo: words of the command that tells the capacity.
-        writes: the right may be tried by a write that changes nothing.
-    """
+    """Every check of the configured mechanism."""
     limit = given.limit
     batch = [row for row in rows if not given.interactive(describe(row))]
     quick = [row for row in rows if given.interactive(describe(row))]

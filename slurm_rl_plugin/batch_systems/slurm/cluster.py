@@ -117,13 +117,6 @@ class SlurmCluster:
     * `eligible` is infinite where Slurm gives no time (held, dependency, array at its limit).
     * A priority set by hand hides our term: `admin_set`, with factor 0.
     * A job that other clusters of a federation hold too is `shared`: a write would reach them.
-
-    Args:
-        given: what is told of the cluster and of this host.
-        commands: runs Slurm's commands.
-        queue: lists the jobs.
-        sender: sends factors.
-        machine: what it has beside processors.
     """
 
     def __init__(

@@ -23,12 +23,7 @@ from slurm_rl_plugin.errors import BatchSystemError
 
 
 def job_record(job: int, timeout: float) -> JobRecord:
-    """Ask `squeue` and `sprio` for one job; what fails is told and not raised.
-
-    Args:
-        job: number of the job, of its array, or of a task or component.
-        timeout: seconds for each command.
-    """
+    """Ask `squeue` and `sprio` for one job; what fails is told and not raised."""
     runner = CommandRunner(environment=None, timeout=timeout, on_call=None)
     try:
         rows = _rows(runner, job)

@@ -101,10 +101,6 @@ def _tasks(processors: int, of_each: str) -> int:
 def parse_start(status: int, text: str) -> float:
     """The time of a will-run test.
 
-    Args:
-        status: exit status of the command.
-        text: all that it said.
-
     Raises:
         JobNotAccepted: Slurm would not take the job.
     """
@@ -203,7 +199,6 @@ class SlurmOffers:
     Slurm tests as the user who asks, so accounts and QOS are checked by *his* associations.
 
     Args:
-        commands: runs Slurm's commands as this process's user.
         account: that every will-run test is made under; "" takes the job's own.
     """
 
@@ -266,11 +261,6 @@ class SlurmOffers:
 
 
 def slurm_offers(timeout: float, account: str) -> SlurmOffers:
-    """Asks the Slurm that is here.
-
-    Args:
-        timeout: seconds that a call may take.
-        account: see `SlurmOffers`.
-    """
+    """Asks the Slurm that is here."""
     commands = CommandRunner(environment=None, timeout=timeout, on_call=None)
     return SlurmOffers(commands, account)

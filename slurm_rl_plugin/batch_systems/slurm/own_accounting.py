@@ -58,7 +58,6 @@ def month_stretches(since: datetime, until: datetime) -> list[Stretch]:
     None is a single second long: `sacct` would take it for two, and a job would be in both.
 
     Args:
-        since: local time, whole seconds.
         until: local time, whole seconds, after `since`.
     """
     begins = [since]
@@ -86,7 +85,6 @@ def read_accounting_dump(
 
     Args:
         runner: of Slurm's commands, with a time-out that a month of jobs needs.
-        fields: of `sacct`, as its header names them.
         stretches: in order, none overlapping another.
         progress: told the queries done and the lines so far.
 
@@ -144,11 +142,7 @@ def _refusal(words: str) -> ConfigurationError | BatchSystemError:
 
 
 class SlurmAccounting:
-    """sacct as a log to train on; sinfo and sshare tell what a log needs beside jobs.
-
-    Args:
-        timeout: seconds that a call may take.
-    """
+    """sacct as a log to train on; sinfo and sshare tell what a log needs beside jobs."""
 
     def __init__(self, timeout: float) -> None:
         self._commands = CommandRunner(environment=None, timeout=timeout, on_call=None)

@@ -48,14 +48,7 @@ WHAT_TO_DO = "check slurmctld with `scontrol ping`"
 
 
 class CommandRunner(KillableCommands):
-    """Runs Slurm's commands with a clean environment and a time-out.
-
-    Args:
-        environment: variables of the children, PATH and SLURM_CONF among them; None takes this
-            process's own.
-        timeout: seconds that a call may take.
-        on_call: told the command's name and the seconds it took, after every call.
-    """
+    """Runs Slurm's commands with a clean environment and a time-out."""
 
     def __init__(
         self,

@@ -198,12 +198,7 @@ class SiteFactors:
         self._listed = best_terms(self._lines.values(), {})
 
     def terms(self, waiting: Sequence[QueueRow], tiers: Mapping[str, int]) -> list[PriorityTerms]:
-        """SiteFactor as ours, the rest of `sprio`'s terms; of several partitions the best.
-
-        Args:
-            waiting: one row of each job or array.
-            tiers: partition -> its PriorityTier.
-        """
+        """SiteFactor as ours, the rest of `sprio`'s terms; of several partitions the best."""
         if len(set(tiers.values())) > 1:
             self._listed = best_terms(self._lines.values(), tiers)
         self._lifts.clear()

@@ -67,12 +67,6 @@ def job_request_of(
 ) -> JobRequest:
     """What the command asks for; the words go over variables, these over the script's lines.
 
-    Args:
-        command: as understood.
-        script: text of the batch script; "" for none.
-        environment: variables that sbatch reads.
-        user: login name.
-
     Raises:
         ConfigurationError: a line of the script or a value is not understood, or it binds the job
             to one place.
@@ -185,7 +179,6 @@ class SlurmSubmission:
 
     Args:
         submitting: runs sbatch with the user's own environment, which his job inherits.
-        asking: runs sacct.
     """
 
     submitting: CommandRunner
@@ -300,7 +293,6 @@ def user_submission(environment: Mapping[str, str], timeout: float) -> SlurmSubm
 
     Args:
         environment: of the user: his job gets it from sbatch, so nothing of ours may be in it.
-        timeout: seconds that a call may take.
     """
     asking = CommandRunner(environment=environment, timeout=timeout, on_call=None)
     submitting = CommandRunner(environment=environment, timeout=timeout, on_call=None)

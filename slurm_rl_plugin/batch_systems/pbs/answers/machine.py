@@ -87,9 +87,6 @@ def parse_nodes(document: Mapping[str, Any]) -> list[NodeNow]:
 
     Vnodes of a host that serve the same queue count as one node: a chunk of a job may have parts of
     several (seen on 23.06).
-
-    Args:
-        document: the answer to VNODES_NOW.
     """
     hosts: dict[tuple[str, str], list[NodeNow]] = {}
     for name, values in section(document, "nodes").items():
@@ -158,12 +155,7 @@ _FAIR_SHARE_POINTS = 1e6
 def read_running_machine(
     read_json: Callable[[Sequence[str]], Mapping[str, Any]], folder: Path
 ) -> Machine:
-    """Ask a running OpenPBS for its machine; vnodes that are out of use now are counted.
-
-    Args:
-        read_json: runs a command and gives the document that it prints.
-        folder: `sched_priv`, whose files make fair share.
-    """
+    """Ask a running OpenPBS for its machine; vnodes that are out of use now are counted."""
     nodes, queues, server = (read_json(each) for each in (PBSNODES, QSTAT_QUEUES, QSTAT_SERVER))
     formula, files = parse_server(server).formula, read_fair_share(folder)
     return with_order(parse_machine(nodes, queues), formula, files)
@@ -175,9 +167,7 @@ def with_order(machine: Machine, formula: str, files: FairShareFiles) -> Machine
     With a formula that replays cannot follow jobs go in the order of their submission.
 
     Args:
-        machine: without an order.
         formula: job_sort_formula, of which the site's own terms count.
-        files: what the scheduler's files say.
     """
     notes = [*machine.left_out, *files.notes]
     weights = replace(

@@ -121,11 +121,7 @@ class PbsScheduler:
     threshold: float | None
 
     def harm(self, ours: str) -> str | None:
-        """Why a score would do nothing, or worse; None where it works.
-
-        Args:
-            ours: the server's formula.
-        """
+        """Why a score would do nothing, or worse; None where it works."""
         if self.threshold is not None:
             return (
                 f"scheduler {self.name} has a job_sort_formula_threshold, and a job at or below it "
@@ -146,11 +142,7 @@ class PbsScheduler:
 
 
 def read_schedulers(read: Callable[[Sequence[str]], str]) -> tuple[PbsScheduler, ...]:
-    """Every scheduler; raises what `read` does.
-
-    Args:
-        read: gives what a command prints.
-    """
+    """Every scheduler; raises what `read` does."""
     return parse_schedulers(read(LIST_SCHEDULERS))
 
 
@@ -230,12 +222,7 @@ SECONDS_BETWEEN_LOOKS = 60.0
 
 
 class SortSettings:
-    """Asks schedulers and queues; once a minute while nothing is wrong, else each time.
-
-    Args:
-        commands: of PBS.
-        clock: seconds since the epoch.
-    """
+    """Asks schedulers and queues; once a minute while nothing is wrong, else each time."""
 
     def __init__(self, commands: PbsCommands, clock: Callable[[], float]) -> None:
         self._commands = commands
@@ -244,11 +231,7 @@ class SortSettings:
         self._sound = (-math.inf, "")
 
     def harm(self, ours: str) -> str | None:
-        """Why a score would do nothing, or worse; None where it works.
-
-        Args:
-            ours: the server's formula.
-        """
+        """Why a score would do nothing, or worse; None where it works."""
         now = self._clock()
         then, formula = self._sound
         if formula == ours and 0.0 <= now - then < SECONDS_BETWEEN_LOOKS:

@@ -173,10 +173,7 @@ def parse_records(
     computes those of all anew every few minutes.
 
     Args:
-        text: the answer.
-        mark: that it was asked for with.
         known: what this function gave for an earlier answer of the same fields.
-        names: of the fields.
     """
     records = _records(text, mark)
     del text  # of 100,000 jobs 20 MB, which end with the records

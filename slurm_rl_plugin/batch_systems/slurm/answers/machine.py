@@ -67,9 +67,6 @@ def read_running_cluster(read: Callable[[Sequence[str]], str]) -> DescribedClust
     Nodes that are down or drained now are counted, since the machine has them; those that are
     FUTURE are not.
 
-    Args:
-        read: runs a command and gives its output.
-
     Raises:
         ConfigurationError: a value in it that is not understood.
     """
@@ -110,13 +107,7 @@ def parse_config(text: str) -> dict[str, Value]:
 
 
 def parse_machine(settings: Mapping[str, Value], nodes: str, partitions: str) -> Statements:
-    """What scontrol shows, as slurm.conf would say it.
-
-    Args:
-        settings: of `parse_config`.
-        nodes: the answer to SHOW_NODES.
-        partitions: the answer to SHOW_PARTITIONS.
-    """
+    """What scontrol shows, as slurm.conf would say it."""
     of_nodes = [(fields, fields["state"]) for fields in _records(nodes, "nodename", SHOW_NODES)]
     shown = {fields["nodename"] for fields, _ in of_nodes}
     served = [_partition(each) for each in _records(partitions, "partitionname", SHOW_PARTITIONS)]
@@ -230,7 +221,6 @@ def parse_nodes(text: str, *, counts_memory: bool) -> list[NodeNow]:
     """Read the answer of SHOW_NODES_NOW, in which a node has a line for each of its partitions.
 
     Args:
-        text: the answer.
         counts_memory: Slurm gives memory out as it does CPUs; else jobs share it uncounted.
     """
     lines: dict[str, list[str]] = {}
@@ -291,12 +281,7 @@ _PARTITION = re.compile(r"^PartitionName=(\S+)", re.MULTILINE)
 
 
 def read_site_names(read: Callable[[Sequence[str]], str], sshare: Sequence[str]) -> SiteNames:
-    """Ask for all names; those that nobody tells are None.
-
-    Args:
-        read: runs a command and gives its output.
-        sshare: words of the command that tells shares.
-    """
+    """Ask for all names; those that nobody tells are None."""
     return SiteNames(
         accounts=_names(read, sshare, lambda text: parse_shares(text).shares),
         partitions=_names(read, SHOW_PARTITIONS, _PARTITION.findall),

@@ -80,10 +80,6 @@ def parse_lines(text: str, known: Mapping[str, ListedJob]) -> dict[str, ListedJo
 
     A job with several partitions has a line for each; see `best_terms`. Held jobs and jobs that
     are not eligible (begin time, dependency, array limit) have no line.
-
-    Args:
-        text: from `sprio -h -o PRIORITY_FORMAT`.
-        known: what this function gave for an earlier answer.
     """
     return {line: known[line] if line in known else _parse_line(line) for line in text.splitlines()}
 
@@ -94,7 +90,6 @@ def best_terms(lines: Iterable[ListedJob], tiers: Mapping[str, int]) -> dict[int
     That is the one of the highest tier, and of several of that tier the one of the highest total.
 
     Args:
-        lines: of `sprio`.
         tiers: partition -> its tier; LOWEST_TIER where none is known.
     """
     listed = list(lines)
@@ -159,7 +154,6 @@ def parse_terms(text: str, jobs: Collection[int]) -> dict[str, dict[str, int]]:
     Args:
         text: from `sprio -h -o PRIORITY_FORMAT`; of several records that are in one partition the
             first speaks, and words in place of a line say that it lists no such job.
-        jobs: numbers of the job's records.
     """
     terms: dict[str, dict[str, int]] = {}
     for line in text.splitlines():
@@ -265,10 +259,8 @@ def usage_now(
     less what is left now. An account with a running job without a time limit gets nothing added.
 
     Args:
-        tree: of `sshare`.
         accounts: names, by the running jobs' indices.
         running: jobs with the processors that they have.
-        now: seconds since the epoch.
 
     Returns:
         Decayed billing-seconds, shape [accounts].

@@ -73,7 +73,6 @@ def node_request(values: tuple[str, ...], alone: str = REQUEST_FIELDS[4]) -> Nod
     """Read the fields of REQUEST_FIELDS; what is not understood of them is left out.
 
     Args:
-        values: of the fields.
         alone: which field tells of jobs that want their nodes for themselves.
     """
     total, tasks, cpus_per_task, memory, shares, sockets, _, *per, licences, constraint = values
@@ -103,7 +102,6 @@ def cpus_with_gpus(text: str, gpus: float) -> int:
 
     Args:
         text: `cpus-per-tres`, as `gres:gpu:4`.
-        gpus: of the whole job.
     """
     return int(gpus * parse_gres(",".join(_asked_gres(text))).get("gres/gpu", 0.0))
 

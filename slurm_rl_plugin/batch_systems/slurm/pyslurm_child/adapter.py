@@ -63,11 +63,6 @@ class PyslurmQueue:
     """Lists jobs by `pyslurm.Jobs.load()`; see `QueueReader`.
 
     It gives every job that slurmctld knows, so one call tells of those that are over too.
-
-    Args:
-        child: runs pyslurm.
-        squeue: lists the jobs where the machine has more than processors.
-        machine: tells that.
     """
 
     def __init__(self, child: SlurmChild, squeue: Squeue, machine: MachineLook) -> None:

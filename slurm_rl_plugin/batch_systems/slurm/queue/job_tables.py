@@ -54,7 +54,6 @@ class RowNumbers:
     """Lines of rows; of a row object that was met before nothing is computed again.
 
     Args:
-        interactive: the class rules.
         keeps_back: whether our limit on batch jobs may be what a row waits for.
     """
 
@@ -171,8 +170,6 @@ class TableBuilder:
     """Turns rows into columns; accounts, users and partitions are numbered on the way.
 
     Args:
-        accounts: that have the first numbers.
-        numbers: of rows, kept from look to look.
         resources: names of what the machine has; empty where it is processors alone.
         uncounted: of these, what Slurm gives to any number of jobs.
     """
@@ -238,7 +235,6 @@ class TableBuilder:
         Args:
             rows: of the jobs with what they got.
             asked: the same with what they had asked for.
-            now: seconds since the epoch.
         """
         processors = _integers([row.processors for row in asked])
         start = _floats([row.start for row in rows])
@@ -275,10 +271,6 @@ class TableBuilder:
         """Columns of waiting jobs and their priorities.
 
         Args:
-            rows: one for each job.
-            terms: of their priorities, same order.
-            tiers: of the partitions.
-            now: seconds since the epoch.
             tasks: `waiting_tasks`; by default every row is one job.
             last_start: number of an array -> when a task of it last started, seconds since the
                 epoch.

@@ -77,11 +77,6 @@ class JobWatch:
         """Rows of the jobs that started, and of those that ended, since the last call.
 
         Those that ended show what they had asked for.
-
-        Args:
-            rows: of all that waits or runs.
-            answers: to the question `ask_about`.
-            now: seconds since the epoch.
         """
         first = self._since is None
         for array_id in self._asked:  # not earlier: the question may have failed
@@ -209,12 +204,7 @@ class PastRun:
 
 
 def read_past_runs(runner: CommandRunner, days: float) -> list[PastRun]:
-    """Runs that ended in the last days, RUNS_AT_MOST of them; none where accounting is no help.
-
-    Args:
-        runner: of Slurm's commands.
-        days: how far back; 0 asks for nothing.
-    """
+    """Runs that ended in the last days, RUNS_AT_MOST of them; none where accounting is no help."""
     if days <= 0:
         return []
     since = ("-S", f"now-{math.ceil(days * DAY)}seconds", "-E", "now")

@@ -46,12 +46,7 @@ PACE = MINUTE
 
 
 class MachineLook:
-    """Asks `sinfo` for memory and generic resources of nodes, where slurm.conf counts any.
-
-    Args:
-        commands: runs Slurm's commands.
-        clock: seconds since the epoch.
-    """
+    """Asks `sinfo` for memory and generic resources of nodes, where slurm.conf counts any."""
 
     def __init__(self, commands: CommandRunner, clock: Callable[[], float]) -> None:
         self._commands = commands
@@ -89,8 +84,6 @@ class MachineLook:
 
         Args:
             rows: of the running jobs, with what they got.
-            running: the same as columns.
-            processors: usable ones.
         """
         if self.seen is None:
             return None
@@ -295,7 +288,6 @@ class Squeue:
     """Lists jobs with `squeue`; see `QueueReader`.
 
     Args:
-        commands: runs Slurm's commands.
         machine: where it has more than processors, what jobs ask of it is listed too; None where
             nobody looked.
     """
