@@ -22,7 +22,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from bench.speed.listed_slurm import ListedSlurm
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
-from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle

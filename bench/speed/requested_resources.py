@@ -27,9 +27,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     SEPARATOR,
     end_of,
 )
-from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCluster
-from slurm_rl_plugin.batch_systems.slurm.queue.reader import MachineLook, Squeue
-from slurm_rl_plugin.batch_systems.slurm.site_factor import Scontrol
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.domain import Memory
 from slurm_rl_plugin.hook.order.order_changes import order_changes
 from slurm_rl_plugin.hook.rails.guard_rails import total_priority
@@ -168,7 +166,7 @@ class Decider:
     answers: WrittenAnswers
     policy: Policy
     clock: Callable[[], float]
-    system: SlurmCluster = field(init=False)
+    system: SlurmCommands = field(init=False)
     memory: Memory | None = None
 
     def __post_init__(self) -> None:
@@ -180,9 +178,7 @@ class Decider:
         given = AdapterParts(
             shares=None, interactive=lambda job: job.time_limit <= 3600, clock=lambda: float(NOW)
         )
-        machine = MachineLook(commands, given.clock)
-        queue = Squeue(commands, machine)
-        self.system = SlurmCluster(given, commands, queue, Scontrol(commands), machine)
+        self.system = SlurmCommands(given, commands)
         self.system.facts()
 
     def seconds(self) -> dict[str, float]:

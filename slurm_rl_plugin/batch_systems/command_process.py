@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import select
 import selectors
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
@@ -119,6 +121,36 @@ class KillableCommands:
             child = self._start(arguments, called, variables or {}, start)
             longest = self._longest if longest is None else longest
             return self._wait(child, stdin, self.timeout + extra, called, longest)
+
+    def ask(
+        self,
+        program: Path,
+        question: Mapping[str, Any],
+        *,
+        library: str,
+        name: str,
+        extra: float = 0.0,
+    ) -> dict[str, Any]:
+        """The answer of a program of ours, a child for this one question, both as JSON objects.
+
+        A library that crashes, hangs or ends its process takes the child alone with it. An answer
+        `{"failed": WORDS, "reached": BOOL}` becomes an error.
+        """
+        words = [str(program)]
+        answer = self.call(
+            words, stdin=json.dumps(question), extra=extra, name=name, start=start_python
+        )
+        if answer.status:
+            said = last_line(answer.errors, f"exit status {answer.status}")
+            raise BatchSystemUnavailable(
+                f"the child that runs {library} ended: {said}; {self._without_answer}"
+            )
+        told: dict[str, Any] = json.loads(answer.output)
+        if "failed" not in told:
+            return told
+        if told["reached"]:
+            raise self._failure(library, told["failed"])
+        raise BatchSystemUnavailable(f"{told['failed']}; {self._without_answer}")
 
     @contextlib.contextmanager
     def timed(self, call: str) -> Iterator[None]:

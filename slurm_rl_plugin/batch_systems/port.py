@@ -226,7 +226,7 @@ class WatchesJobs(Protocol):
         ...
 
     def tell_past(self, days: float) -> None:
-        """Let the next snapshot tell of the runs that accounting remembers, as the first one may."""
+        """Let the next snapshot tell the runs of so many days that accounting remembers."""
         ...
 
 

@@ -28,7 +28,6 @@ ALLOWED = {
 #: The only modules that start another program.
 STARTS_CHILDREN = {
     "batch_systems/command_process.py",
-    "batch_systems/slurm/pyslurm_child/child.py",
     "services/model_trial.py",
     "cli/evaluate/compile.py",
 }

@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm import assembly as slurm_assembly
-from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
-from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.adapter import Slurm
+from slurm_rl_plugin.batch_systems.slurm import adapter as slurm_adapter
+from slurm_rl_plugin.batch_systems.slurm.adapter import Slurm
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.services.configured_site import build_batch_system
 from slurm_rl_plugin.services.hook import build_cycle, load_policy
@@ -54,8 +54,8 @@ def configured(adapter):
     ],
 )
 def test_adapter_and_the_line_that_says_why(monkeypatch, caplog, adapter, pyslurm, kind, line):
-    monkeypatch.setattr(slurm_assembly, "installed_pyslurm", lambda: pyslurm)
-    monkeypatch.setattr(slurm_assembly, "running_slurm", lambda commands: "22.05.8")
+    monkeypatch.setattr(slurm_adapter, "installed_pyslurm", lambda: pyslurm)
+    monkeypatch.setattr(slurm_adapter, "running_slurm", lambda commands: "22.05.8")
     caplog.set_level(logging.INFO)
     system = build_batch_system(configured(adapter), [])
     assert type(system) is kind
@@ -64,6 +64,6 @@ def test_adapter_and_the_line_that_says_why(monkeypatch, caplog, adapter, pyslur
 
 
 def test_adapter_that_cannot_work_is_a_fault_of_the_configuration(monkeypatch):
-    monkeypatch.setattr(slurm_assembly, "installed_pyslurm", lambda: None)
+    monkeypatch.setattr(slurm_adapter, "installed_pyslurm", lambda: None)
     with pytest.raises(ConfigurationError, match=r"pyslurm is not installed; install the pyslurm"):
         build_batch_system(configured("slurm"), [])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
 from tests.real.conftest import running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import running_hook, write_configuration

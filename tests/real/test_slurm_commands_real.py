@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.port import BatchSystem
-from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (

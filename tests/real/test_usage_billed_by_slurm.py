@@ -16,7 +16,7 @@ import pytest
 
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
 from slurm_rl_plugin.accounting.sacct.reader import SacctReader
-from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.own_accounting import Stretch, read_accounting_dump
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.machine_files.reader import read_machine

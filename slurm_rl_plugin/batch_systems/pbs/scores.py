@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from slurm_rl_plugin.batch_systems.command_process import first_line, start_python
+from slurm_rl_plugin.batch_systems.command_process import first_line
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     SCORE,
     WAITING_STATES,
@@ -22,7 +21,6 @@ from slurm_rl_plugin.batch_systems.pbs.process import (
     QSTAT_JOBS,
     PbsCommands,
     failure,
-    parse_json,
     section,
 )
 from slurm_rl_plugin.batch_systems.port import LeverTraits
@@ -40,22 +38,8 @@ class PbsLibrary:
 
     def ask(self, question: Mapping[str, Any], *, extra: float = 0.0) -> dict[str, Any]:
         """The child's answer, which may come `extra` seconds later than a command's."""
-        answer = self._commands.call(
-            [str(PROGRAM)],
-            stdin=json.dumps({"library": str(self._path), **question}),
-            extra=extra,
-            name="libpbs",
-            start=start_python,
-        )
-        if answer.status:
-            said = answer.errors.strip().splitlines()
-            raise failure("libpbs", said[-1] if said else f"exit status {answer.status}")
-        told = parse_json("libpbs", answer.output)
-        if "failed" not in told:
-            return told
-        if told.get("reached"):
-            raise failure("libpbs", str(told["failed"]))
-        raise BatchSystemUnavailable(f"{told['failed']}; check pbs_server with `qstat -B`")
+        asked = {"library": str(self._path), **question}
+        return self._commands.ask(PROGRAM, asked, name="libpbs", library="libpbs", extra=extra)
 
 
 def installed_library(commands: PbsCommands) -> PbsLibrary | None:

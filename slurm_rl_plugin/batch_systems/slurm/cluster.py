@@ -1,4 +1,4 @@
-"""A Slurm cluster, read and reordered; who lists its jobs and who writes is given by an adapter."""
+"""A Slurm cluster, read and reordered by its own commands."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.settings import (
 )
 from slurm_rl_plugin.batch_systems.slurm.batch_limit import SlurmBatchLimit, keeps_back
 from slurm_rl_plugin.batch_systems.slurm.checks import limit_checks, slurm_checks
-from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, commands_of
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
     RowNumbers,
     TableBuilder,
@@ -57,14 +57,16 @@ from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch, PastRu
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import (
     MachineLook,
     QueueReader,
-    WholeJobs,
+    Squeue,
     federation_checks,
     shared_jobs,
+    whole_jobs,
 )
 from slurm_rl_plugin.batch_systems.slurm.site_factor import (
     SPRIO,
     ChangeSender,
     FactorWriter,
+    Scontrol,
     SiteFactors,
     still_waiting,
 )
@@ -103,11 +105,11 @@ class _Seen:
         return replace(self, running=[row for row in self.running if row.job_id not in back])
 
 
-class SlurmCluster:
+class SlurmCommands:
     """A Slurm cluster, reordered by SiteFactor.
 
-    Whoever lists the jobs and whoever writes, priorities come from `sprio` (nothing else shows a
-    factor), shares from `sshare`, capacity from `sinfo` and past runs from `sacct`.
+    Jobs come from `squeue`, priorities from `sprio` (nothing else shows a factor), shares from
+    `sshare`, capacity from `sinfo` and past runs from `sacct`; `scontrol` writes.
 
     What is special about Slurm's jobs:
 
@@ -119,28 +121,29 @@ class SlurmCluster:
     * A job that other clusters of a federation hold too is `shared`: a write would reach them.
     """
 
-    def __init__(
-        self,
-        given: AdapterParts,
-        commands: CommandRunner,
-        queue: QueueReader,
-        sender: ChangeSender,
-        machine: MachineLook,
-    ) -> None:
+    name = "slurm_commands"
+
+    def __init__(self, given: AdapterParts, commands: CommandRunner | None = None) -> None:
         self._given = given
-        self._runner = commands
-        self._queue = WholeJobs(queue)
+        self._runner = commands or commands_of(given)
+        self._machine = MachineLook(self._runner, given.clock)
+        self._queue, sender = self._parts(self._runner, self._machine)
         self._site_factor = SiteFactors(FactorWriter(sender, WRITES_PER_CALL))
         self._priority_type: str | None = None
-        self._limit = SlurmBatchLimit(commands, given.limit, given.limits_file)
+        self._limit = SlurmBatchLimit(self._runner, given.limit, given.limits_file)
         self._watch = JobWatch()
         limit = given.limit
         self._numbers = RowNumbers(
             given.interactive, partial(keeps_back, limit) if limit.mechanism else None
         )
-        self._machine = machine
         self._history_days = given.history_days
         self._seen: _Seen | None = None
+
+    def _parts(
+        self, commands: CommandRunner, machine: MachineLook
+    ) -> tuple[QueueReader, ChangeSender]:
+        """What lists the jobs, and what sends factors."""
+        return Squeue(commands, machine), Scontrol(commands)
 
     def facts(self) -> SchedulerFacts:
         """Read slurm.conf as slurmctld has it; see `BatchSystem.facts`."""
@@ -187,7 +190,7 @@ class SlurmCluster:
             others = beside.submit(
                 lambda: (self._priorities(), *map(self._runner.read, (SSHARE, SINFO)))
             )
-            rows = self._queue.waiting_and_running()
+            rows = whole_jobs(self._queue.waiting_and_running())
             priorities, shares, nodes = others.result()
         self._site_factor.take(priorities)
         tree = parse_shares(shares)
@@ -258,7 +261,7 @@ class SlurmCluster:
 
     def go_on_from(self, earlier: BatchSystem) -> None:
         """Take over the earlier adapter's watch of jobs, and which limits it might set."""
-        if isinstance(earlier, SlurmCluster):
+        if isinstance(earlier, SlurmCommands):
             self._watch = earlier._watch
             self._limit.go_on_from(earlier._limit)
 
@@ -301,7 +304,7 @@ class SlurmCluster:
     def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
         """Check what Slurm alone has: shares, accounting, a federation."""
         yield from slurm_checks(self._given, self._runner, SSHARE, wants_runs=wants_runs)
-        yield from federation_checks(self._runner, self._queue.waiting())
+        yield from federation_checks(self._runner, whole_jobs(self._queue.waiting()))
 
     def site_names(self) -> SiteNames:
         """Names of accounts, partitions and QOS; see `TellsNames.site_names`."""
@@ -315,7 +318,7 @@ class SlurmCluster:
     def limit_checks(self, *, writes: bool) -> Iterator[Check]:
         """Check the QOS or licences that carry a limit on batch jobs, if any are configured."""
         if self._given.limit.mechanism is not None:
-            rows = self._queue.waiting_and_running()
+            rows = whole_jobs(self._queue.waiting_and_running())
             yield from limit_checks(self._given, self._runner, rows, SINFO, writes=writes)
 
     def _still_shown(self, written: Sequence[int]) -> frozenset[int]:
@@ -341,13 +344,9 @@ class SlurmCluster:
         """Read the jobs that wait and, at the same time, every factor."""
         with ThreadPoolExecutor(1) as beside:
             priorities = beside.submit(self._priorities)
-            rows = self._queue.waiting()
+            rows = whole_jobs(self._queue.waiting())
             self._site_factor.take(priorities.result())
         return rows
-
-    def _priorities_shares_nodes(self) -> tuple[str, str, str]:
-        """The answers of SPRIO, SSHARE and SINFO."""
-        return self._priorities(), self._runner.read(SSHARE), self._runner.read(SINFO)
 
     def _priorities(self) -> str:
         """The answer of SPRIO; it refuses with `priority/basic`, where no factor counts."""
@@ -356,7 +355,7 @@ class SlurmCluster:
     def _read_vanished(self, rows: Sequence[QueueRow]) -> list[QueueRow]:
         """Ask for jobs that wait or run no longer; Slurm keeps them for MinJobAge (300 s)."""
         ids = self._watch.ask_about(rows)
-        return self._queue.of_arrays(ids) if ids else []
+        return whole_jobs(self._queue.of_arrays(ids)) if ids else []
 
     def _past_runs(self) -> list[PastRun]:
         """The runs that accounting remembers, at the first snapshot; later none."""

@@ -53,7 +53,7 @@ def slurm_answers(environment: Mapping[str, str], seconds: float) -> bool:
 
 
 def _build(parts: AdapterParts) -> BatchSystem:
-    from slurm_rl_plugin.batch_systems.slurm.assembly import slurm_batch_system  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.slurm.adapter import slurm_batch_system  # noqa: PLC0415
 
     return slurm_batch_system(parts)
 

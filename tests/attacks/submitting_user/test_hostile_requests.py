@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from tests.fakes.fake_cluster import FakeCluster
 from tests.unit.batch_systems.test_slurm_requests import COUNTED, GPU_NODES
 

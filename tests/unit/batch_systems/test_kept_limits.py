@@ -10,7 +10,7 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.kept_record import KeptRecord
 from slurm_rl_plugin.batch_systems.kind import LimitKeys
-from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.errors import ConfigurationError
 from tests.fakes.fake_cluster import FakeCluster
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
+from threading import Timer
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
-from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.adapter import (
+from slurm_rl_plugin.batch_systems.slurm.adapter import (
     ATTRIBUTES,
+    PROGRAM,
     PyslurmQueue,
     Slurm,
+    ask_pyslurm,
 )
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, commands_of
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import Squeue
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (
@@ -27,6 +36,7 @@ from tests.contracts.batch_system_contract import (
 from tests.fakes.fake_cluster import NOW
 from tests.fakes.pyslurm_cluster import RELEASES, PyslurmCluster
 
+READ = {"read": ["id", "state"]}
 EVERY_RELEASE = pytest.mark.parametrize("cluster", RELEASES, indirect=True)
 
 
@@ -70,7 +80,7 @@ class TestContract(BatchSystemContract):
 
 
 def _records(system: Slurm) -> PyslurmQueue:
-    records = system._queue.records
+    records = system._queue
     assert isinstance(records, PyslurmQueue)
     return records
 
@@ -245,6 +255,117 @@ class TestWrites:
         cluster.break_pyslurm("standby")
         with pytest.raises(BatchSystemUnavailable, match="standby mode"):
             system.release(np.array([1]))
+
+
+class TestChild:
+    """A fault of libslurm ends the child of one question; the next question always works."""
+
+    def works(self, cluster: PyslurmCluster, commands: CommandRunner) -> bool:
+        cluster.break_pyslurm("")
+        return ask_pyslurm(commands, "read", READ) == {"jobs": [[7, "PENDING"]]}
+
+    @pytest.fixture
+    def commands(self, cluster: PyslurmCluster) -> CommandRunner:
+        cluster.add(7)
+        return commands_of(cluster.adapter_settings(timeout=1.0))
+
+    @pytest.mark.parametrize("mode", ["hang", "hang_at_import"])
+    def test_one_that_hangs_is_killed_in_time(
+        self, cluster: PyslurmCluster, commands: CommandRunner, mode: str
+    ) -> None:
+        cluster.break_pyslurm(mode)
+        began = time.monotonic()
+        with pytest.raises(BatchSystemUnavailable, match="read gave no answer within 1 s"):
+            ask_pyslurm(commands, "read", READ)
+        assert time.monotonic() - began < 2
+        with pytest.raises(BatchSystemUnavailable, match=r"within 1\.5 s"):
+            ask_pyslurm(commands, "write", {"write": [[7, 1]]}, extra=0.5)
+        assert children() == []
+        assert self.works(cluster, commands)
+
+    def test_one_that_is_killed(self, cluster: PyslurmCluster, commands: CommandRunner) -> None:
+        cluster.break_pyslurm("hang")
+        killer = Timer(0.5, lambda: [os.kill(child, signal.SIGKILL) for child in children()])
+        killer.start()
+        with pytest.raises(BatchSystemUnavailable, match="ended: exit status -9"):
+            ask_pyslurm(commands, "read", READ)
+        killer.join()
+        assert self.works(cluster, commands)
+
+    @pytest.mark.parametrize(
+        ("mode", "words"),
+        [
+            ("exit", "ended: pyslurm: fatal: the library gave up"),
+            ("no_conf", "Unable to process configuration file; check slurmctld"),
+        ],
+    )
+    def test_interpreter_that_the_library_ends(
+        self, cluster: PyslurmCluster, commands: CommandRunner, mode: str, words: str
+    ) -> None:
+        cluster.break_pyslurm(mode)
+        with pytest.raises(BatchSystemUnavailable, match=words):
+            ask_pyslurm(commands, "read", READ)
+        assert self.works(cluster, commands)
+
+    def test_pyslurm_that_cannot_be_imported(
+        self, cluster: PyslurmCluster, commands: CommandRunner
+    ) -> None:
+        cluster.break_pyslurm("missing")
+        with pytest.raises(BatchSystemError, match=r"pyslurm failed: it cannot be imported: lib"):
+            ask_pyslurm(commands, "read", READ)
+
+    def test_what_libslurm_prints_is_no_answer(
+        self, cluster: PyslurmCluster, commands: CommandRunner
+    ) -> None:
+        cluster.break_pyslurm("chatty")
+        assert ask_pyslurm(commands, "read", READ) == {"jobs": [[7, "PENDING"]]}
+
+    def test_answer_longer_than_a_pipe_and_question_of_a_burst(
+        self, cluster: PyslurmCluster
+    ) -> None:
+        cluster.add(7)
+        record = cluster.record(7)
+        cluster.set(jobs=[{**record, "job_id": n, "name": "x" * 900} for n in range(1000)])
+        commands = commands_of(cluster.adapter_settings(timeout=20.0))
+        assert len(ask_pyslurm(commands, "read", {"read": ["id", "name"]})["jobs"]) == 1000
+        cluster.set(jobs=[])
+        burst = [[job_id, -2147483645] for job_id in range(10**9, 10**9 + 500)]
+        assert len(ask_pyslurm(commands, "write", {"write": burst})["refused"]) == 500
+
+    def test_orphan_ends_by_itself(self, cluster: PyslurmCluster) -> None:
+        """In a hanging call, where no code of Python runs, soon after its time-out."""
+        cluster.break_pyslurm("hang")
+        orphan = subprocess.Popen(
+            [sys.executable, str(PROGRAM)], stdin=subprocess.PIPE, env={**os.environ, **cluster.env}
+        )
+        assert orphan.stdin is not None
+        orphan.stdin.write(json.dumps({"seconds": 1.0, **READ}).encode())
+        orphan.stdin.close()
+        assert orphan.wait(5) == -signal.SIGALRM
+
+    def test_the_end_of_a_service_leaves_it_to_the_daemon(
+        self, cluster: PyslurmCluster, commands: CommandRunner
+    ) -> None:
+        cluster.break_pyslurm("hang")
+        sender = Timer(0.5, lambda: [os.kill(child, signal.SIGTERM) for child in children()])
+        sender.start()
+        with pytest.raises(BatchSystemUnavailable, match="gave no answer within 1 s"):
+            ask_pyslurm(commands, "read", READ)
+        sender.join()
+
+    def test_the_child_is_small(self) -> None:
+        """It loads nothing of this package: what it costs is pyslurm."""
+        text = PROGRAM.read_text()
+        assert "slurm_rl_plugin" not in text
+        assert "numpy" not in text
+
+
+def children() -> list[int]:
+    """Of this process, those that run pyslurm."""
+    found = subprocess.run(
+        ["pgrep", "-P", str(os.getpid()), "-f", PROGRAM.name], capture_output=True, check=False
+    )
+    return [int(word) for word in found.stdout.split()]
 
 
 class TestRefusedReading:

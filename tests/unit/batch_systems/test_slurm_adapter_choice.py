@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.batch_systems.slurm.assembly import (
+from slurm_rl_plugin.batch_systems.slurm.adapter import (
     choose_adapter,
     installed_pyslurm,
     running_slurm,
 )
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.errors import ConfigurationError
 
@@ -37,6 +38,10 @@ def install(packages: Path, release: str) -> None:
     package = packages / "pyslurm"
     package.mkdir()
     package.joinpath("__init__.py").write_text("raise SystemExit('imported')")
+
+
+def named(choice: tuple[type[SlurmCommands], str]) -> tuple[str, str]:
+    return choice[0].name, choice[1]
 
 
 def commands(tmp_path: Path, script: str) -> CommandRunner:
@@ -67,19 +72,19 @@ def test_auto(
     packages: Path, tmp_path: Path, pyslurm: str, says: str, adapter: str, because: str
 ) -> None:
     install(packages, pyslurm)
-    choice = choose_adapter("auto", commands(tmp_path, says))
-    assert (choice.adapter, choice.because) == (adapter, because)
+    assert named(choose_adapter("auto", commands(tmp_path, says))) == (adapter, because)
 
 
 def test_without_pyslurm_slurm_is_not_even_asked(packages: Path, tmp_path: Path) -> None:
     choice = choose_adapter("auto", commands(tmp_path, "echo slurm 22.05.8"))
-    assert (choice.adapter, choice.because) == ("slurm_commands", "pyslurm is not installed")
+    assert named(choice) == ("slurm_commands", "pyslurm is not installed")
     assert not tmp_path.joinpath("called").exists()
 
 
 def test_commands_where_they_are_wanted(packages: Path, tmp_path: Path) -> None:
     install(packages, "22.5.3")
-    assert choose_adapter("slurm_commands", commands(tmp_path, "")).adapter == "slurm_commands"
+    choice = choose_adapter("slurm_commands", commands(tmp_path, ""))
+    assert named(choice) == ("slurm_commands", "it is configured")
     assert not tmp_path.joinpath("called").exists()
 
 
@@ -88,7 +93,7 @@ def test_pyslurm_where_it_is_wanted_and_may_work(packages: Path, tmp_path: Path,
     """A controller that does not answer at the start of the daemon is no fault to mend."""
     install(packages, "22.5.3")
     choice = choose_adapter("slurm", commands(tmp_path, says))
-    assert (choice.adapter, choice.because) == ("slurm", "it is configured")
+    assert named(choice) == ("slurm", "it is configured")
 
 
 @pytest.mark.parametrize("pyslurm", [None, "25.11.2", "22.5.1"])

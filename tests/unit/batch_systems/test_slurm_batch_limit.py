@@ -11,8 +11,8 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.kept_record import KeptRecord, LimitFile, StandingLimit
 from slurm_rl_plugin.batch_systems.kind import LimitKeys
-from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.batch_limit import parse_live
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.errors import (
     BatchSystemError,
     BatchSystemUnavailable,

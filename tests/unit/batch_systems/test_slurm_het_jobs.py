@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.batch_systems.port import LARGEST_FACTOR, FactorChange
-from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
 from slurm_rl_plugin.domain import PendingJobs
 from tests.fakes.fake_cluster import NOW, FakeCluster

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.batch_systems.slurm.adapter import Slurm
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_queue, request_fields
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import parse_nodes
 from slurm_rl_plugin.batch_systems.slurm.answers.requests import NodeRequest, node_request
 from slurm_rl_plugin.batch_systems.slurm.answers.settings import parse_settings
-from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
-from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.adapter import Slurm
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
 from slurm_rl_plugin.domain.nodes import machine_resources, most_free
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES

@@ -10,7 +10,7 @@ import pytest
 from slurm_rl_plugin.batch_systems.kind import LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.answers import reasons as pbs_reasons
 from slurm_rl_plugin.batch_systems.slurm.answers import reasons as slurm_reasons
-from slurm_rl_plugin.batch_systems.slurm.assembly import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from tests.fakes.fake_cluster import FakeCluster
 
 

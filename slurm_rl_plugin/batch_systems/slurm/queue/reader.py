@@ -7,7 +7,6 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -206,32 +205,13 @@ class QueueReader(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class WholeJobs:
-    """What another reader lists, with one row for all components of a heterogeneous job.
+def whole_jobs(rows: Sequence[QueueRow]) -> list[QueueRow]:
+    """The rows that are no components, and one for each heterogeneous job.
 
     Slurm starts the components together or not at all, so they have one place in the queue. It
     tries each at its own priority, and where another job that needs the same nodes stands between
     two components, neither may start (seen on 22.05): so they must stand together.
     """
-
-    records: QueueReader
-
-    def waiting_and_running(self) -> list[QueueRow]:
-        """What the reader lists, heterogeneous jobs joined."""
-        return whole_jobs(self.records.waiting_and_running())
-
-    def waiting(self) -> list[QueueRow]:
-        """What the reader lists as waiting, heterogeneous jobs joined."""
-        return whole_jobs(self.records.waiting())
-
-    def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
-        """What the reader lists of these numbers, heterogeneous jobs joined."""
-        return whole_jobs(self.records.of_arrays(array_ids))
-
-
-def whole_jobs(rows: Sequence[QueueRow]) -> list[QueueRow]:
-    """The rows that are no components, and one for each heterogeneous job."""
     components: dict[int, list[QueueRow]] = {}
     for row in rows:
         if row.het_id:

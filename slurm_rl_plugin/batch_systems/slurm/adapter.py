@@ -1,14 +1,18 @@
-"""Slurm by pyslurm in a child process: it lists jobs and writes factors; the rest are commands.
+"""The adapter for Slurm: by pyslurm where one fits the running Slurm, else by commands.
 
-pyslurm shows no factor in any release, so priorities, shares and capacity come from `sprio`,
-`sshare` and `sinfo` here too (`SlurmCluster`). Nor does it show, up to 25.11, GPUs that are asked
-for by job or by task: where the machine has more than processors, `squeue` lists the jobs.
+pyslurm lists jobs and writes factors in a child process, so that a fault of libslurm ends that
+child alone. It shows no factor in any release, so priorities, shares and capacity come from
+commands here too. Nor does it show, up to 25.11, GPUs that are asked for by job or by task: where
+the machine has more than processors, `squeue` lists the jobs.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
+import logging
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
@@ -18,18 +22,21 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     WAITING_STATES,
     QueueRow,
 )
-from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCluster
-from slurm_rl_plugin.batch_systems.slurm.process import commands_of, not_understood
-from slurm_rl_plugin.batch_systems.slurm.pyslurm_child.child import SlurmChild
+from slurm_rl_plugin.batch_systems.slurm.answers.settings import release_numbers
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, not_understood
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import MachineLook, Squeue
-from slurm_rl_plugin.batch_systems.slurm.site_factor import (
-    SECONDS_A_WRITE,
-    ChangeSender,
-    Scontrol,
-    ValueWrite,
-)
+from slurm_rl_plugin.batch_systems.slurm.site_factor import SECONDS_A_WRITE, Scontrol, ValueWrite
+from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 from slurm_rl_plugin.units import MINUTE
 
+logger = logging.getLogger(__name__)
+
+PROGRAM = Path(__file__).with_name("pyslurm_program.py")
+#: The first release of pyslurm that can change a job; those of newer Slurm all can.
+FIRST_THAT_WRITES = (22, 5, 2)
+#: Seconds after our own time-out in which a child without a parent ends.
+ORPHAN_SECONDS = 1.0
 #: Attributes of `pyslurm.Job` that are asked for; the same in 22.5.2 to 25.11.2. Times are seconds
 #: since the epoch, limits minutes; what is unknown, unlimited or 0 is None, task number 0 too.
 ATTRIBUTES = (
@@ -42,21 +49,96 @@ NO_LIMIT = (None, "UNLIMITED")
 SIGN, WHOLE = 1 << 31, 1 << 32
 
 
-class Slurm(SlurmCluster):
-    """A Slurm cluster reached by pyslurm where it can; what it does stands at `SlurmCluster`.
+def slurm_batch_system(parts: AdapterParts) -> SlurmCommands:
+    """By pyslurm where that is wanted or fits, else by commands; the log says which and why.
+
+    Raises:
+        ConfigurationError: pyslurm is wanted and cannot work here.
+    """
+    commands = CommandRunner(environment=None, timeout=parts.timeout, on_call=None)
+    adapter, because = choose_adapter(parts.adapter, commands)
+    logger.info("adapter=%s because=%s", adapter.name, because)
+    return adapter(parts)
+
+
+def choose_adapter(wanted: str, commands: CommandRunner) -> tuple[type[SlurmCommands], str]:
+    """The adapter that the configured one means, and why, in a few words for the log.
+
+    Slurm is asked for its release only where pyslurm is installed, and pyslurm is not imported.
+
+    Raises:
+        ConfigurationError: pyslurm is wanted and cannot work here.
+    """
+    if wanted == SlurmCommands.name:
+        return SlurmCommands, "it is configured"
+    pyslurm = installed_pyslurm()
+    slurm = running_slurm(commands) if pyslurm else None
+    obstacle = _obstacle(pyslurm, slurm)
+    if wanted == Slurm.name:
+        if obstacle:
+            raise ConfigurationError(
+                f'[batch_system] adapter = "slurm" cannot work: {obstacle}; install the pyslurm '
+                "of your Slurm's release (the same first two numbers) into the Python that runs "
+                'slurm-rl, or set adapter = "auto".'
+            )
+        return Slurm, "it is configured"
+    if not obstacle and slurm is None:
+        obstacle = "the release of Slurm is not known"
+    if obstacle:
+        return SlurmCommands, obstacle
+    return Slurm, f"pyslurm {pyslurm} is for this Slurm"
+
+
+def installed_pyslurm() -> str | None:
+    """Release of the pyslurm that a child would import, as its metadata say; None for none."""
+    try:
+        return importlib.metadata.version("pyslurm")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def running_slurm(commands: CommandRunner) -> str | None:
+    """Release of Slurm's commands, `22.05.8` for example; None where they do not tell."""
+    try:
+        words = commands.read(["scontrol", "--version"]).split()
+    except BatchSystemError:
+        return None
+    return words[-1] if words and len(release_numbers(words[-1])) > 1 else None
+
+
+def _obstacle(pyslurm: str | None, slurm: str | None) -> str:
+    """Why pyslurm cannot work here; "" where nothing is known against it."""
+    if pyslurm is None:
+        return "pyslurm is not installed"
+    if release_numbers(pyslurm) < FIRST_THAT_WRITES:
+        return f"pyslurm {pyslurm} cannot change jobs"
+    if slurm is not None and release_numbers(pyslurm)[:2] != release_numbers(slurm)[:2]:
+        return f"pyslurm {pyslurm} is not for Slurm {slurm}"
+    return ""
+
+
+class Slurm(SlurmCommands):
+    """A Slurm cluster reached by pyslurm where it can.
 
     `on_call` is told of questions to the child as `pyslurm_read` and `pyslurm_write`.
     """
 
     name = "slurm"
 
-    def __init__(self, given: AdapterParts) -> None:
-        commands = commands_of(given)
-        child = SlurmChild(commands)
-        machine = MachineLook(commands, given.clock)
-        queue = PyslurmQueue(child, Squeue(commands, machine), machine)
-        sender = PyslurmSender(child, queue, Scontrol(commands))
-        super().__init__(given, commands, queue, sender, machine)
+    def _parts(
+        self, commands: CommandRunner, machine: MachineLook
+    ) -> tuple[PyslurmQueue, PyslurmSender]:
+        queue = PyslurmQueue(commands, machine)
+        return queue, PyslurmSender(commands, queue)
+
+
+def ask_pyslurm(
+    commands: CommandRunner, call: str, question: Mapping[str, Any], extra: float = 0.0
+) -> dict[str, Any]:
+    """The answer of `pyslurm_program.py`, which may come `extra` seconds later than a command's."""
+    seconds = commands.timeout + extra + ORPHAN_SECONDS
+    asked = {"seconds": seconds, **question}
+    return commands.ask(PROGRAM, asked, name=call, library="pyslurm", extra=extra)
 
 
 class PyslurmQueue:
@@ -65,9 +147,9 @@ class PyslurmQueue:
     It gives every job that slurmctld knows, so one call tells of those that are over too.
     """
 
-    def __init__(self, child: SlurmChild, squeue: Squeue, machine: MachineLook) -> None:
-        self._child = child
-        self._squeue = squeue
+    def __init__(self, commands: CommandRunner, machine: MachineLook) -> None:
+        self._commands = commands
+        self._squeue = Squeue(commands, machine)
         self._machine = machine
         self._rows: list[QueueRow] = []
         #: Jobs of the last look that are neither of an array nor of a heterogeneous job.
@@ -77,15 +159,13 @@ class PyslurmQueue:
         """Have the child read all jobs; those that wait or run."""
         if self._machine.seen is not None:
             return self._listed(self._squeue.waiting_and_running())
-        self._look()
-        return [row for row in self._rows if row.state in WAITING_OR_RUNNING]
+        return [row for row in self._look() if row.state in WAITING_OR_RUNNING]
 
     def waiting(self) -> list[QueueRow]:
         """Have the child read all jobs; those that wait."""
         if self._machine.seen is not None:
             return self._listed(self._squeue.waiting())
-        self._look()
-        return [row for row in self._rows if row.state in WAITING_STATES]
+        return [row for row in self._look() if row.state in WAITING_STATES]
 
     def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
         """Records of these numbers from the last look; Slurm is not asked again by pyslurm."""
@@ -98,13 +178,14 @@ class PyslurmQueue:
         self.single = frozenset(row.job_id for row in rows if not row.tasks and not row.het_id)
         return rows
 
-    def _look(self) -> None:
-        answer = self._child.ask("pyslurm_read", {"read": ATTRIBUTES})
+    def _look(self) -> list[QueueRow]:
+        answer = ask_pyslurm(self._commands, "pyslurm_read", {"read": ATTRIBUTES})
         jobs = [dict(zip(ATTRIBUTES, values, strict=True)) for values in answer["jobs"]]
         self._rows = [_to_row(job) for job in jobs]
         self.single = frozenset(
             job["id"] for job in jobs if job["array_id"] is None and job["heterogeneous_id"] is None
         )
+        return self._rows
 
 
 class PyslurmSender:
@@ -116,10 +197,10 @@ class PyslurmSender:
     So it gets arrays, heterogeneous jobs, and numbers that no look has shown.
     """
 
-    def __init__(self, child: SlurmChild, queue: PyslurmQueue, scontrol: ChangeSender) -> None:
-        self._child = child
+    def __init__(self, commands: CommandRunner, queue: PyslurmQueue) -> None:
+        self._commands = commands
         self._queue = queue
-        self._scontrol = scontrol
+        self._scontrol = Scontrol(commands)
 
     def send(self, changes: Sequence[ValueWrite]) -> dict[int, str]:
         """Single jobs by the child; arrays and heterogeneous jobs by `scontrol`."""
@@ -127,9 +208,8 @@ class PyslurmSender:
         others = [change for change in changes if change[0] not in self._queue.single]
         refused: dict[int, str] = {}
         if singles:
-            answer = self._child.ask(
-                "pyslurm_write", {"write": singles}, extra=SECONDS_A_WRITE * len(singles)
-            )
+            question, extra = {"write": singles}, SECONDS_A_WRITE * len(singles)
+            answer = ask_pyslurm(self._commands, "pyslurm_write", question, extra)
             refused.update({int(job_id): words for job_id, words in answer["refused"]})
         if others:
             refused.update(self._scontrol.send(others))
