@@ -12,9 +12,9 @@ from slurm_rl_plugin.cli.site_options import (
 )
 from slurm_rl_plugin.cli.tables import print_json, printable
 from slurm_rl_plugin.configuration import Configuration, read_configuration
-from slurm_rl_plugin.configuration.generated.example_file import example_text
-from slurm_rl_plugin.configuration.toml_text import (
+from slurm_rl_plugin.configuration.generated.example_file import (
     class_lines,
+    example_text,
     key_line,
     rule_lines,
     rule_table,

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.configuration.keys.reserve import OFF
+from slurm_rl_plugin.configuration.keys.hook import OFF, reserved_amounts
 from slurm_rl_plugin.configuration.keys.sections import KEYS, Sections
 from slurm_rl_plugin.configuration.reading.given_keys import DEFAULT
-from slurm_rl_plugin.configuration.reading.shares import DEFAULT_SOURCE
-from slurm_rl_plugin.configuration.reserved_amounts import reserved_amounts
+from slurm_rl_plugin.configuration.reading.shares_and_classes import DEFAULT_SOURCE
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.configuration.configuration import Configuration
-from slurm_rl_plugin.configuration.reading.environment import Flag
-from slurm_rl_plugin.configuration.reading.files import ConfigurationFile, read_files
-from slurm_rl_plugin.configuration.reading.given_keys import DEFAULT
+from slurm_rl_plugin.configuration.reading.files import (
+    ConfigurationFile,
+    read_files,
+    standing_lines,
+)
+from slurm_rl_plugin.configuration.reading.given_keys import DEFAULT, Flag
 from slurm_rl_plugin.configuration.reading.precedence import configuration_of_parts
-from slurm_rl_plugin.configuration.reading.standing_lines import standing_lines
 from slurm_rl_plugin.errors import ConfigurationError
 
 _LEFT = ("hook", "batch_system", "reserve", "metrics")

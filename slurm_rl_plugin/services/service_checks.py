@@ -12,7 +12,7 @@ from slurm_rl_plugin.batch_systems.kind import OfferingSite
 from slurm_rl_plugin.batch_systems.port import FAIL, PASS, WARN, Check
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.configuration.keys.offers import OfferSection
+from slurm_rl_plugin.configuration.keys.served import OfferSection
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, JobNotAccepted
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file

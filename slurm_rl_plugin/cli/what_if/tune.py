@@ -19,7 +19,7 @@ from slurm_rl_plugin.cli.train.kept_progress import told_if_interrupted
 from slurm_rl_plugin.cli.what_if.document import blocks_of, what_if_document
 from slurm_rl_plugin.cli.what_if.tune_text import print_tuning
 from slurm_rl_plugin.cli.what_if.what_if import ClusterAndJobs
-from slurm_rl_plugin.configuration.keys.goals import RewardSection
+from slurm_rl_plugin.configuration.keys.hook import RewardSection
 from slurm_rl_plugin.learning.checkpoint import check_checkpoint, forget_checkpoint
 from slurm_rl_plugin.learning.digest import digest_of
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION

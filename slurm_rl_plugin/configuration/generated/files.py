@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slurm_rl_plugin.configuration.generated.example_file import example_text
-from slurm_rl_plugin.configuration.keys.definitions import SECTION_NOTES
+from slurm_rl_plugin.configuration.generated.example_file import example_text, toml_value
+from slurm_rl_plugin.configuration.keys.key import SECTION_NOTES, markdown_of
 from slurm_rl_plugin.configuration.keys.sections import KEYS
-from slurm_rl_plugin.configuration.keys.text import markdown_of
-from slurm_rl_plugin.configuration.toml_text import toml_value
 from slurm_rl_plugin.whole_file import write_whole
 
 TOP = Path(__file__).resolve().parents[3]

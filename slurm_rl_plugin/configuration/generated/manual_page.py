@@ -7,12 +7,10 @@ import textwrap
 from collections.abc import Iterator
 
 from slurm_rl_plugin import __version__
-from slurm_rl_plugin.configuration.keys.definitions import SECTION_NOTES
-from slurm_rl_plugin.configuration.keys.key import Keys
+from slurm_rl_plugin.configuration.generated.example_file import toml_value
+from slurm_rl_plugin.configuration.keys.key import SECTION_NOTES, Keys, markdown_of, plain
 from slurm_rl_plugin.configuration.keys.sections import KEYS
-from slurm_rl_plugin.configuration.keys.text import markdown_of, plain
-from slurm_rl_plugin.configuration.reading.job_class_rules import CLASS_KEYS, FIELDS
-from slurm_rl_plugin.configuration.toml_text import toml_value
+from slurm_rl_plugin.configuration.reading.shares_and_classes import CLASS_KEYS, FIELDS
 
 #: Of a line before hyphens are escaped.
 _WIDTH = 70

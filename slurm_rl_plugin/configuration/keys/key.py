@@ -1,11 +1,14 @@
-"""One configuration key: its type, default, bounds and meaning, the source of everything."""
+"""One configuration key: its type, default, bounds, meaning and names, the source of everything."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, get_origin, get_type_hints
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple, get_origin, get_type_hints
 
 _KIND_NAMES = {
     str: "text",
@@ -141,3 +144,120 @@ def keys_of(section: type) -> dict[str, Key]:
         )
         for each in fields(section)
     }
+
+
+#: What every name in the environment begins with.
+ENVIRONMENT_PREFIX = "SLURM_RL_"
+
+
+class NamedKey(NamedTuple):
+    """A key with its place; `former` is the old name under which it was found, or ""."""
+
+    section: str
+    name: str
+    key: Key
+    former: str = ""
+
+    def __str__(self) -> str:
+        return f"[{self.section}] {self.name}"
+
+
+def names_of(keys: Keys) -> dict[tuple[str, str], NamedKey]:
+    """Section and name, of now or former, -> the key of now."""
+    found = {}
+    for section, definitions in keys.items():
+        for name, key in definitions.items():
+            for former in key.former_names:
+                old_section, _, old_name = former.partition(".")
+                old = (old_section, old_name)
+                found[old] = NamedKey(section, name, key, f"[{old_section}] {old_name}")
+            found[section, name] = NamedKey(section, name, key)
+    return found
+
+
+def environment_name(section: str, name: str) -> str:
+    """The name of a key in the environment: `SLURM_RL_HOOK_MODE`."""
+    return f"{ENVIRONMENT_PREFIX}{section}_{name}".upper()
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence on an unknown name."""
+    candidates = list(known)
+    near = get_close_matches(name, candidates, n=1)
+    if near:
+        return f", did you mean {near[0]}?"
+    return f", give one of {', '.join(candidates)}." if candidates else "."
+
+
+#: `section` or `section.key` -> what follows its name in a warning: what it was, that it is gone,
+#: and what to do.
+REMOVED: dict[str, str] = {
+    "hook.class_defaults_file": "named the table from which job_submit.lua gave new jobs a factor; "
+    "it is gone: new jobs get their factor in the next cycle. Remove this line, and take our "
+    "job_submit.lua out of JobSubmitPlugins in slurm.conf before you delete the script.",
+    "plan": "gave the scheduler predicted run times; it is gone, because jobs waited just as long "
+    "with it. Remove the section.",
+}
+
+
+def removal_of(section: str, name: str = "") -> str | None:
+    """Why a section or a key no longer exists; None if no release had it."""
+    return REMOVED.get(section) or REMOVED.get(f"{section}.{name}")
+
+
+#: A link of Markdown: its words, and the document, with or without an anchor.
+_LINK = re.compile(r"\[([^]]*)\]\(([^)]*)\)")
+#: What is said before the choices of a text, and before the names that a table may have.
+_CHOICES = ("One of", "Names are")
+
+
+def markdown_of(key: Key) -> str:
+    """What a key means, its choices and its bounds, on one line of Markdown."""
+    choices = ", ".join(f"`{choice}`" for choice in key.choices)
+    sentences = [
+        f"{key.meaning[0].upper()}{key.meaning[1:]}.",
+        f"{_CHOICES[key.kind is dict]} {choices}." if choices else "",
+        key.note,
+        key.bounds,
+        "Read at start only." if key.at_start else "",
+    ]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def plain(markdown: str) -> str:
+    """Markdown without its marks; a link to a document becomes its words and the path of that."""
+    return _LINK.sub(_linked, markdown).replace("`", "")
+
+
+def _linked(link: re.Match[str]) -> str:
+    """Words and path; the path alone where the words are no more than the document's name."""
+    words, path = link.groups()
+    named = words.lower().replace(" ", "-") == path.partition(".")[0]
+    return f"docs/{path}" if named else f"{words}: docs/{path}"
+
+
+DEFAULT_PATH = Path("/etc/slurm-rl/slurm-rl.toml")
+
+#: What is to be said of a whole section, in Markdown.
+SECTION_NOTES = {
+    "goals": "They act without training, on models whose score is linear as the shipped one's is: "
+    "[order](order.md) tells what a step of each does.",
+    "reward": "The weights act by training: `slurm-rl train --config` maximises them and records "
+    "them in the model. `slurm-rl check` fails, and the daemon logs a warning, where the model was "
+    "trained for others. The first three sum to 1; the defaults are those of the default model "
+    "([objective](definitions.md#objective-of-training)).",
+    "guard_rails": "Held jobs, jobs with a priority set by hand and jobs that cannot start yet are "
+    "never touched either.",
+    "guard": "A group is late where its jobs that started in the last fortnight, 100 at least, "
+    "waited for more than 1.2 times its target, given here or measured by an experiment: "
+    "[who guards the groups](order.md#who-guards-the-groups).",
+    "reserve": "Processors kept free of batch jobs, so that interactive ones start at once; off by "
+    "default. A model may say how many ([reserve](reserve.md)).",
+    "metrics": "What is served: [metrics](metrics.md).",
+    "forecast": "When jobs start: the service `slurm-rl forecast` reads them when it starts, the "
+    "daemon `queue_file` alone: [when jobs start](when-jobs-start.md).",
+    "offer": "Of the offer service, which reads them when it starts: [brokers](brokers.md).",
+    "route": "Of `slurm-rl route`, which users run: [brokers](brokers.md#for-users).",
+}
+#: Sections with keys of the site's own choice.
+SHARES, JOB_CLASS, UTILITY = "shares", "job_class", "utility"

@@ -6,22 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
-from slurm_rl_plugin.configuration.keys.forecast import ForecastSection
-from slurm_rl_plugin.configuration.keys.goals import (
+from slurm_rl_plugin.configuration.keys.hook import (
+    BatchSystemSection,
     GoalsSection,
     GuardRailsSection,
     GuardSection,
-    MetricsSection,
-    RewardSection,
-)
-from slurm_rl_plugin.configuration.keys.hook import (
-    BatchSystemSection,
     HookSection,
     PolicySection,
+    ReserveSection,
+    RewardSection,
 )
 from slurm_rl_plugin.configuration.keys.key import Key, keys_of
-from slurm_rl_plugin.configuration.keys.offers import OfferSection, RouteSection
-from slurm_rl_plugin.configuration.keys.reserve import ReserveSection
+from slurm_rl_plugin.configuration.keys.served import (
+    ForecastSection,
+    MetricsSection,
+    OfferSection,
+    RouteSection,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

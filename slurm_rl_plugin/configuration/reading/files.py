@@ -1,4 +1,4 @@
-"""The files of a configuration: the one that is named, and those of conf.d beside it."""
+"""The files of a configuration, the line of each key, and what still counts in a broken file."""
 
 from __future__ import annotations
 
@@ -6,16 +6,83 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.configuration.reading.toml_lines import TomlPath, key_given_twice, lines_of
+from slurm_rl_plugin.configuration.keys.sections import KEYS
 from slurm_rl_plugin.whole_file import read_whole
 
 #: Folder beside the file whose *.toml are read after it, in the order of their names.
 FURTHER_FILES = "conf.d"
+
+
+#: Keys and, for elements of lists of tables, places from 0.
+TomlPath = tuple[str | int, ...]
+_WORD = r"""(?:[\w-]+|"(?:\\[btnfr\\]|[^"\\])*"|'[^']*')"""
+_WORDS = rf"({_WORD}(?:\s*\.\s*{_WORD})*)\s*"
+_HEADER = re.compile(rf"\s*\[(\[?)\s*{_WORDS}\]")
+_STATEMENT = re.compile(rf"\s*{_WORDS}=")
+
+
+def _statements(text: str) -> Iterator[tuple[TomlPath, int, bool]]:
+    """Path and line of each header or key that begins a line, and whether it is a header."""
+    table: TomlPath = ()
+    places: dict[TomlPath, int] = {}
+    for line, words in enumerate(text.split("\n"), start=1):
+        if header := _HEADER.match(words):
+            table, keys = (), _keys(header[2])
+            if header[1]:
+                places[keys] = places.get(keys, -1) + 1
+            for key in keys:  # a header names the last element of each list in its path
+                table = (*table, key)
+                name = tuple(each for each in table if isinstance(each, str))
+                table = (*table, places[name]) if name in places else table
+            yield table, line, True
+        elif statement := _STATEMENT.match(words):
+            yield table + _keys(statement[1]), line, False
+
+
+def _keys(words: str) -> TomlPath:
+    found = re.findall(_WORD, words)
+    return tuple(
+        json.loads(each, strict=False) if each[0] == '"' else each.strip("'") for each in found
+    )
+
+
+def lines_of(text: str, content: Mapping[str, Any]) -> dict[TomlPath, int]:
+    """The line, from 1, in which each key and table of a valid document is given first.
+
+    A path that `content`, the parsed text, does not have was misread, as inside a text of several
+    lines: it has no line, because a wrong one would be worse.
+    """
+    lines: dict[TomlPath, int] = {}
+    for path, line, _ in _statements(text):
+        for length in range(1, len(path) + 1):
+            if _exists(path[:length], content):
+                lines.setdefault(path[:length], line)
+    return lines
+
+
+def _exists(path: TomlPath, content: Any) -> bool:
+    try:
+        for part in path:
+            content = content[part]
+    except (KeyError, IndexError, TypeError):
+        return False
+    return True
+
+
+def _given_twice(text: str, last: int) -> tuple[TomlPath, int, int] | None:
+    """The last key given twice up to line `last`, with the lines of both; None for none."""
+    first: dict[tuple[TomlPath, bool], int] = {}
+    found = None
+    for path, line, is_header in _statements(text):
+        begun = first.setdefault((path, is_header), line)
+        if begun < line <= last:
+            found = path, begun, line
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +153,7 @@ def _no_toml(path: Path, text: str, problem: str) -> str:
     if found is None:
         return f"{path} is no TOML: {problem}."
     line, column = int(found[1]), found[2]
-    twice = key_given_twice(text, line) if re.search("overwrite|twice", problem) else None
+    twice = _given_twice(text, line) if re.search("overwrite|twice", problem) else None
     if twice is None:
         return f"{path}:{line}: is no TOML: {problem[: found.start()]}, in column {column}."
     keys, first, again = twice
@@ -102,3 +169,52 @@ def shown_path(path: TomlPath) -> str:
 def shown(key: str) -> str:
     """A key as TOML has it, always in one line."""
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)
+
+
+_LINE = re.compile(r"\s*([A-Za-z_]+)\s*=\s*(.*)")
+#: A text whose quotes are the typo.
+_TEXT = re.compile(r"[\"']?([^\"'#]+)")
+
+
+def standing_lines(path: Path, wanted: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Section -> key -> value, of the lines that can be read by themselves.
+
+    Headings are not looked at, since one of them may be the typo: a key counts where one section
+    alone has it.
+
+    Args:
+        path: of the file; those of conf.d beside it are read after it.
+        wanted: sections that are looked for.
+    """
+    sections: dict[str, list[str]] = {}
+    for section, names in KEYS.items():
+        for name in names:
+            sections.setdefault(name, []).append(section)
+    found: dict[str, dict[str, Any]] = {}
+    for name, value in _values(path):
+        if len(sections.get(name, ())) == 1:
+            section = sections[name][0]
+            if section in wanted and KEYS[section][name].fault(value) is None:
+                found.setdefault(section, {})[name] = value
+    return found
+
+
+def _values(path: Path) -> Iterator[tuple[str, Any]]:
+    for each in configuration_paths(path, []):
+        try:
+            text = read_whole(each).decode(errors="replace")
+        except OSError:
+            continue
+        for line in text.splitlines():
+            match = _LINE.match(line)
+            if match is not None:
+                yield match[1], _value(match)
+
+
+def _value(match: re.Match[str]) -> Any:
+    try:
+        content: Mapping[str, Any] = tomllib.loads(match[0])
+        return content[match[1]]
+    except (ValueError, RecursionError):
+        text = _TEXT.match(match[2])
+        return None if text is None else text[1].strip()

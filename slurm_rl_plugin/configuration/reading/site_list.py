@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.brokers.live.remote_site import SiteAddress
-from slurm_rl_plugin.configuration.keys.names import nearest
+from slurm_rl_plugin.configuration.keys.key import nearest
 from slurm_rl_plugin.configuration.reading.files import ConfigurationFile, read_file, shown
 from slurm_rl_plugin.errors import ConfigurationError
 

@@ -14,7 +14,9 @@ from tests.unit.configuration.test_sources import faults_of, read, write
     [
         ("# x\n[hook]\n\ncycle = 0", "4: [hook] cycle is 0, give at least 0.1."),
         ("hook.cycle = 0", "1: [hook] cycle is 0, give at least 0.1."),
-        ("\nhook = { mode = 'x' }", "2: [hook] mode is 'x', give one of shadow, active."),
+        ("hook = { mode = 'x' }", "slurm-rl.toml: [hook] mode is 'x', give one of shadow, active."),
+        ("[hook]\r\n\r\ncycle = 0\r\n", "3: [hook] cycle is 0, give at least 0.1."),
+        ('[hook]\nmode = """\ncycl = 3\n"""\n', "2: [hook] mode is 'cycl = 3\\n', give one of"),
         ("[hook]\n'cyc le' = 1", '2: [hook] "cyc le" is unknown, did you mean cycle?'),
         ('[hook]\n"a\\nb" = 1', '2: [hook] "a\\nb" is unknown, give one of mode'),
         ("[hook]\n[hook.mode]\nx = 1", "2: [hook] mode is {'x': 1}, give text."),
@@ -47,6 +49,10 @@ from tests.unit.configuration.test_sources import faults_of, read, write
         ("[hook]\nx = [1,\n", "is no TOML: Invalid value"),
         ("[hook]\ncycle == 1\n", "2: is no TOML: Invalid value, in column 8."),
         ("[hook]\ncycle = 1\ncycle = 2\n", "3: [hook] cycle is given twice, first in line 2."),
+        (
+            "[hook]\ncycle = 1\ncycle = [\n1,\n2]\nport = = 3",
+            "3: [hook] cycle is given twice, first",
+        ),
         ("[hook]\n[policy]\n[hook]\n", "3: hook is given twice, first in line 1."),
         ("hook = 3\n[hook]\n", "2: is no TOML: Cannot"),
         (f"[hook]\ncycle = {'9' * 400}", "2: [hook] cycle is out of all bounds, give a finite"),

@@ -20,7 +20,7 @@ from slurm_rl_plugin.configuration.generated.files import (
     write_generated_files,
 )
 from slurm_rl_plugin.configuration.generated.manual_page import manual_page
-from slurm_rl_plugin.configuration.keys.text import plain
+from slurm_rl_plugin.configuration.keys.key import plain
 from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES
 from tests.architecture.markdown_documents import TOP
 from tests.unit.configuration.given_content import configuration_of
