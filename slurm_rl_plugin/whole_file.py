@@ -1,6 +1,8 @@
 """Files are written whole or not at all: beside first, synced, then renamed over the old one.
 
-They are read whole too, and nothing that lies in a file's place is waited for. Whether a file or a
+They are read whole too, and nothing that lies in a file's place is waited for. What the file system
+refuses raises OSError, as do a device, a pipe, a folder, a file that is too long, and one that
+another user may have made; a file that was to be written is then what it was. Whether a file or a
 folder is our own is decided by its owner and mode, never by its name: `own_file`, `own_folder`.
 """
 
@@ -49,9 +51,6 @@ def replacing(
         sync: wait for the disk, so that this holds after a power cut as well.
         mode: permissions, less the umask; those of the file before do not count.
         for_all: every user may read it, whatever the umask.
-
-    Raises:
-        OSError: as the file system says, of `path`; a device, a pipe or a folder is no place.
     """
     _check_place(path)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
@@ -74,11 +73,7 @@ def replacing(
 
 
 def put_in_place(made: Path, path: Path) -> None:
-    """Let a finished file in a folder of our own take the place of `path`, once it is on the disk.
-
-    Raises:
-        OSError: as the file system says; a device, a pipe or a folder is no place.
-    """
+    """Let a finished file in a folder of our own take the place of `path`, once it is on disk."""
     _check_place(path)
     opened = os.open(made, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -131,11 +126,7 @@ def write_whole(
     mode: int = 0o666,
     for_all: bool = False,
 ) -> None:
-    """Write or replace a file; see `replacing`.
-
-    Raises:
-        OSError: as the file system says; `path` is then what it was.
-    """
+    """Write or replace a file; see `replacing`."""
     with replacing(path, sync=sync, mode=mode, for_all=for_all) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
@@ -145,9 +136,6 @@ def write_in_place(path: Path, content: bytes) -> None:
 
     A reader with more rights than we have, such as PAM at a login, may read it there: nobody can
     lay a link in its place. A reader may see half of a new content.
-
-    Raises:
-        OSError: as the file system says, or another user may have made it.
     """
     with os.fdopen(own_file(path, os.O_WRONLY), "wb", buffering=0) as file:
         file.write(content)
@@ -155,15 +143,7 @@ def write_in_place(path: Path, content: bytes) -> None:
 
 
 def append_whole(file: io.FileIO, content: bytes) -> None:
-    """Append all or nothing: on a full disk half a line would spoil the next one too.
-
-    Args:
-        file: open to append and, but for a pipe, to read.
-        content: whole lines.
-
-    Raises:
-        OSError: as the file system says; the file is then what it was.
-    """
+    """Append all or nothing: on a full disk half a line would spoil the next one too."""
     end = file.seek(0, io.SEEK_END) if file.seekable() else 0  # a pipe, such as /dev/stdout
     if end:
         file.seek(end - 1)
@@ -180,21 +160,13 @@ def append_whole(file: io.FileIO, content: bytes) -> None:
 
 
 def read_whole(path: Path) -> bytes:
-    """Read a file that is not long.
-
-    Raises:
-        OSError: as the file system says, or it is no plain file, or too long.
-    """
+    """Read a file that is not long."""
     with plain_file(path) as file:
         return _bounded(file)
 
 
 def read_own(path: Path, *, owners: Set[int] = frozenset()) -> bytes:
-    """Read a file that is not long and that nobody but us may have made; see `own_file`.
-
-    Raises:
-        OSError: as the file system says, or it is not ours, or too long.
-    """
+    """Read a file that is not long and that nobody but us may have made; see `own_file`."""
     with os.fdopen(own_file(path, owners=owners), "rb") as file:
         return _bounded(file)
 
@@ -212,12 +184,7 @@ def _bounded(file: io.BufferedReader) -> bytes:
 def plain_file(path: Path, *, follow: bool = True) -> Iterator[io.BufferedReader]:
     """A file, open to read; a pipe or a device in its place, which might never end, is none.
 
-    Args:
-        path: of the file.
-        follow: where it is a link, read what that names.
-
-    Raises:
-        OSError: as the file system says, or it is no plain file.
+    A link in its place is followed, unless `follow` is False.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     with os.fdopen(os.open(path, flags), "rb") as file:
@@ -243,9 +210,6 @@ def own_file(
         flags: of open(2), without O_TRUNC: nothing is changed before the file has been looked at.
         private: nobody else may even read it.
         owners: further users who may own it, such as `owner_of_folder`.
-
-    Raises:
-        OSError: as the file system says, or another user may have made it.
     """
     assert not flags & os.O_TRUNC
     careful = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -267,9 +231,6 @@ def owner_of_folder(path: Path) -> Set[int]:
 
     Nobody where others may write into the folder. Only for a path that the site's configuration
     names: whoever may rename a folder on the way can put another one in its place.
-
-    Raises:
-        OSError: as the file system says.
     """
     found = path.parent.stat()
     return frozenset() if found.st_mode & _OTHERS_WRITE else frozenset({found.st_uid})
@@ -292,9 +253,6 @@ def own_folder(
         way: look at the folders above it as well. Without, others may put another folder in its
             place, and each file in it has to be opened by `own_file`.
         shut: forbid others to write into a folder of this user's, instead of refusing it.
-
-    Raises:
-        OSError: as the file system says, or another user may write into it or replace it.
     """
     trusted = {0, os.geteuid(), *owners}
     if way:
@@ -362,10 +320,7 @@ def _is_private_group(number: int) -> bool:
 def remove_leftovers(folder: Path, before: float) -> None:
     """Remove what killed processes left of files that they were writing; what cannot be is left.
 
-    Args:
-        folder: of the files.
-        before: only what was last written before, seconds since the epoch: another host may just
-            be writing.
+    `before`, seconds since the epoch: another host may just be writing what is younger.
     """
     with suppress(OSError):
         for each in folder.iterdir():

@@ -91,9 +91,6 @@ def parse_slurm_time(text: str, now: datetime) -> float:
         text: `YYYY-MM-DD[THH:MM[:SS]]`, `HH:MM[:SS]` of today, `today`, `midnight`, `now`, or
             `now-COUNT[UNIT]` with seconds, minutes, hours, days or weeks.
         now: the present time.
-
-    Raises:
-        argparse.ArgumentTypeError: another form.
     """
     words = text.strip()
     relative = _RELATIVE.fullmatch(words)
@@ -137,9 +134,6 @@ def parse_slurm_duration(text: str) -> float:
     Args:
         text: `MINUTES[:SECONDS]`, `HOURS:MINUTES:SECONDS`, `DAYS-HOURS[:MINUTES[:SECONDS]]`, or
             counts with units such as `30m`, `2h`, `1d12h`.
-
-    Raises:
-        argparse.ArgumentTypeError: another form, no time at all, or more than ten years.
     """
     words = text.strip()
     try:
@@ -168,11 +162,7 @@ _JOB = re.compile(r"(?P<number>\d{1,10})(?:_(?:\d+|\[[\d,%:-]+\])|\+\d+)?")
 
 
 def job_number(text: str) -> int:
-    """The number of a job, of the whole for a part of one: `123`, `123_4`, `123_[5-7]`, `123+1`.
-
-    Raises:
-        argparse.ArgumentTypeError: another form.
-    """
+    """The number of a job, of the whole for a part of one: `123`, `123_4`, `123_[5-7]`, `123+1`."""
     found = _JOB.fullmatch(text.strip())
     if found is None:
         raise argparse.ArgumentTypeError(
@@ -182,11 +172,7 @@ def job_number(text: str) -> int:
 
 
 def job_numbers(text: str) -> frozenset[int]:
-    """Numbers of jobs from a list with commas.
-
-    Raises:
-        argparse.ArgumentTypeError: one of them has another form.
-    """
+    """Numbers of jobs from a list with commas."""
     return frozenset(job_number(each) for each in re.split(r",(?![^\[]*\])", text))
 
 
@@ -196,11 +182,7 @@ def names(text: str) -> frozenset[str]:
 
 
 def make_folder(option: str, folder: Path | None) -> None:
-    """Make the folder for results before the work, so that no result is lost.
-
-    Raises:
-        ConfigurationError: it cannot be made, or not be written to.
-    """
+    """Make the folder for results before the work, so that no result is lost."""
     if folder is None:
         return
     try:
@@ -214,12 +196,7 @@ def make_folder(option: str, folder: Path | None) -> None:
 
 
 def result_file(option: str, path: Path) -> Path:
-    """The file that a result is to be written to: links are followed, so that they stay.
-
-    Raises:
-        ConfigurationError: its folder is missing or cannot be written to, or what is there is no
-            plain file.
-    """
+    """The file that a result is to be written to: links are followed, so that they stay."""
     file = path.resolve()
     if not file.parent.is_dir():
         raise ConfigurationError(f"{option} {path}: there is no such folder; make it.")

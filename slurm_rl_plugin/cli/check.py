@@ -72,13 +72,7 @@ def main(options: argparse.Namespace) -> int:
 def checks_of(
     configuration: Configuration, offers: list[Check], jobs: int | None = None
 ) -> list[Check]:
-    """Every check; where the batch system does not answer those on it are one failure.
-
-    Args:
-        configuration: of the site.
-        offers: the checks of the offer service.
-        jobs: waiting jobs that a decision is timed on; by default those of now, 1000 at least.
-    """
+    """Every check; where the batch system does not answer those on it are one failure."""
     checks = [
         *files_of(configuration, _now()),
         outstanding_of(configuration),

@@ -174,11 +174,7 @@ def program_parser() -> argparse.ArgumentParser:
 
 
 def verb_parser(verb: str) -> argparse.ArgumentParser:
-    """The parser of one verb's words.
-
-    Raises:
-        ModuleNotFoundError: an extra that the verb needs is not installed.
-    """
+    """The parser of one verb's words."""
     parser = _Parser(prog=f"slurm-rl {verb}", description=VERBS[verb].meaning)
     _module(verb).add_arguments(parser)
     return parser
@@ -206,14 +202,7 @@ def _one_matrix_thread() -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Find the verb in the first word, let its module parse and do the rest, and sort its errors.
-
-    Args:
-        arguments: of the command line, without the program's name; sys.argv by default.
-
-    Returns:
-        0 fine, 1 failed, 2 wrong usage, input or configuration.
-    """
+    """Find the verb, let its module parse and do the rest; 0 fine, 1 failed, 2 wrong input."""
     _print_whatever_is_said()
     for told, _ in _NEEDS_OF_PROCESSORS.values():
         warnings.filterwarnings("error", told, RuntimeWarning)
@@ -240,16 +229,7 @@ def _print_whatever_is_said() -> None:
 
 
 def _ended_by(error: Exception, verb: str, words: Sequence[str]) -> int:
-    """Say in one sentence what ended a verb; its exit code.
-
-    Args:
-        error: that ended it.
-        verb: the first word.
-        words: the others.
-
-    Raises:
-        Exception: the error itself, where it is a fault of ours and the verb is none of WAY_OUT.
-    """
+    """Say in one sentence what ended a verb; its exit code."""
     if isinstance(error, SlurmRLError):
         return _failed(verb, str(error), 2 if isinstance(error, _USAGE_ERRORS) else 1)
     if isinstance(error, BrokenPipeError):
@@ -269,12 +249,7 @@ def _ended_by(error: Exception, verb: str, words: Sequence[str]) -> int:
 
 
 def missing_library(what: str, error: ImportError) -> str:
-    """What to install where a library is missing or cannot be loaded; one sentence.
-
-    Args:
-        what: the verb, or `experiment stop`.
-        error: of the import.
-    """
+    """What to install where a library is missing or cannot be loaded; one sentence."""
     name = (error.name or "a library").partition(".")[0]
     # Our name on a package index may be a stranger's; a checkout's files name versions and hashes.
     file = "train" if name in EXTRAS else "runtime"

@@ -54,11 +54,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _check_user(user: str, name: str, log: JobLog) -> None:
-    """Refuse a user without a job, of whom an answer would say that nothing is to be saved.
-
-    Raises:
-        ConfigurationError: the log has none of his.
-    """
+    """Refuse a user without a job, of whom an answer would say that nothing is to be saved."""
     if user not in {log.users[place] for place in np.unique(log.user) if place >= 0}:
         raise ConfigurationError(f"-u {user}: {name} has no job of this user: give another.")
 

@@ -144,12 +144,7 @@ def _wait_until_it_goes_on(configuration: Configuration, seconds: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What is left in the batch system.
-
-    Attributes:
-        pending: how many pending jobs carry a factor, or why that is not known.
-        outstanding: the words of each entry that may be outstanding.
-    """
+    """What is left in the batch system."""
 
     pending: int | str
     outstanding: tuple[str, ...]

@@ -148,11 +148,7 @@ START = "start"
 
 
 def fields(text: str) -> tuple[str, ...]:
-    """Names of fields from a list with commas, in any case.
-
-    Raises:
-        argparse.ArgumentTypeError: one is unknown.
-    """
+    """Names of fields from a list with commas, in any case."""
     chosen = tuple(each.strip().lower() for each in text.split(","))
     unknown = [each for each in chosen if each not in FIELDS]
     if unknown:

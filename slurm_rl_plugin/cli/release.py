@@ -96,13 +96,7 @@ def _look_for_factors(known: KnownConfiguration) -> int:
 
 
 def _release(known: KnownConfiguration, *, force: bool, unattended: bool) -> int:
-    """Take every factor and limit of ours back, holding the daemon's lock meanwhile.
-
-    Args:
-        known: as much of the configuration as is known.
-        force: beside a controller that is not in charge too.
-        unattended: what another host's daemon has to do is no failure.
-    """
+    """Take every factor and limit of ours back, holding the daemon's lock meanwhile."""
     with only_daemon(known.state_file):  # a running daemon would order the queue again at once
         system = build_batch_system(known.configuration, [])
         # a faulty key may be the one that says that there are two daemons

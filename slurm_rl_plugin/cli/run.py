@@ -76,11 +76,7 @@ def _reload_wanted() -> SignalRequest:
 
 
 def _configuration(options: argparse.Namespace) -> Configuration:
-    """What is in force, with --shadow over all else.
-
-    Raises:
-        ConfigurationError: lists every fault.
-    """
+    """What is in force, with --shadow over all else."""
     shadow = [Flag("hook.mode=shadow", "--shadow")] if options.shadow else []
     return configuration_of(options, *shadow)
 
@@ -184,11 +180,7 @@ def _daemon(
 
 @dataclass(slots=True, kw_only=True)
 class _QueueFile:
-    """The queue as each cycle saw it, for the forecast service; no fault here stops a cycle.
-
-    Attributes:
-        path: of the file; None for none.
-    """
+    """The queue as each cycle saw it, for the forecast service; no fault here stops a cycle."""
 
     path: Path | None
     _warned: bool = False

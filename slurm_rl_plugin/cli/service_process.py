@@ -33,11 +33,7 @@ class OneLineFormatter(logging.Formatter):
 
 
 def log_to_standard_error(*, verbose: bool) -> None:
-    """Begin the log; each record begins with the local time, unless the journal notes it.
-
-    Args:
-        verbose: debugging lines too.
-    """
+    """Begin the log; each record begins with the local time, unless the journal notes it."""
     handler = logging.StreamHandler(sys.stderr)
     when = "" if _is_journal(sys.stderr) else "%(asctime)s "
     handler.setFormatter(

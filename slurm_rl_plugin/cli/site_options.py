@@ -52,9 +52,6 @@ def configuration_of(
         options: as declared by `add_configuration_options`.
         flags: what other options of the verb say of keys; these go before --set.
         or_defaults: where no file is named, the usual one may be missing or unreadable.
-
-    Raises:
-        ConfigurationError: lists every fault.
     """
     settings = _settings(options)
     path = options.config or DEFAULT_PATH
@@ -81,22 +78,14 @@ def add_way_out_options(parser: argparse.ArgumentParser) -> None:
 
 
 def known_configuration_of(options: argparse.Namespace) -> KnownConfiguration:
-    """The configuration as far as it can be known; what is wrong with it goes to stderr.
-
-    Raises:
-        ConfigurationError: --set gives no key.
-    """
+    """The configuration as far as it can be known; what is wrong with it goes to stderr."""
     found = quiet_known_configuration(options)
     tell_faults(options.verb, found)
     return found
 
 
 def quiet_known_configuration(options: argparse.Namespace) -> KnownConfiguration:
-    """What `known_configuration_of` finds, with no warning printed.
-
-    Raises:
-        ConfigurationError: --set gives no key.
-    """
+    """What `known_configuration_of` finds, with no warning printed."""
     return known_configuration(
         options.config or DEFAULT_PATH,
         environment=os.environ,

@@ -99,11 +99,7 @@ def _answer(
 
 
 def _check_single_word(submission: JobSubmission, word: str) -> None:
-    """Refuse a word of which nobody knows whether a job or a command was meant.
-
-    Raises:
-        ConfigurationError: it is neither.
-    """
+    """Refuse a word of which nobody knows whether a job or a command was meant."""
     try:
         submission.command([word])
     except ConfigurationError:
@@ -116,11 +112,7 @@ def _check_single_word(submission: JobSubmission, word: str) -> None:
 
 
 def _request(words: list[str], configuration: Configuration) -> dict[str, Any]:
-    """What a command asks for, as the service takes it.
-
-    Raises:
-        ConfigurationError: the command is not understood.
-    """
+    """What a command asks for, as the service takes it."""
     makes = [kind.submission for kind in BATCH_SYSTEMS.values() if kind.submission is not None]
     submission = makes[0](os.environ, _SECONDS)
     if len(words) == 1:

@@ -1,4 +1,7 @@
-"""The site's configuration: files, environment and flags become typed objects, with every fault."""
+"""The site's configuration: files, environment and flags become typed objects, with every fault.
+
+A fault raises ConfigurationError, which lists all of them, one line each.
+"""
 
 from slurm_rl_plugin.configuration.configuration import (
     Configuration,

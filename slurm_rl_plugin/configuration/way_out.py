@@ -75,14 +75,8 @@ def known_configuration(
     What is right by itself counts; the rest is what the daemon left behind. Where no file can be
     read, the lines that still stand say where the state file is, unless environment or flags do.
 
-    Args:
-        path: of the configuration.
-        environment: variables of the process.
-        flags: of the command line.
-        left_behind: reads `way_out_of` from a state file; {} where it tells nothing.
-
-    Raises:
-        ConfigurationError: a flag gives no key; a slip of the one who types breaks no file.
+    `left_behind` reads `way_out_of` from a state file and gives {} where it tells nothing. A
+    flag that gives no key raises ConfigurationError: a slip of the one who types breaks no file.
     """
     _, slips = configuration_of_parts((), {}, flags, complete=False)
     if slips:

@@ -31,17 +31,7 @@ def serve_metrics(
 ) -> int:
     """Serve a registry over HTTP, or HTTPS, in threads that end with the process.
 
-    Args:
-        registry: what to serve.
-        address: to listen on; 127.0.0.1 unless the site decides otherwise.
-        port: 0 takes any free one.
-        tls: files for HTTPS.
-
-    Returns:
-        The port in use.
-
-    Raises:
-        ConfigurationError: the address cannot be listened on, or a file of TLS cannot be used.
+    Gives the port in use; see `serve_pages`.
     """
     return serve_pages(metrics_pages(registry), address, port, tls, section="metrics")
 

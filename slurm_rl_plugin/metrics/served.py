@@ -94,23 +94,14 @@ def read_served_metrics(
 
 
 def _parsed(text: str) -> ServedMetrics:
-    """The daemon's metrics, from the text that it served.
-
-    Raises:
-        ImportError: prometheus_client is missing; asking is all that fails with it.
-        ValueError, KeyError: it is no answer of a daemon.
-    """
+    """The daemon's metrics, from the text that it served."""
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415
 
     return served_metrics(text_string_to_metric_families(text))
 
 
 def served_metrics(families: Iterable[Metric]) -> ServedMetrics:
-    """Picks what a health check needs.
-
-    Raises:
-        KeyError: a metric of every daemon is missing.
-    """
+    """Picks what a health check needs."""
     values: dict[str, float] = {}
     mode, model, failures, writes = "", {}, {}, 0
     entitlement: dict[str, float] = {}

@@ -15,11 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_textfile(path: Path) -> None:
-    """Refuse a name that nobody would read.
-
-    Raises:
-        ConfigurationError: node_exporter would not read a file of this name.
-    """
+    """Refuse a name that nobody would read."""
     if path.suffix != ".prom":
         raise ConfigurationError(
             f"[metrics] textfile {path} is not read by node_exporter: give it a name that ends in "
@@ -32,9 +28,6 @@ class MetricsTextfile:
     """Written after each cycle, whole; taken away when the daemon stops.
 
     What is left of a killed daemon says "up" for ever: node_textfile_mtime_seconds tells.
-
-    Raises:
-        ConfigurationError: node_exporter would not read a file of this name.
     """
 
     path: Path

@@ -9,16 +9,7 @@ from slurm_rl_plugin.services.hook import load_policy, model_path
 
 
 def candidate_of(model: str, *, name: str | None = None) -> Candidate:
-    """A rule, a shipped model or the model of a path; in the compiled simulator where it can be.
-
-    Args:
-        model: as [policy] model and --policy have it.
-        name: what reports call it; as it is given by default.
-
-    Raises:
-        ConfigurationError: neither a name that is known nor a path.
-        PolicyError: the model cannot be used.
-    """
+    """A rule, a shipped model or the model of a path; in the compiled simulator where it can be."""
     named, path = named_policy(model), model_path(model)
     if named is not None and named.is_rule:
         return Candidate(name=model)

@@ -44,9 +44,6 @@ def build_batch_system(
         configuration: of the site.
         calls: receives the duration of every command.
         learns_from_runs: the first snapshot is to report the runs of the past.
-
-    Raises:
-        ConfigurationError: the adapter cannot work here.
     """
     settings = configuration.sections.batch_system
     state_file = Path(configuration.sections.hook.state_file)

@@ -111,9 +111,6 @@ def check_lever(configuration: Configuration, cycle: Cycle) -> None:
     """Say what will be written and what it is worth; refuse where it would do nothing.
 
     A batch system that does not answer is no reason not to start: each cycle checks again.
-
-    Raises:
-        ConfigurationError: active mode would do nothing or would be undone.
     """
     try:
         facts = cycle.batch_system.facts()
@@ -134,11 +131,7 @@ def check_lever(configuration: Configuration, cycle: Cycle) -> None:
 
 
 def _refuse(facts: SchedulerFacts, hours: float, *, beside_controllers: bool) -> None:
-    """Refuse an active mode that would do nothing or would be undone.
-
-    Raises:
-        ConfigurationError: what it is.
-    """
+    """Refuse an active mode that would do nothing or would be undone."""
     traits = facts.traits
     if facts.harm is not None:
         raise ConfigurationError(f"mode is active, but {facts.harm}")

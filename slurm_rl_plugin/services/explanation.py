@@ -41,12 +41,7 @@ AUDIT_TAIL, AUDIT_LINES = 20_000_000, 3
 
 
 def explained(configuration: Configuration, job: int, record: JobRecord) -> dict[str, Any]:
-    """The document of one job.
-
-    Raises:
-        JobNotPending: it waits no more, or never did.
-        BatchSystemError: the queue cannot be read.
-    """
+    """The document of one job."""
     number = job if record.number is None else record.number
     if record.number is not None and not record.is_pending:
         raise JobNotPending(

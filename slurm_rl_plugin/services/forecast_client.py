@@ -39,25 +39,14 @@ class _SocketConnection(http.client.HTTPConnection):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceClient:
-    """Where the service is.
-
-    Attributes:
-        socket: path of its socket; "" for none.
-        url: of the service, used where given.
-        token_file: token for the url.
-    """
+    """Where the service is."""
 
     socket: str
     url: str = ""
     token_file: str = ""
 
     def get(self, **query: str | int) -> dict[str, Any]:
-        """The answer of GET /start.
-
-        Raises:
-            RequestRefused: the service says why it tells nothing.
-            ConfigurationError: it does not answer.
-        """
+        """The answer of GET /start."""
         return self._asked("GET", "/start?" + urlencode(query), None)
 
     def post(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,12 +104,7 @@ def foretold_start(configuration: Configuration, job: int) -> dict[str, Any] | N
 
 
 def foretold_starts(configuration: Configuration) -> dict[int, float]:
-    """Median start of each job of which something is told, seconds since the epoch.
-
-    Raises:
-        ConfigurationError: no service answers.
-        RequestRefused: it says why it tells nothing.
-    """
+    """Median start of each job of which something is told, seconds since the epoch."""
     client = _client(configuration) or ServiceClient(
         socket=configuration.sections.forecast.socket or "(none)"
     )

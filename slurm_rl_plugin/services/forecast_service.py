@@ -77,11 +77,7 @@ class ForecastService:
     _scores: dict[str, Any] = field(default_factory=dict)
 
     def serve(self) -> None:
-        """Begin to answer at the socket and at the port.
-
-        Raises:
-            ConfigurationError: one of them cannot be listened on.
-        """
+        """Begin to answer at the socket and at the port."""
         given = self.configuration.sections.forecast
         self._scores = self._scored()
         pages = ForecastPages(
@@ -209,12 +205,7 @@ def forecast_service(
     configuration: Configuration,
     progress_bar: Callable[[str, int, str], AbstractContextManager[Callable[[int, float], None]]],
 ) -> ForecastService:
-    """The service of a site that names a queue file.
-
-    Raises:
-        ConfigurationError: no batch system is here, or no model tells of run times.
-        PolicyError: the model of the site cannot be read.
-    """
+    """The service of a site that names a queue file."""
     given = configuration.sections.forecast
     kind, kept = chosen_batch_system(configuration).kind, KeptForecasts(Path(given.kept_file))
     return ForecastService(
@@ -249,12 +240,7 @@ _SITE = "site"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """The orders that replays of this site may have.
-
-    Attributes:
-        policy: as the daemon orders in active mode.
-        fallback: as it does while the policy is not used.
-    """
+    """The orders that replays of this site may have."""
 
     policy: SiteOrder
     fallback: SiteOrder
@@ -267,17 +253,7 @@ class Orders:
 
 
 def build_forecaster(configuration: Configuration, kind: str, kept: KeptForecasts) -> Forecaster:
-    """What foretells the queue.
-
-    Args:
-        configuration: of the site.
-        kind: name of its batch system.
-        kept: forecasts that were given.
-
-    Raises:
-        ConfigurationError: no model tells of run times.
-        PolicyError: the model of the site cannot be read.
-    """
+    """What foretells the queue."""
     given = configuration.sections.forecast
     return Forecaster(
         source=build_source(configuration, kind),
@@ -290,15 +266,7 @@ def build_forecaster(configuration: Configuration, kind: str, kept: KeptForecast
 
 
 def build_source(configuration: Configuration, kind: str) -> ReplaySource:
-    """Replays of the site's queue in its own order.
-
-    Args:
-        configuration: of the site.
-        kind: name of its batch system.
-
-    Raises:
-        ConfigurationError: no model tells of run times.
-    """
+    """Replays of the site's queue in its own order."""
     return ReplaySource(
         order=own_order,
         backfilling="easy",
@@ -311,11 +279,7 @@ def build_source(configuration: Configuration, kind: str) -> ReplaySource:
 
 
 def build_orders(configuration: Configuration) -> Orders:
-    """The orders of the configured policy and of its fallback.
-
-    Raises:
-        PolicyError: the model of the site cannot be read.
-    """
+    """The orders of the configured policy and of its fallback."""
     policy = configuration.sections.policy
     fallback = own_order if policy.fallback == _SITE else rule_order(policy.fallback)
     return Orders(policy=order_of(policy.model), fallback=fallback)
@@ -331,14 +295,7 @@ def model_version(configuration: Configuration) -> object:
 
 
 def order_of(model: str) -> SiteOrder:
-    """How a model or a rule orders the queue.
-
-    Args:
-        model: as [policy] model would name it.
-
-    Raises:
-        PolicyError: it cannot be read.
-    """
+    """How a model or a rule orders the queue."""
     named = named_policy(model)
     if named is not None and named.is_rule:
         return rule_order(named.rule)
@@ -350,11 +307,7 @@ def order_of(model: str) -> SiteOrder:
 
 
 def token_of(configuration: Configuration) -> Callable[[str], bool]:
-    """Whether a header bears the token of portals; nobody's does where none is configured.
-
-    Raises:
-        ConfigurationError: the token cannot be read.
-    """
+    """Whether a header bears the token of portals; nobody's does where none is configured."""
     path = configuration.sections.forecast.token_file
     if not path:
         return _nobodys
@@ -399,21 +352,13 @@ class SecondsOfWork:
 
 
 def question_pace(monotonic: Callable[[], float]) -> SecondsOfWork:
-    """For how long each client may have the queue played forward.
-
-    Args:
-        monotonic: seconds.
-    """
+    """For how long each client may have the queue played forward."""
     rate = RequestRate(per_minute=_SECONDS_A_MINUTE, at_once=_AT_ONCE, monotonic=monotonic)
     return SecondsOfWork(rate, QUESTION_SECONDS, _LEAST_OF_QUESTION)
 
 
 def reading_pace(monotonic: Callable[[], float]) -> SecondsOfWork:
-    """For how long each client may have what is forecast written out, processor seconds.
-
-    Args:
-        monotonic: seconds.
-    """
+    """For how long each client may have what is forecast written out, processor seconds."""
     rate = RequestRate(
         per_minute=_READING_SECONDS_A_MINUTE, at_once=_READING_AT_ONCE, monotonic=monotonic
     )

@@ -61,10 +61,6 @@ def check_model_file(model: str) -> None:
 
     A file that is there and broken is another matter: it may break while the site relies on the
     daemon, which then falls back.
-
-    Raises:
-        ConfigurationError: the file is missing or may not be read by this user, or the name is of
-            a policy that orders logs only, or of none.
     """
     named, path = named_policy(model), model_path(model)
     if named is not None and named.is_rule:
@@ -83,12 +79,7 @@ def check_model_file(model: str) -> None:
 
 
 def load_policy(model: str) -> LoadedPolicy:
-    """A rule by its name, or a model by its path.
-
-    Raises:
-        ConfigurationError: a policy that orders logs only.
-        PolicyError: the model cannot be used.
-    """
+    """A rule by its name, or a model by its path."""
     named = named_policy(model)
     if named is not None and named.is_rule:
         return LoadedPolicy(policy=named.live(), labels={"name": model})

@@ -52,9 +52,6 @@ def try_out(path: Path) -> None:
 
     Each content is tried once; one that was refused is tried again after a minute. A file that
     cannot be read is left to `load_q_network`, which says why.
-
-    Raises:
-        PolicyError: what is wrong with it, of the kind that `load_q_network` raises.
     """
     try:
         digest = hashlib.sha256(read_whole(path)).hexdigest()
@@ -112,11 +109,7 @@ def _run(path: Path) -> None:
 
 
 def _decide(path: Path) -> None:
-    """What the child does.
-
-    Raises:
-        PolicyError: the model cannot be used.
-    """
+    """What the child does."""
     # the time counts where nobody waits for the child any more
     for bound, most in ((resource.RLIMIT_DATA, MEMORY), (resource.RLIMIT_CPU, int(SECONDS))):
         _, hard = resource.getrlimit(bound)

@@ -40,16 +40,7 @@ _AT_ONCE = 1 / 3
 
 
 def build_offer_pages(configuration: Configuration, bound: BoundOffers | None = None) -> OfferPages:
-    """The page that the service serves.
-
-    Args:
-        configuration: of the site.
-        bound: binds its offers; None for none.
-
-    Raises:
-        ConfigurationError: the batch system has no will-run test, the token cannot be read, or the
-            utility model cannot be used.
-    """
+    """The page that the service serves."""
     given, site = configuration.sections.offer, offering_site(configuration)
     utilities = build_own_utilities(configuration, site)
     desk = build_offer_desk(configuration, site, utilities, bound)
@@ -73,11 +64,7 @@ def _rate(per_minute: float) -> RequestRate:
 
 
 def offering_site(configuration: Configuration) -> OfferingSite:
-    """What the service asks of the batch system.
-
-    Raises:
-        ConfigurationError: it tells nobody when a job would start.
-    """
+    """What the service asks of the batch system."""
     given, kind = configuration.sections.offer, chosen_batch_system(configuration).kind
     if kind.offers is None:
         raise ConfigurationError(
@@ -118,11 +105,7 @@ def build_offer_desk(
 
 
 def build_bound_offers(configuration: Configuration) -> BoundOffers | None:
-    """What binds offers, and takes back what an earlier process left; None for neither.
-
-    Raises:
-        ConfigurationError: the file of what stands cannot be read.
-    """
+    """What binds offers, and takes back what an earlier process left; None for neither."""
     given, site = configuration.sections.offer, offering_site(configuration)
     if given.bind_seconds == 0 and not Path(given.bind_file).exists():
         return None
@@ -134,11 +117,7 @@ def build_bound_offers(configuration: Configuration) -> BoundOffers | None:
 
 
 def build_forwarder(configuration: Configuration, site: OfferingSite) -> Forwarder | None:
-    """What asks the sites of [route] sites_file; None where nothing is forwarded.
-
-    Raises:
-        ConfigurationError: the list of sites is faulty, or there is none.
-    """
+    """What asks the sites of [route] sites_file; None where nothing is forwarded."""
     hops = configuration.sections.offer.forward_hops
     if hops == 0:
         return None
@@ -164,11 +143,7 @@ def build_forwarder(configuration: Configuration, site: OfferingSite) -> Forward
 
 
 def utility_model(configuration: Configuration) -> QNetworkPolicy | None:
-    """The model of [offer] utility_model; None where there is none.
-
-    Raises:
-        ConfigurationError: it cannot be read, or it is none of a site's utility.
-    """
+    """The model of [offer] utility_model; None where there is none."""
     name = configuration.sections.offer.utility_model
     if not name:
         return None
@@ -182,11 +157,7 @@ def utility_model(configuration: Configuration) -> QNetworkPolicy | None:
 
 
 def build_own_utilities(configuration: Configuration, site: OfferingSite) -> OwnUtilities | None:
-    """What publishes the site's utilities, from a look at the queue as the daemon has it.
-
-    Raises:
-        ConfigurationError: see `utility_model`.
-    """
+    """What publishes the site's utilities, from a look at the queue as the daemon has it."""
     policy = utility_model(configuration)
     if policy is None:
         return None
@@ -210,11 +181,7 @@ def build_own_utilities(configuration: Configuration, site: OfferingSite) -> Own
 
 @dataclass(slots=True)
 class Remembered:
-    """A fact of the site that changes rarely; one thread at a time asks for it.
-
-    Attributes:
-        ask: for it.
-    """
+    """A fact of the site that changes rarely; one thread at a time asks for it."""
 
     ask: Callable[[], Any]
     _value: Any = None
@@ -222,11 +189,7 @@ class Remembered:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def value(self) -> Any:
-        """The answer, asked again where it is older than a minute.
-
-        Raises:
-            BatchSystemError: as `ask` does.
-        """
+        """The answer, asked again where it is older than a minute."""
         with self._lock:
             if time.monotonic() >= self._until:
                 self._value = self.ask()

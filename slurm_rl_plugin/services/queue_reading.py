@@ -41,9 +41,6 @@ def look_at_queue(configuration: Configuration) -> QueueLook:
     Where a daemon runs, its memory knows the past runs. Where none does, accounting is asked as at
     a start, and the deadline of a decision does not count: a first one that has to learn from a
     month of runs may be late, which costs a daemon one cycle and would leave us without an answer.
-
-    Raises:
-        BatchSystemError: the queue cannot be read.
     """
     loaded = load_policy_or_fall_back(configuration.sections.policy.model)
     asks = loaded.learns_from_runs and not _daemon_remembers(configuration, loaded)

@@ -26,11 +26,7 @@ LONGEST_SCRIPT = 4 * 1024 * 1024
 
 
 def given_command(submission: JobSubmission, words: Sequence[str]) -> tuple[SubmitCommand, str]:
-    """The command behind `--` and the text of its batch script, "" for none.
-
-    Raises:
-        ConfigurationError: no command, or its script cannot be read.
-    """
+    """The command behind `--` and the text of its batch script, "" for none."""
     command = submission.command([*words[1:]] if words[:1] == ["--"] else [*words])
     if command.script is not None:
         return command, _script(Path(command.script))
@@ -77,11 +73,7 @@ def request_of(
     script: str,
     environment: Mapping[str, str],
 ) -> JobRequest:
-    """What the sites are told of the job.
-
-    Raises:
-        ConfigurationError: see `JobSubmission.request`.
-    """
+    """What the sites are told of the job."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # nobody knows this user
@@ -90,11 +82,7 @@ def request_of(
 
 
 def sites_of(configuration: Configuration, environment: Mapping[str, str]) -> list[SiteAddress]:
-    """The sites to ask: the file of [route], then the user's own.
-
-    Raises:
-        ConfigurationError: a file is faulty, or there is no site at all.
-    """
+    """The sites to ask: the file of [route], then the user's own."""
     given = configuration.sections.route.sites_file
     places = [Path(given)] if given else []
     home = environment.get("XDG_CONFIG_HOME") or str(Path("~/.config").expanduser())
@@ -139,14 +127,7 @@ def learn_from_past(
     It is asked for the routed ones that are on their way, and now and then for all others.
     Whatever fails costs experience, and never the routing.
 
-    Args:
-        broker: that has learned nothing yet.
-        past: the user's jobs.
-        submission: asks accounting.
-        sites: that the user can choose.
-        user: login name.
-        now: seconds since the epoch.
-        tell: takes one sentence for the user.
+    `broker` has learned nothing yet; `tell` takes one sentence for the user.
     """
     known = past.read()
     unknown = job_request({"processors": 1, "user": user})

@@ -116,12 +116,7 @@ _SMALL = {"processors": 1, "time_limit": 60}
 
 
 def offer_checks(configuration: Configuration, now: float) -> Iterator[Check]:
-    """Token, certificate, port, and whether this user may ask for the start of a job.
-
-    Args:
-        configuration: of the site.
-        now: seconds since the epoch.
-    """
+    """Token, certificate, port, and whether this user may ask for the start of a job."""
     given = configuration.sections.offer
     # the file of the package spells every default out
     if given == OfferSection() and not Path(given.token_file).exists():

@@ -31,12 +31,7 @@ _SECONDS, _SECONDS_OF_MACHINE = 600.0, 60.0
 
 @dataclass(slots=True, kw_only=True)
 class OwnHistory:
-    """The accounting of a site.
-
-    Attributes:
-        configuration: of the site.
-        kind: its batch system.
-    """
+    """The accounting of a site."""
 
     configuration: Configuration
     kind: BatchSystemKind
@@ -47,9 +42,6 @@ class OwnHistory:
         """The last weeks' runs; None while accounting tells of none.
 
         What cannot be read again stays as it was.
-
-        Args:
-            processors: of the machine as the last look counted them.
         """
         every = _UNTIL_KNOWN if self._known is None else _READ_EVERY
         if time.monotonic() - self._read >= every:
@@ -61,16 +53,7 @@ class OwnHistory:
         return self._known
 
     def read(self, processors: int) -> PreparedLog:
-        """The last weeks' runs as accounting tells them now.
-
-        Args:
-            processors: of the machine as the last look counted them.
-
-        Raises:
-            AccountingLogError: it tells of no run.
-            BatchSystemError: it does not answer.
-            ConfigurationError: it cannot be asked.
-        """
+        """The last weeks' runs as accounting tells them now."""
         machine = self._machine()
         log = self._log()
         prepared = prepare_log(

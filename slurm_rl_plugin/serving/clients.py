@@ -58,9 +58,6 @@ class LocalUsers:
     The name service may take seconds, so `client` never asks it: a number counts as a newcomer
     until a thread that may wait has asked for its name. Numbers without a name are kept apart, so
     that many of them make no user with a name a newcomer again.
-
-    Args:
-        name_of: login name of a user's number, "" for none.
     """
 
     def __init__(self, name_of: Callable[[int], str] = login_name) -> None:
@@ -92,10 +89,7 @@ class LocalUsers:
 class RequestRate:
     """A leaky bucket for each client; safe for threads.
 
-    Args:
-        per_minute: requests of one client in the long run.
-        at_once: requests that a client may make without a pause.
-        monotonic: seconds.
+    `per_minute` requests of one client in the long run, `at_once` without a pause.
     """
 
     def __init__(
@@ -111,9 +105,7 @@ class RequestRate:
     def pause(self, client: str, cost: float = 1.0) -> float:
         """Take one request of this client; seconds after which it may ask, 0 if it may now.
 
-        Args:
-            client: its address.
-            cost: requests that it counts as, at most as many as a client may make at once.
+        `cost` is how many requests it counts as, at most as many as a client may make at once.
         """
         with self._lock:
             left = self._left_of(client)
@@ -141,11 +133,7 @@ class RequestRate:
 
 
 def read_token(path: Path) -> str:
-    """The token in a file.
-
-    Raises:
-        ConfigurationError: the file cannot be read, or holds no token.
-    """
+    """The token in a file."""
     try:
         with path.open("rb") as file:
             text = file.read(_LONGEST_FILE).decode("ascii", "replace").strip()
@@ -163,11 +151,7 @@ def read_token(path: Path) -> str:
 
 
 class SharedToken:
-    """The token that a site shares with its clients; a new one in the file counts at once.
-
-    Raises:
-        ConfigurationError: see `read_token`.
-    """
+    """The token that a site shares with its clients; a new one in the file counts at once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

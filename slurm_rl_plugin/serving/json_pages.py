@@ -23,12 +23,7 @@ TOO_OFTEN = "429 Too Many Requests"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The body of an answer.
-
-    Attributes:
-        body: bytes.
-        kind: its content type.
-    """
+    """The body of an answer."""
 
     body: bytes
     kind: str = "application/json"
@@ -41,13 +36,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class JsonPages:
-    """A WSGI application that answers with pages or with a refusal in JSON.
-
-    Attributes:
-        service: its name in the log.
-        answer: the page for a WSGI environment; may raise RequestRefused.
-        refused: is called with the status of each refusal.
-    """
+    """A WSGI application that answers with pages or with a refusal in JSON."""
 
     service: str
     answer: Callable[[Mapping[str, Any]], Page]
@@ -82,11 +71,7 @@ class JsonPages:
 
 
 def body_of(environ: Mapping[str, Any]) -> bytes:
-    """The body of a request, of at most LONGEST_BODY bytes.
-
-    Raises:
-        RequestRefused: it has no length, or ends before it.
-    """
+    """The body of a request, of at most LONGEST_BODY bytes."""
     length = length_of(str(environ.get("CONTENT_LENGTH") or ""))
     if length is None:
         raise RequestRefused("411 Length Required", "give Content-Length.")

@@ -53,11 +53,7 @@ class _Head(server.HeaderReader):
     """Refuses heads that cheroot cannot read, and takes no length from a body in chunks."""
 
     def __call__(self, rfile: Any, hdict: dict[bytes, bytes] | None = None) -> dict[bytes, bytes]:
-        """The fields of a head.
-
-        Raises:
-            ValueError: a line is none; the client gets 400.
-        """
+        """The fields of a head."""
         try:
             found: dict[bytes, bytes] = super().__call__(rfile, hdict)
         except UnboundLocalError:  # the first line continues the one before it
@@ -169,15 +165,7 @@ class _Tls(Adapter):
 
 
 class PageServer(wsgi.Server):
-    """Serves pages in a bounded number of threads, each with a deadline.
-
-    Args:
-        bind_addr: host and port, or the path of a socket of this host.
-        pages: the WSGI application.
-        tls: for HTTPS.
-        users: of this host.
-        monotonic: clock of the deadlines, seconds.
-    """
+    """Serves pages in a bounded number of threads, each with a deadline."""
 
     ConnectionClass = _Connection
     max_request_header_size = LONGEST_HEAD
@@ -238,11 +226,7 @@ class PageServer(wsgi.Server):
             raise
 
     def bind_unix_socket(self, bind_addr: str) -> socket.socket:
-        """Bind to a path that any user who reaches its folder may connect to.
-
-        Raises:
-            OSError: another process listens there, or another file is there.
-        """
+        """Bind to a path that any user who reaches its folder may connect to."""
         path = Path(bind_addr)
         try:
             _remove_dead_socket(path)
@@ -264,11 +248,7 @@ class PageServer(wsgi.Server):
             time.sleep(LOOK)
 
     def run(self, ready: Future[None]) -> None:
-        """Serve for ever.
-
-        Args:
-            ready: is told when it listens, or why it cannot.
-        """
+        """Serve for ever."""
         try:
             self.prepare()
         except (OSError, OverflowError) as error:
@@ -285,11 +265,7 @@ class PageServer(wsgi.Server):
 
 
 def _remove_dead_socket(path: Path) -> None:
-    """Remove a socket at which no process listens any more.
-
-    Raises:
-        FileExistsError: a process listens there, or it is another kind of file.
-    """
+    """Remove a socket at which no process listens any more."""
     with suppress(FileNotFoundError):
         if stat.S_ISSOCK(path.lstat().st_mode):
             with socket.socket(socket.AF_UNIX) as tried:
@@ -306,18 +282,8 @@ def serve_pages(
 ) -> int:
     """Serve pages over HTTP, or HTTPS, in threads that end with the process.
 
-    Args:
-        pages: the WSGI application.
-        address: to listen on; "" for every one.
-        port: 0 takes any free one.
-        tls: files for HTTPS.
-        section: of the configuration, for messages.
-
-    Returns:
-        The port in use.
-
-    Raises:
-        ConfigurationError: the address cannot be listened on, or a file of TLS cannot be used.
+    `address` is "" for every one, `port` 0 for any free one; messages name `section` of the
+    configuration. The result is the port in use.
     """
     served_tls = None if tls is None else ServedTls(tls)
     found = PageServer((address or "0.0.0.0", port), pages, served_tls)  # noqa: S104
@@ -338,15 +304,6 @@ def serve_pages_locally(
 
     Each request's REMOTE_ADDR is `uid:` and the number of the user, for which the kernel vouches;
     REMOTE_USER is the user's login name, "" for none.
-
-    Args:
-        pages: the WSGI application.
-        path: of the socket.
-        section: of the configuration, for messages.
-        users: of this host.
-
-    Raises:
-        ConfigurationError: the path cannot be listened on.
     """
     try:
         _start(PageServer(str(path), pages, users=users), section)
@@ -358,11 +315,7 @@ def serve_pages_locally(
 
 
 def _start(found: PageServer, name: str) -> None:
-    """Serve in a daemon thread; cheroot's own threads inherit that, so none outlives the process.
-
-    Raises:
-        OSError, OverflowError: it cannot listen.
-    """
+    """Serve in a daemon thread; cheroot's threads inherit that, so none outlives the process."""
     ready: Future[None] = Future()
     threading.Thread(target=found.run, args=(ready,), name=name, daemon=True).start()
     ready.result()

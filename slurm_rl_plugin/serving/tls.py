@@ -29,11 +29,7 @@ class TlsFiles:
 
 @dataclass(slots=True)
 class ServedTls:
-    """The daemon's side; reads renewed files again, so that no renewal asks for a restart.
-
-    Raises:
-        ConfigurationError: a file cannot be read, or key and certificate do not belong together.
-    """
+    """The daemon's side; reads renewed files again, so that no renewal asks for a restart."""
 
     files: TlsFiles
     context: ssl.SSLContext = field(init=False)
@@ -89,9 +85,6 @@ def reading_context(certificate: Path) -> ssl.SSLContext:
     """The side of who reads: only the daemon that has this certificate, or one of its authority.
 
     The name is not checked: the daemon is reached by the address that it listens on.
-
-    Raises:
-        OSError: the certificate cannot be read.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

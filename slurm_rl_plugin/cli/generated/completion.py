@@ -28,9 +28,6 @@ def completion(shell: str) -> str:
     """The completion file of one shell, "bash" or "zsh".
 
     What another program would have to be asked for, such as jobs and accounts, is not completed.
-
-    Raises:
-        ModuleNotFoundError: an extra that a verb needs is not installed.
     """
     return _ONE_OF_MANY.sub('"*:', shtab.complete(whole_parser(), shell=shell) + "\n")
 

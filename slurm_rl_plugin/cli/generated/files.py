@@ -13,15 +13,7 @@ from slurm_rl_plugin.whole_file import write_whole
 
 
 def write_files(folder: Path, day: str) -> None:
-    """Write `man/*.[158]`, `completion/slurm-rl` for bash and `completion/_slurm-rl` for zsh.
-
-    Args:
-        folder: where to write; it is made where it is missing.
-        day: that the manual pages show, YYYY-MM-DD.
-
-    Raises:
-        ModuleNotFoundError: an extra that a verb needs is not installed.
-    """
+    """Write `man/*.[158]`, `completion/slurm-rl` for bash and `completion/_slurm-rl` for zsh."""
     files = {
         "completion/slurm-rl": completion("bash"),
         "completion/_slurm-rl": completion("zsh"),

@@ -44,14 +44,7 @@ _ENVIRONMENT_OF_VERBS = (
 
 
 def command_page(day: str) -> str:
-    """slurm-rl(1): every verb with its options.
-
-    Args:
-        day: of the release, YYYY-MM-DD.
-
-    Raises:
-        ModuleNotFoundError: an extra that a verb needs is not installed.
-    """
+    """slurm-rl(1): every verb with its options."""
     program = program_parser()
     lines = _title("slurm-rl", 1, day, "orders a Slurm queue with a trained network")
     lines += [".SH SYNOPSIS", ".B slurm\\-rl", "\\fIVERB\\fR [options]"]
@@ -69,11 +62,7 @@ def command_page(day: str) -> str:
 
 
 def daemon_page(day: str) -> str:
-    """slurm-rl-run(8): the daemon, and how its factors are taken back.
-
-    Args:
-        day: of the release, YYYY-MM-DD.
-    """
+    """slurm-rl-run(8): the daemon, and how its factors are taken back."""
     run, release = verb_parser("run"), verb_parser("release")
     lines = _title("slurm-rl-run", 8, day, VERBS["run"].meaning)
     lines += [".SH SYNOPSIS", *_synopsis(run), ".PP", *_synopsis(release)]

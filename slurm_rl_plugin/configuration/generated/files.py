@@ -35,11 +35,7 @@ def write_generated_files(top: Path = TOP) -> None:
 
 
 def with_tables(document: str) -> str:
-    """The document with its tables made anew from the definitions of keys.
-
-    Raises:
-        ValueError: it has not both lines that stand around the tables.
-    """
+    """The document with its tables made anew from the definitions of keys."""
     before, begin, rest = document.partition(f"{BEGIN}\n")
     _, end, after = rest.partition(END)
     if not begin or not end:

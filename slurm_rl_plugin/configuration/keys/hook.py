@@ -366,9 +366,6 @@ def reserved_amounts(words: Iterable[str]) -> dict[str, int]:
 
     Args:
         words: such as `gres/gpu=2`, `ngpus=2` or `mem=64G`.
-
-    Raises:
-        ValueError: another word, or the same resource twice.
     """
     found: dict[str, int] = {}
     for word in words:

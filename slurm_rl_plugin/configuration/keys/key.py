@@ -122,13 +122,7 @@ Keys = Mapping[str, Mapping[str, Key]]
 
 
 def key(*, default: Any, meaning: str, **told: Any) -> Any:
-    """A field of a section that is a key; its type is the field's, its default stands here alone.
-
-    Args:
-        default: taken where no source gives the key.
-        meaning: what the key says.
-        told: what else a `Key` tells of it.
-    """
+    """A field of a section that is a key: its type is the field's, its default is given here."""
     metadata = {"key": {"default": default, "meaning": meaning, **told}}
     if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)

@@ -44,11 +44,7 @@ class Sections:
 
     @classmethod
     def of(cls, values: Mapping[str, Mapping[str, Any]]) -> Sections:
-        """The sections that are given, and the defaults of the others.
-
-        Args:
-            values: section -> key -> value, each checked.
-        """
+        """The sections that are given, and the defaults of the others."""
         made = get_type_hints(cls)
         return cls(**{name: made[name](**found) for name, found in values.items()})
 

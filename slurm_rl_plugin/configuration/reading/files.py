@@ -181,10 +181,6 @@ def standing_lines(path: Path, wanted: Collection[str]) -> dict[str, dict[str, A
 
     Headings are not looked at, since one of them may be the typo: a key counts where one section
     alone has it.
-
-    Args:
-        path: of the file; those of conf.d beside it are read after it.
-        wanted: sections that are looked for.
     """
     sections: dict[str, list[str]] = {}
     for section, names in KEYS.items():

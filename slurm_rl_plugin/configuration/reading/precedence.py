@@ -46,17 +46,7 @@ def read_configuration(
     flags: Sequence[Flag] = (),
     keys: Keys = KEYS,
 ) -> Configuration:
-    """Read the file, those of conf.d beside it, variables and flags.
-
-    Args:
-        path: of the file; None for no file.
-        environment: variables of the process; names SLURM_RL_<SECTION>_<KEY> are looked at.
-        flags: of the command line.
-        keys: all that there are.
-
-    Raises:
-        ConfigurationError: lists every fault of all sources, one line each.
-    """
+    """Read the file, those of conf.d beside it, variables and flags."""
     faults: list[str] = []
     files = [] if path is None else read_files(path, faults)
     return _configuration(files, environment, flags, GivenKeys(keys=keys, faults=faults))
@@ -71,11 +61,7 @@ def configuration_of_parts(
 ) -> tuple[Configuration, list[str]]:
     """What is right by itself, with the default of each key that is not, and the faults.
 
-    Args:
-        files: as far as they could be read.
-        environment: variables of the process.
-        flags: of the command line.
-        complete: they are all that there are, so that keys are looked at that must fit each other.
+    Keys that must fit each other are looked at only where `complete`: where no file is missing.
     """
     given = GivenKeys(keys=KEYS)
     shares, rules = _take_all(files, environment, flags, given, complete=complete)

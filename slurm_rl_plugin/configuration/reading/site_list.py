@@ -24,14 +24,7 @@ _NO_FILES = frozenset({"name", "url"})
 
 
 def read_sites(paths: list[Path]) -> list[SiteAddress]:
-    """The sites of all files, in order; a later file's site takes the place of one of its name.
-
-    Args:
-        paths: files that are there.
-
-    Raises:
-        ConfigurationError: lists every fault.
-    """
+    """The sites of all files, in order; a later file's site takes the place of one of its name."""
     faults: list[str] = []
     found: dict[str, SiteAddress] = {}
     for path in paths:
