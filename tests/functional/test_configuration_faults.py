@@ -67,23 +67,6 @@ def refused(site: Site, *words: str, before: Sequence[str] = (), **env: str) -> 
     return lines[0].partition(": ")[2]
 
 
-@pytest.mark.parametrize(
-    ("section", "line", "fault"),
-    [
-        ("hook", "busy_share = '1'", "site.toml:6: [hook] busy_share is '1', give a number."),
-        ("hook", "mod = 'active'", "site.toml:6: [hook] mod is unknown, did you mean mode?"),
-        (
-            *("shares", "physics = 0.7\nbiology = 0.4"),
-            "site.toml:10: [shares] sum to 1.1 (physics 0.7, biology 0.4): make them sum to 1.",
-        ),
-        ("shares", "physics = 1.1", "site.toml:11: [shares] physics is 1.1, give a number from"),
-    ],
-)
-def test_wrong_type_unknown_key_and_shares(site: Site, section: str, line: str, fault: str) -> None:
-    site.sections[section] = site.sections.get(section, "") + f"{line}\n"
-    assert refused(site).startswith(fault)
-
-
 def test_a_port_that_is_in_use(site: Site) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -633,19 +633,6 @@ class TestCheck:
         assert (result, what in said) == ("fail", True)
         assert words("check")[0] == 1
 
-    def test_influence_without_a_weight_of_age_is_worth_nothing(
-        self, words: Words, site: FakeCluster, tmp_path: Path
-    ) -> None:
-        text = (tmp_path / "site.toml").read_text()
-        (tmp_path / "site.toml").write_text(
-            text.replace("influence_hours = 0", "influence_hours = 48")
-        )
-        assert results(words)["influence"] == ("pass", "48 h of age: 2000 points")
-        site.set(settings={"PriorityWeightAge": "0"})
-        result, what = results(words)["influence"]
-        assert result == "fail"
-        assert "raise PriorityWeightAge" in what
-
     def test_denied_writes_a_missing_folder_and_a_bad_model(
         self, words: Words, site: FakeCluster, tmp_path: Path
     ) -> None:
@@ -658,12 +645,6 @@ class TestCheck:
         found = results(words)
         assert found["model"][0] == found["state_file"][0] == "fail"
         assert words("check")[0] == 1
-
-    def test_without_slurm_the_rest_is_checked(self, words: Words, site: FakeCluster) -> None:
-        site.break_command("scontrol", "down")
-        found = results(words)
-        assert found["batch system"][0] == "fail"
-        assert found["model"][0] == "pass"
 
     def test_beside_a_daemon_nothing_is_written(
         self, words: Words, site: FakeCluster, tmp_path: Path

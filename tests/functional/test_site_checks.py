@@ -104,8 +104,10 @@ def test_weights(checks: Checks, site: Site) -> None:
     site.cluster.change(3, factors={"age": 0, "assoc": 0, "fairshare": 90000, "size": 0, "qos": 0})
     result, what = checks()["weights"]
     assert (result, "raise influence_hours" in what) == ("warn", True)
+    assert checks()["influence"] == ("pass", "24 h of age: 1000 points")
     site.cluster.set(settings={"PriorityWeightAge": "0"})
-    assert checks()["influence"][0] == "fail"
+    result, what = checks()["influence"]
+    assert (result, "raise PriorityWeightAge" in what) == ("fail", True)
 
 
 @pytest.mark.parametrize(

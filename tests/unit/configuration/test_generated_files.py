@@ -13,11 +13,7 @@ import pytest
 from slurm_rl_plugin.configuration import KEYS, Key, read_configuration
 from slurm_rl_plugin.configuration.generated.example_file import example_text
 from slurm_rl_plugin.configuration.generated.files import (
-    BEGIN,
-    END,
     generated_files,
-    with_tables,
-    write_generated_files,
 )
 from slurm_rl_plugin.configuration.generated.manual_page import manual_page
 from slurm_rl_plugin.configuration.keys.key import plain
@@ -45,22 +41,6 @@ def test_committed_files_are_what_the_definitions_make(path: Path) -> None:
     assert (TOP / path).read_text() == generated_files()[path], (
         "run python -m slurm_rl_plugin.configuration.generated.files"
     )
-
-
-def test_all_are_written_into_a_tree(tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "configuration.md").write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    write_generated_files(tmp_path)
-    document = (tmp_path / "docs" / "configuration.md").read_text()
-    assert document.startswith(f"before\n{BEGIN}\n\n## [hook]\n")
-    assert document.endswith(f"\n\n{END}\nafter\n")
-    assert (tmp_path / "deploy" / "slurm-rl.toml").read_text() == example_text()
-
-
-@pytest.mark.parametrize("text", ["", f"{BEGIN}\n", f"{END}\n"])
-def test_a_document_without_the_marks_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="has no line"):
-        with_tables(text)
 
 
 def test_the_example_file_is_the_defaults() -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 
 from bench.speed.metrics_answer import large_site_reports
 from slurm_rl_plugin import __version__
@@ -18,53 +17,6 @@ from slurm_rl_plugin.hook.rails.claims import ACCOUNT, AS_BATCH, OVERRUN, USER
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 
-NAMES = {
-    "slurm_rl_up",
-    "slurm_rl_mode",
-    "slurm_rl_cycles_total",
-    "slurm_rl_cycle_failures_total",
-    "slurm_rl_cycle_duration_seconds_bucket",
-    "slurm_rl_last_success_timestamp_seconds",
-    "slurm_rl_pending_jobs",
-    "slurm_rl_job_wait_seconds_bucket",
-    "slurm_rl_place_seconds_bucket",
-    "slurm_rl_pending_age_seconds_median",
-    "slurm_rl_pending_age_seconds_max",
-    "slurm_rl_account_share_target_ratio",
-    "slurm_rl_account_usage_ratio",
-    "slurm_rl_fairness_ratio",
-    "slurm_rl_share_deficit_ratio",
-    "slurm_rl_entitlement_ratio",
-    "slurm_rl_misdelivered_ratio",
-    "slurm_rl_account_lift_doublings",
-    "slurm_rl_group_wait_seconds",
-    "slurm_rl_group_lift_doublings",
-    "slurm_rl_adjustments_total",
-    "slurm_rl_adjustments_suppressed_total",
-    "slurm_rl_fallback_active",
-    "slurm_rl_interactive_jobs_as_batch",
-    "slurm_rl_users_as_batch",
-    "slurm_rl_reserve_processors",
-    "slurm_rl_model_info",
-    "slurm_rl_batch_system_call_duration_seconds_bucket",
-    "slurm_rl_build_info",
-    "slurm_rl_configured_mode",
-    "slurm_rl_starvation_bound_seconds",
-    "slurm_rl_last_reload_successful",
-    "slurm_rl_rank_changes",
-    "slurm_rl_jobs_with_factor",
-    "slurm_rl_account_pending_jobs",
-    "slurm_rl_account_wait_seconds_total",
-    "slurm_rl_account_jobs_started_total",
-    "slurm_rl_batch_limit_processors",
-    "slurm_rl_batch_limit_reason",
-    "slurm_rl_batch_limit_changes_total",
-    "slurm_rl_batch_limit_failures_total",
-    "slurm_rl_batch_limit_failing",
-    "slurm_rl_resource_usable",
-    "slurm_rl_resource_running",
-    "slurm_rl_resource_pending",
-}
 #: Of eight processors, memory and two GPUs.
 MACHINE = ResourcesNow(
     names=BASIC_RESOURCES,
@@ -95,24 +47,6 @@ def started(waits: list[float], interactive: bool) -> StartedJobs:
         jobs=replace(jobs, interactive=np.full(len(waits), interactive)),
         start=jobs.eligible + np.array(waits),
     )
-
-
-def series(registry: CollectorRegistry) -> set[str]:
-    text = generate_latest(registry).decode()
-    return {s.name for family in text_string_to_metric_families(text) for s in family.samples}
-
-
-def test_every_name_of_the_design_is_served(
-    registry: CollectorRegistry, metrics: CycleMetrics
-) -> None:
-    snapshot = replace(snapshot_of(pending_jobs([1])), started=started([5.0], True))
-    snapshot = replace(snapshot, resources=MACHINE)
-    service = ServiceSeen(delivered=np.ones(1), entitled=np.ones(1))
-    lifts = Lifts(groups={"half or more": 0.5}, group_waits={"half or more": 90.0})
-    metrics.publish(
-        report(snapshot=snapshot, calls=(("squeue", 0.01),), service=service, lifts=lifts)
-    )
-    assert series(registry) >= NAMES
 
 
 def test_a_look_at_new_jobs_is_no_cycle_and_takes_nothing_back(
@@ -318,14 +252,6 @@ def test_the_limit_of_a_failed_cycle_is_that_of_before_unless_it_was_lifted(
     assert registry.get_sample_value("slurm_rl_batch_limit_changes_total", labels) == 1
 
 
-def test_fallback_and_mode_are_shown(registry: CollectorRegistry, metrics: CycleMetrics) -> None:
-    metrics.publish(report(mode="fallback", fallback_reason="broken"))
-    value = registry.get_sample_value
-    assert value("slurm_rl_fallback_active") == 1
-    assert value("slurm_rl_mode", {"slurm_rl_mode": "fallback"}) == 1
-    assert value("slurm_rl_mode", {"slurm_rl_mode": "active"}) == 0
-
-
 def test_writes_and_suppressed_changes_add_up(
     registry: CollectorRegistry, metrics: CycleMetrics
 ) -> None:
@@ -456,17 +382,6 @@ def test_what_the_configuration_says_is_served(
     assert value("slurm_rl_configured_mode", configured) == 1
     build = {"version": __version__, "adapter": "slurm_commands", "slurm_version": "22.05.8"}
     assert value("slurm_rl_build_info", build) == 1
-
-
-def test_a_refused_reload_is_shown_until_one_succeeds(
-    registry: CollectorRegistry, metrics: CycleMetrics
-) -> None:
-    value = registry.get_sample_value
-    assert value("slurm_rl_last_reload_successful") == 1
-    metrics.tell_reload(succeeded=False)
-    assert value("slurm_rl_last_reload_successful") == 0
-    metrics.tell_reload(succeeded=True)
-    assert value("slurm_rl_last_reload_successful") == 1
 
 
 def test_a_large_site_is_served_in_less_than_300_kilobytes(registry: CollectorRegistry) -> None:

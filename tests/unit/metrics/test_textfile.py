@@ -6,7 +6,6 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.parser import text_string_to_metric_families
 
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.metrics.textfile import MetricsTextfile
 
 
@@ -45,10 +44,3 @@ def test_the_file_goes_with_the_daemon(tmp_path: Path, registry: CollectorRegist
     textfile.remove()
     textfile.remove()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_name_that_node_exporter_does_not_read_is_refused(
-    tmp_path: Path, registry: CollectorRegistry
-) -> None:
-    with pytest.raises(ConfigurationError, match=r"ends in \.prom"):
-        MetricsTextfile(path=tmp_path / "slurm-rl.txt", registry=registry)
