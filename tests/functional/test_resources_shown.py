@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.cli.explain import amount_text, room_of, room_sentences
+from slurm_rl_plugin.cli.explain import amount_text, room_sentences
 from slurm_rl_plugin.domain.nodes import NodeNow
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
+from slurm_rl_plugin.services.explanation import room_of
 from tests.fakes.fake_cluster import FakeCluster
 from tests.functional.test_operator_verbs import configure
 

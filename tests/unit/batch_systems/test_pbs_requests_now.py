@@ -7,10 +7,11 @@ from pathlib import Path
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.pbs.answers.machine import parse_nodes
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
-from slurm_rl_plugin.cli.explain import room_of, room_sentences
+from slurm_rl_plugin.cli.explain import room_sentences
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, GPUS, MEMORY
+from slurm_rl_plugin.services.explanation import room_of
 from tests.fakes.fake_pbs_cluster import NOW, FakePbs
 
 NODES = {

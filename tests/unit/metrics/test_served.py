@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -32,7 +31,7 @@ def test_what_a_daemon_serves_is_understood() -> None:
         )
     )
     text = generate_latest(registry).decode()
-    assert service_lines(asdict(served_metrics(text_string_to_metric_families(text)))) == []
+    assert service_lines(served_metrics(text_string_to_metric_families(text))) == []
     assert served_metrics(text_string_to_metric_families(text)) == ServedMetrics(
         mode="fallback",
         up=True,
@@ -55,7 +54,7 @@ def test_who_got_what_is_read_and_said() -> None:
     )
     found = served_metrics(text_string_to_metric_families(text))
     assert (found.misdelivered, found.entitlement["1"]) == (0.125, 0.25)
-    assert service_lines(asdict(found)) == [
+    assert service_lines(found) == [
         "service of a fortnight: 12.5 % to the wrong account; least of their entitlement got: "
         "1 0.25 (lifted by 0.75 doublings), 2 0.50, 3 0.75"
     ]
