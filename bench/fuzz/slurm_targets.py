@@ -73,7 +73,7 @@ def _read(text: str, fields: Sequence[str]) -> bool:
         rows = whole_jobs(parse_queue(text, MARK, fields))
     except BatchSystemError:
         return False
-    numbers = RowNumbers(JobClassifier().is_interactive)
+    numbers = RowNumbers(JobClassifier())
     table = TableBuilder((), numbers, BASIC_RESOURCES).jobs(first_of_each_array(rows))
     assert len(table.job_id) <= len(rows)
     assert all(tasks > 0 for tasks in waiting_tasks(rows).values())

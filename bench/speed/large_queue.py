@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from bench.speed.listed_slurm import ListedSlurm
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
-from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
@@ -36,11 +36,8 @@ from slurm_rl_plugin.units import DAY, MINUTE
 
 #: Seconds that an answer may take on a machine that others use as well.
 PATIENCE = 60.0
-
-
-def is_interactive(job: JobDescription) -> bool:
-    """A quarter of an hour at most."""
-    return job.time_limit <= 15 * MINUTE
+#: Jobs of a quarter of an hour at most are interactive.
+CLASSES = JobClassifier((JobClassRule(job_class="interactive", time_limit_at_most=15 * MINUTE),))
 
 
 def main() -> None:
@@ -64,7 +61,7 @@ def main() -> None:
         folder = Path(name)
         slurm = ListedSlurm.begun(folder, options.jobs, options.churn, options.seed)
         given = AdapterParts(
-            shares=None, interactive=is_interactive, clock=slurm.now,
+            shares=None, classifier=CLASSES, clock=slurm.now,
             timeout=PATIENCE, environment=slurm.environment,
         )  # fmt: skip
         cycle = Cycle(

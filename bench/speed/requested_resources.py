@@ -29,6 +29,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
 )
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.domain import Memory
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
 from slurm_rl_plugin.hook.order.order_changes import order_changes
 from slurm_rl_plugin.hook.rails.guard_rails import total_priority
 from slurm_rl_plugin.policies.port import Policy
@@ -45,6 +46,8 @@ TEMPLATES = 1000
 NEW_PART = 0.01
 CONFIG = "PriorityType = priority/multifactor\nSLURM_VERSION = 24.11.5\n"
 COUNTED = "SelectTypeParameters = CR_CORE_MEMORY\nGresTypes = gpu\n"
+
+RULE = JobClassRule(job_class="interactive", time_limit_at_most=3600.0)
 
 
 @dataclass
@@ -176,7 +179,7 @@ class Decider:
         """As after a start of the daemon."""
         commands: Any = self.answers
         given = AdapterParts(
-            shares=None, interactive=lambda job: job.time_limit <= 3600, clock=lambda: float(NOW)
+            shares=None, classifier=JobClassifier((RULE,)), clock=lambda: float(NOW)
         )
         self.system = SlurmCommands(given, commands)
         self.system.facts()

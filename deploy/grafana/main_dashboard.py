@@ -56,6 +56,11 @@ ACCOUNT_WAIT = (
     " / (sum by (cluster, account) "
     f"(rate(slurm_rl_account_jobs_started_total{{{ACCOUNT}}}[$window])) > 0)"
 )
+UTILITY = (
+    f"sum by (cluster, job_class) (rate(slurm_rl_job_time_utility_sum{{{SITE}}}[$window]))"
+    " / (sum by (cluster, job_class) "
+    f"(rate(slurm_rl_job_time_utility_count{{{SITE}}}[$window])) > 0)"
+)
 MAIN: list[Row] = [
     (
         "Is all well?",
@@ -102,6 +107,13 @@ MAIN: list[Row] = [
                 (wait_quantile(0.5, "batch"), "half below {{cluster}}"),
                 (wait_quantile(0.9, "batch"), "nine in ten below {{cluster}}"),
                 line_at=TWO_MINUTES,
+            ),
+            lines(
+                "Utility by class",
+                "Mean time utility of jobs that ended in the window; 1: all in time.",
+                "percentunit",
+                (UTILITY, "{{job_class}} {{cluster}}"),
+                most=1,
             ),
         ],
     ),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from slurm_rl_plugin.accounting.port import JobLog, ReadReport
     from slurm_rl_plugin.batch_systems.port import BatchSystem
     from slurm_rl_plugin.domain.billing import Billing
+    from slurm_rl_plugin.domain.job_class import JobClassifier
     from slurm_rl_plugin.domain.job_description import JobDescription
     from slurm_rl_plugin.domain.machine import Machine
     from slurm_rl_plugin.domain.nodes import NodeNow
@@ -146,7 +147,7 @@ class AdapterParts:
     Attributes:
         adapter: as configured, `auto` or one of `BatchSystemKind.adapters`.
         shares: account -> share, scaled to sum 1; None asks the batch system.
-        interactive: tells whether a job is of the interactive class.
+        classifier: the site's classes of jobs, their rules, and which of them users may choose.
         clock: seconds since the epoch.
         timeout: seconds that any call may take.
         environment: variables of the calls; None takes this process's own.
@@ -161,7 +162,7 @@ class AdapterParts:
 
     adapter: str = "auto"
     shares: Mapping[str, float] | None
-    interactive: Callable[[JobDescription], bool]
+    classifier: JobClassifier
     clock: Callable[[], float]
     timeout: float = 10.0
     environment: Mapping[str, str] | None = None
@@ -369,7 +370,6 @@ class BatchSystemKind:
         machine: asks for its nodes, queues, limits and settings, each call within a time-out.
         cluster: the same as they are said, so that a change of them can be tried.
         nodes: asks what of each node is free now, each call within a time-out.
-        users_words: asks what a job's user has written for us with it, within a time-out.
         licences: asks how many of each licence are free now, the same.
         bounds_order: whether our order can be bounded by hours of waiting.
     """
@@ -391,5 +391,4 @@ class BatchSystemKind:
     cluster: Callable[[float], DescribedCluster] | None = None
     nodes: Callable[[float], Sequence[NodeNow]] | None = None
     licences: Callable[[float], Mapping[str, float]] | None = None
-    users_words: Callable[[int, float], str] | None = None
     bounds_order: bool = True

@@ -18,7 +18,7 @@ from slurm_rl_plugin.cli.tables import (
 )
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, LICENCE_PREFIX, MEMORY
 from slurm_rl_plugin.hook.rails.batch_limit import OFF
-from slurm_rl_plugin.hook.rails.claims import ACCOUNT, OVERRUN
+from slurm_rl_plugin.hook.rails.claims import ACCOUNT, NO_RESERVE, OVERRUN
 from slurm_rl_plugin.services.configured_site import chosen_batch_system
 from slurm_rl_plugin.services.explanation import explained
 
@@ -116,6 +116,8 @@ def _as_batch(found: Mapping[str, Any] | None) -> list[str]:
             f"It counts as batch until {slurm_time(found['until'])}: {found['timed_out']} of its "
             f"user's {found['runs']} interactive jobs were ended by their time limit."
         ]
+    if found["reason"] == NO_RESERVE:
+        return ["It counts as batch: its user chose the class, and no [reserve] bounds such jobs."]
     who = "account" if found["reason"] == ACCOUNT else "user"
     return [
         f"It counts as batch: with it, interactive jobs of its {who} would hold more than "

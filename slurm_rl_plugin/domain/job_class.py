@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
+from typing import NamedTuple
 
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.utility_class import BATCH, BUILT_IN, UtilityClass
@@ -19,19 +20,29 @@ _QUICK = r"(?i)(^|[-_])(interactive|interact|debug|short|dev|devel|test)($|[-_])
 #: What a user may write with a job.
 _ASKED = re.compile(r"slurm-rl:([^\s=]{0,64})=?(\S{0,64})")
 
-#: Tells whether a job is of the interactive class.
-IsInteractive = Callable[[JobDescription], bool]
+
+def words_for_us(text: str) -> str:
+    """The part of a comment that is meant for us; of several the last one counts, "" for none."""
+    return next((each[0] for each in reversed([*_ASKED.finditer(text)])), "")
 
 
-def classes_of(interactive: IsInteractive, job: JobDescription) -> tuple[bool, bool]:
-    """Whether a job is interactive, and whether only its time limit makes it interactive.
+class JobClass(NamedTuple):
+    """The class of one job and what made it so.
 
-    A session without a batch script often lasts until its limit, so its limit does not count.
+    Attributes:
+        number: place of the class in `JobClassifier.classes`.
+        interactive: whether the class counts as interactive.
+        by_limit: interactive only by its time limit. A session without a batch script often lasts
+            until its limit, so its limit does not count.
+        by_user: interactive only because its user chose the class.
+        allowed: seconds from when it could start to its user's own deadline; NaN for none.
     """
-    if not interactive(job):
-        return False, False
-    is_session = job.has_batch_script is False
-    return True, not is_session and not interactive(replace(job, time_limit=math.inf))
+
+    number: int
+    interactive: bool
+    by_limit: bool = False
+    by_user: bool = False
+    allowed: float = math.nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,19 +191,50 @@ class JobClassifier:
             if each != BUILT_IN.get(name)
         }
 
+    @property
+    def users_choose(self) -> bool:
+        """Whether users may choose a class for their jobs."""
+        return any(each.users for each in self.classes.values())
+
     def class_of(self, job: JobDescription) -> str:
-        """The name of the job's class."""
+        """The name of the job's class by the rules."""
         rule = self.matching_rule(job)
         return BATCH if rule is None else rule.job_class
 
     def utility_of(self, job: JobDescription) -> UtilityClass:
-        """The time utility of the job's class."""
+        """The time utility of the job's class by the rules."""
         return self.classes[self.class_of(job)]
+
+    def job_class(self, job: JobDescription, since: float) -> JobClass:
+        """The job's class: the one that its user asks for and may choose, else by the rules.
+
+        Args:
+            job: with its user's words.
+            since: when it could first have started, seconds since the epoch.
+        """
+        name = self.class_of(job)
+        own, by_rules, allowed = self.classes[name], self.classes[name].interactive, math.nan
+        asked = self.asked_by_user(job.words, since) if job.words else None
+        if isinstance(asked, tuple):
+            name, own = asked
+            if own is not self.classes[name] and own.hours is not None:
+                allowed = own.hours * HOUR
+        by_limit = (
+            own.interactive
+            and by_rules
+            and job.has_batch_script is not False
+            and not self.is_interactive(replace(job, time_limit=math.inf))
+        )
+        number = list(self.classes).index(name)
+        return JobClass(
+            number, own.interactive, by_limit, own.interactive and not by_rules, allowed
+        )
 
     def asked_by_user(self, words: str, since: float) -> tuple[str, UtilityClass] | str | None:
         """The class that a job's user asks for, or in words why that is ignored; None for neither.
 
-        A deadline makes the job one of the first class of form deadline that users may choose.
+        An own deadline makes the job one of the first class with `hours` that users may choose,
+        and lies at most these hours after `since`.
 
         Args:
             words: of the user, such as `slurm-rl:class=NAME` or, in local time,
@@ -204,6 +246,8 @@ class JobClassifier:
             return None
         what, value = found.groups()
         free = {name: each for name, each in self.classes.items() if each.users}
+        if not free:
+            return "users may choose no class"
         if what == "class":
             refused = f"class {value!r} is none of those that users may choose: {', '.join(free)}"
             return (value, free[value]) if value in free else refused
@@ -212,7 +256,7 @@ class JobClassifier:
         return f"{what!r} is neither class nor deadline"
 
     def is_interactive(self, job: JobDescription) -> bool:
-        """Whether the job's class counts as interactive."""
+        """Whether the job's class by the rules counts as interactive."""
         return self.utility_of(job).interactive
 
     def matching_rule(self, job: JobDescription) -> JobClassRule | None:
@@ -223,13 +267,15 @@ class JobClassifier:
 def _own_deadline(
     free: Mapping[str, UtilityClass], time: str, since: float
 ) -> tuple[str, UtilityClass] | str:
-    due = next((name for name, each in free.items() if each.form == "deadline"), None)
-    if due is None:
-        return "users may choose no class of form deadline"
+    due, most = next(((name, each.hours) for name, each in free.items() if each.hours), ("", None))
+    if most is None:
+        return "users may choose no class with hours, which bound a deadline"
     try:
         left = datetime.fromisoformat(time).timestamp() - since
     except (ValueError, OverflowError):
         return f"{time!r} is no time such as 2027-01-31T12:00"
     if left <= 0.0:
         return f"{time!r} is over before the job could start"
+    if left > most * HOUR:
+        return f"{time!r} is later than the {most:g} hours of class {due}"
     return due, replace(free[due], hours=left / HOUR)

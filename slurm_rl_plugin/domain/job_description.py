@@ -17,6 +17,7 @@ class JobDescription:
         has_batch_script: False for a job started from a terminal; None where unknown.
         account: account that is charged.
         user: login name of the owner.
+        words: what the user wrote for us with the job, as `words_for_us` finds it.
     """
 
     partition: str
@@ -26,3 +27,4 @@ class JobDescription:
     has_batch_script: bool | None
     account: str
     user: str
+    words: str = ""

@@ -66,13 +66,18 @@ class JobTable(JobColumns):
         interactive: job class; True for interactive, False for batch.
         weighed: processors that each job weighs by its dominant share of the machine; None where
             it weighs those that it asks for.
-        by_limit: interactive only by its time limit, see `job_class.classes_of`; None where that is
-            not known.
+        by_limit, by_user: interactive only by its time limit, or by its user's choice; see
+            `JobClass`. None where that is not known.
+        class_number: place of each job's class among the site's classes; None where not known.
+        allowed: seconds that the user's own deadline allows, see `JobClass`; None for no job.
     """
 
     interactive: BoolArray
     weighed: FloatArray | None = None
     by_limit: BoolArray | None = None
+    by_user: BoolArray | None = None
+    class_number: IntArray | None = None
+    allowed: FloatArray | None = None
 
     @property
     def size(self) -> FloatArray:

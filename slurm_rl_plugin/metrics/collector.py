@@ -13,6 +13,7 @@ from prometheus_client import (
     Gauge,
     Histogram,
     ProcessCollector,
+    Summary,
     disable_created_metrics,
 )
 from prometheus_client.core import (
@@ -23,7 +24,9 @@ from prometheus_client.core import (
 )
 
 from slurm_rl_plugin import __version__
+from slurm_rl_plugin.domain import EndedJobs
 from slurm_rl_plugin.domain.request_watch import REQUEST_PARTS
+from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.hook.cycle_report import (
     CONFIGURED_MODES,
     DIRECTIONS,
@@ -48,6 +51,7 @@ from slurm_rl_plugin.metrics.queue_families import (
     fairness_families,
     queue_families,
 )
+from slurm_rl_plugin.utility.time_utility import JobUtilities, job_rows, time_utility
 
 #: Seconds from "at once" to a week, with an edge at the two-minute goal.
 WAIT_BUCKETS = (
@@ -72,12 +76,14 @@ class ServedSetup:
         mode: configured, one of CONFIGURED_MODES; the mode of a cycle may differ.
         starvation_bound: seconds; inf for none.
         adapter: name of the batch-system adapter.
+        classes: of jobs, by name.
     """
 
     model: Mapping[str, str] = field(default_factory=dict)
     mode: str = "shadow"
     starvation_bound: float = math.inf
     adapter: str = ""
+    classes: Mapping[str, UtilityClass] = field(default_factory=lambda: BUILT_IN)
 
 
 class QueueCollector:
@@ -242,16 +248,37 @@ class CycleMetrics:
             ["partition", "job_class"],
             WAIT_BUCKETS,
         )
+        self._utilities = Summary(
+            "slurm_rl_job_time_utility",
+            "Time utility of jobs by class of service, observed once at the end.",
+            ["job_class"],
+            registry=registry,
+        )
+        for name in BUILT_IN:
+            self._utilities.labels(name)
 
     def describe_model(self, model: Mapping[str, str]) -> None:
         """Replace the labels of slurm_rl_model_info."""
         self._queue.setup = replace(self._queue.setup, model=dict(model))
 
-    def describe_site(self, *, mode: str, starvation_bound: float, adapter: str) -> None:
+    def describe_site(
+        self,
+        *,
+        mode: str,
+        starvation_bound: float,
+        adapter: str,
+        classes: Mapping[str, UtilityClass] = BUILT_IN,
+    ) -> None:
         """Replace what the configuration says; see `ServedSetup`."""
         self._queue.setup = replace(
-            self._queue.setup, mode=mode, starvation_bound=starvation_bound, adapter=adapter
+            self._queue.setup,
+            mode=mode,
+            starvation_bound=starvation_bound,
+            adapter=adapter,
+            classes=classes,
         )
+        for name in classes:
+            self._utilities.labels(name)
 
     def tell_reload(self, *, succeeded: bool) -> None:
         """Whether the files on disk were taken over at a reload."""
@@ -333,6 +360,20 @@ class CycleMetrics:
         )
         self._queue.seen = tuple(queue_families(queue))
         self._observe_waits(queue)
+        self._observe_utilities(snapshot.ended)
+
+    def _observe_utilities(self, ended: EndedJobs) -> None:
+        jobs, classes = ended.jobs, self._queue.setup.classes
+        if jobs.class_number is None:  # runs that accounting remembers
+            return
+        own = JobUtilities.of(classes, jobs.class_number, jobs.allowed)
+        turnaround = ended.end - np.where(np.isfinite(jobs.eligible), jobs.eligible, jobs.submit)
+        rows = job_rows(jobs.interactive, own).T
+        utilities = time_utility(turnaround, ended.end - ended.start, rows)
+        names = list(classes)
+        for number, utility in zip(jobs.class_number.tolist(), utilities.tolist(), strict=True):
+            if math.isfinite(utility):
+                self._utilities.labels(names[number]).observe(utility)
 
     def _observe_waits(self, queue: SeenQueue) -> None:
         partitions, accounts = queue.partitions, queue.accounts

@@ -52,7 +52,7 @@ def build_batch_system(
     parts = AdapterParts(
         adapter=settings.adapter,
         shares=configuration.shares,
-        interactive=configuration.classifier.is_interactive,
+        classifier=configuration.classifier,
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock
         timeout=float(settings.timeout),
         environment=dict(os.environ),

@@ -151,4 +151,5 @@ def describe(metrics: CycleMetrics, configuration: Configuration, cycle: Cycle) 
         mode=configuration.sections.hook.mode,
         starvation_bound=configuration.starvation_bound,
         adapter=cycle.batch_system.name,
+        classes=configuration.classifier.classes,
     )

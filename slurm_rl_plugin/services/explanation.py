@@ -58,8 +58,7 @@ def explained(configuration: Configuration, job: int, record: JobRecord) -> dict
         cycle=look.cycle, considered=look.considered, place=places.index(number)
     )
     document = {**explanation.document(), **_decision(look), **_record(configuration, record)}
-    utility, ignored = _utility(configuration, look, document, record)
-    document |= utility
+    document |= _utility(configuration, look, document, record)
     document["writes"] = _writes(configuration)
     document["experiment"] = experiment_sentence(configuration) or None
     document["room"], unread = _room(configuration, document, record)
@@ -69,7 +68,6 @@ def explained(configuration: Configuration, job: int, record: JobRecord) -> dict
     document["audit"] = _audit(configuration, number)
     document["not_read"] = [
         *record.unread,
-        *ignored,
         *unread,
         *_not_read(configuration, look, document),
     ]
@@ -153,26 +151,18 @@ def _record(configuration: Configuration, record: JobRecord) -> dict[str, Any]:
 
 def _utility(
     configuration: Configuration, look: QueueLook, document: dict[str, Any], record: JobRecord
-) -> tuple[dict[str, Any], list[str]]:
-    """What the job's class makes of its wait, and what could not be read of its user's wish.
+) -> dict[str, Any]:
+    """What the job's class makes of its wait.
 
     No entry where the site has no classes of its own. The run time is the one predicted, else the
     estimate, else the limit.
     """
-    classifier, unread = configuration.classifier, list[str]()
+    classifier = configuration.classifier
     if not classifier.own or record.description is None:
-        return {}, unread
+        return {}
     name, own = classifier.class_of(record.description), classifier.utility_of(record.description)
     since = document["eligible"] if math.isfinite(document["eligible"]) else document["submit"]
-    asked = None
-    kind = chosen_batch_system(configuration).kind
-    if kind.users_words is not None and any(each.users for each in classifier.classes.values()):
-        timeout = float(configuration.sections.batch_system.timeout)
-        try:
-            words = kind.users_words(document["job"], timeout)
-            asked = classifier.asked_by_user(words, since)
-        except BatchSystemError as error:
-            unread.append(f"the class that its user asks for: {error}.")
+    asked = classifier.asked_by_user(record.description.words, since)
     if isinstance(asked, tuple):
         name, own = asked
     times = document["run_time"]
@@ -188,7 +178,7 @@ def _utility(
         "now": now,
         "further_hour": now - later,
     }
-    return {"utility": entry}, unread
+    return {"utility": entry}
 
 
 def _add_linear_part(look: QueueLook, document: dict[str, Any]) -> None:

@@ -92,28 +92,39 @@ class JobUtilities:
         names: of all classes.
         table: a row for each class, shape [classes, places].
         of_job: number of each job's class, shape [n].
+        allowed: seconds until the own deadline of each job, NaN for none; None for no job.
     """
 
     names: tuple[str, ...]
     table: FloatArray
     of_job: IntArray
+    allowed: FloatArray | None = None
 
     @classmethod
-    def of(cls, classes: Mapping[str, UtilityClass], of_job: IntArray) -> JobUtilities:
-        """Classes by name, and the number of each job's class in their order, shape [n]."""
+    def of(
+        cls,
+        classes: Mapping[str, UtilityClass],
+        of_job: IntArray,
+        allowed: FloatArray | None = None,
+    ) -> JobUtilities:
+        """Classes by name, the number of each job's class in their order, and own deadlines."""
         rows = [each.row for each in classes.values()]
         nothing = (0.0, 1.0, 0.0)  # a segment in which no utility is lost
         widest = max(map(len, rows))
         filled = [row + nothing * ((widest - len(row)) // SEGMENT) for row in rows]
-        return cls(names=tuple(classes), table=np.array(filled), of_job=of_job)
+        return cls(names=tuple(classes), table=np.array(filled), of_job=of_job, allowed=allowed)
 
     def select(self, index: IntArray | BoolArray) -> JobUtilities:
         """The same of the chosen jobs."""
-        return replace(self, of_job=self.of_job[index])
+        allowed = None if self.allowed is None else self.allowed[index]
+        return replace(self, of_job=self.of_job[index], allowed=allowed)
 
 
 def job_rows(interactive: BoolArray, own: JobUtilities | None) -> FloatArray:
     """The row of each job, shape [n, places]: of the site's own classes, or else of the paper's."""
     if own is None:
         return np.column_stack(paper_row(interactive))
-    return own.table[own.of_job]
+    rows = own.table[own.of_job]
+    if own.allowed is not None:  # the classes of these jobs have hours, so no run time counts
+        rows[:, SIGMA_ROW] = np.where(np.isnan(own.allowed), rows[:, SIGMA_ROW], own.allowed)
+    return rows

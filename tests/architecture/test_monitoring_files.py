@@ -109,7 +109,10 @@ def served() -> set[str]:
     names = {each.name for each in forecast_families()}
     for family in families():
         name = served_name(family)
-        suffixes = ("_bucket", "_sum", "_count") if family.type == "histogram" else ("",)
+        suffixes = {
+            "histogram": ("_bucket", "_sum", "_count"),
+            "summary": ("_sum", "_count"),
+        }.get(family.type, ("",))
         names |= {name + suffix for suffix in suffixes}
     return names
 

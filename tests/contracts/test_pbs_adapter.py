@@ -26,7 +26,7 @@ def prepared(fake: FakePbs) -> PreparedQueue:
         return Pbs(
             AdapterParts(
                 shares=None,
-                interactive=JobClassifier().is_interactive,
+                classifier=JobClassifier(),
                 clock=lambda: float(NOW),
                 environment=fake.env,
             )

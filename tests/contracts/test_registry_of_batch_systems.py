@@ -38,7 +38,7 @@ def parts_of(kind: BatchSystemKind, folder: Path, mechanism: str | None) -> Adap
     return AdapterParts(
         adapter=AUTO,
         shares=None,
-        interactive=JobClassifier().is_interactive,
+        classifier=JobClassifier(),
         clock=lambda: 0.0,
         timeout=1.0,
         environment={"PATH": str(folder), "PBS_CONF_FILE": str(folder / "none")},

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
 
 BIN = Path(__file__).parent / "bin"
 NOW = 1_800_000_000
+#: Jobs of at most a minute are interactive.
+OF_A_MINUTE = JobClassifier((JobClassRule(job_class="interactive", time_limit_at_most=60.0),))
 
 SHARES = [
     ["root", "", "", "1000"],
@@ -62,7 +65,7 @@ class FakeCluster:
 
     def adapter_settings(self, **settings: Any) -> AdapterParts:
         """What an adapter has to know of it; jobs of at most a minute are interactive."""
-        given = {"shares": None, "interactive": lambda job: job.time_limit <= 60, **settings}
+        given = {"shares": None, "classifier": OF_A_MINUTE, **settings}
         given.setdefault("history_days", 30.0)
         clock = lambda: float(self.state["now"])  # noqa: E731
         return AdapterParts(clock=clock, environment=self.env, **given)
@@ -108,7 +111,6 @@ class FakeCluster:
             "per_task": "N/A",
             "name": "trial",
             "comment": "",
-            "extra": "",
             "factors": {"age": 0, "assoc": 0, "fairshare": 10000, "size": 312, "qos": 0},
         }
         assert not values.keys() - job.keys(), values

@@ -132,6 +132,7 @@ def _queue_values(job):
         "OriginRaw": job["siblings"][0],
         "SiblingsViableRaw": job["siblings"][1],
         "Feature": job["constraint"],
+        "Comment": job["comment"] or "(null)",
         "Name": job["name"],
     }
 
@@ -315,15 +316,6 @@ def sdiag(state, words, mode):
 def scontrol(state, words, mode):
     if words[:2] == ["show", "config"]:
         return _show_config(state)
-    if words[:2] == ["show", "job"]:
-        for job in state["jobs"]:
-            if str(job["array_id"]) == words[2]:
-                say(f"JobId={words[2]} JobName={job['name']}")
-                say("   Priority=1 Nice=0 Account=physics QOS=normal")
-                for name in ("Comment", "Extra"):
-                    if job[name.lower()]:
-                        say(f"   {name}={job[name.lower()]} ")
-        return 0
     if words == ["show", "federation"]:
         for line in state.get("federation", ()):
             say(line)

@@ -687,6 +687,7 @@ class TestFairShareCheck:
 UTILITIES = """
 [utility.due]
 form = "deadline"
+hours = 48
 users = true
 [utility.mine]
 form = "power"
@@ -726,11 +727,10 @@ def test_explain_says_what_a_class_makes_of_a_wait(
     assert "Utility: class theirs: 0.01" in words("explain", "31")[1]
 
 
-@pytest.mark.parametrize("field", ["comment", "extra"])
 def test_a_job_may_carry_a_class_that_users_may_choose(
-    site_with_classes: FakeCluster, words: Words, field: str
+    site_with_classes: FakeCluster, words: Words
 ) -> None:
-    submit(site_with_classes, 31, **{field: "nightly run slurm-rl:class=mine please"})
+    submit(site_with_classes, 31, comment="a|run\nslurm-rl:class=mine |;| b", name="c|;|d")
     told = document(words, "explain", "31")["utility"]
     assert (told["class"], told["by_user"], told["ignored"]) == ("mine", True, None)
     assert told["now"] == pytest.approx(600 / 1140, rel=0.01)  # (540 + 60) / (540 + 600)
@@ -757,6 +757,7 @@ def test_a_job_may_carry_its_own_deadline(site_with_classes: FakeCluster, words:
         ("deadline=soon", "'soon' is no time such as 2027-01-31T12:00"),
         ("deadline=0001-01-01T00:00", "is no time such as"),
         ("deadline=2020-01-01T00:00", "is over before the job could start"),
+        ("deadline=2999-01-01T00:00", "is later than the 48 hours of class due"),
         ("class=", "class '' is none of those"),
         ("clas=mine", "'clas' is neither class nor deadline"),
         ("", "'' is neither class nor deadline"),
@@ -773,7 +774,7 @@ def test_a_wish_that_cannot_be_had_is_ignored_with_one_sentence(
     assert reason in line
 
 
-def test_a_site_that_lets_users_choose_nothing_does_not_read_their_words(
+def test_a_site_that_lets_users_choose_nothing_says_so(
     site: FakeCluster, words: Words, tmp_path: Path
 ) -> None:
     submit(site, 31, comment="slurm-rl:class=mine")
@@ -781,4 +782,4 @@ def test_a_site_that_lets_users_choose_nothing_does_not_read_their_words(
     with (tmp_path / "site.toml").open("a") as file:
         file.write(UTILITIES.replace("users = true\n", ""))
     told = document(words, "explain", "31")["utility"]
-    assert (told["class"], told["ignored"]) == ("theirs", None)
+    assert (told["class"], told["ignored"]) == ("theirs", "users may choose no class")

@@ -21,6 +21,7 @@ from slurm_rl_plugin.hook.cycle.settings import CycleSettings
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.policies.port import Policy
+from tests.fakes.fake_cluster import OF_A_MINUTE
 from tests.real.private_cluster import PrivateSlurm
 
 
@@ -55,7 +56,7 @@ def wall_clock() -> float:
 
 def settings_of(cluster: PrivateSlurm, **settings: Any) -> AdapterParts:
     """What an adapter has to know of it; jobs of at most a minute are interactive."""
-    given = {"interactive": lambda job: job.time_limit <= 60, "environment": cluster.env}
+    given = {"classifier": OF_A_MINUTE, "environment": cluster.env}
     given["history_days"] = 30.0
     return AdapterParts(shares=None, clock=wall_clock, **{**given, **settings})
 

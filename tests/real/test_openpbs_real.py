@@ -96,7 +96,7 @@ def adapter(server: InstalledPbs, **settings: Any) -> Pbs:
     return Pbs(
         AdapterParts(
             shares={USER: 1.0},
-            interactive=JobClassifier().is_interactive,
+            classifier=JobClassifier(),
             clock=time.time,  # noqa: TID251
             environment=server.env,
             **settings,

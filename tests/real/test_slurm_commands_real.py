@@ -12,6 +12,7 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (
@@ -21,6 +22,7 @@ from tests.contracts.batch_system_contract import (
     row_of,
     set_factor,
 )
+from tests.fakes.fake_cluster import OF_A_MINUTE
 from tests.real.conftest import StartSlurm
 from tests.real.drawn_order import settings_of, wall_clock
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
@@ -31,12 +33,15 @@ pytestmark = pytest.mark.real
 def adapter(
     cluster: PrivateSlurm, *, seconds: float = 10.0, seen: list[JobDescription] | None = None
 ) -> SlurmCommands:
-    def interactive(job: JobDescription) -> bool:
-        if seen is not None:
-            seen.append(job)
-        return job.time_limit <= 60
+    class Classes(JobClassifier):
+        def matching_rule(self, job: JobDescription) -> JobClassRule | None:
+            if seen is not None:
+                seen.append(job)
+            return super().matching_rule(job)
 
-    return SlurmCommands(settings_of(cluster, interactive=interactive, timeout=seconds))
+    return SlurmCommands(
+        settings_of(cluster, classifier=Classes(OF_A_MINUTE.rules), timeout=seconds)
+    )
 
 
 def submit(cluster: PrivateSlurm, *options: str, seconds: float = 300, name: str = "t") -> int:

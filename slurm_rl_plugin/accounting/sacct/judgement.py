@@ -16,6 +16,7 @@ from slurm_rl_plugin.accounting.sacct.layout import Layout
 from slurm_rl_plugin.accounting.sacct.requests import request_columns, unread_requests
 from slurm_rl_plugin.accounting.sacct.values import counts, numbers, of_each, times, value_of
 from slurm_rl_plugin.accounting.seen_records import SeenRecords
+from slurm_rl_plugin.domain.job_class import words_for_us
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 _SEEDS = (1, 2)
@@ -171,6 +172,8 @@ class _Columns:
             "time_limit": _time_limits(fields, layout),
         }
         names = {name: value_of(fields, layout, field) for name, field in _NAMES.items()}
+        comments = value_of(fields, layout, "comment")
+        names["submit_line"] = _with_words(names["submit_line"], comments)
         asked = request_columns(fields, layout, self.processors)
         jobs = pl.DataFrame({**columns, **names, **asked}).filter(kept)
         return jobs.with_columns(pl.col("processors").cast(pl.Int64))
@@ -181,6 +184,13 @@ class _Columns:
             _filled_by(told, value_of(self._fields, self._layout, "elapsed")),
             self.end - self.start,
         )
+
+
+def _with_words(lines: pl.Series, comments: pl.Series) -> pl.Series:
+    """Submit lines, with what users wrote for us in comments that scripts or updates gave jobs."""
+    words = [words_for_us(text) if "slurm-rl:" in text else "" for text in comments.to_list()]
+    pairs = zip(lines.to_list(), words, strict=True)
+    return pl.Series([f"{line} --comment={word}" if word else line for line, word in pairs])
 
 
 def _waits_or_runs(state: str) -> bool:

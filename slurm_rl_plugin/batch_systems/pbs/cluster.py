@@ -174,7 +174,7 @@ class Pbs:
         now = self._given.clock()
         running = [job for job in jobs if job.runs]
         build = PbsTables(
-            self._given.shares or (), self._given.interactive, with_requests=machine is not None
+            self._given.shares or (), self._given.classifier, with_requests=machine is not None
         )
         waiting = [job for job in jobs if job.waits]
         counts = self._server is not None and self._server.counts_eligible_time

@@ -9,16 +9,11 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     WAITING_STATES,
     PbsJob,
     parse_job,
-    resources_of,
-    text,
 )
 from slurm_rl_plugin.batch_systems.pbs.answers.reasons import STATES, comment_sentence
 from slurm_rl_plugin.batch_systems.pbs.process import QSTAT_BY_NAME, PbsCommands, section
 from slurm_rl_plugin.batch_systems.pbs.queue import describe
 from slurm_rl_plugin.errors import BatchSystemError
-
-#: Resource in which users write for us.
-WORDS = "slurm_rl"
 
 
 def job_record(job: int, timeout: float) -> JobRecord:
@@ -29,12 +24,6 @@ def job_record(job: int, timeout: float) -> JobRecord:
         return JobRecord(unread=(f"its record: {error}.",))
     jobs = [each for each in found if each is not None and each.job_id == job]
     return _record_of(jobs[0]) if len(jobs) == 1 else JobRecord()
-
-
-def users_words(job: int, timeout: float) -> str:
-    """The resource WORDS of a job, which the site must have created."""
-    shown = _shown(job, timeout).values()
-    return " ".join(text(resources_of(values, "Resource_List").get(WORDS)) for values in shown)
 
 
 def _shown(job: int, timeout: float) -> dict[str, dict[str, Any]]:

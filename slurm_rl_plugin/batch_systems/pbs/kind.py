@@ -56,12 +56,6 @@ def _job_record(job: int, timeout: float) -> JobRecord:
     return job_record(job, timeout)
 
 
-def _users_words(job: int, timeout: float) -> str:
-    from slurm_rl_plugin.batch_systems.pbs.job_record import users_words  # noqa: PLC0415
-
-    return users_words(job, timeout)
-
-
 def _machine(timeout: float) -> Machine:
     from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import (  # noqa: PLC0415
         sched_folder,
@@ -99,6 +93,5 @@ PBS = BatchSystemKind(
     by_hand='qmgr -c "unset server job_sort_formula"',  # root's alone
     machine=_machine,
     nodes=_nodes,
-    users_words=_users_words,
     bounds_order=False,
 )

@@ -37,7 +37,7 @@ from slurm_rl_plugin.batch_systems.pbs.process import (
 )
 from slurm_rl_plugin.batch_systems.pbs.scores import PbsLibrary
 from slurm_rl_plugin.domain import EndedJobs, JobTable, PendingJobs
-from slurm_rl_plugin.domain.job_class import IsInteractive, classes_of
+from slurm_rl_plugin.domain.job_class import JobClass, JobClassifier
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.jobs import measures
 from slurm_rl_plugin.domain.resources import GPUS, ResourceRequests
@@ -194,19 +194,18 @@ class PbsTables:
     """
 
     def __init__(
-        self, accounts: Iterable[str], interactive: IsInteractive, *, with_requests: bool = False
+        self, accounts: Iterable[str], classifier: JobClassifier, *, with_requests: bool = False
     ) -> None:
         self.accounts = Names(accounts)
         self.queues = Names()
         self.users = Names()
-        self._interactive = interactive
+        self._classifier = classifier
         self._with_requests = with_requests
 
     def jobs(self, jobs: Sequence[PbsJob]) -> JobTable:
         """One row for each job, in the same order; times in seconds since the epoch."""
         processors = np.array([job.processors for job in jobs], dtype=np.int64)
-        classes = [classes_of(self._interactive, describe(job)) for job in jobs]
-        interactive, by_limit = np.array(classes, dtype=np.bool_).reshape(-1, 2).T
+        classes = [self._class_of(job) for job in jobs]
         return JobTable(
             **measures(jobs),
             job_id=np.array([job.job_id for job in jobs], dtype=np.int64),
@@ -214,8 +213,11 @@ class PbsTables:
             account=self._numbers(self.accounts, [job.account for job in jobs]),
             user=self._numbers(self.users, [job.user for job in jobs]),
             partition=self._numbers(self.queues, [job.queue for job in jobs]),
-            interactive=interactive,
-            by_limit=by_limit,
+            interactive=np.array([each.interactive for each in classes], dtype=np.bool_),
+            by_limit=np.array([each.by_limit for each in classes], dtype=np.bool_),
+            by_user=np.array([each.by_user for each in classes], dtype=np.bool_),
+            class_number=np.array([each.number for each in classes], dtype=np.int64),
+            allowed=np.array([each.allowed for each in classes], dtype=np.float64),
             requests=_requests(jobs, processors) if self._with_requests else None,
         )
 
@@ -268,6 +270,10 @@ class PbsTables:
             ),
         )
 
+    def _class_of(self, job: PbsJob) -> JobClass:
+        since = job.eligible if math.isfinite(job.eligible) else job.submit
+        return self._classifier.job_class(describe(job), since)
+
     @staticmethod
     def _numbers(names: Names, words: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         return np.array([names.number(word) for word in words], dtype=np.int64)
@@ -307,6 +313,7 @@ def describe(job: PbsJob) -> JobDescription:
         has_batch_script=None if job.interactive is None else not job.interactive,
         account=job.account,
         user=job.user,
+        words=job.words,
     )
 
 

@@ -128,7 +128,7 @@ class Slurm(SlurmCommands):
     def _parts(
         self, commands: CommandRunner, machine: MachineLook
     ) -> tuple[PyslurmQueue, PyslurmSender]:
-        queue = PyslurmQueue(commands, machine)
+        queue = PyslurmQueue(commands, machine, reads_comments=self._given.classifier.users_choose)
         return queue, PyslurmSender(commands, queue)
 
 
@@ -147,9 +147,11 @@ class PyslurmQueue:
     It gives every job that slurmctld knows, so one call tells of those that are over too.
     """
 
-    def __init__(self, commands: CommandRunner, machine: MachineLook) -> None:
+    def __init__(
+        self, commands: CommandRunner, machine: MachineLook, *, reads_comments: bool = False
+    ) -> None:
         self._commands = commands
-        self._squeue = Squeue(commands, machine)
+        self._squeue = Squeue(commands, machine, reads_comments=reads_comments)
         self._machine = machine
         self._rows: list[QueueRow] = []
         #: Jobs of the last look that are neither of an array nor of a heterogeneous job.
@@ -157,22 +159,26 @@ class PyslurmQueue:
 
     def waiting_and_running(self) -> list[QueueRow]:
         """Have the child read all jobs; those that wait or run."""
-        if self._machine.seen is not None:
+        if self._by_squeue:
             return self._listed(self._squeue.waiting_and_running())
         return [row for row in self._look() if row.state in WAITING_OR_RUNNING]
 
     def waiting(self) -> list[QueueRow]:
         """Have the child read all jobs; those that wait."""
-        if self._machine.seen is not None:
+        if self._by_squeue:
             return self._listed(self._squeue.waiting())
         return [row for row in self._look() if row.state in WAITING_STATES]
 
     def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
         """Records of these numbers from the last look; Slurm is not asked again by pyslurm."""
-        if self._machine.seen is not None:
+        if self._by_squeue:
             return self._squeue.of_arrays(array_ids)
         wanted = set(array_ids)
         return [row for row in self._rows if row.array_id in wanted or row.het_id in wanted]
+
+    @property
+    def _by_squeue(self) -> bool:
+        return self._machine.seen is not None or self._squeue.reads_comments
 
     def _listed(self, rows: list[QueueRow]) -> list[QueueRow]:
         self.single = frozenset(row.job_id for row in rows if not row.tasks and not row.het_id)

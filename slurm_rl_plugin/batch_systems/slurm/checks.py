@@ -126,8 +126,9 @@ def limit_checks(
 ) -> Iterator[Check]:
     """Every check of the configured mechanism."""
     limit = given.limit
-    batch = [row for row in rows if not given.interactive(describe(row))]
-    quick = [row for row in rows if given.interactive(describe(row))]
+    is_interactive = given.classifier.is_interactive
+    batch = [row for row in rows if not is_interactive(describe(row))]
+    quick = [row for row in rows if is_interactive(describe(row))]
     if limit.mechanism == QOS:
         yield _enforced(commands)
         yield _qos(QosLimit(commands, limit.qos, (CPUS, *limit.resources)), given)

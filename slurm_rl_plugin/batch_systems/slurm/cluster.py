@@ -134,7 +134,7 @@ class SlurmCommands:
         self._watch = JobWatch()
         limit = given.limit
         self._numbers = RowNumbers(
-            given.interactive, partial(keeps_back, limit) if limit.mechanism else None
+            given.classifier, partial(keeps_back, limit) if limit.mechanism else None
         )
         self._history_days = given.history_days
         self._seen: _Seen | None = None
@@ -143,7 +143,8 @@ class SlurmCommands:
         self, commands: CommandRunner, machine: MachineLook
     ) -> tuple[QueueReader, ChangeSender]:
         """What lists the jobs, and what sends factors."""
-        return Squeue(commands, machine), Scontrol(commands)
+        reads_comments = self._given.classifier.users_choose
+        return Squeue(commands, machine, reads_comments=reads_comments), Scontrol(commands)
 
     def facts(self) -> SchedulerFacts:
         """Read slurm.conf as slurmctld has it; see `BatchSystem.facts`."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 
 from slurm_rl_plugin.batch_systems.kind import JobRecord
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
+    QUEUE_FIELDS,
     WAITING_STATES,
     QueueRow,
     parse_queue,
     queue_format,
+    with_comment,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import PRIORITY_FORMAT, parse_terms
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import reason_sentence
@@ -43,13 +44,6 @@ def job_record(job: int, timeout: float) -> JobRecord:
         return replace(record, unread=(f"the terms of its priority: {error}.",))
 
 
-def users_words(job: int, timeout: float) -> str:
-    """The comment of a job and its --extra."""
-    runner = CommandRunner(environment=None, timeout=timeout, on_call=None)
-    answer = runner.read(["scontrol", "show", "job", str(job)])
-    return " ".join(re.findall(r"^\s+(?:Comment|Extra)=(.*)", answer, re.MULTILINE))
-
-
 def _record_of(rows: Sequence[QueueRow]) -> JobRecord:
     """What `squeue` tells: one row for each record of an array, none where it knows no such job."""
     if not rows:
@@ -72,7 +66,8 @@ def _record_of(rows: Sequence[QueueRow]) -> JobRecord:
 
 
 def _rows(runner: CommandRunner, job: int) -> list[QueueRow]:
-    mark = secrets.token_hex(4)
+    mark, fields = secrets.token_hex(4), with_comment(QUEUE_FIELDS)
     # asked for one unknown job squeue fails, for several it does not: so name it twice
     words = ("squeue", "--noheader", "--all", "--local", "--states", "all", "--jobs")
-    return parse_queue(runner.read([*words, f"{job},{job}"], queue_format(mark)), mark)
+    answer = runner.read([*words, f"{job},{job}"], queue_format(mark, fields))
+    return parse_queue(answer, mark, fields)

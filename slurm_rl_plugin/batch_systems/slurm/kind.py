@@ -64,12 +64,6 @@ def _job_record(job: int, timeout: float) -> JobRecord:
     return job_record(job, timeout)
 
 
-def _users_words(job: int, timeout: float) -> str:
-    from slurm_rl_plugin.batch_systems.slurm.job_record import users_words  # noqa: PLC0415
-
-    return users_words(job, timeout)
-
-
 def _offers(timeout: float, account: str) -> OfferingSite:
     from slurm_rl_plugin.batch_systems.slurm.offers import slurm_offers  # noqa: PLC0415
 
@@ -149,5 +143,4 @@ SLURM = BatchSystemKind(
     cluster=_cluster,
     nodes=_nodes,
     licences=_licences,
-    users_words=_users_words,
 )

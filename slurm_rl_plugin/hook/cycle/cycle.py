@@ -40,7 +40,7 @@ from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
 from slurm_rl_plugin.hook.order.said_order import OwnNice, SaidOrder
 from slurm_rl_plugin.hook.outstanding import Outstanding, outstanding_at, restore_all
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
-from slurm_rl_plugin.hook.rails.claims import counted_classes
+from slurm_rl_plugin.hook.rails.claims import classes_without_reserve, counted_classes
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, UntouchedJobs
 from slurm_rl_plugin.hook.rails.policy_guard import PolicyGuard
 from slurm_rl_plugin.policies.port import Policy
@@ -508,10 +508,10 @@ class Cycle:
         return False
 
     def _classed(self, snapshot: QueueSnapshot, service: AccountService) -> QueueSnapshot:
-        """The queue with classes as they count where processors are kept free."""
+        """The queue with classes as they count."""
         rail = self.limit.rail
         if rail is None:
-            return snapshot
+            return classes_without_reserve(snapshot)
         return counted_classes(snapshot, rail.settings, service.overruns(snapshot))
 
     def _suppressed(self, snapshot: QueueSnapshot) -> Counter[str]:

@@ -98,13 +98,15 @@ class Explanation:
     def _as_batch(self) -> dict[str, Any] | None:
         """Why it counts as batch, and what says so; None where it counts as classed."""
         as_batch, rail = self._snapshot.pending.as_batch, self.cycle.limit.rail
-        if rail is None or as_batch is None or as_batch[self.place] == AS_CLASSED:
+        if as_batch is None or as_batch[self.place] == AS_CLASSED:
             return None
-        reason, settings = AS_BATCH[int(as_batch[self.place])], rail.settings
+        reason = AS_BATCH[int(as_batch[self.place])]
+        if rail is None:
+            return {"reason": reason}
         if reason == OVERRUN:
             user = int(self._snapshot.pending.jobs.user[self.place])
             return {"reason": reason, **self._plan.overruns[user]._asdict()}
-        most = {ACCOUNT: settings.account_most, USER: settings.user_most}
+        most = {ACCOUNT: rail.settings.account_most, USER: rail.settings.user_most}
         return {"reason": reason, "most": int(most[reason])}
 
     def _requests(self) -> dict[str, Any] | None:

@@ -2,8 +2,8 @@
 
 Users choose the class of their jobs, by a time limit for example. So the interactive jobs of one
 account, and of one user, hold at most a part of the reserve; further jobs count as batch. So do
-jobs that are interactive only by their time limit, if that limit ends too many runs of their user
-(`overruns`).
+jobs that are interactive only by their time limit, or because their user chose so, if limits end
+too many runs of that user (`overruns`). Where no reserve bounds them, no user's choice counts.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from slurm_rl_plugin.hook.rails.reserve import ReserveSettings
 from slurm_rl_plugin.units import BoolArray, IntArray
 
 ACCOUNT, USER, OVERRUN = "account_share", "user_share", "overrun"
+NO_RESERVE = "no_reserve"
 #: Why a job of the interactive class counts as batch; `PendingJobs.as_batch` has places in it.
-AS_BATCH = (ACCOUNT, USER, OVERRUN)
+AS_BATCH = (ACCOUNT, USER, OVERRUN, NO_RESERVE)
 #: In `PendingJobs.as_batch`: the job counts as its class says.
 AS_CLASSED = -1
 
@@ -66,6 +67,25 @@ def counted_classes(
     )
 
 
+def classes_without_reserve(snapshot: QueueSnapshot) -> QueueSnapshot:
+    """The queue with classes as they count where nothing bounds what one user's jobs hold."""
+    running, pending, started = snapshot.running, snapshot.pending, snapshot.started
+    chosen = pending.jobs.by_user
+    if chosen is None:
+        return snapshot
+    as_batch = np.where(chosen, AS_BATCH.index(NO_RESERVE), AS_CLASSED)
+    return replace(
+        snapshot,
+        running=replace(running, jobs=_by_rules(running.jobs)),
+        started=replace(started, jobs=_by_rules(started.jobs)),
+        pending=replace(pending, jobs=_by_rules(pending.jobs), as_batch=as_batch),
+    )
+
+
+def _by_rules(jobs: JobTable) -> JobTable:
+    return jobs if jobs.by_user is None else _counted(jobs, ~jobs.by_user)
+
+
 def _counted(jobs: JobTable, as_classed: BoolArray) -> JobTable:
     return replace(jobs, interactive=jobs.interactive & as_classed)
 
@@ -100,8 +120,9 @@ class _Room:
             As `PendingJobs.as_batch`, shape [n].
         """
         found = np.full(len(jobs), AS_CLASSED, dtype=np.int64)
-        if jobs.by_limit is not None:
-            found[jobs.by_limit & np.isin(jobs.user, self.overrunners)] = AS_BATCH.index(OVERRUN)
+        for lost in (jobs.by_limit, jobs.by_user):
+            if lost is not None:
+                found[lost & np.isin(jobs.user, self.overrunners)] = AS_BATCH.index(OVERRUN)
         order = order[(jobs.interactive & (found == AS_CLASSED))[order]]
         claims = (each[order].tolist() for each in (jobs.account, jobs.user, amounts, holds))
         for place, account, user, amount, kept in zip(order.tolist(), *claims, strict=True):

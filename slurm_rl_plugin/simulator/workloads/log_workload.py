@@ -11,7 +11,7 @@ from slurm_rl_plugin.accounting.port import OWN_BEGINNING, JobLog
 from slurm_rl_plugin.domain import JobTable
 from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING, Goals
-from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.domain.job_class import JobClass, JobClassifier, words_for_us
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.resources import shares_of_machine, weighed_processors
@@ -324,28 +324,32 @@ def classify_log(
     if classifier is None and log.kind == "swf":
         return log.run_time < SHORT_JOB_RUN_TIME, f"run time < {SHORT_JOB_RUN_TIME:g} s", None
     rules = classifier or JobClassifier()
-    seen: dict[JobDescription, int] = {}
-    names = list(rules.classes)
-    of_job = np.empty(len(log), dtype=np.int64)
+    seen: dict[tuple[JobDescription, float], JobClass] = {}
+    found: list[JobClass] = []
     for place in range(len(log)):
         job = _description(log, place)
-        if job not in seen:
-            seen[job] = names.index(rules.class_of(job))
-        of_job[place] = seen[job]
-    interactive = np.array([each.interactive for each in rules.classes.values()])[of_job]
-    own = None if rules.classes == BUILT_IN else JobUtilities.of(rules.classes, of_job)
+        since = float(log.eligible[place]) if job.words else 0.0
+        if (job, since) not in seen:
+            seen[job, since] = rules.job_class(job, since)
+        found.append(seen[job, since])
+    interactive = np.array([each.interactive for each in found])
+    of_job = np.array([each.number for each in found])
+    allowed = np.array([each.allowed for each in found])
+    own = None if rules.classes == BUILT_IN else JobUtilities.of(rules.classes, of_job, allowed)
     return interactive, "; ".join(str(rule) for rule in rules.rules), own
 
 
 def _description(log: JobLog, place: int) -> JobDescription:
-    line = log.submit_line[place].split()
+    line = log.submit_line[place]
+    program = next(iter(line.split()), "").rsplit("/", 1)[-1]
     limit = float(log.time_limit[place])
     return JobDescription(
         partition=log.partitions[log.partition[place]],
         qos=log.qos[place],
         name=log.job_name[place],
         time_limit=limit,
-        has_batch_script=None if not line else line[0].rsplit("/", 1)[-1] == "sbatch",
+        has_batch_script=None if program[:1] in ("", "-") else program == "sbatch",
         account=log.accounts[log.account[place]],
         user=log.users[log.user[place]] if log.user[place] >= 0 else "",
+        words=words_for_us(line.partition("--comment")[2]),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +17,9 @@ from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.domain import Decision, JobTable, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
+from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
-from slurm_rl_plugin.hook.rails.claims import counted_classes
+from slurm_rl_plugin.hook.rails.claims import classes_without_reserve, counted_classes
 from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound
 from slurm_rl_plugin.hook.rails.reserve import KEPT, ReserveRail, ReserveSettings
 from slurm_rl_plugin.metrics.collector import CycleMetrics
@@ -46,9 +48,7 @@ def cluster(tmp_path: Path) -> FakeCluster:
 
 
 def snapshot_of(cluster: FakeCluster) -> QueueSnapshot:
-    settings = replace(
-        cluster.adapter_settings(history_days=0.0), interactive=JobClassifier().is_interactive
-    )
+    settings = replace(cluster.adapter_settings(history_days=0.0), classifier=JobClassifier())
     return SlurmCommands(settings).snapshot()
 
 
@@ -307,6 +307,33 @@ class TestAClassBought:
         first = jobs.job_id[np.argsort(-decision.scores, kind="stable")][:3]
         assert sorted(first.tolist()) == [HONEST, 2, 3]
 
+    @pytest.mark.parametrize("bounded", [True, False])
+    @pytest.mark.parametrize(
+        "words", ["class=due", "deadline=%Y-%m-%dT%H:%M", "class=ours", "deadline=2999-01-01T00:00"]
+    )
+    def test_a_class_that_users_may_choose_lets_no_user_past_the_bound(
+        self, cluster: FakeCluster, words: str, bounded: bool
+    ) -> None:
+        """Twenty long jobs that ask for the class; a bar in a comment tries to be another field."""
+        comment = "x|0|1|;|" if words == "class=ours" else ""
+        comment += time.strftime(f"slurm-rl:{words}", time.localtime(NOW + HOUR))
+        for job in range(2, 22):
+            cluster.add(job, time_limit="7-00:00:00", user="mallory", comment=comment)
+        cluster.add(HONEST, user="alice", submit=NOW, comment="slurm-rl:class=due")
+        own = {"due": UtilityClass(form="deadline", hours=2.0, interactive=True, users=True)}
+        own |= {"ours": UtilityClass(form="power", interactive=True)}
+        classes = JobClassifier((), {**BUILT_IN, **own})
+        settings = cluster.adapter_settings(history_days=0.0, classifier=classes)
+        snapshot = SlurmCommands(settings).snapshot()
+        rail = ReserveRail(ReserveSettings(most=6, account_share=1.0, user_share=0.33))
+        allowed = words in ("class=due", "deadline=%Y-%m-%dT%H:%M")
+        if bounded:
+            jobs = counted_classes(snapshot, rail.settings).pending.jobs
+            expected = [2, 3, HONEST] if allowed else [HONEST]
+        else:
+            jobs, expected = classes_without_reserve(snapshot).pending.jobs, []
+        assert jobs.job_id[jobs.interactive].tolist() == expected
+
     def test_limits_that_end_the_jobs_buy_no_class_for_long(
         self, cluster: FakeCluster, tmp_path: Path
     ) -> None:
@@ -314,9 +341,7 @@ class TestAClassBought:
         ran = {"user": "mallory", "time_limit": "15:00", "start": NOW - 900, "nodes": "n1"}
         for job in range(3, 7):
             cluster.add(job, state="RUNNING", end=NOW, **ran)
-        settings = replace(
-            cluster.adapter_settings(history_days=0.0), interactive=JobClassifier().is_interactive
-        )
+        settings = replace(cluster.adapter_settings(history_days=0.0), classifier=JobClassifier())
         rail = ReserveRail(ReserveSettings(most=6))
         system, policy = SlurmCommands(settings), rule_policy("reserve:4")
         cycle = cycle_over(system, policy, tmp_path, rail, shadow=True)

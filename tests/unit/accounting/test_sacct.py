@@ -62,6 +62,17 @@ def test_a_record_becomes_a_job(read):
     assert report.noticed == {FORGEABLE: 1}
 
 
+@pytest.mark.parametrize(
+    "given", ["sbatch run.sh", "sbatch --comment=slurm-rl:class=old run.sh", ""]
+)
+def test_what_a_comment_says_for_us_stands_behind_the_submit_line(read, given):
+    header = HEADER.replace("|SubmitLine", "|Comment|SubmitLine")
+    first = line(SubmitLine="@").replace("|@", f"|due slurm-rl:class=due today|{given}")
+    second = line(JobIDRaw="8", SubmitLine="@").replace("|@", "|(null)|sbatch run.sh")
+    log, _ = read(header, first, second)
+    assert log.submit_line == (f"{given} --comment=slurm-rl:class=due", "sbatch run.sh")
+
+
 def test_xdmods_form_is_read_without_a_header(read):
     log, _ = read(XDMOD_ROW + "|with|bars", XDMOD_ROW.replace("|9|", "|10|"))
     assert log.job_id.tolist() == [9, 10]

@@ -41,6 +41,7 @@ from slurm_rl_plugin.batch_systems.pbs.scores import (
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, NOW, FakePbs, fake_libpbs
 from tests.fakes.pbs_month import FIRST_DAY, write_month
@@ -79,7 +80,7 @@ def adapter(fake: FakePbs, timeout: float = 10.0, **options: Any) -> Pbs:
     return Pbs(
         AdapterParts(
             **{"shares": None, **options},
-            interactive=JobClassifier().is_interactive,
+            classifier=JobClassifier(),
             clock=lambda: float(NOW),
             timeout=timeout,
             environment=fake.env,
@@ -195,7 +196,7 @@ def test_no_answer_crashes_and_every_job_fits_its_columns(
     job = parse_job(name, {**JOB, **changes})
     if job is None:
         return
-    build = PbsTables((), JobClassifier().is_interactive)
+    build = PbsTables((), JobClassifier())
     pending = build.pending([job], DEFAULT_SCORE, NOW, {}, counts_eligible_time=True)
     assert pending.jobs.processors[0] >= 1
     assert pending.jobs.eligible[0] >= pending.jobs.submit[0]
@@ -244,7 +245,9 @@ def test_only_whole_scores_that_single_precision_keeps_are_ever_sent(
     factors: list[Any], default: float | None
 ) -> None:
     """Whatever the hook asks for, and whatever default the server tells."""
-    system = Pbs(AdapterParts(shares=None, interactive=bool, clock=lambda: 0.0, environment={}))
+    system = Pbs(
+        AdapterParts(shares=None, classifier=JobClassifier(), clock=lambda: 0.0, environment={})
+    )
     sender = system._sender = SentScores()
     told = {"pbs_version": "23.06.06", "resources_default": {"rl_score": default}}
     system._server = parse_server({"Server": {"head": told}})
@@ -654,3 +657,13 @@ def test_an_ended_job_tells_whether_its_limit_ended_it(fake: FakePbs) -> None:
         3: False,
     }
     assert ended.jobs.by_limit.tolist() == [True, True]
+
+
+def test_what_a_user_chose_stands_in_a_resource() -> None:
+    due = UtilityClass(form="deadline", hours=1.0, interactive=True, users=True)
+    classifier = JobClassifier((), {**BUILT_IN, "due": due})
+    asked = {**JOB["Resource_List"], "slurm_rl": "slurm-rl:class=due"}
+    jobs = [parse_job("7.h", JOB), parse_job("8.h", {**JOB, "Resource_List": asked})]
+    table = PbsTables((), classifier).jobs([job for job in jobs if job is not None])
+    assert table.by_user is not None
+    assert table.by_user.tolist() == table.interactive.tolist() == [False, True]

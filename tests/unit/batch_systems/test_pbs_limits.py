@@ -35,7 +35,7 @@ def adapter(fake: FakePbs, record: Path, queues: Sequence[str] = ("batch",)) -> 
     return Pbs(
         AdapterParts(
             shares=None,
-            interactive=JobClassifier().is_interactive,
+            classifier=JobClassifier(),
             clock=lambda: float(NOW),
             environment=fake.env,
             limit=LimitKeys(mechanism="max_run_res", queues=tuple(queues)),
@@ -279,7 +279,7 @@ def test_a_queue_that_the_site_does_not_name_is_not_touched(fake: FakePbs, recor
     before.limit_batch({"cpus": 3})
     settings = AdapterParts(
         shares=None,
-        interactive=JobClassifier().is_interactive,
+        classifier=JobClassifier(),
         clock=lambda: float(NOW),
         environment=fake.env,
         limits_file=record,

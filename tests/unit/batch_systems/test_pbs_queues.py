@@ -30,7 +30,7 @@ def adapter(fake: FakePbs, timeout: float = 10.0) -> Pbs:
     return Pbs(
         AdapterParts(
             shares=None,
-            interactive=JobClassifier().is_interactive,
+            classifier=JobClassifier(),
             clock=lambda: float(NOW),
             timeout=timeout,
             environment=fake.env,

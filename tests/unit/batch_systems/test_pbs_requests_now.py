@@ -29,7 +29,7 @@ NODES = {
 def snapshot_of(fake: FakePbs) -> QueueSnapshot:
     given = AdapterParts(
         shares=None,
-        interactive=JobClassifier().is_interactive,
+        classifier=JobClassifier(),
         clock=lambda: float(NOW),
         environment=fake.env,
     )

@@ -30,7 +30,7 @@ class Site:
         self.system = Pbs(
             AdapterParts(
                 shares=None,
-                interactive=JobClassifier().is_interactive,
+                classifier=JobClassifier(),
                 clock=lambda: self.now,
                 environment=fake.env,
                 on_call=lambda name, _: self.calls.append(name),

@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -18,7 +19,9 @@ from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.process import commands_of
 from slurm_rl_plugin.batch_systems.slurm.queue import job_watch as slurm_accounting
 from slurm_rl_plugin.batch_systems.slurm.site_factor import DENIED, NO_RIGHT
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
 from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (
     BatchSystemContract,
@@ -27,7 +30,7 @@ from tests.contracts.batch_system_contract import (
     row_of,
     set_factor,
 )
-from tests.fakes.fake_cluster import NOW, FakeCluster
+from tests.fakes.fake_cluster import NOW, OF_A_MINUTE, FakeCluster
 
 
 @pytest.fixture
@@ -45,14 +48,15 @@ def adapter(
     calls: list[tuple[str, float]] | None = None,
     history_days: float = 30.0,
 ) -> SlurmCommands:
-    def interactive(job: JobDescription) -> bool:
-        if seen is not None:
-            seen.append(job)
-        return job.time_limit <= 60
+    class Classes(JobClassifier):
+        def matching_rule(self, job: JobDescription) -> JobClassRule | None:
+            if seen is not None:
+                seen.append(job)
+            return super().matching_rule(job)
 
     settings = cluster.adapter_settings(
         shares=shares,
-        interactive=interactive,
+        classifier=Classes(OF_A_MINUTE.rules),
         timeout=seconds,
         history_days=history_days,
         on_call=None if calls is None else lambda call, took: calls.append((call, took)),
@@ -313,7 +317,7 @@ class TestSnapshot:
     ) -> None:
         for name, value in {**cluster.env, "SQUEUE_USERS": "bob"}.items():
             monkeypatch.setenv(name, value)
-        settings = AdapterParts(shares=None, interactive=lambda job: False, clock=lambda: 0.0)
+        settings = AdapterParts(shares=None, classifier=JobClassifier(()), clock=lambda: 0.0)
         system = SlurmCommands(settings)
         assert "SQUEUE_USERS" not in system._runner.environment
         assert system.snapshot().capacity == 8
@@ -794,3 +798,27 @@ def _processes_with(state_file: str) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+#: Users may choose this class; none is interactive by the rules.
+DUE = UtilityClass(form="deadline", hours=1.0, interactive=True, users=True)
+
+
+@pytest.mark.parametrize("users", [True, False])
+@pytest.mark.parametrize("gpus", [True, False])
+def test_a_users_choice_is_read_where_the_site_allows_any(
+    cluster: FakeCluster, users: bool, gpus: bool
+) -> None:
+    cluster.add(7, comment="x|y\nslurm-rl:class=due", name="a|b")
+    cluster.add(8, comment="slurm-rl:class=other")
+    if gpus:
+        cluster.set(settings={"GresTypes": "gpu"})
+    classes = {**BUILT_IN, "due": replace(DUE, users=users)}
+    settings = cluster.adapter_settings(classifier=JobClassifier((), classes))
+    jobs = SlurmCommands(settings).snapshot().pending.jobs
+    place = jobs.job_id.tolist().index(7)
+    assert jobs.by_user is not None
+    assert jobs.class_number is not None
+    assert jobs.by_user.sum() == jobs.interactive.sum() == int(users)
+    assert jobs.interactive[place] == users
+    assert jobs.class_number[place] == (2 if users else 0)

@@ -12,6 +12,7 @@ from slurm_rl_plugin.batch_systems.port import LARGEST_FACTOR, FactorChange
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
 from slurm_rl_plugin.domain import PendingJobs
+from slurm_rl_plugin.domain.job_class import JobClassifier
 from tests.fakes.fake_cluster import NOW, FakeCluster
 from tests.unit.batch_systems.test_slurm_watch import waiting_row
 
@@ -30,7 +31,7 @@ def cluster(tmp_path: Path) -> FakeCluster:
 
 
 def adapter(cluster: FakeCluster) -> SlurmCommands:
-    return SlurmCommands(cluster.adapter_settings(interactive=lambda job: False, history_days=0.0))
+    return SlurmCommands(cluster.adapter_settings(classifier=JobClassifier(()), history_days=0.0))
 
 
 def pending(system: SlurmCommands) -> PendingJobs:

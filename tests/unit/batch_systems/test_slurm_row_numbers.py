@@ -14,7 +14,9 @@ from slurm_rl_plugin.batch_systems.numbered_names import Names
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.queue import job_tables
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import RowNumbers, numbers_of
+from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.job_description import JobDescription
+from tests.fakes.fake_cluster import OF_A_MINUTE
 from tests.unit.batch_systems.test_slurm_watch import waiting_row
 
 
@@ -31,7 +33,7 @@ def drawn_row(number: int, rng: random.Random) -> QueueRow:
 
 
 def numbers() -> RowNumbers:
-    return RowNumbers(lambda job: job.time_limit <= 60, lambda row: row.qos == "high")
+    return RowNumbers(OF_A_MINUTE, lambda row: row.qos == "high")
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -65,11 +67,11 @@ def test_kept_lines_are_those_of_a_first_look(seed: int, monkeypatch: pytest.Mon
 def test_a_row_with_other_points_has_the_line_of_the_one_before() -> None:
     asked: list[JobDescription] = []
 
-    def is_interactive(job: JobDescription) -> bool:
-        asked.append(job)
-        return False
+    class Asked(JobClassifier):
+        def matching_rule(self, job: JobDescription) -> None:
+            asked.append(job)
 
-    kept = RowNumbers(is_interactive)
+    kept = RowNumbers(Asked(()))
     rows = [waiting_row(number, number)._replace(priority=5) for number in (1, 2, 3)]
     kept.of(rows)
     later = [row._replace(priority=6) for row in rows[:2]] + [rows[2]._replace(priority=0)]

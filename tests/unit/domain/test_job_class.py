@@ -1,10 +1,11 @@
 """Job-class rules: order, patterns, limits and what is refused."""
 
 import math
+from datetime import UTC, datetime
 
 import pytest
 
-from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule, classes_of
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule, words_for_us
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import ConfigurationError
@@ -151,4 +152,45 @@ def test_a_rule_says_what_it_names():
     ],
 )
 def test_a_class_is_by_limit_where_a_longer_one_would_make_the_job_batch(fields, by_limit):
-    assert classes_of(JobClassifier().is_interactive, job(**fields))[1] is by_limit
+    assert JobClassifier().job_class(job(**fields), 0.0).by_limit is by_limit
+
+
+#: Jobs of a quarter of an hour are interactive; users may choose two other classes.
+CHOSEN = JobClassifier(
+    (JobClassRule(job_class="interactive", time_limit_at_most=900.0),),
+    {
+        **BUILT_IN,
+        "due": UtilityClass(form="deadline", hours=48.0, interactive=True, users=True),
+        "nightly": UtilityClass(form="power", users=True),
+        "ours": UtilityClass(form="power", interactive=True),
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "found"),
+    [
+        ({}, "batch", (False, False, False)),
+        ({"words": "slurm-rl:class=due"}, "due", (True, False, True)),
+        # a short limit stays what makes it interactive, for users who have overrun theirs
+        ({"words": "slurm-rl:class=due", "time_limit": 900.0}, "due", (True, True, False)),
+        ({"words": "slurm-rl:class=nightly", "time_limit": 900.0}, "nightly", (False,) * 3),
+        ({"words": "slurm-rl:class=ours"}, "batch", (False, False, False)),
+        ({"words": "slurm-rl:class=interactive"}, "batch", (False, False, False)),
+        ({"words": "slurm-rl:deadline=2027-01-02T12:00+00:00"}, "due", (True, False, True)),
+        ({"words": "slurm-rl:deadline=2027-01-03T00:01+00:00"}, "batch", (False, False, False)),
+        ({"words": "slurm-rl:deadline=2026-12-31T12:00+00:00"}, "batch", (False, False, False)),
+    ],
+)
+def test_a_user_chooses_among_the_classes_that_the_site_allows(fields, name, found):
+    since = datetime(2027, 1, 1, tzinfo=UTC).timestamp()
+    counts = CHOSEN.job_class(job(**fields), since)
+    assert list(CHOSEN.classes)[counts.number] == name
+    assert counts[1:4] == found
+    own = "2027-01-02T12:00" in fields.get("words", "")
+    assert counts.allowed == 36 * 3600.0 if own else math.isnan(counts.allowed)
+
+
+def test_the_last_words_of_a_comment_count():
+    assert words_for_us("x slurm-rl:class=a, slurm-rl:class=b c") == "slurm-rl:class=b"
+    assert words_for_us("(null)") == ""

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot, RunningJobs, StartedJobs
-from slurm_rl_plugin.hook.rails.claims import ACCOUNT, AS_BATCH, OVERRUN, USER, counted_classes
+from slurm_rl_plugin.hook.rails.claims import (
+    ACCOUNT,
+    AS_BATCH,
+    NO_RESERVE,
+    OVERRUN,
+    USER,
+    classes_without_reserve,
+    counted_classes,
+)
 from slurm_rl_plugin.hook.rails.reserve import (
     ReserveRail,
     ReserveSettings,
@@ -180,3 +188,29 @@ def test_time_limits_of_who_overruns_them_make_no_job_interactive() -> None:
         assert jobs.interactive.tolist() == [False, True, True]
     assert counted.pending.as_batch is not None
     assert counted.pending.as_batch.tolist() == [AS_BATCH.index(OVERRUN), -1, -1]
+
+
+def chosen(*by_user: bool) -> QueueSnapshot:
+    """Jobs of two users that are interactive, some only because their users chose so."""
+    rows = [(0, place % 2, 1, INTERACTIVE) for place in range(len(by_user))]
+    snapshot = queue_of(rows, rows)
+    column = np.array(by_user)
+    pending, running = snapshot.pending, snapshot.running
+    return replace(
+        snapshot,
+        pending=replace(pending, jobs=replace(pending.jobs, by_user=column)),
+        running=replace(running, jobs=replace(running.jobs, by_user=column)),
+    )
+
+
+def test_a_class_that_users_choose_counts_for_nothing_where_no_reserve_bounds_it() -> None:
+    counted = classes_without_reserve(chosen(True, False))
+    assert counted.pending.jobs.interactive.tolist() == [False, True]
+    assert counted.running.jobs.interactive.tolist() == [False, True]
+    assert counted.pending.as_batch is not None
+    assert counted.pending.as_batch.tolist() == [AS_BATCH.index(NO_RESERVE), -1]
+
+
+def test_who_overran_limits_does_not_get_the_class_back_by_choosing_one() -> None:
+    counted = counted_classes(chosen(True, True), SETTINGS, {0})
+    assert counted.pending.jobs.interactive.tolist() == [False, True]

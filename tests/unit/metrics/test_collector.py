@@ -8,12 +8,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from bench.speed.metrics_answer import large_site_reports
 from slurm_rl_plugin import __version__
-from slurm_rl_plugin.domain import StartedJobs
+from slurm_rl_plugin.domain import EndedJobs, StartedJobs
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
+from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.memory.account_service import Lifts, ServiceSeen
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
-from slurm_rl_plugin.hook.rails.claims import ACCOUNT, AS_BATCH, OVERRUN, USER
+from slurm_rl_plugin.hook.rails.claims import ACCOUNT, AS_BATCH, NO_RESERVE, OVERRUN, USER
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 
@@ -183,7 +184,7 @@ def test_jobs_that_count_as_batch_are_counted_by_reason() -> None:
     CycleMetrics(registry, {}).publish(report(snapshot=snapshot_of(pending)))
     name = "slurm_rl_interactive_jobs_as_batch"
     found = {why: registry.get_sample_value(name, {"reason": why}) for why in AS_BATCH}
-    assert found == {ACCOUNT: 0, USER: 2, OVERRUN: 0}
+    assert found == {ACCOUNT: 0, USER: 2, OVERRUN: 0, NO_RESERVE: 0}
 
 
 def test_users_whose_limits_do_not_count_are_counted() -> None:
@@ -400,3 +401,27 @@ def test_a_large_site_is_served_in_less_than_300_kilobytes(registry: CollectorRe
         if sample.name == "slurm_rl_pending_jobs"
     ]
     assert sum(pending) == 50_000  # capped, none forgotten
+
+
+def test_the_utility_of_each_class_is_observed_when_its_jobs_end() -> None:
+    """Two hours after they could start: a deadline of 3 hours, an own one of 1, and batch."""
+    due = UtilityClass(form="deadline", hours=3.0)
+    jobs = replace(
+        job_table(3),
+        class_number=np.array([2, 2, 0]),
+        allowed=np.array([np.nan, 3600.0, np.nan]),
+    )
+    ended = EndedJobs(jobs=jobs, start=jobs.submit + 3600.0, end=jobs.submit + 7200.0)
+    registry = CollectorRegistry()
+    metrics = CycleMetrics(registry, {})
+    classes = {**BUILT_IN, "due": due}
+    metrics.describe_site(mode="active", starvation_bound=1.0, adapter="x", classes=classes)
+    metrics.publish(report(snapshot=replace(snapshot_of(pending_jobs([])), ended=ended)))
+
+    def value(what: str, name: str) -> float | None:
+        labels = {"job_class": name}
+        return registry.get_sample_value(f"slurm_rl_job_time_utility_{what}", labels)
+
+    assert (value("count", "due"), value("sum", "due")) == (2, 1.0)
+    assert (value("count", "batch"), value("count", "interactive")) == (1, 0)
+    assert value("sum", "batch") == pytest.approx((7200 / 3660) ** -0.3)

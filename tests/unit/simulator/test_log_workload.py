@@ -8,12 +8,14 @@ import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
+from slurm_rl_plugin.domain.utility_class import BUILT_IN, SIGMA_ROW, UtilityClass
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_shares import check_shares
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log, select_prepared
+from slurm_rl_plugin.utility.time_utility import job_rows
 from tests.reference.loads import log_of
 
 
@@ -184,3 +186,20 @@ def test_jobs_end_at_their_limit_only_where_asked():
 def test_the_class_of_a_killed_job_is_that_of_its_recorded_run_time():
     log = replace(_parallel_log(), time_limit=np.full(6, 500.0))
     assert not prepare_log(log, capacity=8, kill_at_limit=True).interactive.any()
+
+
+def test_what_users_chose_counts_in_a_log_as_on_the_cluster():
+    due = UtilityClass(form="deadline", hours=1.0, interactive=True, users=True)
+    classifier = JobClassifier((), {**BUILT_IN, "due": due})
+    lines = (
+        "sbatch --comment=slurm-rl:class=due run.sh",
+        "sbatch --comment slurm-rl:deadline=1970-01-01T00:30+00:00 run.sh",
+        "sbatch --comment=slurm-rl:class=interactive run.sh",
+        "sbatch run.sh slurm-rl:class=due",
+    )
+    log = small_log([5, 5, 5, 5], [1] * 4, [0] * 4, kind="sacct")
+    log = replace(log, submit_line=lines)
+    prepared = prepare_log(log, classifier=classifier)
+    assert prepared.interactive.tolist() == [True, True, False, False]
+    rows = job_rows(prepared.interactive, prepared.utilities)
+    assert rows[:2, SIGMA_ROW] == pytest.approx([3600.0, 1800.0 - log.submit[1]])

@@ -18,8 +18,11 @@ from slurm_rl_plugin.accounting.pbs.fields import (
     parse_job_id,
 )
 from slurm_rl_plugin.accounting.pbs.requests import NOTHING, PbsRequest, request_of
+from slurm_rl_plugin.domain.job_class import words_for_us
 
 SCORE = "rl_score"
+#: Resource in which users write for us; the site creates it.
+WORDS = "slurm_rl"
 #: Which PBS before 22.05 does not know, and refuses a question for: see `ATTRIBUTES`.
 NEWER_ATTRIBUTES = ("obittime", "max_run_subjobs")
 #: All of a job that `parse_job` reads.
@@ -70,6 +73,7 @@ class PbsJob:
         comment: why it waits, in the scheduler's words.
         priority: that its user gave it (`qsub -p`), -1024 to 1023; higher first.
         asked: of nodes, beside processors.
+        words: of its user for us, see `words_for_us`.
     """
 
     name: str
@@ -98,6 +102,7 @@ class PbsJob:
     comment: str
     priority: int = 0
     asked: PbsRequest = NOTHING
+    words: str = ""
 
     @property
     def array_id(self) -> int:
@@ -171,6 +176,7 @@ def parse_job(name: str, values: Mapping[str, Any]) -> PbsJob | None:
         comment=text(values.get("comment")),
         priority=_priority(values.get("Priority")),
         asked=_asked(resources, processors),
+        words=words_for_us(text(resources.get(WORDS))),
     )
 
 

@@ -17,6 +17,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.requests import (
     node_request,
 )
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
+from slurm_rl_plugin.domain.job_class import words_for_us
 from slurm_rl_plugin.domain.resources import GPUS
 
 #: Fields of `squeue` in the order asked for. The job name comes last, since it may hold
@@ -27,6 +28,8 @@ QUEUE_FIELDS = (
     *("Account", "UserName", "Partition", "QOS", "BatchFlag", "NodeList", "ArrayTaskID"),
     *("HetJobID", "Name"),
 )
+#: Of the same, where users may choose classes; a user's text, so it stands before the name alone.
+COMMENT = "Comment"
 #: The same where the machine has more than processors.
 FIELDS_WITH_REQUESTS = (*QUEUE_FIELDS[:-1], *REQUEST_FIELDS, QUEUE_FIELDS[-1])
 _PRIORITY = QUEUE_FIELDS.index("PriorityLong")
@@ -46,6 +49,7 @@ SEPARATOR = "|"
 _AT_GREENWICH = {"TZ": "UTC0"}
 #: Behind what may hold a separator in its own right.
 _END = "|;|"
+_ANY_TEXT = ALTERNATIVES | {COMMENT}
 
 PENDING = "PENDING"
 #: States of a job that waits. All but the first are flags that Slurm shows in their place, some for
@@ -96,6 +100,7 @@ class QueueRow(NamedTuple):
         tasks: task numbers that the record stands for; empty for a job that is no array.
         components: of the heterogeneous job that the row stands for as a whole; else empty.
         asked: of nodes, beside processors; None where that was not looked at.
+        words: of its user for us, from its comment; "" where that was not looked at.
     """
 
     job_id: int
@@ -122,6 +127,7 @@ class QueueRow(NamedTuple):
     het_id: int = 0
     components: tuple[QueueRow, ...] = ()
     asked: NodeRequest | None = None
+    words: str = ""
 
     @property
     def partition(self) -> str:
@@ -150,9 +156,14 @@ def request_fields(release: tuple[int, int]) -> tuple[str, ...]:
     return _FIELDS_OF_26_05 if release >= _SHOWS_EXCLUSIVE else FIELDS_WITH_REQUESTS
 
 
+def with_comment(names: Sequence[str]) -> tuple[str, ...]:
+    """These fields and the job's comment."""
+    return (*names[:-1], COMMENT, names[-1])
+
+
 def end_of(name: str) -> str:
     """What stands behind a field of this name."""
-    return _END if name in ALTERNATIVES else SEPARATOR
+    return _END if name in _ANY_TEXT else SEPARATOR
 
 
 def parse_queue(text: str, mark: str, names: Sequence[str] = QUEUE_FIELDS) -> list[QueueRow]:
@@ -226,9 +237,9 @@ def _parse_record(record: str, names: Sequence[str]) -> QueueRow:
 
 
 def _values(record: str, names: Sequence[str]) -> list[str]:
-    alternatives = len(ALTERNATIVES) if names[-2] in ALTERNATIVES else 0
-    values = record.split(SEPARATOR, len(names) - 1 - alternatives)
-    return [*values[:-1], *values[-1].split(_END, alternatives)] if alternatives else values
+    texts = len(_ANY_TEXT.intersection(names))
+    values = record.split(SEPARATOR, len(names) - 1 - texts)
+    return [*values[:-1], *values[-1].split(_END, texts)] if texts else values
 
 
 @lru_cache(maxsize=1 << 16)
@@ -242,6 +253,7 @@ def _to_row(values: Sequence[str], names: Sequence[str]) -> QueueRow:
     job, array, state, reason, priority, nice, processors = values[:7]
     submit, eligible, accrue, start, end, limit = values[7:13]
     account, user, partitions, qos, batch_flag, nodes, tasks, het, *asked, name = values[13:]
+    words = words_for_us(asked.pop()) if COMMENT in names else ""
     job_id, array_id = parse_integer(job), parse_integer(array)
     request = _asked(asked, names) if asked else None
     return QueueRow(
@@ -268,6 +280,7 @@ def _to_row(values: Sequence[str], names: Sequence[str]) -> QueueRow:
         name=_shared(name),
         het_id=0 if het == "N/A" else parse_integer(het),
         asked=request,
+        words=_shared(words),
     )
 
 

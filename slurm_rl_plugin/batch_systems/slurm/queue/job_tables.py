@@ -19,7 +19,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.reasons import is_own_doing, wa
 from slurm_rl_plugin.batch_systems.slurm.answers.requests import request_columns
 from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import PastRun
 from slurm_rl_plugin.domain import JobTable, PendingJobs, RunningJobs
-from slurm_rl_plugin.domain.job_class import IsInteractive, classes_of
+from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.jobs import measures
 from slurm_rl_plugin.domain.resources import ResourceRequests
@@ -31,8 +31,10 @@ LINE = np.dtype(
         *((name, np.int64) for name in ("job_id", "array_id", "processors", "nice")),
         *((name, np.int64) for name in ("account", "user", "qos", "partitions")),
         *((name, np.float64) for name in ("submit", "eligible", "accrue", "start", "time_limit")),
-        *((name, np.bool_) for name in ("interactive", "by_limit", "held")),
-        *((name, np.bool_) for name in ("own_doing", "for_processors")),
+        ("class_number", np.int64),
+        *((name, np.bool_) for name in ("interactive", "by_limit", "by_user")),
+        ("allowed", np.float64),
+        *((name, np.bool_) for name in ("held", "own_doing", "for_processors")),
     ]
 )
 _PRIORITY = QueueRow._fields.index("priority")
@@ -58,9 +60,9 @@ class RowNumbers:
     """
 
     def __init__(
-        self, interactive: IsInteractive, keeps_back: Callable[[QueueRow], bool] | None = None
+        self, classifier: JobClassifier, keeps_back: Callable[[QueueRow], bool] | None = None
     ) -> None:
-        self._interactive = interactive
+        self._classifier = classifier
         self._keeps_back = keeps_back
         self.words: Codes[str] = Codes()
         self.partition_lists: Codes[tuple[str, ...]] = Codes()
@@ -113,12 +115,13 @@ class RowNumbers:
 
     def _line(self, row: QueueRow) -> tuple[Any, ...]:
         keeps_back = self._keeps_back is not None and self._keeps_back(row)
+        since = row.eligible if math.isfinite(row.eligible) else row.submit
         return (
             *(row.job_id, row.array_id, row.processors, row.nice),
             *(self.words[row.account], self.words[row.user], self.words[row.qos]),
             self.partition_lists[row.partitions],
             *(row.submit, row.eligible, row.accrue, row.start, row.time_limit),
-            *classes_of(self._interactive, describe(row)),
+            *self._classifier.job_class(describe(row), since),
             *(row.held, is_own_doing(row.reason)),
             waits_for_processors(row.reason) or keeps_back,
         )
@@ -157,6 +160,7 @@ def describe(row: QueueRow) -> JobDescription:
         has_batch_script=row.has_batch_script,
         account=row.account,
         user=row.user,
+        words=row.words,
     )
 
 
@@ -208,6 +212,9 @@ class TableBuilder:
             partition=numbers_of(self.partitions, lines["partitions"], first),
             interactive=column("interactive"),
             by_limit=column("by_limit"),
+            by_user=column("by_user"),
+            class_number=column("class_number"),
+            allowed=column("allowed"),
             requests=self._requests(rows, processors),
         )
 

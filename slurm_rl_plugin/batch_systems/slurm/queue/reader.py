@@ -25,6 +25,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
     parse_records,
     queue_format,
     request_fields,
+    with_comment,
 )
 from slurm_rl_plugin.batch_systems.slurm.answers.machine import SHOW_NODES_NOW, parse_nodes
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import is_own_doing
@@ -270,11 +271,19 @@ class Squeue:
     Args:
         machine: where it has more than processors, what jobs ask of it is listed too; None where
             nobody looked.
+        reads_comments: whether users may choose classes in the comments of their jobs.
     """
 
-    def __init__(self, commands: CommandRunner, machine: MachineLook | None = None) -> None:
+    def __init__(
+        self,
+        commands: CommandRunner,
+        machine: MachineLook | None = None,
+        *,
+        reads_comments: bool = False,
+    ) -> None:
         self._commands = commands
         self._machine = machine
+        self.reads_comments = reads_comments
         self._fields: tuple[str, ...] = QUEUE_FIELDS
         #: Records of the last look at the whole queue; most are the same in the next one.
         self._known: Mapping[str, QueueRow] = {}
@@ -299,6 +308,8 @@ class Squeue:
         fields: tuple[str, ...] = QUEUE_FIELDS
         if self._machine is not None and self._machine.seen is not None:
             fields = self._machine.request_fields
+        if self.reads_comments:
+            fields = with_comment(fields)
         if fields != self._fields:
             self._fields, self._known = fields, {}
         mark = secrets.token_hex(4)
