@@ -40,7 +40,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _serve(configuration: Configuration, pages: OfferPages) -> None:
-    where, tls = configuration.sections.offer, configuration.offer_tls
+    where, tls = configuration.sections.offer, configuration.tls_of("offer")
     port = serve_pages(pages, where.address, where.port, tls, section="offer")
     scheme = "http" if tls is None else "https"
     logger.info("offer=ready url=%s://%s:%d/offer", scheme, where.address, port)

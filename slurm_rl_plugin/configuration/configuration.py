@@ -107,22 +107,8 @@ class Configuration:
             busy_share=float(hook.busy_share),
         )
 
-    @property
-    def tls(self) -> TlsFiles | None:
-        """Files to serve metrics by TLS with; None for plain HTTP."""
-        return self._tls_of("metrics")
-
-    @property
-    def offer_tls(self) -> TlsFiles | None:
-        """Files to serve offers by TLS with; None for plain HTTP."""
-        return self._tls_of("offer")
-
-    @property
-    def forecast_tls(self) -> TlsFiles | None:
-        """Files to serve forecasts by TLS with; None for plain HTTP."""
-        return self._tls_of("forecast")
-
-    def _tls_of(self, section: str) -> TlsFiles | None:
+    def tls_of(self, section: str) -> TlsFiles | None:
+        """Files to serve what a section says by TLS with; None for plain HTTP."""
         where = self.values[section]
         if not where["tls_certificate"]:
             return None

@@ -43,12 +43,13 @@ from slurm_rl_plugin.hook.experiment.report import (
     ExperimentReport,
 )
 from slurm_rl_plugin.hook.rails.batch_limit import LIMIT_CHANGES, LIMIT_FAILURES, LimitReport
-from slurm_rl_plugin.metrics.label_cap import LabelCap
-from slurm_rl_plugin.metrics.limit_families import limit_as_before, limit_families
 from slurm_rl_plugin.metrics.queue_families import (
     CLASSES,
+    LabelCap,
     SeenQueue,
     fairness_families,
+    limit_as_before,
+    limit_families,
     queue_families,
 )
 from slurm_rl_plugin.utility.time_utility import JobUtilities, job_rows, time_utility

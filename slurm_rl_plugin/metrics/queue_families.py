@@ -1,20 +1,22 @@
-"""What one snapshot says of queue and shares, as gauges; made once a cycle, served many times."""
+"""What one cycle says of queue, shares and limit, as gauges; made once, served many times."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric, StateSetMetricFamily
 
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.resource_use import resource_use
 from slurm_rl_plugin.domain.resources import MEMORY
+from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.memory.account_service import Lifts, ServiceSeen
 from slurm_rl_plugin.hook.order.order_changes import out_of_order
+from slurm_rl_plugin.hook.rails.batch_limit import LIMIT_REASONS, LimitReport
 from slurm_rl_plugin.hook.rails.claims import AS_BATCH
-from slurm_rl_plugin.metrics.label_cap import CappedNames
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.fairness import fairness, share_deficit
 
@@ -200,3 +202,95 @@ def fairness_families(fairness_now: float, deficit: float) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "slurm_rl_share_deficit_ratio", "Largest share that an account is short of.", deficit
     )
+
+
+def limit_families(report: CycleReport) -> Iterator[Metric]:
+    """The gauges of the limit on batch jobs, from one cycle's report."""
+    limit = report.limit
+    yield GaugeMetricFamily(
+        "slurm_rl_batch_limit_processors",
+        "Processors that batch jobs may use together; +Inf for no limit of ours.",
+        math.inf if limit.processors is None else limit.processors,
+    )
+    others = GaugeMetricFamily(
+        "slurm_rl_batch_limit_resource",
+        "Amount of another resource that batch jobs may use together, memory in bytes; none where "
+        "no limit of ours stands.",
+        labels=["resource"],
+    )
+    for name, amount in limit.others.items():
+        # as slurm_rl_resource_usable, of which the dashboard makes it a part
+        others.add_metric([name], amount * (BYTES_IN_MIB if name == MEMORY else 1.0))
+    yield others
+    reason = StateSetMetricFamily("slurm_rl_batch_limit_reason", "Why the limit is what it is.")
+    reason.add_metric([], {each: limit.reason == each for each in LIMIT_REASONS})
+    yield reason
+    yield GaugeMetricFamily(
+        "slurm_rl_batch_limit_failing",
+        "Whether the last try to set the limit failed.",
+        1 if limit.failing else 0,
+    )
+
+
+def limit_as_before(limit: LimitReport) -> LimitReport:
+    """What stands after a cycle that saw nothing: nothing was changed."""
+    return replace(limit, change=None, failure=None, failure_reason=None)
+
+
+#: The label value of all names without series of their own.
+OTHER = "_other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CappedNames:
+    """Which value of a label each name gets: its own, or one that it shares with others.
+
+    Attributes:
+        labels: distinct label values.
+        place: index into `labels` of each name, shape [names].
+    """
+
+    labels: tuple[str, ...]
+    place: IntArray
+
+    def sums(self, values: FloatArray) -> list[float]:
+        """Values of the names, shape [names], summed up for each label."""
+        sums: list[float] = np.bincount(
+            self.place, weights=values, minlength=len(self.labels)
+        ).tolist()
+        return sums
+
+    def counts(self, index: IntArray) -> list[int]:
+        """How many entries of a column of name indices, -1 for unknown, each label has."""
+        counts: list[int] = np.bincount(
+            self.place[index[index >= 0]], minlength=len(self.labels)
+        ).tolist()
+        return counts
+
+
+class LabelCap:
+    """Names once admitted stay so: a counter that moved to another series would lose its past."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._own: set[str] = set()
+
+    def of(self, names: Sequence[str], weight: FloatArray | None = None) -> CappedNames:
+        """Labels of these names; while there is room, the heaviest new ones are admitted first.
+
+        Args:
+            names: distinct names.
+            weight: shape [names]; None admits in the order given.
+        """
+        order = np.arange(len(names)) if weight is None else np.argsort(-weight, kind="stable")
+        for place in order.tolist():
+            if len(self._own) >= self._most:
+                break
+            if names[place] != OTHER:
+                self._own.add(names[place])
+        labels = [name for name in names if name in self._own]
+        number = {name: place for place, name in enumerate(labels)}
+        place = np.array([number.get(name, len(labels)) for name in names], dtype=np.int64)
+        if len(labels) < len(names):
+            labels.append(OTHER)
+        return CappedNames(labels=tuple(labels), place=place)

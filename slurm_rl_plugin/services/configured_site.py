@@ -85,4 +85,4 @@ def daemon_metrics(configuration: Configuration) -> ServedMetrics | str:
     where = configuration.sections.metrics
     if where.port == 0:
         return "[metrics] port is 0, any free one, so the daemon cannot be asked"
-    return read_served_metrics(where.address, where.port, configuration.tls)
+    return read_served_metrics(where.address, where.port, configuration.tls_of("metrics"))

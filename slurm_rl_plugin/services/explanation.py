@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,14 +16,29 @@ from slurm_rl_plugin.batch_systems.kind import JobRecord
 from slurm_rl_plugin.batch_systems.port import HidesFactors
 from slurm_rl_plugin.brokers.live.offer_worth import UNKNOWN_RUN_TIME
 from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.domain import Memory, QueueSnapshot
 from slurm_rl_plugin.domain.nodes import NodeNow, most_free
 from slurm_rl_plugin.domain.resources import LICENCE_PREFIX
-from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, JobNotPending, SlurmRLError
+from slurm_rl_plugin.errors import (
+    BatchSystemError,
+    ConfigurationError,
+    JobNotPending,
+    PolicyError,
+    SlurmRLError,
+)
+from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.hook.audit.reader import AuditFilter, tail_of
-from slurm_rl_plugin.hook.cycle.explanation import Explanation
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
+from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
+from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, orderable_by_score
+from slurm_rl_plugin.hook.order.said_order import own_jobs
+from slurm_rl_plugin.hook.rails.claims import ACCOUNT, AS_BATCH, AS_CLASSED, OVERRUN, USER
+from slurm_rl_plugin.hook.rails.guard_rails import rail_name
+from slurm_rl_plugin.policies.feature_effects import feature_effects
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
+from slurm_rl_plugin.policies.rule_policy import RulePolicy
 from slurm_rl_plugin.services.configured_site import chosen_batch_system
 from slurm_rl_plugin.services.forecast_client import foretold_start
 from slurm_rl_plugin.services.queue_reading import (
@@ -32,7 +48,7 @@ from slurm_rl_plugin.services.queue_reading import (
     look_at_queue,
 )
 from slurm_rl_plugin.simulator.workloads.node_constraints import kinds_that_meet
-from slurm_rl_plugin.units import HOUR
+from slurm_rl_plugin.units import HOUR, FloatArray
 from slurm_rl_plugin.utility.time_utility import time_utility
 
 NONE_TOLD: Mapping[str, float] = MappingProxyType({})
@@ -312,3 +328,278 @@ def _meets(constraint: str, node: NodeNow) -> bool:
 
 def _fits(node: NodeNow, amounts: Mapping[str, float]) -> bool:
     return all(node.free(name) >= amount for name, amount in amounts.items())
+
+
+#: Jobs shown on either side of the explained one.
+NEIGHBOURS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Explains the job at one place of a plan.
+
+    Attributes:
+        cycle: whose settings, policy and guard rails decided.
+        considered: the pending jobs of the plan.
+        place: of the job in the snapshot.
+    """
+
+    cycle: Cycle
+    considered: ConsideredJobs
+    place: int
+
+    def document(self) -> dict[str, Any]:
+        """Everything, in the units of the snapshot; None for what does not apply.
+
+        Raises:
+            PolicyError: the model fails when it is asked about single features.
+        """
+        return {
+            **self._facts(),
+            "ranks": self._ranks(),
+            "score": self._score(),
+            "run_time": self._run_time(),
+            "features": self._features(),
+            "account": self._account(),
+            "guard_rails": self._guard_rails(),
+            "own_order": self._own_order(),
+            "priority": self._priority(),
+            "write": self._write(),
+            "neighbours": self._neighbours(),
+        }
+
+    @property
+    def _plan(self) -> QueuePlan:
+        return self.considered.plan
+
+    @property
+    def _snapshot(self) -> QueueSnapshot:
+        return self.considered.plan.snapshot
+
+    def _facts(self) -> dict[str, Any]:
+        snapshot, place = self._snapshot, self.place
+        jobs = snapshot.pending.jobs
+        counts = self._plan.seen.pending.wait_counts
+        user = int(jobs.user[place])
+        starts = snapshot.pending.last_start
+        return {
+            "job": int(jobs.job_id[place]),
+            "user": snapshot.users[user] if 0 <= user < len(snapshot.users) else "",
+            "partition": snapshot.partitions[jobs.partition[place]],
+            "class": "interactive" if jobs.interactive[place] else "batch",
+            "as_batch": self._as_batch(),
+            "processors": int(jobs.processors[place]),
+            "time_limit": float(jobs.time_limit[place]),
+            "submit": float(jobs.submit[place]),
+            "eligible": float(jobs.eligible[place]),
+            "wait": float(self.considered.wait[place]),
+            "accrued": float(self.considered.accrued[place]),
+            "started_tasks": starts is not None and math.isfinite(starts[place]),
+            "runs": float(snapshot.each_runs[place]),
+            "wait_counts": 1.0 if counts is None else float(counts[place]),
+            "for_processors": bool(snapshot.pending.each_for_processors[place]),
+            "passed_over": bool(self.considered.passed_over[place]),
+            "untouched": self.considered.untouched[place] or None,
+            "requests": self._requests(),
+        }
+
+    def _as_batch(self) -> dict[str, Any] | None:
+        """Why it counts as batch, and what says so; None where it counts as classed."""
+        as_batch, rail = self._snapshot.pending.as_batch, self.cycle.limit.rail
+        if as_batch is None or as_batch[self.place] == AS_CLASSED:
+            return None
+        reason = AS_BATCH[int(as_batch[self.place])]
+        if rail is None:
+            return {"reason": reason}
+        if reason == OVERRUN:
+            user = int(self._snapshot.pending.jobs.user[self.place])
+            return {"reason": reason, **self._plan.overruns[user]._asdict()}
+        most = {ACCOUNT: rail.settings.account_most, USER: rail.settings.user_most}
+        return {"reason": reason, "most": int(most[reason])}
+
+    def _requests(self) -> dict[str, Any] | None:
+        """What it asks of nodes, memory in MiB; None where the system tells of processors alone."""
+        requests = self._snapshot.pending.jobs.requests
+        if requests is None:
+            return None
+        amounts = zip(requests.names, requests.total[self.place].tolist(), strict=True)
+        return {
+            "amounts": {name: amount for name, amount in amounts if amount},
+            "nodes": int(requests.nodes[self.place]),
+            "exclusive": bool(requests.exclusive[self.place]),
+            "constraint": requests.constraints[int(requests.constraint[self.place])] or None,
+        }
+
+    def _ranks(self) -> dict[str, Any]:
+        considered, place = self.considered, self.place
+        return {
+            "decided": int(considered.rank[place]) or None,
+            "site": int(considered.site_rank[place]) or None,
+            "now": int(considered.current_rank[place]) or None,
+            "of": considered.ranked,
+            **self._ranks_in_account(),
+        }
+
+    def _ranks_in_account(self) -> dict[str, Any]:
+        """Its place among the ranked jobs of its account."""
+        rank, account = self.considered.rank, self._snapshot.pending.jobs.account
+        own = rank[(account == account[self.place]) & (rank > 0)]
+        mine = int(rank[self.place])
+        place = int((own <= mine).sum()) if mine else None
+        return {"in_account": place, "of_account": len(own)}
+
+    def _score(self) -> float | None:
+        """None for a job that we do not order: its score counts nowhere. FIFO's in a fallback."""
+        ordered = not self.considered.untouched[self.place] and not self._plan.releases
+        return float(self._plan.decision.scores[self.place]) if ordered else None
+
+    def _run_time(self) -> dict[str, Any]:
+        """What the policy believes, seconds; a prediction only of a model that makes one."""
+        policy, jobs = self.cycle.policy, self._snapshot.pending.jobs
+        if not isinstance(policy, QNetworkPolicy | RulePolicy):
+            return {"estimate": None, "kind": None, "predicted": None}
+        one = jobs.select(np.array([self.place]))
+        estimate = float(policy.estimates.estimate(one.time_limit, one.interactive)[0])
+        document: dict[str, Any] = {"estimate": estimate, "kind": policy.estimates.kind}
+        document["predicted"] = None
+        if isinstance(policy, QNetworkPolicy) and policy.knows_past:
+            document["predicted"] = self._predicted(policy, self._plan.memory)
+        return document
+
+    def _predicted(self, policy: QNetworkPolicy, memory: Memory | None) -> dict[str, Any]:
+        """Read back from the features, quantiles from the decision; seconds."""
+        row = policy.job_features(self._plan.seen, memory)[self.place].tolist()
+        told = dict(zip(policy.schema.jobs, row, strict=True))
+        quantiles = self._quantiles()
+        goal = policy.goals.short_jobs
+        length = told["log_run_time"] / goal if goal else None
+        return {
+            "median": quantiles.get("0.5"),
+            "quantiles": quantiles,
+            "counts_as": None if length is None else math.exp(length),
+        }
+
+    def _quantiles(self) -> dict[str, float]:
+        """Part of the runs -> seconds below which they end; {} where none are told."""
+        ask = self._plan.decision.run_times
+        if ask is None:
+            return {}
+        try:
+            told = ask()
+        except PolicyError:  # the page then shows no quantiles
+            return {}
+        return {str(part): float(told[self.place, at]) for at, part in enumerate(PARTS)}
+
+    def _features(self) -> list[dict[str, Any]] | None:
+        """Effects on the score; None for a rule, for a fallback and for a job not ordered."""
+        policy, memory = self.cycle.policy, self._plan.memory
+        used = isinstance(policy, QNetworkPolicy) and self._plan.fallback_reason is None
+        if not used or self.considered.untouched[self.place]:
+            return None
+        assert isinstance(policy, QNetworkPolicy)
+        found = feature_effects(policy, self._plan.seen, memory, self.place)
+        return [asdict(each) for each in found]
+
+    def _account(self) -> dict[str, Any]:
+        snapshot = self._snapshot
+        index = int(snapshot.pending.jobs.account[self.place])
+        lifts, service = self._plan.lifts.accounts, self._plan.service
+        ratio = math.nan if service is None else float(service.ratios[index])
+        return {
+            "name": snapshot.accounts[index],
+            "share": float(snapshot.shares[index]),
+            "usage": float(snapshot.usage[index]),
+            "any_usage": bool(snapshot.usage.any()),
+            "lift": float(lifts[index]) if len(lifts) else 0.0,
+            "ratio": ratio if math.isfinite(ratio) else None,
+            "weighs_share": self._weighs_share(),
+        }
+
+    def _weighs_share(self) -> bool | None:
+        """Whether any score changes with the account's usage; None if the policy is not used."""
+        if self._plan.fallback_reason is not None:
+            return None
+        snapshot, policy, memory = self._snapshot, self.cycle.policy, self._plan.memory
+        account = int(snapshot.pending.jobs.account[self.place])
+        unused = np.zeros_like(snapshot.usage)
+        used = unused.copy()
+        used[account] = 1.0
+        without, with_usage = (
+            policy.decide(replace(snapshot, usage=usage), memory).scores for usage in (unused, used)
+        )
+        return not np.array_equal(without, with_usage)
+
+    def _guard_rails(self) -> list[dict[str, Any]]:
+        """Rails that changed the scores, and the job's place among the ordered ones around it."""
+        if self._plan.fallback_reason is not None or not len(self._plan.order):
+            return []
+        decision = self.cycle.policy.decide(self._plan.seen, self._plan.memory)
+        acted = []
+        for rail in self.cycle.guard_rails:
+            after = rail.check(decision, self._snapshot)
+            if after is not decision and after.scores is not decision.scores:
+                places = (self._place_by(decision.scores), self._place_by(after.scores))
+                names = ("rail", "place_before", "place_after")
+                acted.append(dict(zip(names, (rail_name(rail), *places), strict=True)))
+            decision = after
+        return acted
+
+    def _place_by(self, scores: FloatArray) -> int | None:
+        order = orderable_by_score(self._snapshot, scores, self.cycle.untouched).tolist()
+        return order.index(self.place) + 1 if self.place in order else None
+
+    def _own_order(self) -> int:
+        """Places by which its user's nice put it later among his jobs; below 0 for earlier."""
+        own = own_jobs(self._snapshot.pending)
+        scored = orderable_by_score(
+            self._snapshot, self._plan.decision.scores, self.cycle.untouched
+        ).tolist()
+        before, after = (
+            [place for place in order if own[place] == own[self.place]]
+            for order in (scored, self._plan.order)
+        )
+        ordered = self.place in after and not self._plan.releases
+        return after.index(self.place) - before.index(self.place) if ordered else 0
+
+    def _priority(self) -> dict[str, Any]:
+        pending = self._snapshot.pending
+        native, factor = int(pending.native_priority[self.place]), int(pending.factor[self.place])
+        return {
+            "native": native,
+            "factor": factor,
+            "total": native + factor,
+            "nice": int(pending.nice[self.place]),
+        }
+
+    def _write(self) -> dict[str, Any] | None:
+        """What a cycle would write to the job; None where it would write nothing."""
+        job = self._snapshot.pending.jobs.job_id[self.place]
+        for place, change in enumerate(self._plan.changes):
+            if change.job_id == job:
+                in_time = place < self.cycle.settings.max_writes
+                return {"old": change.old, "new": change.new, "this_cycle": in_time}
+        factor = int(self._snapshot.pending.factor[self.place])
+        if self._plan.releases and factor:
+            return {"old": factor, "new": 0, "this_cycle": True}
+        return None
+
+    def _neighbours(self) -> list[dict[str, Any]]:
+        """The job and those next to it in the decided order."""
+        order = [place for place in self.considered.in_order if self.considered.rank[place]]
+        if self.place not in order:
+            return []
+        middle = order.index(self.place)
+        near = order[max(middle - NEIGHBOURS, 0) : middle + NEIGHBOURS + 1]
+        return [self._at(place) for place in near]
+
+    def _at(self, place: int) -> dict[str, Any]:
+        other = Explanation(cycle=self.cycle, considered=self.considered, place=place)
+        facts, ranks = other._facts(), other._ranks()
+        kept = ("job", "user", "partition", "class", "wait", "untouched")
+        return {
+            "rank": ranks["decided"],
+            "site_rank": ranks["site"],
+            **{name: facts[name] for name in kept},
+            "account": self._snapshot.accounts[int(self._snapshot.pending.jobs.account[place])],
+            "score": other._score(),
+        }

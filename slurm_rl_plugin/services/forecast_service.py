@@ -91,7 +91,7 @@ class ForecastService:
             serve_pages_locally(pages, Path(given.socket), section="forecast")
             logger.info("forecast=ready socket=%s", given.socket)
         if given.address:
-            tls = self.configuration.forecast_tls
+            tls = self.configuration.tls_of("forecast")
             port = serve_pages(pages, given.address, given.port, tls, section="forecast")
             scheme = "http" if tls is None else "https"
             logger.info("forecast=ready url=%s://%s:%d/start", scheme, given.address, port)

@@ -66,19 +66,19 @@ def outstanding_of(configuration: Configuration) -> Check:
 def metrics_of(configuration: Configuration) -> Iterator[Check]:
     """Whether what [metrics] names can be used: a daemon would not start with what cannot."""
     yield _port_of(configuration)
-    textfile, tls = configuration.sections.metrics.textfile, configuration.tls
+    textfile, tls = configuration.sections.metrics.textfile, configuration.tls_of("metrics")
     if textfile:
         yield _usable("metrics textfile", lambda: check_textfile(Path(textfile)))
     if tls is not None:
         yield _usable("metrics tls", lambda: ServedTls(tls))
 
 
-def _usable(name: str, use: Callable[[], object]) -> Check:
+def _usable(name: str, use: Callable[[], object], fine: str = "can be used") -> Check:
     try:
         use()
     except ConfigurationError as error:
         return Check(FAIL, name, str(error))
-    return Check(PASS, name, "can be used")
+    return Check(PASS, name, fine)
 
 
 def _port_of(configuration: Configuration) -> Check:
@@ -127,12 +127,20 @@ def offer_checks(configuration: Configuration, now: float) -> Iterator[Check]:
         yield Check(FAIL, "offer", str(error))
         return
     yield _token(Path(given.token_file))
-    yield _tls(configuration)
+    tls = configuration.tls_of("offer")
+    if tls is None:
+        yield Check(PASS, "offer tls", "none, on the loopback address only")
+    else:
+        fine = f"{tls.certificate} and its key can be used"
+        yield _usable("offer tls", lambda: ServedTls(tls), fine)
     yield _port(given.address, given.port)
     if given.forward_hops:
-        yield _forwarding(configuration, site)
+        places = configuration.sections.route.sites_file
+        fine = f"to the sites of {places}, {given.forward_hops} hops"
+        yield _usable("offer forwarding", lambda: build_forwarder(configuration, site), fine)
     if given.utility_model:
-        yield _utility_model(configuration)
+        fine = f"{given.utility_model} tells what the site publishes"
+        yield _usable("offer utilities", lambda: utility_model(configuration), fine)
     yield _will_run(configuration, site, now)
 
 
@@ -147,41 +155,11 @@ def _token(path: Path) -> Check:
     return Check(PASS, "offer token", f"{path} holds one")
 
 
-def _tls(configuration: Configuration) -> Check:
-    files = configuration.offer_tls
-    if files is None:
-        return Check(PASS, "offer tls", "none, on the loopback address only")
-    try:
-        ServedTls(files)
-    except ConfigurationError as error:
-        return Check(FAIL, "offer tls", str(error))
-    return Check(PASS, "offer tls", f"{files.certificate} and its key can be used")
-
-
 def _port(address: str, port: int) -> Check:
     fault = why_not_listen(address, port) if port else None
     if fault is None:
         return Check(PASS, "offer port", f"{port} is free")
     return Check(WARN, "offer port", f"{address}:{port}: {fault}; right if the service runs")
-
-
-def _forwarding(configuration: Configuration, site: OfferingSite) -> Check:
-    try:
-        build_forwarder(configuration, site)
-    except ConfigurationError as error:
-        return Check(FAIL, "offer forwarding", str(error))
-    sections = configuration.sections
-    what = f"to the sites of {sections.route.sites_file}, {sections.offer.forward_hops} hops"
-    return Check(PASS, "offer forwarding", what)
-
-
-def _utility_model(configuration: Configuration) -> Check:
-    try:
-        utility_model(configuration)
-    except ConfigurationError as error:
-        return Check(FAIL, "offer utilities", str(error))
-    path = configuration.sections.offer.utility_model
-    return Check(PASS, "offer utilities", f"{path} tells what the site publishes")
 
 
 def _will_run(configuration: Configuration, site: OfferingSite, now: float) -> Check:
