@@ -40,7 +40,11 @@ setup(
     license="GPL-2.0-or-later",
     python_requires=">=3.11",
     packages=find_packages(include=["slurm_rl_plugin", "slurm_rl_plugin.*"]),
-    package_data={"slurm_rl_plugin": ["py.typed", "cli/demo/logs/*"]},
+    package_data={
+        "slurm_rl_plugin": ["py.typed", "cli/demo/logs/*"],
+        "slurm_rl_plugin.batch_systems": ["*/answers/*.toml"],
+        "slurm_rl_plugin.machine_files": ["*.toml"],
+    },
     data_files=[
         (
             "share/slurm-rl/policy_models",

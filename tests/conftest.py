@@ -7,8 +7,11 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from tests.fakes.in_process import run_fakes_in_process
+
 settings.register_profile(
     "loaded machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("loaded machine")
 os.environ["SLURM_RL_COMPILED"] = ""
+run_fakes_in_process()

@@ -126,7 +126,7 @@ def steady_cycles(queue: OrderedQueue, cycles: int) -> dict[str, object]:
 
 def _bare_commands(queue: OrderedQueue) -> float:
     """Seconds of `squeue` and `sprio` with the fields that a cycle asks for."""
-    commands = CommandRunner(environment=queue.cluster.env, timeout=PATIENCE, on_call=None)
+    commands = CommandRunner(environment=queue.cluster.env, timeout=PATIENCE)
     form = queue_format("0" * 8, QUEUE_FIELDS)
     begin = time.perf_counter()
     commands.read([*SQUEUE, "--states", ASK_WAITING_OR_RUNNING], form)

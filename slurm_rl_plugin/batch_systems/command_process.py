@@ -56,29 +56,47 @@ class KillableCommands:
     """Runs commands with a time-out, each in a group of processes that is killed as a whole.
 
     Args:
-        failure: makes the error for a command that failed with these words.
-        without_answer: what an operator does where no answer comes in time.
-        without_command: what an operator does where there is no such command.
+        environment: variables of the children; None takes this process's own.
+        timeout: seconds that a call may take.
+        on_call: told the command's name and the seconds it took, after every call.
     """
+
+    #: What a subclass says of its batch system: its name, what an operator does where it does not
+    #: answer, words of a command that could not reach it, and bytes that a call may print.
+    title = "the batch system"
+    what_to_do = "check it"
+    unreachable: tuple[str, ...] = ()
+    longest = LONGEST_ANSWER
 
     def __init__(
         self,
         *,
-        environment: Mapping[str, str],
         timeout: float,
-        on_call: Callable[[str, float], None] | None,
-        failure: Callable[[str, str], BatchSystemError],
-        without_answer: str,
-        without_command: str,
-        longest: int = LONGEST_ANSWER,
+        environment: Mapping[str, str] | None = None,
+        on_call: Callable[[str, float], None] | None = None,
     ) -> None:
-        self.environment = dict(environment)
+        self.environment = self._prepared(os.environ if environment is None else environment)
         self.timeout = timeout
         self._on_call = on_call
-        self._failure = failure
-        self._without_answer = without_answer
-        self._without_command = without_command
-        self._longest = longest
+
+    def _prepared(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The variables of the children."""
+        return dict(environment)
+
+    @classmethod
+    def failure(cls, command: str, words: str) -> BatchSystemError:
+        """Make the error for a command that failed with these words."""
+        first = first_line(words)
+        if cls.is_unreachable(words):
+            return BatchSystemUnavailable(
+                f"{command} cannot reach {cls.title}: {first}; {cls.what_to_do}"
+            )
+        return BatchSystemError(f"{command} failed: {first}; run it by hand to see more")
+
+    @classmethod
+    def is_unreachable(cls, words: str) -> bool:
+        """Whether these are the words of a command that could not reach the batch system."""
+        return any(phrase in words for phrase in cls.unreachable)
 
     def read(self, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
         """Output of a command that must succeed.
@@ -89,7 +107,7 @@ class KillableCommands:
         """
         answer = self.call(arguments, variables=variables)
         if answer.status:
-            raise self._failure(arguments[0], answer.errors or answer.output)
+            raise self.failure(arguments[0], answer.errors or answer.output)
         return answer.output
 
     def call(
@@ -119,7 +137,7 @@ class KillableCommands:
         called = name or arguments[0]
         with self.timed(called):
             child = self._start(arguments, called, variables or {}, start)
-            longest = self._longest if longest is None else longest
+            longest = self.longest if longest is None else longest
             return self._wait(child, stdin, self.timeout + extra, called, longest)
 
     def ask(
@@ -143,14 +161,19 @@ class KillableCommands:
         if answer.status:
             said = last_line(answer.errors, f"exit status {answer.status}")
             raise BatchSystemUnavailable(
-                f"the child that runs {library} ended: {said}; {self._without_answer}"
+                f"the child that runs {library} ended: {said}; {self.what_to_do}"
             )
-        told: dict[str, Any] = json.loads(answer.output)
+        try:
+            told: dict[str, Any] = json.loads(answer.output)
+        except ValueError:
+            raise self.failure(
+                library, f"its answer is not understood: {answer.output[:200]!r}"
+            ) from None
         if "failed" not in told:
             return told
         if told["reached"]:
-            raise self._failure(library, told["failed"])
-        raise BatchSystemUnavailable(f"{told['failed']}; {self._without_answer}")
+            raise self.failure(library, told["failed"])
+        raise BatchSystemUnavailable(f"{told['failed']}; {self.what_to_do}")
 
     @contextlib.contextmanager
     def timed(self, call: str) -> Iterator[None]:
@@ -175,7 +198,7 @@ class KillableCommands:
         except subprocess.TimeoutExpired as error:
             end(child)
             raise BatchSystemUnavailable(
-                f"{name} gave no answer within {timeout:g} s; {self._without_answer}"
+                f"{name} gave no answer within {timeout:g} s; {self.what_to_do}"
             ) from error
         except TooMuchPrinted:
             end(child)
@@ -210,7 +233,8 @@ class KillableCommands:
             )
         except OSError as error:
             raise BatchSystemUnavailable(
-                f"{name} cannot be run ({error.strerror}); {self._without_command}"
+                f"{name} cannot be run ({error.strerror}); install {self.title}'s client commands "
+                "or put them on the PATH"
             ) from error
 
 

@@ -109,9 +109,6 @@ class JobSubmission(Protocol):
 
         Args:
             since: instead of these, all jobs of this user in the last so many seconds.
-
-        Raises:
-            BatchSystemError: accounting does not answer, or in a form that is not understood.
         """
         ...
 
@@ -206,8 +203,6 @@ class OfferingSite(Protocol):
 
         Raises:
             JobNotAccepted: it would not take the job, or never start it; in its own words.
-            BatchSystemUnavailable: no answer in time.
-            BatchSystemError: an answer that cannot be understood.
         """
         ...
 
@@ -223,24 +218,19 @@ class OfferingSite(Protocol):
         ...
 
     def release(self, name: str) -> bool:
-        """Take a reservation back; False where a job uses it; raises as `processors` does."""
+        """Take a reservation back; False where a job uses it."""
         ...
 
     def schedule(self) -> Sequence[Allocation]:
-        """What runs until its time limit, and what is planned; raises as `processors` does."""
+        """What runs until its time limit, and what is planned."""
         ...
 
     def name(self) -> str:
-        """Of the cluster; raises as `processors` does."""
+        """Of the cluster."""
         ...
 
     def processors(self) -> int:
-        """All of the cluster's, those of nodes that are down as well.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time.
-            BatchSystemError: an answer that cannot be understood.
-        """
+        """All of the cluster's, those of nodes that are down as well."""
         ...
 
 
@@ -309,8 +299,6 @@ class OwnAccounting(Protocol):
 
         Raises:
             ConfigurationError: no accounting is kept.
-            BatchSystemUnavailable: no answer in time.
-            BatchSystemError: it failed in another way.
         """
         ...
 
@@ -337,14 +325,11 @@ class OwnAccounting(Protocol):
         """Shares of these accounts, sum 1; None where none of them has any.
 
         What an account without jobs does not use falls to the others.
-
-        Raises:
-            BatchSystemError: no answer, or one that is not understood.
         """
         ...
 
     def billing(self) -> Billing:
-        """What jobs are billed by the weights of now; raises as `shares` does."""
+        """What jobs are billed by the weights of now."""
         ...
 
 

@@ -153,47 +153,27 @@ class BatchSystem(Protocol):
         ...
 
     def facts(self) -> SchedulerFacts:
-        """Read what the batch system orders by.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time.
-            BatchSystemError: an answer that cannot be understood.
-        """
+        """Read what the batch system orders by."""
         ...
 
     def load(self) -> SchedulerLoad:
-        """Look how busy the batch system is, and whether anything has happened.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time.
-            BatchSystemError: an answer that cannot be understood.
-        """
+        """Look how busy the batch system is, and whether anything has happened."""
         ...
 
     def snapshot(self) -> QueueSnapshot:
-        """Read the queue, our current factors, shares and usage.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time; nothing was changed.
-            BatchSystemError: an answer that cannot be understood.
-        """
+        """Read the queue, our current factors, shares and usage."""
         ...
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
         """Write factors; single refusals are reported, not raised.
 
         Raises:
-            BatchSystemUnavailable: no answer in time; some changes may have been written.
             ChangeRejected: the right to change priorities is missing altogether.
         """
         ...
 
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
-        """Set our factor back to 0: for the jobs named, or for every pending job that has one.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time; call again.
-        """
+        """Set our factor back to 0: for the jobs named, or for every pending job that has one."""
         ...
 
 
@@ -207,7 +187,6 @@ class ListsPending(Protocol):
         Running jobs, shares and usage are those of that snapshot, and no job has started or ended.
 
         Raises:
-            BatchSystemUnavailable: no answer in time.
             BatchSystemError: no snapshot was taken before, or an answer cannot be understood.
         """
         ...
@@ -266,7 +245,6 @@ class LimitsBatch(Protocol):
                 not there has no limit of ours.
 
         Raises:
-            BatchSystemUnavailable: no answer in time; the limit may be either.
             ChangeRejected: the right to set limits is missing, or the batch system does not
                 enforce them.
         """
@@ -286,12 +264,7 @@ class ChecksItself(Protocol):
     """A batch system with more to check than the port knows."""
 
     def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
-        """Every check.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time.
-            BatchSystemError: an answer that cannot be understood.
-        """
+        """Every check."""
         ...
 
 
@@ -317,12 +290,7 @@ class ChecksLimit(Protocol):
     """A batch system that can tell whether a limit on batch jobs would work."""
 
     def limit_checks(self, *, writes: bool) -> Iterator[Check]:
-        """Every check.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time.
-            BatchSystemError: an answer that cannot be understood.
-        """
+        """Every check."""
         ...
 
 

@@ -245,7 +245,7 @@ def test_a_user_without_the_right_is_told_so(server: InstalledPbs) -> None:
         f"user = pwd.getpwnam('{USER}');"  # the interpreter itself may be root's alone
         "os.setgroups([]); os.setgid(user.pw_gid); os.setuid(user.pw_uid);"
         f"keys = LimitKeys(mechanism='max_run_res', queues=('{BATCH}',));"
-        "commands = PbsCommands(environment=None, timeout=30.0, on_call=None);"
+        "commands = PbsCommands(timeout=30.0);"
         "PbsBatchLimit(commands, keys, None).set(1)"
     )
     words = ["env", f"PYTHONPATH={TOP}", sys.executable, "-c", program]

@@ -68,7 +68,7 @@ def server(tmp_path: Path) -> Iterator[InstalledPbs]:
 
 
 def processors_of(server: InstalledPbs) -> int:
-    commands = PbsCommands(environment=server.env, timeout=10.0, on_call=None)
+    commands = PbsCommands(environment=server.env, timeout=10.0)
     return parse_capacity(commands.read_json(PBSNODES))
 
 

@@ -78,7 +78,7 @@ def dump(slurm: PrivateSlurm, stretches: list[Stretch]) -> str:
         Stretch(begin=each.begin.replace(microsecond=0), end=each.end.replace(microsecond=0))
         for each in stretches
     ]
-    runner = CommandRunner(environment=slurm.env, timeout=20, on_call=None)
+    runner = CommandRunner(environment=slurm.env, timeout=20)
     text = read_accounting_dump(runner, SACCT_FIELDS, stretches, lambda _done, _lines: None).text
     return re.sub(r"\b[0-9a-f]{16}:(?=\d)", "", text)  # each dump has a mark of its own
 

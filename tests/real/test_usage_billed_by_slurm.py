@@ -105,7 +105,7 @@ def _known_qos(slurm: PrivateSlurm) -> str:
 
 def dump(slurm: PrivateSlurm) -> str:
     """Of all jobs, as `--from slurm` reads it."""
-    runner = CommandRunner(environment=slurm.env, timeout=20, on_call=None)
+    runner = CommandRunner(environment=slurm.env, timeout=20)
     end = datetime.now().replace(microsecond=0)
     day = Stretch(begin=end.replace(hour=0, minute=0, second=0), end=end)
     return read_accounting_dump(runner, SACCT_FIELDS, [day], lambda _done, _lines: None).text

@@ -27,7 +27,7 @@ def job_record(job: int, timeout: float) -> JobRecord:
 
 
 def _shown(job: int, timeout: float) -> dict[str, dict[str, Any]]:
-    commands = PbsCommands(environment=None, timeout=timeout, on_call=None)
+    commands = PbsCommands(timeout=timeout)
     # PBS knows an array by another name than a job, and this may be either.
     names = (str(job), f"{job}[]")
     return section(commands.read_json([*QSTAT_BY_NAME, *names], or_nothing=True), "Jobs")

@@ -40,7 +40,7 @@ def pbs_answers(environment: Mapping[str, str], seconds: float) -> bool:
     from slurm_rl_plugin.batch_systems.command_process import answers  # noqa: PLC0415
     from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands  # noqa: PLC0415
 
-    commands = PbsCommands(environment=environment, timeout=seconds, on_call=None)
+    commands = PbsCommands(environment=environment, timeout=seconds)
     return answers(commands, ("qstat", "-B"))
 
 
@@ -65,7 +65,7 @@ def _machine(timeout: float) -> Machine:
     )
     from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands  # noqa: PLC0415
 
-    commands = PbsCommands(environment=None, timeout=timeout, on_call=None)
+    commands = PbsCommands(timeout=timeout)
     return read_running_machine(commands.read_json, sched_folder(commands))
 
 
@@ -76,7 +76,7 @@ def _nodes(timeout: float) -> Sequence[NodeNow]:
     )
     from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands  # noqa: PLC0415
 
-    commands = PbsCommands(environment=None, timeout=timeout, on_call=None)
+    commands = PbsCommands(timeout=timeout)
     return parse_nodes(commands.read_json(VNODES_NOW))
 
 

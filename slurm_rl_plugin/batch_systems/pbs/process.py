@@ -12,12 +12,12 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.batch_systems.command_process import KillableCommands, first_line
-from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
+from slurm_rl_plugin.batch_systems.command_process import KillableCommands
+from slurm_rl_plugin.errors import BatchSystemError
 from slurm_rl_plugin.whole_file import read_whole
 
 _KEY = re.compile(r'\s*("[^"\\]*(?:\\.[^"\\]*)*"):')
@@ -103,7 +103,7 @@ def _is_json(text: str) -> bool:
 
 
 #: Words of a command that could not reach the server.
-UNREACHABLE = (
+_UNREACHABLE = (
     "annot connect to",
     "Connection refused",
     "Communication failure",
@@ -114,9 +114,6 @@ UNREACHABLE = (
     "Premature end of message",
     "End of File",
 )
-WHAT_TO_DO = "check pbs_server with `qstat -B`"
-#: Bytes that a command may print: `qstat -f` shows a job with its users' environment.
-LONGEST_ANSWER = 512 << 20
 DEFAULT_CONF, DEFAULT_HOME = "/etc/pbs.conf", "/var/spool/pbs"
 QSTAT_JOBS = ("qstat", "-f", "-F", "json")
 QSTAT_QUEUES = ("qstat", "-Q", "-f", "-F", "json")
@@ -130,28 +127,18 @@ PRIVATE = ("Variable_List", "Submit_arguments")
 class PbsCommands(KillableCommands):
     """Runs PBS's commands; times in their answers are UTC, since each writes them locally."""
 
-    def __init__(
-        self,
-        *,
-        environment: Mapping[str, str] | None,
-        timeout: float,
-        on_call: Callable[[str, float], None] | None,
-    ) -> None:
-        base = dict(os.environ if environment is None else environment)
-        self.conf = read_pbs_conf(base.get("PBS_CONF_FILE") or DEFAULT_CONF)
-        folders = [base.get("PATH", "")]
+    title = "PBS"
+    what_to_do = "check pbs_server with `qstat -B`"
+    unreachable = _UNREACHABLE
+    longest = 512 << 20  # `qstat -f` shows a job with its user's environment
+
+    def _prepared(self, environment: Mapping[str, str]) -> dict[str, str]:
+        self.conf = read_pbs_conf(environment.get("PBS_CONF_FILE") or DEFAULT_CONF)
+        folders = [environment.get("PATH", "")]
         if "PBS_EXEC" in self.conf:
             folders += [f"{self.conf['PBS_EXEC']}/{name}" for name in ("bin", "sbin")]
         path = os.pathsep.join(folder for folder in folders if folder)
-        super().__init__(
-            environment={**base, "PATH": path, "TZ": "UTC", "LC_ALL": "C"},
-            timeout=timeout,
-            on_call=on_call,
-            failure=failure,
-            without_answer=WHAT_TO_DO,
-            without_command="install PBS's client commands or put them on the PATH",
-            longest=LONGEST_ANSWER,
-        )
+        return {**environment, "PATH": path, "TZ": "UTC", "LC_ALL": "C"}
 
     def read_json(self, arguments: Sequence[str], *, or_nothing: bool = False) -> dict[str, Any]:
         """The JSON document that a command prints.
@@ -160,11 +147,14 @@ class PbsCommands(KillableCommands):
             or_nothing: some of the jobs asked for may be gone: what there is of others is given.
         """
         answer = self.call(arguments)
-        if answer.status and (not or_nothing or _unreachable(answer.errors)):
-            raise failure(arguments[0], answer.errors or answer.output)
+        if answer.status and (not or_nothing or self.is_unreachable(answer.errors)):
+            raise self.failure(arguments[0], answer.errors or answer.output)
         if answer.status and not answer.output.lstrip().startswith("{"):
             return {}
         return parse_json(arguments[0], answer.output)
+
+
+failure = PbsCommands.failure
 
 
 def parse_json(command: str, text: str) -> dict[str, Any]:
@@ -205,21 +195,9 @@ def read_pbs_conf(path: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, sign, value in pairs if sign}
 
 
-def failure(command: str, words: str) -> BatchSystemError:
-    """Make the error for a command that failed with these words."""
-    first = first_line(words)
-    if _unreachable(words):
-        return BatchSystemUnavailable(f"{command} cannot reach PBS: {first}; {WHAT_TO_DO}")
-    return BatchSystemError(f"{command} failed: {first}; run it by hand to see more")
-
-
 def not_understood(command: str, text: str) -> BatchSystemError:
     """Make the error for an answer of another form than this adapter knows."""
     return BatchSystemError(
         f"{command} gave an answer that is not understood: {text[:200]!r}; "
         "run it by hand, and report it if this release of PBS prints another form"
     )
-
-
-def _unreachable(words: str) -> bool:
-    return any(phrase in words for phrase in UNREACHABLE)

@@ -78,7 +78,7 @@ class PbsQueueReader:
         return jobs
 
     def ended(self, names: Sequence[str]) -> list[PbsJob]:
-        """Those of the named jobs that the server still knows; raises as `jobs` does."""
+        """Those of the named jobs that the server still knows."""
         return self._read([*QSTAT_BY_NAME, "-x", *names], or_nothing=True)
 
     def _not_yet_routed(self, jobs: list[PbsJob]) -> list[PbsJob]:

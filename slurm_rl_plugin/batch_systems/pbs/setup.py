@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -188,7 +187,7 @@ def site_formula(given: str | None) -> SiteFormula:
     Raises:
         ConfigurationError: they cannot be kept.
     """
-    commands = PbsCommands(environment=dict(os.environ), timeout=10.0, on_call=None)
+    commands = PbsCommands(timeout=10.0)
     try:
         told = parse_server(commands.read_json(QSTAT_SERVER)).formula
         schedulers = [each for each in read_schedulers(commands.read) if each.formula]

@@ -55,7 +55,7 @@ def slurm_batch_system(parts: AdapterParts) -> SlurmCommands:
     Raises:
         ConfigurationError: pyslurm is wanted and cannot work here.
     """
-    commands = CommandRunner(environment=None, timeout=parts.timeout, on_call=None)
+    commands = CommandRunner(timeout=parts.timeout)
     adapter, because = choose_adapter(parts.adapter, commands)
     logger.info("adapter=%s because=%s", adapter.name, because)
     return adapter(parts)

@@ -325,7 +325,7 @@ class LimitCarrier(Protocol):
         ...
 
     def stored(self) -> Amounts:
-        """The limit that a restart of slurmctld would find; raises as `live` does."""
+        """The limit that a restart of slurmctld would find."""
         ...
 
     def write(self, limit: Amounts) -> None:
@@ -488,7 +488,7 @@ def keeps_back(limit: LimitKeys, row: QueueRow) -> bool:
 
 
 def carrier_as_configured(commands: CommandRunner, limit: LimitKeys) -> LimitCarrier:
-    """What the configuration names to carry a limit; raises as `carrier_of` does."""
+    """What the configuration names to carry a limit."""
     names = names_of(limit, limit.mechanism or "")
     return carrier_of(commands, limit.mechanism or "", names, (CPUS, *limit.resources))
 

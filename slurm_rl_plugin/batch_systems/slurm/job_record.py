@@ -25,7 +25,7 @@ from slurm_rl_plugin.errors import BatchSystemError
 
 def job_record(job: int, timeout: float) -> JobRecord:
     """Ask `squeue` and `sprio` for one job; what fails is told and not raised."""
-    runner = CommandRunner(environment=None, timeout=timeout, on_call=None)
+    runner = CommandRunner(timeout=timeout)
     try:
         rows = _rows(runner, job)
         if rows and rows[0].het_id not in (0, job):

@@ -48,7 +48,7 @@ def slurm_answers(environment: Mapping[str, str], seconds: float) -> bool:
     from slurm_rl_plugin.batch_systems.command_process import answers  # noqa: PLC0415
     from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner  # noqa: PLC0415
 
-    commands = CommandRunner(environment=environment, timeout=seconds, on_call=None)
+    commands = CommandRunner(environment=environment, timeout=seconds)
     return answers(commands, ("scontrol", "ping"))
 
 
@@ -94,7 +94,7 @@ def _cluster(timeout: float) -> DescribedCluster:
     )
     from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner  # noqa: PLC0415
 
-    commands = CommandRunner(environment=None, timeout=timeout, on_call=None)
+    commands = CommandRunner(timeout=timeout)
     return read_running_cluster(commands.read)
 
 
@@ -105,7 +105,7 @@ def _nodes(timeout: float) -> Sequence[NodeNow]:
     )
     from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner  # noqa: PLC0415
 
-    commands = CommandRunner(environment=None, timeout=timeout, on_call=None)
+    commands = CommandRunner(timeout=timeout)
     return parse_nodes(commands.read(SHOW_NODES_NOW), counts_memory=True)
 
 
@@ -116,7 +116,7 @@ def _licences(timeout: float) -> Mapping[str, float]:
     )
     from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner  # noqa: PLC0415
 
-    commands = CommandRunner(environment=None, timeout=timeout, on_call=None)
+    commands = CommandRunner(timeout=timeout)
     return parse_free_licences(commands.read(SHOW_LICENCES))
 
 

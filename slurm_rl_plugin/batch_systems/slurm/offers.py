@@ -262,5 +262,5 @@ class SlurmOffers:
 
 def slurm_offers(timeout: float, account: str) -> SlurmOffers:
     """Asks the Slurm that is here."""
-    commands = CommandRunner(environment=None, timeout=timeout, on_call=None)
+    commands = CommandRunner(timeout=timeout)
     return SlurmOffers(commands, account)

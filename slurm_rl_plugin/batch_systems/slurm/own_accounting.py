@@ -145,7 +145,7 @@ class SlurmAccounting:
     """sacct as a log to train on; sinfo and sshare tell what a log needs beside jobs."""
 
     def __init__(self, timeout: float) -> None:
-        self._commands = CommandRunner(environment=None, timeout=timeout, on_call=None)
+        self._commands = CommandRunner(timeout=timeout)
 
     def check(self) -> None:
         """Refuse a host without `sacct`.
@@ -166,7 +166,7 @@ class SlurmAccounting:
     def dump(
         self, since: datetime, until: datetime, progress: Callable[[int, float], None]
     ) -> LogDump:
-        """Ask `sacct` month by month; raises as `OwnAccounting.dump` says."""
+        """Ask `sacct` month by month."""
         stretches = month_stretches(since, until)
         return read_accounting_dump(self._commands, SACCT_FIELDS, stretches, progress)
 

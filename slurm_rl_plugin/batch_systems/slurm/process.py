@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from slurm_rl_plugin.batch_systems.command_process import KillableCommands, first_line
+from slurm_rl_plugin.batch_systems.command_process import KillableCommands
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
-from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
+from slurm_rl_plugin.errors import BatchSystemError
 
 #: Slurm's commands take filters and formats from variables of these names too.
 FILTER_PREFIXES = (
@@ -26,7 +25,7 @@ OF_THIS_CLUSTER = {
     f"{command}_LOCAL": "1" for command in ("SQUEUE", "SPRIO", "SINFO", "SCONTROL", "SACCT")
 }
 #: Words of a command that could not reach slurmctld.
-UNREACHABLE = (
+_UNREACHABLE = (
     "Unable to contact slurm controller",
     "Socket timed out",
     "connect failure",
@@ -44,31 +43,23 @@ UNREACHABLE = (
     "Could not establish a configuration source",
     "in standby mode",  # of two controllers, while the other takes over
 )
-WHAT_TO_DO = "check slurmctld with `scontrol ping`"
 
 
 class CommandRunner(KillableCommands):
-    """Runs Slurm's commands with a clean environment and a time-out."""
+    """Runs Slurm's commands without the filters and formats that an environment may hold."""
 
-    def __init__(
-        self,
-        *,
-        environment: Mapping[str, str] | None,
-        timeout: float,
-        on_call: Callable[[str, float], None] | None,
-    ) -> None:
-        super().__init__(
-            environment={
-                **clean_environment(environment),
-                **OF_THIS_CLUSTER,
-                "SLURM_TIME_FORMAT": "%s",
-            },
-            timeout=timeout,
-            on_call=on_call,
-            failure=failure,
-            without_answer=WHAT_TO_DO,
-            without_command="install Slurm's client commands or put them on the PATH",
-        )
+    title = "Slurm"
+    what_to_do = "check slurmctld with `scontrol ping`"
+    unreachable = _UNREACHABLE
+
+    def _prepared(self, environment: Mapping[str, str]) -> dict[str, str]:
+        own = {
+            key: each for key, each in environment.items() if not key.startswith(FILTER_PREFIXES)
+        }
+        return {**own, **OF_THIS_CLUSTER, "SLURM_TIME_FORMAT": "%s"}
+
+
+failure = CommandRunner.failure
 
 
 def commands_of(given: AdapterParts) -> CommandRunner:
@@ -76,20 +67,6 @@ def commands_of(given: AdapterParts) -> CommandRunner:
     return CommandRunner(
         environment=given.environment, timeout=given.timeout, on_call=given.on_call
     )
-
-
-def clean_environment(environment: Mapping[str, str] | None) -> dict[str, str]:
-    """Variables for a child that talks to Slurm, without filters; None takes this process's own."""
-    base = os.environ if environment is None else environment
-    return {key: value for key, value in base.items() if not key.startswith(FILTER_PREFIXES)}
-
-
-def failure(command: str, words: str) -> BatchSystemError:
-    """Make the error for a command that failed with these words."""
-    first = first_line(words)
-    if any(phrase in words for phrase in UNREACHABLE):
-        return BatchSystemUnavailable(f"{command} cannot reach Slurm: {first}; {WHAT_TO_DO}")
-    return BatchSystemError(f"{command} failed: {first}; run it by hand to see more")
 
 
 def not_understood(command: str, line: str) -> BatchSystemError:

@@ -19,7 +19,6 @@ from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
     parse_lines,
 )
 from slurm_rl_plugin.batch_systems.slurm.process import (
-    UNREACHABLE,
     CommandRunner,
     failure,
     not_understood,
@@ -144,7 +143,7 @@ def _refusals(answer: Answer, asked: set[int]) -> dict[int, str]:
             raise not_understood("scontrol", line)
     for line in answer.errors.splitlines():
         job_id, text = _refusal(line.strip())
-        if any(phrase in line for phrase in UNREACHABLE):
+        if CommandRunner.is_unreachable(line):
             raise failure("scontrol", line)
         if job_id in asked and text == DONE:
             changed.add(job_id)

@@ -294,8 +294,8 @@ def user_submission(environment: Mapping[str, str], timeout: float) -> SlurmSubm
     Args:
         environment: of the user: his job gets it from sbatch, so nothing of ours may be in it.
     """
-    asking = CommandRunner(environment=environment, timeout=timeout, on_call=None)
-    submitting = CommandRunner(environment=environment, timeout=timeout, on_call=None)
+    asking = CommandRunner(environment=environment, timeout=timeout)
+    submitting = CommandRunner(environment=environment, timeout=timeout)
     submitting.environment = {
         key: value for key, value in environment.items() if key not in _OTHER_CLUSTERS
     }

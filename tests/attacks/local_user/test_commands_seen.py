@@ -137,7 +137,7 @@ def test_nobody_forges_a_record_with_the_mark_of_a_squeue_that_runs(folder: Path
     squeue.write_text(SLOW_SQUEUE.format(name=folder / "name", rest=REST.format(5)))
     squeue.chmod(0o755)
     environment = {"PATH": f"{folder}:{os.environ['PATH']}"}
-    reader = Squeue(CommandRunner(environment=environment, timeout=20.0, on_call=None))
+    reader = Squeue(CommandRunner(environment=environment, timeout=20.0))
     rows = reader.waiting()
     assert [row.job_id for row in rows] == [5]
 
@@ -150,7 +150,7 @@ def test_nobody_forges_a_record_with_the_mark_of_a_sacct_that_runs(folder: Path)
     sacct.write_text(SLOW_SACCT.format(name=folder / "name", row=row, header=header))
     sacct.chmod(0o755)
     environment = {"PATH": f"{folder}:{os.environ['PATH']}"}
-    runner = CommandRunner(environment=environment, timeout=20.0, on_call=None)
+    runner = CommandRunner(environment=environment, timeout=20.0)
     day = Stretch(begin=datetime(2023, 11, 14), end=datetime(2023, 11, 15))
     dump = read_accounting_dump(runner, SACCT_FIELDS, [day], lambda _done, _lines: None)
     log, report = SacctReader().parse(LogFile(Path("sacct"), dump.text.encode(), ""))

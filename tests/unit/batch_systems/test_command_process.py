@@ -22,16 +22,8 @@ ENDLESS = {
 }
 
 
-def commands(timeout: float = 20.0, longest: int = 1 << 22) -> KillableCommands:
-    return KillableCommands(
-        environment=dict(os.environ),
-        timeout=timeout,
-        on_call=None,
-        failure=lambda command, words: BatchSystemError(f"{command}: {words}"),
-        without_answer="look",
-        without_command="install",
-        longest=longest,
-    )
+def commands(timeout: float = 20.0) -> KillableCommands:
+    return KillableCommands(timeout=timeout)
 
 
 @pytest.mark.parametrize("script", ENDLESS.values(), ids=ENDLESS.keys())
@@ -39,7 +31,7 @@ def test_a_command_that_never_stops_printing_is_killed(script: str) -> None:
     began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     marker = f"endless{os.getpid()}"
     with pytest.raises(BatchSystemError, match=r"^squeue printed more than 4 MiB") as caught:
-        commands().call(["sh", "-c", script, marker], name="squeue")
+        commands().call(["sh", "-c", script, marker], name="squeue", longest=1 << 22)
     assert not isinstance(caught.value, BatchSystemUnavailable)  # it answers, and this may last
     assert time.monotonic() - began < 10.0
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000  # kB

@@ -72,7 +72,7 @@ def cluster(tmp_path: Path) -> FakeCluster:
 def dump_of(
     cluster: FakeCluster, since: datetime, until: datetime, timeout: float = 20.0
 ) -> LogDump:
-    runner = CommandRunner(environment=cluster.env, timeout=timeout, on_call=None)
+    runner = CommandRunner(environment=cluster.env, timeout=timeout)
     stretches = month_stretches(since, until)
     return read_accounting_dump(runner, SACCT_FIELDS, stretches, lambda _done, _lines: None)
 

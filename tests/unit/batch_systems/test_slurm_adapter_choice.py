@@ -50,7 +50,7 @@ def commands(tmp_path: Path, script: str) -> CommandRunner:
     program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/called\n{script}\n')
     program.chmod(0o755)
     path = os.pathsep.join([str(tmp_path), "/usr/bin", "/bin"])
-    return CommandRunner(environment={"PATH": path}, timeout=1.0, on_call=None)
+    return CommandRunner(environment={"PATH": path}, timeout=1.0)
 
 
 @pytest.mark.parametrize(

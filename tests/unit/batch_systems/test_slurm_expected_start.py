@@ -180,13 +180,13 @@ def test_a_partition_that_would_never_start_the_job_is_refused() -> None:
 def test_starts_are_told_and_a_command_that_hangs_is_killed(tmp_path: Path) -> None:
     fake = FakeCluster(tmp_path)
     fake.set(wait=100)
-    commands = CommandRunner(environment=fake.env, timeout=10.0, on_call=None)
+    commands = CommandRunner(environment=fake.env, timeout=10.0)
     offers = SlurmOffers(commands, "")
     start = offers.expected_start(REQUEST)
     assert start is not None
     assert start > 1_700_000_000
     assert (offers.name(), offers.processors()) == ("trial", 12)
     fake.break_command("sbatch", "hang")
-    commands = CommandRunner(environment=fake.env, timeout=1.0, on_call=None)
+    commands = CommandRunner(environment=fake.env, timeout=1.0)
     with pytest.raises(BatchSystemUnavailable, match="no answer within 1 s"):
         SlurmOffers(commands, "").expected_start(REQUEST)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.batch_systems.slurm.process import UNREACHABLE
+from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.brokers.live.job_document import (
     LONGEST_TEXT,
     LONGEST_TIME,
@@ -119,4 +119,4 @@ def test_nothing_that_sbatch_shows_can_sound_as_if_slurmctld_did_not_answer() ->
     with pytest.raises(RequestRefused, match=r"^partition has a blank\.$"):
         job_request({"processors": 1, "partition": "batch,Connection refused"})
     assert job_request({"processors": 1, "name": "my job"}).job.name == "my job"
-    assert not [words for words in UNREACHABLE if " " not in words]
+    assert not [words for words in CommandRunner.unreachable if " " not in words]

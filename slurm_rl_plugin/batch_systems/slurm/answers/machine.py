@@ -76,7 +76,7 @@ def read_running_cluster(read: Callable[[Sequence[str]], str]) -> DescribedClust
 
 
 def read_billing(read: Callable[[Sequence[str]], str]) -> Billing:
-    """Ask a running Slurm what it bills; raises as `read_running_cluster` does."""
+    """Ask a running Slurm what it bills."""
     settings = parse_config(read(SHOW_CONFIG))
     shown = _records(read(SHOW_PARTITIONS), "partitionname", SHOW_PARTITIONS)
     weights = {each.name.text: billing_weights(each) for each in map(_partition, shown)}

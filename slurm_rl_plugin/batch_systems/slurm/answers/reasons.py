@@ -9,7 +9,11 @@ nobody's own doing. A job that waits for them does not gain by more free process
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+import tomllib
+from functools import cache, lru_cache
+from pathlib import Path
+
+from slurm_rl_plugin.whole_file import read_whole
 
 #: A job with one of these starts as soon as enough processors are free. Any other one, such as a
 #: reason of a later release, is taken for something that free processors do not mend.
@@ -57,158 +61,16 @@ def is_own_doing(reason: str) -> bool:
     return _OWN_DOING.match(reason) is not None
 
 
-_WAIT = "wait"
 _ADMINISTRATORS = "ask the administrators"
-_LESS = "ask for less"
-_PARTITION = "choose another partition"
-_DECAY = "wait until the usage decays, or ask the administrators"
-_RELEASE = "then use `scontrol release`"
-#: Reason -> what it means for the job, and what its user can do.
-_REASONS = {
-    "None": ("Slurm has not considered the job yet", _WAIT),
-    "Priority": ("jobs before it start first", "wait for its turn"),
-    "Resources": ("what the job asks for is not free now", f"wait, or {_LESS}"),
-    "Dependency": (
-        "the job depends on a job that has not ended yet",
-        "wait, or change Dependency with `scontrol update`",
-    ),
-    "DependencyNeverSatisfied": (
-        "the job depends on a job that ended in another way than required",
-        "cancel the job, or change Dependency with `scontrol update`",
-    ),
-    "BeginTime": (
-        "the earliest start time of the job lies ahead, by request or after a requeue",
-        "wait, or change StartTime with `scontrol update`",
-    ),
-    "JobHeldUser": (
-        "the user or a coordinator of the account holds the job",
-        "release it with `scontrol release`",
-    ),
-    "JobHeldAdmin": (
-        "an administrator holds the job, or its priority is 0",
-        "ask the administrators to release it",
-    ),
-    "JobHoldMaxRequeue": (
-        "Slurm holds the job after too many requeues",
-        f"find out why the runs failed, {_RELEASE}",
-    ),
-    "JobArrayTaskLimit": (
-        "as many tasks of the array run as the array allows at a time",
-        "wait, or raise ArrayTaskThrottle with `scontrol update`",
-    ),
-    "Prolog": ("the prolog of the job is running", _WAIT),
-    "Cleaning": ("nodes are being cleaned up after the last run of the job", _WAIT),
-    "SchedDefer": ("Slurm is set to start no job at its submission", _WAIT),
-    "Licenses": ("too few of the licences that the job asks for are free", f"wait, or {_LESS}"),
-    "PartitionDown": ("the partition starts no jobs at present", f"wait, or {_PARTITION}"),
-    "PartitionInactive": ("the partition accepts and starts no jobs", _PARTITION),
-    "PartitionNodeLimit": (
-        "the number of nodes is outside the limits of the partition, or nodes are down",
-        f"ask for another number, or {_PARTITION}",
-    ),
-    "PartitionTimeLimit": (
-        "the time limit of the job is longer than the partition allows",
-        f"shorten TimeLimit with `scontrol update`, or {_PARTITION}",
-    ),
-    "PartitionConfig": ("the settings of the partition keep the job out", _PARTITION),
-    "AccountNotAllowed": ("the partition refuses the account of the job", _PARTITION),
-    "QOSNotAllowed": ("the partition refuses the QOS of the job", f"change QOS, or {_PARTITION}"),
-    "InvalidAccount": (
-        "Slurm does not know the account, or the user is not in it",
-        "change Account with `scontrol update`",
-    ),
-    "InvalidQOS": (
-        "Slurm does not know the QOS, or the account has no right to it",
-        "change QOS with `scontrol update`",
-    ),
-    "AccountingPolicy": ("a limit that Slurm does not name keeps the job back", _ADMINISTRATORS),
-    "AssociationJobLimit": (
-        "the account or user runs as many jobs as the association allows",
-        _WAIT,
-    ),
-    "AssociationResourceLimit": (
-        "the account or user has reached a limit that Slurm does not name",
-        _ADMINISTRATORS,
-    ),
-    "AssociationTimeLimit": (
-        "the account or user has reached a limit on time",
-        _ADMINISTRATORS,
-    ),
-    "QOSJobLimit": ("as many jobs of the QOS run as the QOS allows", _WAIT),
-    "QOSResourceLimit": (
-        "the QOS has reached a limit on a resource that Slurm does not name",
-        _ADMINISTRATORS,
-    ),
-    "QOSTimeLimit": ("the QOS has reached a limit on time", _ADMINISTRATORS),
-    "QOSUsageThreshold": (
-        "the account has used more than the QOS accepts (UsageThreshold)",
-        "wait until the usage decays, or use another QOS",
-    ),
-    "ReqNodeNotAvail": (
-        "nodes that the job needs are down, drained or reserved",
-        "wait, or ask for other nodes or for an end before the reservation",
-    ),
-    "NodeDown": ("a node that the job names is down", "wait, or name another node"),
-    "Reservation": ("the reservation of the job has not begun, or has no room left", _WAIT),
-    "ReservationDeleted": (
-        "the reservation of the job was deleted",
-        f"change ReservationName with `scontrol update`, {_RELEASE}",
-    ),
-    "ReservationInvalid": (
-        "the reservation of the job does not exist",
-        f"change ReservationName with `scontrol update`, {_RELEASE}",
-    ),
-    "BadConstraints": (
-        "no node has what the job asks for",
-        "change the request with `scontrol update`, or submit the job anew",
-    ),
-    "Constraints": (
-        "no node that is up has the features that the job asks for",
-        "wait, or ask for other features",
-    ),
-    "DeadLine": (
-        "the job cannot end before its deadline",
-        "cancel it, or change Deadline with `scontrol update`",
-    ),
-    "BurstBufferResources": ("the burst buffer has too little room for the job", _WAIT),
-    "BurstBufferStageIn": ("files of the job are being copied to the burst buffer", _WAIT),
-    "BurstBufferOperation": (
-        "a burst buffer operation of the job failed",
-        "check the paths in the script, or ask the administrators",
-    ),
-    "FedJobLock": ("the clusters of the federation decide which one starts the job", _WAIT),
-    "FrontEndDown": ("no front-end node is up", _ADMINISTRATORS),
-    "PowerNotAvail": ("the power limit of the cluster leaves too little for the job", _WAIT),
-    "PowerReserved": ("the power that the job needs is reserved for other jobs", _WAIT),
-    "MaxMemPerLimit": (
-        "the job asks for more memory on each processor or node than the site allows",
-        "ask for less memory",
-    ),
-    "MaxPoweredUpNodes": ("as many nodes are powered up as the site allows at a time", _WAIT),
-    "MpiPortsBusy": ("too few MPI ports are free on the nodes of the job", _WAIT),
-    "NvidiaImexChannels": ("every NVIDIA IMEX channel is in use", _WAIT),
-    "BlockMaxError": ("the Blue Gene block of the job has had too many errors", _ADMINISTRATORS),
-    "BlockFreeAction": ("the Blue Gene block of the job is being freed", _WAIT),
-    "JobLaunchFailure": (
-        "Slurm could not launch the last run of the job",
-        f"check the script and its folder, {_RELEASE}",
-    ),
-    "NonZeroExitCode": (
-        "the last run of the job ended with an error",
-        f"correct the script, {_RELEASE}",
-    ),
-    "RaisedSignal": ("a signal ended the last run of the job", f"correct the script, {_RELEASE}"),
-    "TimeLimit": ("the last run of the job reached the time limit", "ask for more time"),
-    "OutOfMemory": (
-        "the last run of the job needed more memory than the job asks for",
-        "ask for more memory",
-    ),
-    "InactiveLimit": (
-        "the last run of the job was idle for longer than InactiveLimit",
-        "submit the job anew",
-    ),
-    "SystemFailure": ("a system failure ended the last run of the job", _ADMINISTRATORS),
-}
+_DECAY = f"wait until the usage decays, or {_ADMINISTRATORS}"
+
+
+@cache
+def _reasons() -> dict[str, tuple[str, str]]:
+    """Reason -> what it means for the job, and what its user can do."""
+    return tomllib.loads(read_whole(Path(__file__).with_name("reasons.toml")).decode())
+
+
 #: Limited resource in the name of a reason -> its amount, and its amount times minutes.
 _RESOURCES = {
     "cpu": ("processors", "processor-minutes"),
@@ -245,7 +107,7 @@ def reason_sentence(reason: str) -> str:
     """
     word = re.split(r"[,:( ]", reason, maxsplit=1)[0]
     meaning, advice = (
-        _REASONS.get(word)
+        _reasons().get(word)
         or _limit(word)
         or ("this release of slurm-rl does not know the reason", _ADMINISTRATORS)
     )
@@ -269,7 +131,10 @@ def _limit(word: str) -> tuple[str, str] | None:
     elif part["wall"] and per == "job":
         said = f"the time limit is longer than {owner} allows", "shorten TimeLimit"
     elif part["wall"]:
-        said = f"{who} has used up the limit on hours of running", _DECAY
+        said = (
+            f"{who} has used up the limit on hours of running",
+            _DECAY,
+        )
     else:
         said = _of_resource(part, owner, who)
     return said
@@ -287,7 +152,10 @@ def _of_resource(part: dict[str, str], owner: str, who: str) -> tuple[str, str]:
             "shorten TimeLimit, or ask for less",
         )
     if time:
-        return f"{who} has used up the limit on {minutes}", _DECAY
+        return (
+            f"{who} has used up the limit on {minutes}",
+            _DECAY,
+        )
     if per in ("job", "node"):
-        return f"the job asks for more {amount} than {owner} allows for one {per}", _LESS
-    return f"{who} has too little left of the limit on {amount}", f"wait, or {_LESS}"
+        return f"the job asks for more {amount} than {owner} allows for one {per}", "ask for less"
+    return f"{who} has too little left of the limit on {amount}", "wait, or ask for less"

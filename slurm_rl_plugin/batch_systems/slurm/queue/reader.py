@@ -194,7 +194,7 @@ class QueueReader(Protocol):
         ...
 
     def waiting(self) -> list[QueueRow]:
-        """Every job that waits; raises as `waiting_and_running` does."""
+        """Every job that waits."""
         ...
 
     def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
