@@ -8,11 +8,12 @@ Docstrings in this package name only what is raised besides.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.errors import ChangeRejected
 from slurm_rl_plugin.units import IntArray
 
 #: Calls of any adapter that ask accounting, which is not the scheduler: its load does not count.
@@ -144,128 +145,12 @@ class SchedulerLoad:
     submitted: int = 0
 
 
-class BatchSystem(Protocol):
-    """A queue that can be read and reordered. Every call ends within the adapter's time-out."""
-
-    @property
-    def name(self) -> str:
-        """What reports and metrics call the adapter, `slurm_commands` for example."""
-        ...
-
-    def facts(self) -> SchedulerFacts:
-        """Read what the batch system orders by."""
-        ...
-
-    def load(self) -> SchedulerLoad:
-        """Look how busy the batch system is, and whether anything has happened."""
-        ...
-
-    def snapshot(self) -> QueueSnapshot:
-        """Read the queue, our current factors, shares and usage."""
-        ...
-
-    def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
-        """Write factors; single refusals are reported, not raised.
-
-        Raises:
-            ChangeRejected: the right to change priorities is missing altogether.
-        """
-        ...
-
-    def release(self, job_ids: IntArray | None = None) -> ApplyReport:
-        """Set our factor back to 0: for the jobs named, or for every pending job that has one."""
-        ...
-
-
-@runtime_checkable
-class ListsPending(Protocol):
-    """A batch system that lists its pending jobs at a lower cost than a whole snapshot."""
-
-    def pending_now(self) -> QueueSnapshot:
-        """Return the last snapshot with the pending jobs, priorities and factors of now.
-
-        Running jobs, shares and usage are those of that snapshot, and no job has started or ended.
-
-        Raises:
-            BatchSystemError: no snapshot was taken before, or an answer cannot be understood.
-        """
-        ...
-
-
-@runtime_checkable
-class WatchesJobs(Protocol):
-    """A batch system that tells starts and ends by what it saw before."""
-
-    def go_on_from(self, earlier: BatchSystem) -> None:
-        """Take over what an adapter of the same kind saw, so that each start is told once.
-
-        Args:
-            earlier: gives no snapshot any more; from one of another kind nothing is taken.
-        """
-        ...
-
-    def tell_past(self, days: float) -> None:
-        """Let the next snapshot tell the runs of so many days that accounting remembers."""
-        ...
-
-
-@runtime_checkable
-class SignOfLife(Protocol):
-    """A batch system that has to be told, again and again, that a daemon still orders its queue."""
-
-    def beat(self) -> None:
-        """Tell the batch system that the daemon lives; called every few seconds.
-
-        Raises:
-            OSError: it cannot be told.
-        """
-        ...
-
-    def leave(self) -> None:
-        """Tell the batch system that nothing of ours is left to undo.
-
-        Raises:
-            OSError: it cannot be told.
-        """
-        ...
-
-
-@runtime_checkable
-class LimitsBatch(Protocol):
-    """A batch system that can keep processors, and other resources, free of batch work."""
-
-    def limit_batch(self, amounts: Mapping[str, int] | None) -> None:
-        """Let batch jobs use at most this together; None takes our limit away.
-
-        Running jobs go on. A limit of the site's own is saved before the first change and given
-        back with None. Only differences are written, and each write is read back.
-
-        Args:
-            amounts: by resource, CPUS for processors, memory in MiB; each at least 1. One that is
-                not there has no limit of ours.
-
-        Raises:
-            ChangeRejected: the right to set limits is missing, or the batch system does not
-                enforce them.
-        """
-        ...
-
-
 class Check(NamedTuple):
     """One check of `slurm-rl check`: PASS, WARN or FAIL, its name, what was found and mends it."""
 
     result: str
     name: str
     what: str
-
-
-@runtime_checkable
-class ChecksItself(Protocol):
-    """A batch system with more to check than the port knows."""
-
-    def own_checks(self, *, wants_runs: bool = False) -> Iterator[Check]:
-        """Every check."""
-        ...
 
 
 class SiteNames(NamedTuple):
@@ -276,29 +161,95 @@ class SiteNames(NamedTuple):
     qos: frozenset[str] | None
 
 
-@runtime_checkable
-class TellsNames(Protocol):
-    """A batch system that knows which names jobs can have, though none waits."""
+class BatchSystem:
+    """A queue that can be read and reordered. Every call ends within the adapter's time-out.
 
-    def site_names(self) -> SiteNames:
-        """All names; what cannot be asked is None."""
-        ...
+    What only some batch systems can do does nothing here.
+    """
 
+    #: What reports and metrics call the adapter, `slurm_commands` for example.
+    name: str
+    #: Whether `pending_now` costs less than a whole snapshot.
+    lists_pending: bool = False
+    #: Which waiting jobs show no factor, and why: one sentence; "" for none.
+    hidden_factors: str = ""
 
-@runtime_checkable
-class ChecksLimit(Protocol):
-    """A batch system that can tell whether a limit on batch jobs would work."""
+    def facts(self) -> SchedulerFacts:
+        """Read what the batch system orders by."""
+        raise NotImplementedError
+
+    def load(self) -> SchedulerLoad:
+        """Look how busy the batch system is, and whether anything has happened."""
+        raise NotImplementedError
+
+    def snapshot(self) -> QueueSnapshot:
+        """Read the queue, our current factors, shares and usage."""
+        raise NotImplementedError
+
+    def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
+        """Write factors; single refusals are reported, not raised."""
+        raise NotImplementedError
+
+    def release(self, job_ids: IntArray | None = None) -> ApplyReport:
+        """Set our factor back to 0: for the jobs named, or for every pending job that has one."""
+        raise NotImplementedError
+
+    def pending_now(self) -> QueueSnapshot:
+        """Return the last snapshot with the pending jobs, priorities and factors of now.
+
+        Where `lists_pending`, running jobs, shares and usage are those of that snapshot, and no job
+        has started or ended.
+        """
+        return self.snapshot()
+
+    def go_on_from(self, earlier: BatchSystem) -> None:
+        """Take over what an adapter of the same kind saw, so that each start is told once.
+
+        The earlier adapter gives no snapshot any more; nothing is taken from one of another kind.
+        """
+
+    def tell_past(self, days: float) -> None:
+        """Let the next snapshot tell the runs of so many days that accounting remembers."""
+
+    def beat(self) -> None:
+        """Tell the batch system that the daemon lives, every few seconds; OSError if it cannot."""
+
+    def leave(self) -> None:
+        """Tell the batch system that nothing of ours is left to undo; OSError if it cannot."""
+
+    def limit_batch(self, amounts: Mapping[str, int] | None) -> None:
+        """Let batch jobs use at most this together; None takes our limit away.
+
+        Running jobs go on. A limit of the site's own is saved before the first change and given
+        back with None. Only differences are written, and each write is read back.
+
+        Args:
+            amounts: by resource, CPUS for processors, memory in MiB; each at least 1. One that is
+                not there has no limit of ours.
+        """
+        del amounts
+        raise ChangeRejected(
+            f'{self.name} cannot limit batch jobs: set [reserve] mechanism = "off"'
+        )
 
     def limit_checks(self, *, writes: bool) -> Iterator[Check]:
-        """Every check."""
-        ...
+        """Check whether a limit on batch jobs would work.
 
+        Args:
+            writes: the right may be tried by a write that changes nothing.
+        """
+        del writes
+        yield Check(FAIL, "reserve", f"{self.name} cannot limit batch jobs: turn it off")
 
-@runtime_checkable
-class HidesFactors(Protocol):
-    """A batch system that shows no factor of some waiting jobs."""
+    def own_checks(self, *, wants_runs: bool = False) -> Iterable[Check]:
+        """Check what only this batch system has.
 
-    @property
-    def hidden_factors(self) -> str:
-        """Of which, and why, for a job that is held or not eligible: one sentence."""
-        ...
+        Args:
+            wants_runs: the policy wants the runs of the past, so accounting has to answer.
+        """
+        del wants_runs
+        return ()
+
+    def site_names(self) -> SiteNames:
+        """All names that jobs can have, though none waits; what cannot be asked is None."""
+        return SiteNames(None, None, None)

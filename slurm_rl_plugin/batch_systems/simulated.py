@@ -12,6 +12,7 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
+    BatchSystem,
     FactorChange,
     SchedulerFacts,
     SchedulerLoad,
@@ -37,11 +38,12 @@ from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
 
 
-class SimulatedCluster:
+class SimulatedCluster(BatchSystem):
     """Runs a log on a simulated machine whose queue can be read and reordered."""
 
+    name = "simulated"
+
     def __init__(self, prepared: PreparedLog, settings: SimulationSettings) -> None:
-        self.name = "simulated"
         self._prepared = prepared
         self._jobs: JobTable = prepared.jobs()
         # a real scheduler backfills by requested limits, not by what jobs will really run

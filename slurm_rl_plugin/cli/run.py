@@ -13,7 +13,7 @@ from types import FrameType
 
 from prometheus_client import CollectorRegistry
 
-from slurm_rl_plugin.batch_systems.port import BatchSystem, SignOfLife
+from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.cli.service_process import log_to_standard_error
 from slurm_rl_plugin.cli.site_options import (
     add_configuration_options,
@@ -203,17 +203,15 @@ class _QueueFile:
 def _alive(system: BatchSystem) -> None:
     """Tell whoever watches us, the batch system itself included."""
     sd_notify("WATCHDOG=1", os.environ)
-    if isinstance(system, SignOfLife):
-        try:
-            system.beat()
-        except OSError as error:
-            logger.error("heartbeat=failed reason=%s", error)
+    try:
+        system.beat()
+    except OSError as error:
+        logger.error("heartbeat=failed reason=%s", error)
 
 
 def _gone(system: BatchSystem) -> None:
     """Nothing of ours is left: nobody has to undo anything when no sign of life comes."""
-    if isinstance(system, SignOfLife):
-        try:
-            system.leave()
-        except OSError as error:
-            logger.error("heartbeat=left reason=%s", error)
+    try:
+        system.leave()
+    except OSError as error:
+        logger.error("heartbeat=left reason=%s", error)

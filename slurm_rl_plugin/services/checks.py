@@ -19,13 +19,9 @@ from slurm_rl_plugin.batch_systems.port import (
     WARN,
     BatchSystem,
     Check,
-    ChecksItself,
-    ChecksLimit,
     FactorChange,
-    LimitsBatch,
     SchedulerFacts,
     SchedulerLoad,
-    TellsNames,
 )
 from slurm_rl_plugin.batch_systems.registry import choose_batch_system
 from slurm_rl_plugin.configuration import Configuration
@@ -78,8 +74,6 @@ def adapter(configuration: Configuration) -> Check:
 def own_checks(configuration: Configuration, look: QueueLook) -> list[Check]:
     """What only this batch system has to be asked."""
     system = look.cycle.batch_system
-    if not isinstance(system, ChecksItself):
-        return []
     days = configuration.sections.batch_system.history_days
     return list(system.own_checks(wants_runs=look.loaded.learns_from_runs and days > 0))
 
@@ -232,7 +226,7 @@ def exemptions_of(configuration: Configuration, look: QueueLook) -> Iterator[Che
         "partition": rails.exempt_partitions,
         "QOS": rails.exempt_qos,
     }
-    if not any(exempt.values()) or not isinstance(system, TellsNames):
+    if not any(exempt.values()):
         return
     known = dict(zip(exempt, system.site_names(), strict=True))
     told = {what: names for what, names in exempt.items() if names and known[what] is not None}
@@ -263,14 +257,11 @@ def reserve_of(configuration: Configuration, look: QueueLook) -> Iterator[Check]
     yield _wanted(look, configuration.reserve)
     yield from _bounds(configuration, look)
     system = look.cycle.batch_system
-    if not isinstance(system, LimitsBatch):
-        yield Check(FAIL, "reserve", f"{system.name} cannot limit batch jobs: turn it off")
-    elif isinstance(system, ChecksLimit):
-        try:
-            writes = runs is False and not look.cycle.stands_by()
-            yield from system.limit_checks(writes=writes)
-        except BatchSystemError as error:
-            yield Check(FAIL, "reserve", str(error))
+    try:
+        writes = runs is False and not look.cycle.stands_by()
+        yield from system.limit_checks(writes=writes)
+    except BatchSystemError as error:
+        yield Check(FAIL, "reserve", str(error))
 
 
 def _wanted(look: QueueLook, reserve: ReserveSettings) -> Check:

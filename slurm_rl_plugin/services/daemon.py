@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from slurm_rl_plugin.batch_systems.port import SchedulerFacts, WatchesJobs
+from slurm_rl_plugin.batch_systems.port import SchedulerFacts
 from slurm_rl_plugin.configuration import Configuration, changed_start_keys, with_start_values
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
@@ -102,8 +102,7 @@ class LoadedFiles:
 
 def _go_on_from(cycle: Cycle, earlier: Cycle) -> None:
     """What an earlier cycle knew of jobs and limits counts for the one that follows it."""
-    if isinstance(cycle.batch_system, WatchesJobs):
-        cycle.batch_system.go_on_from(earlier.batch_system)
+    cycle.batch_system.go_on_from(earlier.batch_system)
     cycle.limit.go_on_from(earlier.limit)
 
 

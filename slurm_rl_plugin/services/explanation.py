@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.batch_systems.kind import JobRecord
-from slurm_rl_plugin.batch_systems.port import HidesFactors
 from slurm_rl_plugin.brokers.live.offer_worth import UNKNOWN_RUN_TIME
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain import Memory, QueueSnapshot
@@ -241,7 +240,7 @@ def _not_read(configuration: Configuration, look: QueueLook, document: dict[str,
     """What is unknown, said rather than guessed."""
     missing = []
     system = look.cycle.batch_system
-    if isinstance(system, HidesFactors) and document["untouched"] in ("held", "not_eligible"):
+    if system.hidden_factors and document["untouched"] in ("held", "not_eligible"):
         missing.append(f"its factor and the terms of its priority: {system.hidden_factors}")
     if not document["account"]["any_usage"]:
         missing.append(

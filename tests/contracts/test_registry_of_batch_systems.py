@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts, BatchSystemKind, LimitKeys
-from slurm_rl_plugin.batch_systems.port import ChecksItself, LimitsBatch
+from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.batch_systems.registry import ADAPTERS, AUTO, BATCH_SYSTEMS, LIMITS
 from slurm_rl_plugin.configuration import KEYS
 from slurm_rl_plugin.configuration.keys.hook import OFF
@@ -87,13 +87,14 @@ def test_an_adapter_is_made_without_a_question_and_checks_itself(
 ) -> None:
     system = kind.build(parts_of(kind, tmp_path, None))
     assert system.name in kind.adapters
-    assert isinstance(system, ChecksItself)
+    assert type(system).own_checks is not BatchSystem.own_checks
 
 
 @each_kind
 def test_who_names_a_mechanism_can_limit_batch_jobs(kind: BatchSystemKind, tmp_path: Path) -> None:
     for mechanism in kind.limits:
-        assert isinstance(kind.build(parts_of(kind, tmp_path, mechanism)), LimitsBatch)
+        system = kind.build(parts_of(kind, tmp_path, mechanism))
+        assert type(system).limit_batch is not BatchSystem.limit_batch
 
 
 @each_kind

@@ -67,7 +67,7 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.whole_file import write_whole
 
 
-class Pbs:
+class Pbs(BatchSystem):
     """An OpenPBS cluster, reordered by the resource `rl_score` in its job_sort_formula.
 
     A factor is what a job's score has over that of a job that was never written: the server's
@@ -137,7 +137,7 @@ class Pbs:
         return pbs_checks(self.commands, self.server())
 
     def site_names(self) -> SiteNames:
-        """Names of queues; PBS lists no accounts, and has no QOS; see `TellsNames.site_names`."""
+        """Names of queues; PBS lists no accounts, and has no QOS."""
         try:
             queues = frozenset(section(self.commands.read_json(QSTAT_QUEUES), "Queue"))
         except BatchSystemError:

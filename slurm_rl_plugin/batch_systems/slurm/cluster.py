@@ -105,7 +105,7 @@ class _Seen:
         return replace(self, running=[row for row in self.running if row.job_id not in back])
 
 
-class SlurmCommands:
+class SlurmCommands(BatchSystem):
     """A Slurm cluster, reordered by SiteFactor.
 
     Jobs come from `squeue`, priorities from `sprio` (nothing else shows a factor), shares from
@@ -122,6 +122,8 @@ class SlurmCommands:
     """
 
     name = "slurm_commands"
+    lists_pending = True
+    hidden_factors = "sprio lists no job that is held or not eligible."
 
     def __init__(self, given: AdapterParts, commands: CommandRunner | None = None) -> None:
         self._given = given
@@ -207,7 +209,7 @@ class SlurmCommands:
 
     @collector_paused()
     def pending_now(self) -> QueueSnapshot:
-        """Read the pending jobs and their factors; see `ListsPending.pending_now`."""
+        """Read the pending jobs and their factors."""
         if self._seen is None:
             raise BatchSystemError("no snapshot was taken yet")
         now = self._given.clock()
@@ -292,7 +294,7 @@ class SlurmCommands:
         return replace(report, later=still)
 
     def limit_batch(self, amounts: Mapping[str, int] | None) -> None:
-        """Limit batch jobs by a QOS or by licences; see `LimitsBatch.limit_batch`.
+        """Limit batch jobs by a QOS or by licences.
 
         Raises:
             ConfigurationError: the site's own limit cannot be remembered, or it is not known.
@@ -308,13 +310,8 @@ class SlurmCommands:
         yield from federation_checks(self._runner, whole_jobs(self._queue.waiting()))
 
     def site_names(self) -> SiteNames:
-        """Names of accounts, partitions and QOS; see `TellsNames.site_names`."""
+        """Names of accounts, partitions and QOS."""
         return read_site_names(self._runner.read, SSHARE)
-
-    @property
-    def hidden_factors(self) -> str:
-        """Which jobs `sprio` does not list, one sentence."""
-        return "sprio lists no job that is held or not eligible."
 
     def limit_checks(self, *, writes: bool) -> Iterator[Check]:
         """Check the QOS or licences that carry a limit on batch jobs, if any are configured."""

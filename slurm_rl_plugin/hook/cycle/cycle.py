@@ -15,10 +15,8 @@ from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
     BatchSystem,
     FactorChange,
-    ListsPending,
     SchedulerFacts,
     SchedulerLoad,
-    WatchesJobs,
 )
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
 from slurm_rl_plugin.domain.request_watch import ChangedRequests, RequestWatch
@@ -153,7 +151,7 @@ class Cycle:
         self.remember()
         self.policy, self.model_sha256, self.candidate = policy, model_sha256, candidate
         self._guard = self._new_guard()
-        if past_days and isinstance(self.batch_system, WatchesJobs):
+        if past_days:
             self.batch_system.tell_past(past_days)
 
     def run(self, *, new_jobs: bool = False) -> CycleReport:
@@ -212,10 +210,8 @@ class Cycle:
         if harm is not None and not self.writes_nothing:
             return self._failed("refused", harm)
         # 3. Read the queue.
-        if new_jobs and isinstance(self.batch_system, ListsPending):
-            snapshot = self.batch_system.pending_now()
-        else:
-            snapshot = self.batch_system.snapshot()
+        system = self.batch_system
+        snapshot = system.pending_now() if new_jobs else system.snapshot()
         self._snapshot = snapshot = self._classed(snapshot, self._service)
         begin = self._lap("observe", begin)
         if not self._shadow:

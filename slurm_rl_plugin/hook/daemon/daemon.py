@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from slurm_rl_plugin.batch_systems.port import ListsPending, SchedulerLoad
+from slurm_rl_plugin.batch_systems.port import SchedulerLoad
 from slurm_rl_plugin.domain.switchback import OURS, SITE
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
@@ -171,7 +171,7 @@ class Daemon:
     def _places_new(self, report: CycleReport) -> bool:
         """Whether jobs that come before the next cycle get their places at once."""
         acts = report.mode == "active" and report.succeeded and bool(report.events)
-        return acts and isinstance(self.cycle.batch_system, ListsPending)
+        return acts and self.cycle.batch_system.lists_pending
 
     def _place_new_jobs(self) -> CycleReport:
         report = self.cycle.run(new_jobs=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem, LimitsBatch
+from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.resources import CPUS
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected, SlurmRLError
@@ -168,17 +168,13 @@ class BatchLimit:
             return self._failed(lifted, ChangeRejected(str(error)))
 
     def restore(self, system: BatchSystem) -> ApplyReport:
-        """Give the site its own limit back; see `LimitsBatch.limit_batch` for what can fail."""
+        """Give the site its own limit back; see `BatchSystem.limit_batch` for what can fail."""
         if self.is_outstanding():
             self._set(system, None)
         self._limit = None
         return ApplyReport()
 
     def _set(self, system: BatchSystem, amounts: Mapping[str, int] | None) -> None:
-        if not isinstance(system, LimitsBatch):
-            raise ChangeRejected(
-                f'{system.name} cannot limit batch jobs: set [reserve] mechanism = "off"'
-            )
         system.limit_batch(amounts)
 
     def _too_soon(self) -> bool:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.batch_systems.kind import AdapterParts, LimitKeys
 from slurm_rl_plugin.batch_systems.pbs.batch_limit import QueueUse, limit_of, parts_of
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
-from slurm_rl_plugin.batch_systems.port import LimitsBatch
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
 from tests.fakes.fake_pbs_cluster import NOW, FakePbs
@@ -48,10 +47,6 @@ def changes(fake: FakePbs) -> list[str]:
     """What qmgr was told to change."""
     calls: list[list[str]] = fake.state.get("calls", [])
     return [words[-1] for words in calls if words[0] == "qmgr" and words[-1].startswith("set")]
-
-
-def test_the_port_has_it(fake: FakePbs, record: Path) -> None:
-    assert isinstance(adapter(fake, record), LimitsBatch)
 
 
 def test_a_limit_comes_moves_and_goes_and_only_differences_are_written(

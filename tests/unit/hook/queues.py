@@ -9,6 +9,7 @@ import numpy as np
 
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
+    BatchSystem,
     FactorChange,
     SchedulerFacts,
     SchedulerLoad,
@@ -83,7 +84,7 @@ def pending_jobs(native: Sequence[int], **columns: Sequence[object]) -> PendingJ
 
 
 @dataclass
-class QueueInMemory:
+class QueueInMemory(BatchSystem):
     """A batch system that is one table; `away` makes every call fail."""
 
     pending: PendingJobs

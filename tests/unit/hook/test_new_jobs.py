@@ -30,6 +30,8 @@ from tests.unit.hook.test_daemon import CountedStop, daemon_of
 class WaitingQueue(QueueInMemory):
     """Tells who waits now; `submitted` counts the jobs that have come."""
 
+    lists_pending = True
+
     submitted: int = 0
     bursts: list[int] = field(default_factory=list)
 
