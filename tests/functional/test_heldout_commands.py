@@ -25,7 +25,7 @@ from slurm_rl_plugin.papers.heldout.ablation import (
     TO_ALL,
     VARIANTS,
 )
-from slurm_rl_plugin.papers.heldout.experiment import FITTED, GOALS, MISDELIVERED, TO_BEST
+from slurm_rl_plugin.papers.heldout.experiment import DECLARED, FITTED, MISDELIVERED, TO_BEST
 from slurm_rl_plugin.papers.study.logs import LOGS
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 
@@ -153,7 +153,7 @@ def test_the_study_trains_chooses_on_the_past_and_measures_once(
     assert main(words) == 0
     first = json.loads(capsys.readouterr().out)
     goals = [claim for claim in first["claims"] if claim["printed"] is not None]
-    assert len(goals) == sum(len(GOALS[name]) for name in names)
+    assert len(goals) == sum(len(DECLARED.goals(name)) for name in names)
     assert {name for name, facts in first["logs"].items() if len(facts["reserves"]) == 2} == {
         *names
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.papers.site_utilities_2008 import study as site_utilities
+from slurm_rl_plugin.papers.site_utilities_2008 import experiment as site_utilities
 from slurm_rl_plugin.papers.study.logs import LPC_EGEE
 from slurm_rl_plugin.policies.q_network import load_q_network
 from tests.functional.lpc_like import lpc_like_log

@@ -29,7 +29,7 @@ def test_the_study_tells_what_it_claims(capsys: pytest.CaptureFixture[str], tmp_
     document = json.loads(capsys.readouterr().out)
     assert document["seeds"] == [0, 1, 2]
     goals = [claim for claim in document["claims"] if claim["verdict"]]
-    assert [claim["published"] for claim in goals] == [0.05, 0.80, 0.95]
+    assert [claim["printed"] for claim in goals] == [0.05, 0.80, 0.95]
     assert {claim["source"] for claim in goals} == {"goal"}
     assert all(claim["ci95"] for claim in document["claims"])
     assert set(document["by_goal"]) == set(KINDS)

@@ -132,7 +132,7 @@ def _asked(options: argparse.Namespace, models: Path) -> Asked:
 
 def _drawn(options: argparse.Namespace, outcome: Outcome) -> list[str]:
     """Draw the figures, and tell beside them what they were made of; their paths."""
-    from slurm_rl_plugin.papers.study.figure_file import (  # noqa: PLC0415 - matplotlib is heavy
+    from slurm_rl_plugin.papers.study.figures import (  # noqa: PLC0415 - matplotlib is heavy
         draw_all,
     )
 

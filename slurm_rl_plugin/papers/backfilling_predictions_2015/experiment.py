@@ -13,15 +13,11 @@ from slurm_rl_plugin.learning.export.manifest import file_checksum
 from slurm_rl_plugin.learning.export.model import import_model
 from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
     CELLS,
-    CTC_SP2,
     EASY,
     PLUS_PLUS,
     REQUEST,
-    SDSC_SP2,
     TRUE,
     Cell,
-    Published,
-    PublishedLog,
     by_prediction,
 )
 from slurm_rl_plugin.papers.backfilling_predictions_2015.single_events import (
@@ -34,14 +30,14 @@ from slurm_rl_plugin.papers.backfilling_predictions_2015.single_events import (
 )
 from slurm_rl_plugin.papers.study import claims as claimed
 from slurm_rl_plugin.papers.study.claims import (
-    Claim,
+    Declared,
     Judgement,
     Measurement,
     Printed,
+    Row,
     TextTable,
-    bounded,
 )
-from slurm_rl_plugin.papers.study.comparison_figure import comparison
+from slurm_rl_plugin.papers.study.figures import comparison
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.policies.network import QNetwork
@@ -92,15 +88,12 @@ def flows_under(setting: Setting, network: QNetwork, log: BenchmarkLog) -> Flows
     return flows_of(log, starts_under(workload, capacity, queue, estimates))
 
 
-#: Log -> its file, and what was published of it.
-LOGS: Mapping[str, tuple[str, PublishedLog]] = {
-    "CTC-SP2": ("CTC-SP2-1996-3.1-cln", CTC_SP2),
-    "SDSC-SP2": ("SDSC-SP2-1998-4.2-cln", SDSC_SP2),
+DECLARED = Declared(__package__)
+#: Log -> its file.
+LOGS: Mapping[str, str] = {
+    "CTC-SP2": "CTC-SP2-1996-3.1-cln",
+    "SDSC-SP2": "SDSC-SP2-1998-4.2-cln",
 }
-#: Log -> slowdown that the one method is to reach.
-GOALS: Mapping[str, str] = {"CTC-SP2": "15.1", "SDSC-SP2": "50"}
-#: How much longer than under EASY a job may wait for it.
-LONGEST_GOAL = "1.5"
 #: Part by which a slowdown may differ from the published one.
 TOLERANCE = 0.03
 #: Jobs of each log that show that it runs.
@@ -157,7 +150,7 @@ def measure(
         ConfigurationError: a log is missing.
         AccountingLogError: a log cannot be read.
     """
-    logs = {name: read_benchmark_log(traces, file, most) for name, (file, _) in LOGS.items()}
+    logs = {name: read_benchmark_log(traces, file, most) for name, file in LOGS.items()}
     found = {}
     for name, log in logs.items():
         stem = stem_of("backfilling-predictions", log.checksum, most, model, module=__name__)
@@ -184,22 +177,27 @@ def _simulated(
     return cells, method
 
 
-def claims_of(results: Mapping[str, LogResults]) -> list[Claim]:
+def _published(log: str, cell: str) -> tuple[str, float]:
+    """Their mean bounded slowdown as text, and longest flow time in seconds."""
+    slowdown, longest_flow = DECLARED.tables["published"][log][cell].split()
+    return slowdown, float(longest_flow)
+
+
+def rows_of(results: Mapping[str, LogResults]) -> Iterator[Row]:
     """The cells without learning, then the one method as it ships, of all logs."""
-    cells = [
-        _cell_claim(name, cell, published, results[name].cells[cell])
-        for name, (_, log) in LOGS.items()
-        for cell, published in log.cells.items()
-    ]
-    return [*cells, *(claim for name in LOGS for claim in _method_claims(name, results[name]))]
+    for log, found in results.items():
+        for cell, flows in found.cells.items():
+            yield _cell_row(log, cell, flows)
+    for log, found in results.items():
+        yield from _method_rows(log, found)
 
 
-def _cell_claim(log: str, cell: Cell, published: Published, flows: Flows) -> Claim:
-    printed = Printed.of(published.slowdown)
-    ratio = flows.slowdown / printed.value
-    flow = flows.longest_flow / float(published.longest_flow)
+def _cell_row(log: str, cell: Cell, flows: Flows) -> Row:
+    text, longest_flow = _published(log, cell.name)
+    printed = Printed.of(text)
+    ratio, flow = flows.slowdown / printed.value, flows.longest_flow / longest_flow
     because = f"{ratio:.3f} of the published slowdown, {flow:.3f} of the longest flow time"
-    return Claim(
+    return Row(
         cell=claimed.Cell(log, cell.name),
         measured=Measurement(value=flows.slowdown),
         printed=printed,
@@ -207,27 +205,22 @@ def _cell_claim(log: str, cell: Cell, published: Published, flows: Flows) -> Cla
     )
 
 
-def _method_claims(log: str, found: LogResults) -> Iterator[Claim]:
-    shipped, learned = SETTINGS[0], LOGS[log][1].learned
-    measured = Measurement(value=found.method[shipped].slowdown)
+def _method_rows(log: str, found: LogResults) -> Iterator[Row]:
+    shipped, group = SETTINGS[0], f"{log}, {ONE_METHOD}"
+    learned, longest_flow = _published(log, "learned")
     baselines = {
         "EASY": found.cells[_BASE].slowdown,
         "EASY++ that knows run times": found.cells[_CLAIRVOYANT].slowdown,
-        "their best learned cell": float(learned.slowdown),
+        "their best learned cell": float(learned),
     }
-    group = f"{log}, {ONE_METHOD}"
-    for source, column, bound in (
-        ("paper", f"{SLOWDOWN}, to their best learned cell", learned.slowdown),
-        ("goal", f"{SLOWDOWN}, to the goal", GOALS[log]),
-    ):
+    for column in (f"{SLOWDOWN}, to their best learned cell", f"{SLOWDOWN}, to the goal"):
         cell = claimed.Cell(group, shipped.name, column)
-        yield bounded(cell, measured, bound, logs=1, source=source, baselines=baselines)
-    ratio = Measurement(value=found.longest_ratio(shipped))
-    easy = LOGS[log][1].cells[_BASE].longest_flow
-    flows = float(learned.longest_flow) / float(easy)
-    cell = claimed.Cell(group, shipped.name, LONGEST)
-    yield bounded(
-        cell, ratio, LONGEST_GOAL, logs=1, source="goal", baselines={"EASY": 1.0, _FLOWS: flows}
+        measured = Measurement(value=found.method[shipped].slowdown)
+        yield Row(cell=cell, measured=measured, baselines=baselines)
+    yield Row(
+        cell=claimed.Cell(group, shipped.name, LONGEST),
+        measured=Measurement(value=found.longest_ratio(shipped)),
+        baselines={"EASY": 1.0, _FLOWS: longest_flow / _published(log, _BASE.name)[1]},
     )
 
 
@@ -245,7 +238,7 @@ def run(asked: Asked) -> Outcome:
     store, most = ResultStore(asked.models), QUICK_JOBS if asked.quick else None
     with asked.bar("simulating", STEPS) as add:
         found = measure(traces, network, file_checksum(path), store, add, most=most)
-    claims = claims_of(found)
+    claims = DECLARED.claims(rows_of(found))
     fronts = {name: _front(name, each) for name, each in found.items()}
     cells = [claim for claim in claims if claim.cell.group in LOGS]
     told = "\nThe one method under other settings, the one that ships first:"
@@ -264,7 +257,7 @@ def run(asked: Asked) -> Outcome:
 
 def _front(name: str, found: LogResults) -> list[Mapping[str, Any]]:
     """What each setting gives on a log."""
-    best = float(LOGS[name][1].learned.slowdown)
+    best = float(_published(name, "learned")[0])
     return [
         {
             "slack": setting.slack,

@@ -8,7 +8,6 @@ promise: no such candidate may outlive the promise, even at its own limit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -59,27 +58,6 @@ class Cell(NamedTuple):
         return ", ".join(filter(None, self))
 
 
-class Published(NamedTuple):
-    """What they got, as text: mean bounded slowdown, and the longest flow time in seconds."""
-
-    slowdown: str
-    longest_flow: str
-
-
-class PublishedLog(NamedTuple):
-    """The results on one log.
-
-    Attributes:
-        jobs: that they simulated.
-        cells: without learning.
-        learned: the learned cell of the least slowdown.
-    """
-
-    jobs: int
-    cells: Mapping[Cell, Published]
-    learned: Published
-
-
 CELLS = (
     Cell(EASY, REQUEST),
     Cell(EASY_SJBF, REQUEST),
@@ -95,52 +73,6 @@ CELLS = (
             (LAST_RUNS, STEPPED),
         )
     ),
-)
-
-
-def _cells(*rows: str) -> Mapping[Cell, Published]:
-    return {cell: Published(*row.split()) for cell, row in zip(CELLS, rows, strict=True)}
-
-
-CTC_SP2 = PublishedLog(
-    jobs=77199,
-    cells=_cells(
-        "49.57 337283",
-        "30.04 394322",
-        "37.17 278636",
-        "49.57 337283",
-        "44.17 466761",
-        "69.39 4504100",
-        "35.32 1977894",
-        "64.65 1593167",
-        "17.57 334105",
-        "30.04 394322",
-        "30.40 525048",
-        "55.64 4296891",
-        "26.53 1544953",
-        "85.77 1830776",
-    ),
-    learned=Published("15.15", "6795451"),
-)
-SDSC_SP2 = PublishedLog(
-    jobs=54006,
-    cells=_cells(
-        "87.87 463592",
-        "84.89 561571",
-        "70.48 460728",
-        "87.87 463592",
-        "82.14 494216",
-        "83.99 1106451",
-        "79.21 1200079",
-        "100.02 743679",
-        "56.84 474155",
-        "84.89 561571",
-        "77.90 588817",
-        "98.00 1483691",
-        "65.06 1024863",
-        "79.40 760866",
-    ),
-    learned=Published("65.02", "793330"),
 )
 
 

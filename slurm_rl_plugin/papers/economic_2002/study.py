@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
-from slurm_rl_plugin.papers.economic_2002.claims import economic_claims
+from slurm_rl_plugin.papers.economic_2002.claims import DECLARED, rows_of
 from slurm_rl_plugin.papers.economic_2002.experiment import (
     HOPS,
     LIKE_CTC,
@@ -33,7 +33,7 @@ from slurm_rl_plugin.papers.economic_2002.markets import (
     read_ctc,
 )
 from slurm_rl_plugin.papers.study.claims import TextTable, judged_claims
-from slurm_rl_plugin.papers.study.figure_file import legend_above
+from slurm_rl_plugin.papers.study.figures import legend_above
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
 from slurm_rl_plugin.units import HOUR
@@ -175,7 +175,7 @@ def run(asked: Asked) -> Outcome:
         [f"{x:.4f}" if isinstance(x, float) else x for x in row.values()] for row in controls
     ]
     return Outcome(
-        claims=economic_claims(found),
+        claims=DECLARED.claims(rows_of(found)),
         seeds=range(seeds),
         table=lambda claims: judged_claims([each for each in claims if each.printed is not None]),
         more=[

@@ -30,7 +30,7 @@ from slurm_rl_plugin.papers.heldout.experiment import (
     ratio_over_seeds,
 )
 from slurm_rl_plugin.papers.heldout.networks import HeldoutTraining
-from slurm_rl_plugin.papers.study.claims import Cell, Claim
+from slurm_rl_plugin.papers.study.claims import Cell, Claim, Row
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
 from slurm_rl_plugin.policies.network import QNetwork
@@ -126,11 +126,12 @@ def ablation_claims(found: Mapping[str, AblatedLog]) -> Iterator[Claim]:
         for variant in log.variants:
             for column in (TO_BEST, TO_ALL):
                 ratio = ratio_over_seeds(log.ratios(variant, column), log.block)
-                yield Claim(cell=Cell(name, variant, column), measured=ratio)
+                yield Claim(row=Row(cell=Cell(name, variant, column), measured=ratio))
     for variant in (*VARIANTS, FITTED_Q):
         for column in (TO_BEST, TO_ALL):
             logs = ((log.ratios(variant, column), log.block) for log in found.values())
-            yield Claim(cell=Cell(ALL_LOGS, variant, column), measured=ratio_over_logs(logs))
+            cell = Cell(ALL_LOGS, variant, column)
+            yield Claim(row=Row(cell=cell, measured=ratio_over_logs(logs)))
 
 
 def drawings_of(found: Mapping[str, AblatedLog]) -> Drawings:

@@ -31,8 +31,8 @@ from slurm_rl_plugin.learning.evaluation.paired_windows import (
 )
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.papers.heldout.networks import QUICK_STUDY, HeldoutTraining, StudySize
-from slurm_rl_plugin.papers.study.claims import Cell, Claim, Goal, Measurement, TextTable, bounded
-from slurm_rl_plugin.papers.study.figure_file import legend_above
+from slurm_rl_plugin.papers.study.claims import Cell, Declared, Measurement, Row, TextTable
+from slurm_rl_plugin.papers.study.figures import legend_above
 from slurm_rl_plugin.papers.study.logs import StudyLog, read_study_logs
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.papers.study.study import Add, Asked, Drawings, Outcome
@@ -50,26 +50,7 @@ LONGEST = "longest wait / multifactor's"
 MISDELIVERED = "service to the wrong account (misdelivered)"
 
 
-def _goals(without: str, tuned: str, to_multifactor: str) -> Sequence[Goal]:
-    return (
-        Goal(WITHOUT, TO_BEST, without, least=False),
-        Goal(TUNED, TO_BEST, tuned, least=False),
-        Goal(HOLDING, TO_BEST, tuned, least=False),
-        Goal(TUNED, TO_MULTIFACTOR, to_multifactor, least=False),
-        Goal(TAIL_SAFE, LONGEST, "1.1", least=False),
-    )
-
-
-#: Log -> goals; a log that is not named here has none.
-GOALS: Mapping[str, Sequence[Goal]] = {
-    "SDSC-SP2": (*_goals("1.00", ".90", ".70"), Goal(HOLDING, SHORT_GAIN, "10")),
-    "HPC2N": _goals(".90", ".75", ".70"),
-    "CTC-SP2": (
-        *_goals(".90", ".85", ".55"),
-        Goal(TUNED, SHORT_GAIN, "10"),
-        Goal(HOLDING, SHORT_GAIN, "10"),
-    ),
-}
+DECLARED = Declared(__package__)
 COLUMNS = (TO_BEST, TO_MULTIFACTOR, SHORT_GAIN, LONGEST, MISDELIVERED)
 
 
@@ -337,22 +318,16 @@ def pooled_ratio(studies: Mapping[str, LogStudy], policy: str) -> Measurement:
     return ratio_over_logs(logs)
 
 
-def study_claims(studies: Mapping[str, LogStudy]) -> Iterator[Claim]:
-    """Every goal with its verdict, then the figures without one, then all logs together."""
+def rows_of(studies: Mapping[str, LogStudy]) -> Iterator[Row]:
+    """Every figure of each log, then all logs together."""
     for name, study in studies.items():
-        goals = {(goal.policy, goal.column): goal for goal in GOALS.get(name, ())}
         rules = [study.best, *(rule for rule in study.rules if rule != study.best)]
         for policy in [*study.learned, *rules]:
             for column in COLUMNS:
                 found = figure_of(study, policy, column)
-                goal = goals.get((policy, column))
-                cell = Cell(name, policy, column)
-                if goal is None:
-                    yield Claim(cell=cell, measured=found)
-                else:
-                    yield bounded(cell, found, goal.bound, least=goal.least, source="goal")
+                yield Row(cell=Cell(name, policy, column), measured=found)
     for policy in (WITHOUT, FITTED, TUNED, HOLDING):
-        yield Claim(cell=Cell("all logs", policy, TO_BEST), measured=pooled_ratio(studies, policy))
+        yield Row(cell=Cell("all logs", policy, TO_BEST), measured=pooled_ratio(studies, policy))
 
 
 def drawings_of(studies: Mapping[str, LogStudy]) -> Drawings:
@@ -376,9 +351,9 @@ def _ratios(studies: Mapping[str, LogStudy]) -> Any:
             colour = "C0" if policy in study.learned else "tab:grey"
             axis.plot([low, high], [place, place], color=colour, linewidth=2)
             axis.plot(found.value, place, "o", color=colour)
-            for goal in GOALS.get(name, ()):
+            for goal in DECLARED.goals(name):
                 if (goal.policy, goal.column) == (policy, TO_BEST):
-                    axis.plot(float(goal.bound), place, "|", color="C3", markersize=16)
+                    axis.plot(float(str(goal.printed)), place, "|", color="C3", markersize=16)
         axis.axvline(1.0, color="black", linewidth=0.8)
         axis.set_xscale("log")
         axis.set_yticks(range(len(policies)), policies[::-1])
@@ -412,7 +387,7 @@ def run(asked: Asked) -> Outcome:
         studies = _studies(plan, ResultStore(asked.models, add), add)
     facts = {name: _facts(study) for name, study in studies.items()}
     return Outcome(
-        claims=list(study_claims(studies)),
+        claims=DECLARED.claims(rows_of(studies)),
         seeds=range(plan.seeds),
         more=list(_passages(facts)),
         facts={"logs": facts},

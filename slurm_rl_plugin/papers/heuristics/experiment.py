@@ -7,33 +7,21 @@ stands for numpy's default generator of seed k, which gave the earlier measureme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.learning.evaluation.paired import estimates_of
-from slurm_rl_plugin.papers.heuristics.earlier_figures import (
-    COLUMNS_OF_2011,
-    EGEE_LIKE,
-    FIFO,
-    GRID_OF_2008,
-    HEURISTICS,
-    RATIO_QUANTILES,
-    RATIOS,
-    SEGMENTS,
-    SJF,
-    Heuristic,
-    Table,
-)
 from slurm_rl_plugin.papers.reactive_grids_2008.load import FEASIBLE
 from slurm_rl_plugin.papers.study.claims import (
     Cell,
     Claim,
-    Printed,
+    Declared,
+    Row,
     Statistic,
     measure,
     median,
@@ -41,7 +29,7 @@ from slurm_rl_plugin.papers.study.claims import (
     ratio_of_means,
     sampled_claims,
 )
-from slurm_rl_plugin.papers.study.comparison_figure import comparison
+from slurm_rl_plugin.papers.study.figures import comparison
 from slurm_rl_plugin.papers.study.logs import PROCESSORS_OF_2011, SEGMENT_DROP, read_lpc, segment_of
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.papers.study.trials import Contender, columns_of, measures_of
@@ -50,8 +38,35 @@ from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepar
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.fairness import fairness_at_starts
 
+DECLARED = Declared(__package__)
+#: Interactive fractions p of the 2008 load, and the segments of LPC-EGEE that are tried.
+FRACTIONS, SEGMENTS = (0.2, 0.4, 0.5), (14, 17, 18, 19)
+FIFO, SJF = "FIFO", "SJF oracle"
 _DROP_GENERATED = (0, 500)
 _NOMINAL = "J with nominal shares"
+
+
+class Heuristic(NamedTuple):
+    """A rule as `evaluate` calls it, how it knows run times, and processors free of batch work."""
+
+    rule: str
+    estimates: str = "oracle"
+    reserve: int = 0
+
+
+HEURISTICS = {
+    FIFO: Heuristic("fifo"),
+    "EDF": Heuristic("edf"),
+    "interactive first": Heuristic("interactive-first"),
+    "SJF EST": Heuristic("sjf", "class-median"),
+    SJF: Heuristic("sjf"),
+    "utility-greedy oracle": Heuristic("utility-greedy"),
+    "utility-greedy EST": Heuristic("utility-greedy", "class-median"),
+    "min(run + wait) EST": Heuristic("min-run-wait", "class-median"),
+    "SJF oracle, 1 held": Heuristic("sjf", reserve=1),
+    "SJF oracle, 2 held": Heuristic("sjf", reserve=2),
+    "SJF oracle, 4 held": Heuristic("sjf", reserve=4),
+}
 
 #: Policy -> column -> one figure a seed.
 Sample = dict[str, dict[str, FloatArray]]
@@ -59,7 +74,7 @@ Sample = dict[str, dict[str, FloatArray]]
 
 def steps(seeds: int, *, with_segments: bool) -> int:
     """How many logs are simulated."""
-    return (len(GRID_OF_2008) + 1) * seeds + with_segments * len(SEGMENTS)
+    return (len(FRACTIONS) + 1) * seeds + with_segments * len(SEGMENTS)
 
 
 def reproduce(seeds: int, traces: Path | None, after_log: Callable[[], None]) -> list[Claim]:
@@ -69,48 +84,52 @@ def reproduce(seeds: int, traces: Path | None, after_log: Callable[[], None]) ->
         seeds: how many generated logs of each kind, seeds 0 to `seeds` - 1.
         traces: folder that holds LPC-EGEE; without it the segments are left out.
         after_log: told after each log.
-
-    Raises:
-        ConfigurationError: the folder does not hold LPC-EGEE.
-        AccountingLogError: LPC-EGEE cannot be read.
     """
-    segments = None if traces is None else _segments(traces)
+    segments = {} if traces is None else _segments(read_lpc(traces))
     sample_of = partial(_sample, after_log=after_log)
-    claims: list[Claim] = []
-    for interactive, table in GRID_OF_2008.items():
-        logs = (mmn_log(np.random.default_rng(k), interactive=interactive) for k in range(seeds))
-        sample = sample_of(logs, table, capacity=50, drop=_DROP_GENERATED)
-        group = f"2008, p = {interactive}"
-        claims += [*_claims_of_table(group, table, sample), *_ratios(group, interactive, sample)]
+    rows: list[Row] = []
+    for p in FRACTIONS:
+        logs = (mmn_log(np.random.default_rng(seed), interactive=p) for seed in range(seeds))
+        group = f"2008, p = {p}"
+        sample = sample_of(group, logs, capacity=50, drop=_DROP_GENERATED)
+        rows += [*_rows(group, sample), *_ratios(group, sample)]
     logs = (egee_log(np.random.default_rng(seed)) for seed in range(seeds))
-    sample = sample_of(logs, EGEE_LIKE, capacity=PROCESSORS_OF_2011, drop=_DROP_GENERATED)
-    claims += _claims_of_table("EGEE-like", EGEE_LIKE, sample)
-    for number, log in (segments or {}).items():
-        table = SEGMENTS[number]
-        sample = sample_of([log], table, capacity=PROCESSORS_OF_2011, drop=SEGMENT_DROP)
-        claims += _claims_of_table(f"LPC-EGEE segment {number}", table, sample)
-    return claims
+    group = "EGEE-like"
+    sample = sample_of(group, logs, capacity=PROCESSORS_OF_2011, drop=_DROP_GENERATED)
+    rows += _rows(group, sample)
+    for group, segment in segments.items():
+        sample = sample_of(group, [segment], capacity=PROCESSORS_OF_2011, drop=SEGMENT_DROP)
+        rows += _rows(group, sample)
+    return DECLARED.claims(rows)
 
 
-def _segments(folder: Path) -> dict[int, JobLog]:
-    log = read_lpc(folder)
-    return {number: segment_of(log, number) for number in SEGMENTS}
+def _segments(log: JobLog) -> dict[str, JobLog]:
+    return {f"LPC-EGEE segment {number}": segment_of(log, number) for number in SEGMENTS}
+
+
+def _cells(group: str) -> Iterator[tuple[str, str]]:
+    """Policies and columns of which an earlier figure of the group is looked for."""
+    for entry in DECLARED.entries:
+        if entry.group == group:
+            for policy in entry.printed:
+                if policy in HEURISTICS:
+                    yield from ((policy, column) for column in entry.columns)
 
 
 def _sample(
+    group: str,
     logs: Iterable[JobLog],
-    policies: Collection[str],
     *,
     capacity: int,
     drop: tuple[int, int],
     after_log: Callable[[], None],
 ) -> Sample:
-    """The figures of every policy on every log."""
-    rows: dict[str, list[dict[str, float]]] = {name: [] for name in policies}
+    """The figures of every policy of a group on every log."""
+    rows: dict[str, list[dict[str, float]]] = {policy: [] for policy, _ in _cells(group)}
     for log in logs:
         prepared = prepare_log(log, capacity=capacity)
-        for name in policies:
-            rows[name].append(figures_of(HEURISTICS[name], prepared, drop))
+        for name, found in rows.items():
+            found.append(figures_of(HEURISTICS[name], prepared, drop))
         after_log()
     return {name: columns_of(each) for name, each in rows.items()}
 
@@ -142,83 +161,24 @@ def _fairness_of_nominal_shares(prepared: PreparedLog, start: FloatArray) -> Flo
     return fairness_at_starts(start, log.run_time, log.processors, log.account, shares)
 
 
-def _claims_of_table(group: str, table: Table, sample: Sample) -> Iterator[Claim]:
-    for policy, row in table.items():
-        for column, text in _cells(row):
-            yield Claim(
-                cell=Cell(group, policy, column),
-                measured=measure(sample[policy][column]),
-                printed=Printed.of(text) if text else None,
-                remark=_remark(group, policy, column),
-                source="earlier measurement",
-            )
+def _rows(group: str, sample: Sample) -> Iterator[Row]:
+    for policy, column in _cells(group):
+        yield Row(cell=Cell(group, policy, column), measured=measure(sample[policy][column]))
 
 
-def _cells(row: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What was printed, J a second time, and what is to be told without an earlier figure."""
-    for column, text in (row or dict.fromkeys(COLUMNS_OF_2011, "")).items():
-        yield column, text
-        if column == "J":
-            yield _NOMINAL, text
+def _ratios(group: str, sample: Sample) -> Iterator[Row]:
+    def row(name: str, values: FloatArray, statistic: Statistic) -> Row:
+        return Row(cell=Cell(group, f"{FIFO} / {SJF}", name), measured=measure(values, statistic))
 
-
-def _ratios(group: str, interactive: float, sample: Sample) -> Iterator[Claim]:
-    def claim(name: str, values: FloatArray, statistic: Statistic, text: str = "") -> Claim:
-        return Claim(
-            cell=Cell(group, f"{FIFO} / {SJF}", name),
-            measured=measure(values, statistic),
-            printed=Printed.of(text) if text else None,
-            source="earlier measurement",
-        )
-
-    for column, text in RATIOS[interactive].items():
+    for column in ("mean wait", "interactive mean wait", "batch mean wait"):
         pair = np.stack([sample[FIFO][column], sample[SJF][column]])
         ratio = pair[0] / pair[1]
-        yield claim(f"{column}, median of the seeds", ratio, median, text)
-        yield claim(f"{column}, ratio of the means", pair, ratio_of_means)
+        yield row(f"{column}, median of the seeds", ratio, median)
+        yield row(f"{column}, ratio of the means", pair, ratio_of_means)
         if column == "mean wait":
-            for level, printed in RATIO_QUANTILES.items():
+            for level in (0.05, 0.95):
                 name = f"{column}, {level:.0%} quantile of the seeds"
-                yield claim(name, ratio, quantile(level), printed)
-
-
-#: Beginnings of group, policy and column -> why a figure may differ, as far as is known.
-_REMARKS: Sequence[tuple[tuple[str, str, str], str]] = (
-    (
-        ("2008", "", "J"),
-        "the earlier fairness took the nominal shares, this one each account's part of the work",
-    ),
-    (
-        ("2008", "utility-greedy", ""),
-        "the earlier rule is not known to the letter; the utility lost over the next 300 s, in "
-        "place of the rate, makes the interactive tail nearly as long as it was",
-    ),
-    (
-        ("EGEE", "", ""),
-        "the description leaves open how the sizes of bursts vary and how dense a burst is; "
-        "lognormal sizes (sigma 1.5) spread over minutes come near",
-    ),
-    (
-        ("LPC-EGEE segment 17", "", "interactive within"),
-        "30 % of the jobs share their second of submission with another; the order of those moves "
-        "the share from .396 to .417 (interactive first) and from .600 to .612 (min(run + wait)), "
-        "which leaves the latter unexplained",
-    ),
-    (
-        ("LPC-EGEE segment 18", "", "interactive within"),
-        "not explained: the order of jobs of one second moves it by .001 only",
-    ),
-)
-
-
-def _remark(group: str, policy: str, column: str) -> str:
-    if column == _NOMINAL:
-        return ""
-    for beginnings, remark in _REMARKS:
-        cell = zip((group, policy, column), beginnings, strict=True)
-        if all(text.startswith(beginning) for text, beginning in cell):
-            return remark
-    return ""
+                yield row(name, ratio, quantile(level))
 
 
 #: File -> name and unit of the figures that it shows, and their columns.
@@ -241,10 +201,5 @@ def run(asked: Asked) -> Outcome:
         claims=claims,
         seeds=range(seeds),
         table=sampled_claims,
-        drawings={file: partial(_drawn, claims, *shown) for file, shown in _FIGURES.items()},
+        drawings={file: partial(comparison, claims, *shown) for file, shown in _FIGURES.items()},
     )
-
-
-def _drawn(claims: Sequence[Claim], quantity: str, columns: Collection[str]) -> Any:
-    drawn = [claim for claim in claims if claim.printed and claim.cell.column in columns]
-    return comparison(drawn, quantity)

@@ -8,7 +8,7 @@ median of their class (EST), trained on generated logs of seeds 1000 and above a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +18,11 @@ from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunT
 from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.learning.export.model import import_model
 from slurm_rl_plugin.papers.non_markovian_2011.claims import (
-    claims_of_sentences,
-    claims_of_table_1,
-    claims_of_tables,
-    claims_on_native,
+    DECLARED,
+    rows_of_sentences,
+    rows_of_table_1,
+    rows_of_tables,
+    rows_on_native,
 )
 from slurm_rl_plugin.papers.non_markovian_2011.load import (
     AS_PRINTED,
@@ -197,30 +198,23 @@ def reproduce(
     groups = dict(loads)
     if segments:
         groups[_group(PROCESSORS_OF_2011)] = segments[PROCESSORS_OF_2011]
-    claims = list(claims_of_table_1(generated(LOADS[0], range(plan.seeds), plan.effort)))
+    rows = list(rows_of_table_1(generated(LOADS[0], range(plan.seeds), plan.effort)))
     for group, trial in groups.items():
-        claims += [*claims_of_tables(group, trial), *claims_of_sentences(group, trial)]
+        rows += [*rows_of_tables(group, trial), *rows_of_sentences(group, trial)]
     if segments:  # the native scheduler had its own machine: only there it is compared fairly
         machine = PROCESSORS_OF_LPC
-        claims += claims_on_native(_group(machine), segments[machine])
+        rows += rows_on_native(_group(machine), segments[machine])
     estimates: EstimateFigures = {}
     if log is not None and plan.traces is not None:
         past = prepared_segments(log, [_EARLIER], PROCESSORS_OF_2011)[_EARLIER]
         learned = {name: networks[name] for name in LEARNED}
         estimates = estimate_figures(plan, learned, shipped, medians_of(past))
     return NonMarkovian(
-        claims=[_credited(claim) for claim in claims],
+        claims=DECLARED.claims(rows),
         generated=loads,
         segments=segments,
         estimates=estimates,
     )
-
-
-def _credited(claim: Claim) -> Claim:
-    """Mark the claim as "ours" if its networks learned by the difference reward."""
-    policies = claim.cell.policy.replace(" / ", " - ").split(" - ")
-    ours = any(policy in LEARNED for policy in policies)
-    return replace(claim, algorithm="ours") if ours else claim
 
 
 def _group(capacity: int) -> str:

@@ -42,42 +42,6 @@ BASELINES = (
     "SJF oracle, 4 held",
 )
 
-#: Table 1: what is said of the run times (seconds) of 4,480 interactive and 5,020 batch jobs.
-TABLE_1 = {
-    "interactive": {"jobs": "4480", "mean": "108", "standard deviation": "190", "median": "160"},
-    "batch": {
-        "jobs": "5020",
-        "mean": "34927",
-        "standard deviation": "78755",
-        "median": "15615",
-    },
-}
-#: Table 2: policy -> responsiveness of batch, interactive and all jobs, mean and deviation.
-TABLE_2 = {
-    NATIVE: ".82 .26 .62 .41 .73 .36",
-    "NN-ORA": ".93 .18 .94 .22 .93 .20",
-    "NN-EST": ".92 .18 .94 .22 .93 .20",
-    "ESN-ORA": ".93 .19 .94 .20 .93 .19",
-    "ESN-EST": ".93 .17 .95 .19 .94 .18",
-}
-TABLE_2_COLUMNS = (
-    *("batch R", "batch R std", "interactive R", "interactive R std"),
-    *("R", "R std"),
-)
-#: Table 3: policy -> waits of batch and of interactive jobs, mean and deviation, seconds.
-TABLE_3 = {
-    NATIVE: "13041 26726 2756 8844",
-    "NN-ORA": "3777 12168 1366 7989",
-    "NN-EST": "3803 12232 1382 8076",
-    "ESN-ORA": "3962 13014 1085 8491",
-    "ESN-EST": "3492 12175 495 3589",
-}
-TABLE_3_COLUMNS = (
-    *("batch mean wait", "batch std of waits"),
-    *("interactive mean wait", "interactive std of waits"),
-)
-
-
 JOBS, PROCESSORS = 9500, 81
 SHARES = {"vo0": 0.53, "vo1": 0.19, "vo2": 0.10, "vo3": 0.18}
 #: Loads of the generator that are measured: a light one, where queues are rare (what Table 1 prints

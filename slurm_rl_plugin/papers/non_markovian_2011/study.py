@@ -20,7 +20,7 @@ from slurm_rl_plugin.papers.non_markovian_2011.experiment import (
 from slurm_rl_plugin.papers.non_markovian_2011.load import FIFO, LEARNED, NATIVE, SJF
 from slurm_rl_plugin.papers.reactive_grids_2008.claims import fairness_gap
 from slurm_rl_plugin.papers.reactive_grids_2008.study import draw_cumulative
-from slurm_rl_plugin.papers.study.figure_file import legend_above
+from slurm_rl_plugin.papers.study.figures import legend_above
 from slurm_rl_plugin.papers.study.logs import PROCESSORS_OF_2011
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome, Plan

@@ -7,9 +7,8 @@ is not public; segments of LPC-EGEE stand in for it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,22 +20,23 @@ from slurm_rl_plugin.learning.evaluation.paired import Candidate, candidate_of_m
 from slurm_rl_plugin.learning.load_windows import log_window
 from slurm_rl_plugin.learning.sarsa.settings import PAPER, SarsaSettings
 from slurm_rl_plugin.papers.reactive_grids_2008.claims import (
-    CALIBRATION,
     LITERAL,
     MEASURED_SEGMENTS,
     PRINTED,
     Curves,
-    claims_of_calibration,
-    claims_of_holding,
-    claims_of_literal_reward,
-    claims_of_segment,
-    claims_of_shares,
-    claims_of_waits,
     curve_tasks,
     learning_curves,
+    rows_of_calibration,
+    rows_of_holding,
+    rows_of_literal_reward,
+    rows_of_segment,
+    rows_of_shares,
+    rows_of_table_1,
+    rows_of_waits,
     segments_task,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (
+    DECLARED,
     DROP,
     FEASIBLE,
     FRACTIONS,
@@ -44,7 +44,6 @@ from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     NATIVE,
     RL,
     TRAINING_SEED,
-    claims_of_table_1,
     contenders,
     generated,
     learning_task,
@@ -52,11 +51,11 @@ from slurm_rl_plugin.papers.reactive_grids_2008.load import (
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.on_line import (
     OnLine,
-    claims_on_line,
     learn_on_line,
     on_line_steps,
+    rows_on_line,
 )
-from slurm_rl_plugin.papers.study.claims import GOAL, Claim, Report, TextTable
+from slurm_rl_plugin.papers.study.claims import Claim, Report, Row, TextTable
 from slurm_rl_plugin.papers.study.logs import (
     LOGS,
     PROCESSORS_OF_2011,
@@ -234,18 +233,18 @@ class _Reproduction:
         segments = {} if log is None else self._segments(log)
         curves = learning_curves(self._plan.effort, self._store)
         on_line = learn_on_line(self._plan, log, self._store, self._after_log)
-        claims = [
-            *claims_of_table_1(),
-            *(claim for p in FRACTIONS for claim in claims_of_waits(p, feasible[p])),
-            *(claim for p in FRACTIONS for claim in claims_of_holding(p, feasible[p])),
-            *claims_of_shares(feasible[SHOWN], infeasible),
-            *_claims_of_segments(segments),
-            *claims_of_literal_reward(feasible[SHOWN], {**as_printed, RL: learned[SHOWN]}),
-            *claims_of_calibration(curves),
-            *claims_on_line(on_line),
+        rows = [
+            *rows_of_table_1(),
+            *(row for p in FRACTIONS for row in rows_of_waits(p, feasible[p])),
+            *(row for p in FRACTIONS for row in rows_of_holding(p, feasible[p])),
+            *rows_of_shares(feasible[SHOWN], infeasible),
+            *_rows_of_segments(segments),
+            *rows_of_literal_reward(feasible[SHOWN], {**as_printed, RL: learned[SHOWN]}),
+            *rows_of_calibration(curves),
+            *rows_on_line(on_line),
         ]
         return ReactiveGrids(
-            claims=[_credited(claim) for claim in claims],
+            claims=DECLARED.claims(rows),
             feasible=feasible,
             infeasible=infeasible,
             segments=segments,
@@ -308,20 +307,9 @@ class _Reproduction:
         return found
 
 
-def _claims_of_segments(
+def _rows_of_segments(
     segments: Mapping[tuple[int, int], PairedTrial],
-) -> Iterator[Claim]:
+) -> Iterator[Row]:
     for (number, capacity), trial in segments.items():
         group = f"LPC-EGEE segment {number}, {capacity} processors"
-        yield from claims_of_segment(group, trial, _MACHINES[capacity])
-
-
-def _credited(claim: Claim) -> Claim:
-    """Mark the claim as "ours" if its network learned by this project's reward.
-
-    RL and the calibrated networks learn by the difference reward, which no paper has; our goals
-    are for policies of this project.
-    """
-    of_ours = claim.cell.group == CALIBRATION or claim.source == GOAL
-    ours = of_ours or RL in re.split(" [/-] ", claim.cell.policy)
-    return replace(claim, algorithm="ours") if ours else claim
+        yield from rows_of_segment(group, trial, _MACHINES[capacity])

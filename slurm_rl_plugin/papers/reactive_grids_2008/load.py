@@ -13,7 +13,7 @@ from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
 from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
 from slurm_rl_plugin.learning.sarsa.training import train_sarsa
 from slurm_rl_plugin.learning.training_load import TrainingLoad
-from slurm_rl_plugin.papers.study.claims import Cell, Claim, Printed, measure
+from slurm_rl_plugin.papers.study.claims import Declared
 from slurm_rl_plugin.papers.study.result_store import LearningTask, Loads
 from slurm_rl_plugin.papers.study.study import Effort
 from slurm_rl_plugin.papers.study.trials import LONGEST_FIRST, Contender
@@ -21,7 +21,7 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
-from slurm_rl_plugin.units import HOUR, MINUTE, SHORT_JOB_RUN_TIME
+from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 FIFO, RL, NATIVE, SJF = "FIFO", "RL", "native", "SJF oracle"
@@ -38,53 +38,14 @@ BASELINES = (
 #: Interactive fractions p of the experiments.
 FRACTIONS = (0.2, 0.4, 0.5)
 
-#: Table I: p -> mu and lambda (1/s), mean run time (minutes), duration (hours).
-TABLE_I = {
-    0.2: ("2.48E-04", "1.23E-02", "67", "136"),
-    0.4: ("5.68E-04", "2.81E-02", "29", "59"),
-    0.5: ("7.70E-04", "3.81E-02", "22", "44"),
-}
-#: Table II: p -> policy and class -> mean, standard deviation and longest wait, seconds.
-TABLE_II: dict[float, dict[tuple[str, str], str]] = {
-    0.2: {
-        (FIFO, "interactive"): "923 552 2361",
-        (RL, "interactive"): "108 123 975",
-        (FIFO, "batch"): "825 539 2383",
-        (RL, "batch"): "103 112 1040",
-    },
-    0.4: {
-        (FIFO, "interactive"): "690 321 1425",
-        (RL, "interactive"): "50 58 597",
-        (FIFO, "batch"): "642 314 1426",
-        (RL, "batch"): "454 49 515",
-    },
-    0.5: {
-        (FIFO, "interactive"): "740 368 1577",
-        (RL, "interactive"): "38 42 368",
-        (FIFO, "batch"): "718 360 1550",
-        (RL, "batch"): "343 38 397",
-    },
-}
-#: Table III: class -> statistic -> native and RL, seconds; the standard deviation is that of waits.
-TABLE_III = {
-    "interactive": {
-        "mean wait": (5876, 2163),
-        "median wait": (531, 352),
-        "longest wait": (52692, 20118),
-        "std of waits": (10226, 3914),
-    },
-    "batch": {
-        "mean wait": (7695, 1717),
-        "median wait": (3214, 200),
-        "longest wait": (55376, 22947),
-        "std of waits": (10619, 3482),
-    },
-}
+DECLARED = Declared(__package__)
 
 
 def printed_waits(interactive: float, policy: str, job_class: str) -> tuple[float, ...]:
     """Mean, standard deviation and longest wait of Table II, seconds."""
-    return tuple(float(text) for text in TABLE_II[interactive][policy, job_class].split())
+    waits = DECLARED.of(f"Table II, p = {interactive}").line(policy)
+    first = 0 if job_class == "interactive" else 3
+    return tuple(float(text) for text in waits[first : first + 3])
 
 
 JOBS, PROCESSORS, LOAD = 6000, 50, 0.99
@@ -106,24 +67,6 @@ def rates(interactive: float) -> tuple[float, float]:
     """Mu and lambda, 1/s, of the load with that fraction of interactive jobs (section V.B)."""
     mu = -math.log(1.0 - interactive) / SHORT_JOB_RUN_TIME
     return mu, LOAD * PROCESSORS * mu
-
-
-def claims_of_table_1() -> list[Claim]:
-    """Table I follows from p, the 900 s bound, the load and the number of processors."""
-    claims = []
-    for interactive, printed in TABLE_I.items():
-        mu, arrivals = rates(interactive)
-        computed = (mu, arrivals, 1.0 / mu / MINUTE, JOBS / arrivals / HOUR)
-        columns = ("mu (1/s)", "lambda (1/s)", "mean run time (min)", "duration (h)")
-        for column, text, value in zip(columns, printed, computed, strict=True):
-            claims.append(
-                Claim(
-                    cell=Cell(f"Table I, p = {interactive}", "load", column),
-                    measured=measure(np.array([value])),
-                    printed=Printed.of(text),
-                )
-            )
-    return claims
 
 
 def generated(

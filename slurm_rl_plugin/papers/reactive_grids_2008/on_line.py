@@ -38,15 +38,13 @@ from slurm_rl_plugin.papers.reactive_grids_2008.load import (
 )
 from slurm_rl_plugin.papers.study.claims import (
     Cell,
-    Claim,
     Printed,
     Report,
+    Row,
     TextTable,
-    as_bound,
-    as_one_draw,
-    bounded,
     measure,
     ratio_of_means,
+    row,
 )
 from slurm_rl_plugin.papers.study.logs import (
     PROCESSORS_OF_LPC,
@@ -254,71 +252,57 @@ def overtakes_after(windows: FloatArray, other: FloatArray) -> FloatArray:
     return np.where(worse.any(axis=1), last, 0) / count
 
 
-def claims_on_line(found: OnLine) -> Iterator[Claim]:
+def rows_on_line(found: OnLine) -> Iterator[Row]:
     """What sections VI.A and VI.C say, of every reading."""
     for p, trial in found.generated.items():
         for reading in READINGS:
-            yield from _claims_on_generated(p, trial, reading.name)
+            yield from _rows_on_generated(p, trial, reading.name)
     if found.segments:
         for reading in READINGS:
-            yield from _claims_on_segments(found.segments, reading.name)
+            yield from _rows_on_segments(found.segments, reading.name)
 
 
-def _claims_on_generated(p: float, trial: Trial, name: str) -> Iterator[Claim]:
+def _rows_on_generated(p: float, trial: Trial, name: str) -> Iterator[Row]:
     group = f"Learning on line, p = {p}"
     for job_class in ("interactive", "batch"):
         column = f"{job_class} mean wait"
         fifo, learned = (printed_waits(p, policy, job_class)[0] for policy in (FIFO, RL))
-        printed = Printed(value=fifo / learned, unit=0.1, text=f"{fifo / learned:.1f}")
         wait = {how: trial[f"{name}, {how}"].measures[column] for how in (ON_LINE, *_BESIDE)}
         pair = np.stack([trial[FIFO].measures[column], wait[ON_LINE]])
-        yield Claim(
+        yield Row(
             cell=Cell(group, f"{FIFO} / {name}", column),
             measured=measure(pair, ratio_of_means),
-            printed=printed,
+            draws=pair[0] / pair[1],
+            printed=Printed.rounded(fifo / learned, 1),
             baselines={
                 f"{FIFO} / {how}": float(pair[0].mean() / wait[how].mean()) for how in _BESIDE
             },
-            judged=as_one_draw(printed, pair[0] / pair[1]),
         )
-    yield _within(group, trial, name, "0.90")
+    yield _within(group, trial, name)
 
 
-def _claims_on_segments(trial: Trial, name: str) -> Iterator[Claim]:
+def _rows_on_segments(trial: Trial, name: str) -> Iterator[Row]:
     group = "Learning on line, LPC-EGEE, 140 processors"
     native = trial[NATIVE].windows
     after = {
         how: overtakes_after(trial[f"{name}, {how}"].windows, native) for how in (ON_LINE, *_BESIDE)
     }
     after[FIFO] = overtakes_after(trial[FIFO].windows, native)
-    logs = len(native)
-    measured = measure(after[ON_LINE])
-    parts = ", ".join(f"{part:.1f}" for part in after[ON_LINE])
-    yield Claim(
-        cell=Cell(group, name, "part of the jobs after which it is never worse than native"),
-        measured=measured,
-        printed=Printed.of("0.5"),
-        source="paper (LAL log)",
+    yield row(
+        *(group, name, "part of the jobs after which it is never worse than native"),
+        after[ON_LINE],
         baselines={how: float(each.mean()) for how, each in after.items() if how != ON_LINE},
-        judged=as_bound(
-            measured, 0.5, least=False, logs=logs, remark=f"segment by segment {parts}"
-        ),
+        words={"parts": ", ".join(f"{part:.1f}" for part in after[ON_LINE])},
     )
-    yield _within(group, trial, name, "0.40")
+    yield _within(group, trial, name)
 
 
-def _within(group: str, trial: Trial, name: str, bound: str) -> Claim:
+def _within(group: str, trial: Trial, name: str) -> Row:
     column = "interactive within 120 s"
-    draws = trial[f"{name}, {ON_LINE}"].measures[column]
     beside = [FIFO, *(f"{name}, {how}" for how in _BESIDE)]
-    return bounded(
-        Cell(group, name, column),
-        measure(draws),
-        bound,
-        least=True,
-        logs=len(draws),
-        baselines={other: float(trial[other].measures[column].mean()) for other in beside},
-    )
+    means = {other: float(trial[other].measures[column].mean()) for other in beside}
+    draws = trial[f"{name}, {ON_LINE}"].measures[column]
+    return row(group, name, column, draws, baselines=means)
 
 
 def on_line_facts(found: OnLine) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from slurm_rl_plugin.papers.reactive_grids_2008.on_line import (
     on_line_facts,
     on_line_report,
 )
-from slurm_rl_plugin.papers.study.figure_file import legend_above
+from slurm_rl_plugin.papers.study.figures import legend_above
 from slurm_rl_plugin.papers.study.logs import PROCESSORS_OF_2011, PROCESSORS_OF_LPC
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome, Plan

@@ -7,7 +7,7 @@ of the four segments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -39,14 +39,14 @@ from slurm_rl_plugin.papers.reactive_grids_2008.load import (
 from slurm_rl_plugin.papers.study.claims import (
     Cell,
     Claim,
-    Goal,
+    Declared,
     Measurement,
-    bounded,
+    Row,
     measure,
     median,
     ratio_of_means,
 )
-from slurm_rl_plugin.papers.study.figure_file import legend_above
+from slurm_rl_plugin.papers.study.figures import legend_above
 from slurm_rl_plugin.papers.study.logs import (
     PROCESSORS_OF_2011,
     SEGMENT_DROP,
@@ -168,51 +168,9 @@ GREEDY, HOLD, TAIL_SAFE = "SARSA", "hold", "tail-safe"
 GREEDY_EST, HOLD_EST = "greedy EST", "hold EST"
 
 
-def _synthetic(
-    gain: str, greedy: str, hold: str, wait: str, greedy_est: str, hold_est: str, tail: str
-) -> Sequence[Goal]:
-    return (
-        Goal(GREEDY, WAIT_TO_SJF, "1.05", least=False),
-        Goal(GREEDY, INTERACTIVE_GAIN, gain),
-        Goal(GREEDY, "J", greedy),
-        Goal(HOLD, "J", hold),
-        Goal(HOLD, "interactive mean wait", wait, least=False),
-        Goal(HOLD, "interactive within 120 s", ".96"),
-        Goal(HOLD, WAIT_TO_FIFO, "1", least=False),
-        Goal(GREEDY_EST, "J", greedy_est),
-        Goal(HOLD_EST, "J", hold_est),
-        Goal(TAIL_SAFE, LONGEST_TO_FIFO, "4", least=False),
-        Goal(TAIL_SAFE, "J", tail),
-    )
-
-
-#: Fraction of interactive jobs in the 2008 load -> goals.
-SYNTHETIC_GOALS: Mapping[float, Sequence[Goal]] = {
-    0.2: _synthetic("25", ".955", ".975", "15", ".955", ".965", ".945"),
-    0.4: _synthetic("20", ".962", ".976", "10", ".962", ".970", ".955"),
-    0.5: _synthetic("18", ".963", ".976", "10", ".964", ".971", ".960"),
-}
-
-
-def _segment(oracle: str, estimated: str) -> Sequence[Goal]:
-    return (
-        Goal(HOLD, "interactive within 120 s", ".96"),
-        Goal(HOLD, "R", oracle),
-        Goal(HOLD, BATCH_TO_SJF, "1.15", least=False),
-        Goal(HOLD, FAIRNESS_LOST, "-.01"),
-        Goal(HOLD_EST, "R", estimated),
-        Goal(HOLD_EST, BATCH_TO_SJF, "1.15", least=False),
-        Goal(HOLD_EST, FAIRNESS_LOST, "-.01"),
-    )
-
-
-#: Segment of LPC-EGEE -> goals.
-SEGMENT_GOALS: Mapping[int, Sequence[Goal]] = {
-    14: _segment(".94", ".94"),
-    17: _segment(".89", ".84"),
-    18: _segment(".98", ".97"),
-    19: _segment(".91", ".89"),
-}
+DECLARED = Declared(__package__)
+#: Segments of LPC-EGEE that have goals.
+_SEGMENTS = (14, 17, 18, 19)
 #: What a table shows of every policy on the 2008 load, and on a segment.
 SYNTHETIC_COLUMNS = (
     *("J", "interactive mean wait", "interactive within 120 s"),
@@ -292,7 +250,7 @@ def steps(plan: Plan) -> int:
     """Simulated logs and training steps, for a progress bar."""
     searched = sum(_generations(each, plan.effort) for each, _ in SEARCHES.values())
     learned = len(FRACTIONS) * plan.effort.sweeps + searched
-    segments = len(SEGMENT_GOALS) * (plan.traces is not None)
+    segments = len(_SEGMENTS) * (plan.traces is not None)
     return learned + len(FRACTIONS) * plan.seeds + segments
 
 
@@ -316,18 +274,13 @@ def reproduce(
         segments = _on_segments(read_lpc(plan.traces), reserve, plan.effort, after_log)
     searched = {name: store.network(_task(name, plan.effort)).network for name in SEARCHES}
     synthetic = {p: _on_synthetic(p, plan, searched, store, after_log) for p in FRACTIONS}
-    on_logs = [(f"2008 load, p = {p}", each, SYNTHETIC_GOALS[p]) for p, each in synthetic.items()]
-    on_segments = [
-        (f"LPC-EGEE segment {k}", each, SEGMENT_GOALS[k]) for k, each in segments.items()
+    parts = [(f"2008 load, p = {p}", each, measured) for p, each in synthetic.items()]
+    parts += [
+        (f"LPC-EGEE segment {number}", each, measured_on_one_log)
+        for number, each in segments.items()
     ]
-    claims = [
-        *(claim for each in on_logs for claim in _claims(*each, measured)),
-        *(claim for each in on_segments for claim in _claims(*each, measured_on_one_log)),
-    ]
-    for group, trial, _ in on_logs:
-        claims += _figures(group, trial, measured, SYNTHETIC_COLUMNS)
-    for group, trial, _ in on_segments:
-        claims += _figures(group, trial, measured_on_one_log, SEGMENT_COLUMNS)
+    claims = DECLARED.claims(row for each in parts for row in _rows(*each))
+    claims += [Claim(row=row) for each in parts for row in _figures(*each)]
     return ResponsiveReserve(claims=claims, synthetic=synthetic, segments=segments)
 
 
@@ -400,7 +353,7 @@ def _on_synthetic(
 def _on_segments(
     log: JobLog, reserve: QNetwork, effort: Effort, after_log: Callable[[], None]
 ) -> dict[int, PairedTrial]:
-    logs = prepared_segments(log, SEGMENT_GOALS, PROCESSORS_OF_2011, effort.jobs)
+    logs = prepared_segments(log, _SEGMENTS, PROCESSORS_OF_2011, effort.jobs)
     found = {}
     for number, segment in logs.items():
         policies = {
@@ -416,28 +369,23 @@ def _on_segments(
     return found
 
 
-def _claims(
-    group: str, trial: PairedTrial, goals: Sequence[Goal], figure: Figure
-) -> Iterator[Claim]:
-    for goal in goals:
-        found = figure(trial, goal.policy, goal.column)
-        yield bounded(
-            Cell(group, goal.policy, goal.column),
-            found,
-            goal.bound,
-            least=goal.least,
-            source="goal",
-            baselines={name: figure(trial, name, goal.column).value for name in BASELINES},
+def _rows(group: str, trial: PairedTrial, figure: Figure) -> Iterator[Row]:
+    """What the goals of a group are held against."""
+    for goal in DECLARED.goals(group):
+        policy, column = str(goal.policy), str(goal.column)
+        yield Row(
+            cell=Cell(group, policy, column),
+            measured=figure(trial, policy, column),
+            baselines={name: figure(trial, name, column).value for name in BASELINES},
         )
 
 
-def _figures(
-    group: str, trial: PairedTrial, figure: Figure, columns: Sequence[str]
-) -> Iterator[Claim]:
+def _figures(group: str, trial: PairedTrial, figure: Figure) -> Iterator[Row]:
     """Every policy's figures without a goal, so that the table is whole."""
+    columns = SYNTHETIC_COLUMNS if figure is measured else SEGMENT_COLUMNS
     for policy in trial.measures:
         for column in columns:
-            yield Claim(cell=Cell(group, policy, column), measured=figure(trial, policy, column))
+            yield Row(cell=Cell(group, policy, column), measured=figure(trial, policy, column))
 
 
 _MARKERS = "osD^v<>PX*hp"
@@ -454,7 +402,7 @@ def drawings_of(found: ResponsiveReserve) -> Drawings:
 def _draw_synthetic(found: ResponsiveReserve) -> Any:
     figure, axes = plt.subplots(1, len(found.synthetic), figsize=(12, 4.6), layout="constrained")
     for axis, (p, trial) in zip(axes, found.synthetic.items(), strict=True):
-        _panel(axis, trial, (WAIT_TO_FIFO, "J"), SYNTHETIC_GOALS[p])
+        _panel(axis, trial, (WAIT_TO_FIFO, "J"), f"2008 load, p = {p}")
         axis.set_title(f"2008 load, p = {p}")
     legend_above(figure, axes[0], columns=6)
     return figure
@@ -463,7 +411,7 @@ def _draw_synthetic(found: ResponsiveReserve) -> Any:
 def _draw_segments(found: ResponsiveReserve) -> Any:
     figure, axes = plt.subplots(2, 2, figsize=(11, 8.5), layout="constrained")
     for axis, (number, trial) in zip(axes.flat, found.segments.items(), strict=True):
-        _panel(axis, trial, (BATCH_TO_SJF, "R"), SEGMENT_GOALS[number])
+        _panel(axis, trial, (BATCH_TO_SJF, "R"), f"LPC-EGEE segment {number}")
         points = [
             [measured(trial, name, column).value for name in SCALED if name in trial.measures]
             for column in (BATCH_TO_SJF, "R")
@@ -474,19 +422,19 @@ def _draw_segments(found: ResponsiveReserve) -> Any:
     return figure
 
 
-def _panel(axis: Any, trial: PairedTrial, columns: tuple[str, str], goals: Sequence[Goal]) -> None:
+def _panel(axis: Any, trial: PairedTrial, columns: tuple[str, str], group: str) -> None:
     # the native starts were made on another machine, far to the left
     shown = [name for name in trial.measures if name not in SCALED and name != NATIVE]
     for place, name in enumerate(shown):
         across, up = (measured(trial, name, column).value for column in columns)
         marker = _MARKERS[place % len(_MARKERS)]
         axis.plot(across, up, marker, color=f"C{place % 10}", markersize=7, label=name)
-    for goal in goals:
+    for goal in DECLARED.goals(group):
         line = {"color": "tab:grey", "linestyle": ":", "linewidth": 1.0, "label": "goals"}
         if goal.column == columns[0]:
-            axis.axvline(float(goal.bound), **line)
+            axis.axvline(float(str(goal.printed)), **line)
         elif goal.column == columns[1]:
-            axis.axhline(float(goal.bound), **line)
+            axis.axhline(float(str(goal.printed)), **line)
     axis.set_xlabel(columns[0])
     axis.set_ylabel(columns[1])
 

@@ -6,8 +6,7 @@ benchmark's own scheduler as the paper prints it, and under EASY in this package
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -24,10 +23,11 @@ from slurm_rl_plugin.papers.rlscheduler_2020.protocol import (
 from slurm_rl_plugin.papers.study.claims import (
     Cell,
     Claim,
-    Judgement,
+    Declared,
     Measurement,
     Printed,
     Report,
+    Row,
     TextTable,
 )
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -37,37 +37,7 @@ from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 
 #: Claims of this group are to be at most as published, all others equal.
 SEARCHED = "in-sample search, their backfilling"
-
-
-def fixed_claim(
-    cell: Cell, published: float, measured: float, *, source: str = "paper", decimals: int = 2
-) -> Claim:
-    """A published figure against ours: equal as printed, or in the group SEARCHED at most as high.
-
-    Args:
-        cell: whose figure.
-        published: as printed.
-        measured: by this package.
-        source: who published it.
-        decimals: how many were printed.
-    """
-    off = round(round(measured, decimals) - published, decimals)
-    if cell.group == SEARCHED:  # not rounded: a bound to keep to
-        holds = measured <= published
-        because = "at most as published" if holds else "above the published"
-    else:
-        holds = off == 0.0
-        equal = "equal to two decimals" if decimals == 2 else "equal as printed"
-        because = equal if holds else f"differs by {100.0 * off / published:+.2f} %"
-    text = f"{published:.{decimals}f}"
-    return Claim(
-        cell=cell,
-        measured=Measurement(value=measured),
-        printed=Printed(value=published, unit=10.0**-decimals, text=text),
-        source=source,
-        judged=Judgement(holds, because),
-        decimals=decimals,
-    )
+DECLARED = Declared(__package__)
 
 
 def fixed_claims(claims: Sequence[Claim]) -> Report:
@@ -76,7 +46,7 @@ def fixed_claims(claims: Sequence[Claim]) -> Report:
     for claim in claims:
         printed = "" if claim.printed is None else claim.printed.text
         texts = [f"{each:.{claim.decimals}f}" for each in (claim.measured.value, claim.difference)]
-        rows.append([claim.name, claim.source, printed, *texts, claim.because])
+        rows.append([claim.cell.name, claim.source, printed, *texts, claim.because])
     header = ["CELL", "SOURCE", "PUBLISHED", "MEASURED", "DIFFERENCE", "BECAUSE"]
     equal = [claim.reproduces for claim in claims if claim.cell.group != SEARCHED]
     bounds = [claim.reproduces for claim in claims if claim.cell.group == SEARCHED]
@@ -147,73 +117,13 @@ def _as_log(jobs: BenchmarkJobs) -> JobLog:
     )
 
 
-#: One figure for each of TRACES.
-_Row = tuple[float, float, float, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Experiment:
-    """What is known of the ten sequences under one scheduler.
-
-    Attributes:
-        group: its name.
-        scheduler: gives the starts.
-        paper: rule -> what the paper prints.
-        other_code: rule -> what another re-implementation gave, which the paper does not tell.
-        decimals: of the figures.
-    """
-
-    group: str
-    scheduler: Scheduler
-    paper: Mapping[str, _Row] = field(default_factory=dict)
-    other_code: Mapping[str, _Row] = field(default_factory=dict)
-    decimals: int = 2
-
-
-EXPERIMENTS = (
-    _Experiment(
-        group="no backfilling",
-        scheduler=benchmark_starts,
-        paper={
-            "FCFS": (7273.77, 1727.54, 297.18, 7842.47),
-            "WFP3": (19753.53, 3000.88, 426.99, 9523.18),
-            "UNICEP": (22274.74, 1848.45, 609.77, 11265.31),
-            "SJF": (277.35, 2680.55, 157.71, 787.89),
-            "F1": (258.37, 1232.06, 118.01, 698.34),
-        },
-        other_code={"SAF": (292.88, 1278.09, 103.26, 714.26)},
-    ),
-    _Experiment(
-        group="their backfilling",
-        scheduler=partial(benchmark_starts, backfilling=True),
-        paper={
-            "FCFS": (235.82, 1595.12, 127.38, 247.61),
-            "WFP3": (133.87, 1083.12, 97.39, 318.35),
-            "UNICEP": (307.23, 548.01, 175.12, 379.59),
-            "SJF": (73.31, 2167.84, 122.04, 91.99),
-            "F1": (75.07, 1098.22, 71.95, 148.25),
-        },
-        other_code={"SAF": (54.00, 1090.12, 70.74, 100.33)},
-    ),
-    _Experiment(
-        group="no backfilling, wait mended",
-        scheduler=partial(benchmark_starts, wait_is_known=True),
-        other_code={"WFP3": (337, 1206, 213, 807), "UNICEP": (382, 1699, 114, 830)},
-        decimals=0,
-    ),
-    _Experiment(
-        group="EASY, our kernel",
-        scheduler=kernel_starts,
-        other_code={
-            "FCFS": (271.40, 929.69, 84.69, 222.18),
-            "WFP3": (80.33, 488.91, 64.85, 71.34),
-            "UNICEP": (58.71, 672.37, 56.27, 88.73),
-            "SJF": (42.08, 1892.57, 59.43, 82.63),
-            "F1": (35.26, 997.63, 65.56, 109.57),
-            "SAF": (34.38, 957.45, 52.15, 72.73),
-        },
-    ),
-)
+#: Group -> how its sequences are scheduled.
+SCHEDULERS: Mapping[str, Scheduler] = {
+    "no backfilling": benchmark_starts,
+    "their backfilling": partial(benchmark_starts, backfilling=True),
+    "no backfilling, wait mended": partial(benchmark_starts, wait_is_known=True),
+    "EASY, our kernel": kernel_starts,
+}
 
 
 def reproduce(folder: Path) -> list[Claim]:
@@ -227,22 +137,24 @@ def reproduce(folder: Path) -> list[Claim]:
         AccountingLogError: a trace cannot be read.
     """
     traces = {trace: read_benchmark_jobs(folder, name) for trace, (name, _) in TRACES.items()}
-    claims = [claim for experiment in EXPERIMENTS for claim in _claims_of(experiment, traces)]
-    return [*claims, _mean_wait(traces["Lublin-1"])]
-
-
-def _claims_of(experiment: _Experiment, traces: Mapping[str, BenchmarkJobs]) -> Iterator[Claim]:
-    sources = {"paper": experiment.paper, "other code": experiment.other_code}
-    rows = [(source, *row) for source, table in sources.items() for row in table.items()]
-    for place, (trace, jobs) in enumerate(traces.items()):
-        for source, rule, published in rows:
-            yield fixed_claim(
-                Cell(experiment.group, f"{trace} {rule}"),
-                published[place],
-                mean_over_sequences(jobs, TRACES[trace][1], rule, experiment.scheduler),
-                source=source,
-                decimals=experiment.decimals,
-            )
+    rows = [
+        Row(
+            cell=Cell(group, f"{trace} {rule}"),
+            measured=Measurement(
+                value=mean_over_sequences(traces[trace], capacity, rule, SCHEDULERS[group])
+            ),
+            printed=Printed.of(figures.split()[place]),
+        )
+        for group, rules in DECLARED.tables["figures"].items()
+        for place, (trace, (_, capacity)) in enumerate(TRACES.items())
+        for rule, figures in rules.items()
+    ]
+    # the whole log, which another simulator has run as well
+    jobs = traces["Lublin-1"]
+    start = kernel_starts(jobs, TRACES["Lublin-1"][1], "FCFS", backfilling="none")
+    cell = Cell("no backfilling, our kernel", "Lublin-1 FCFS", "mean wait of all jobs (s)")
+    whole = Row(cell=cell, measured=Measurement(value=float((start - jobs.submit).mean())))
+    return DECLARED.claims([*rows, whole])
 
 
 def mean_over_sequences(
@@ -255,10 +167,3 @@ def mean_over_sequences(
         wait = scheduler(sequence, capacity, rule) - sequence.submit
         means.append(float(bounded_slowdown(wait, sequence.run_time).mean()))
     return float(np.mean(means))
-
-
-def _mean_wait(jobs: BenchmarkJobs) -> Claim:
-    """The whole log, which another simulator has run as well."""
-    start = kernel_starts(jobs, TRACES["Lublin-1"][1], "FCFS", backfilling="none")
-    cell = Cell("no backfilling, our kernel", "Lublin-1 FCFS", "mean wait of all jobs (s)")
-    return fixed_claim(cell, 2388443.76, float((start - jobs.submit).mean()), source="AccaSim")

@@ -20,11 +20,11 @@ from cmaes import CMA
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.papers.rlscheduler_2020.experiment import (
+    DECLARED,
     SEARCHED,
     SEQUENCE_JOBS,
     SEQUENCE_STARTS,
     TRACES,
-    fixed_claim,
     fixed_claims,
     reproduce,
 )
@@ -34,8 +34,8 @@ from slurm_rl_plugin.papers.rlscheduler_2020.protocol import (
     read_benchmark_jobs,
     scored_starts,
 )
-from slurm_rl_plugin.papers.study.claims import Cell, Claim
-from slurm_rl_plugin.papers.study.comparison_figure import comparison
+from slurm_rl_plugin.papers.study.claims import Cell, Claim, Judgement, Measurement, Printed, Row
+from slurm_rl_plugin.papers.study.figures import comparison
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
@@ -130,15 +130,6 @@ class ScoredSequences:
             decisions += chosen
         return Scored(float(np.mean(means)), decisions)
 
-
-#: Trace -> the best that others reach there with that backfilling, what reaches it, and whose
-#: figure that is.
-BEST_OF_OTHERS = {
-    "Lublin-1": (54.00, "SAF", "other code"),
-    "SDSC-SP2": (397.82, "RL", "paper"),
-    "HPC2N": (70.74, "SAF", "other code"),
-    "Lublin-2": (91.99, "SJF", "paper"),
-}
 
 #: Called after each generation with the lowest mean bounded slowdown of this search so far.
 Progress = Callable[[float], None]
@@ -258,14 +249,23 @@ def search_all(plan: SearchPlan, progress: Progress | None = None) -> Searches:
 
 def search_claims(found: Searches) -> list[Claim]:
     """Best and median over the seeds, each beside the best that others reach on that trace."""
-    claims = []
+    rows = []
     for trace, searches in found.items():
         slowdowns = [each.slowdown for each in searches]
-        published, rule, source = BEST_OF_OTHERS[trace]
+        text, rule = DECLARED.tables["best_of_others"][trace]
+        published = Printed.of(text)
         for statistic, measured in (("best", min(slowdowns)), ("median", np.median(slowdowns))):
-            cell = Cell(SEARCHED, f"{trace} {statistic} of {len(searches)} seeds, to {rule}")
-            claims.append(fixed_claim(cell, published, float(measured), source=source))
-    return claims
+            holds = bool(measured <= published.value)
+            because = "at most as published" if holds else "above the published"
+            rows.append(
+                Row(
+                    cell=Cell(SEARCHED, f"{trace} {statistic} of {len(searches)} seeds, to {rule}"),
+                    measured=Measurement(value=float(measured)),
+                    printed=published,
+                    judged=Judgement(holds, because),
+                )
+            )
+    return DECLARED.claims(rows)
 
 
 def search_facts(plan: SearchPlan, found: Searches) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from slurm_rl_plugin.papers.site_utilities_2008.sites import (
     routed_by,
     site_terms,
 )
-from slurm_rl_plugin.papers.study.claims import Cell, Claim, as_gain, measure
+from slurm_rl_plugin.papers.study.claims import Claim, Declared, Row, measure, row
 from slurm_rl_plugin.papers.study.logs import SEGMENT_DROP, read_lpc
 from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
 from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
@@ -47,6 +47,7 @@ from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 #: What is measured of each seed; J, U and F are means over all counted jobs of all sites.
 COLUMNS = ("J", "U", "F", "mean wait", "interactive within 120 s")
 _GROUP = "three sites"
+DECLARED = Declared(__package__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,7 @@ def reproduce(
         for name, rows in measured.items()
     }
     return SiteUtilities(
-        claims=list(claims_of(figures)),
+        claims=DECLARED.claims(rows_of(figures)),
         figures=figures,
         routed={name: np.array([part for _, part in rows]) for name, rows in measured.items()},
         models=checksums,
@@ -169,7 +170,7 @@ def grid_figures(load: GridLoad, where: IntArray, start: FloatArray) -> dict[str
     }
 
 
-def claims_of(figures: Mapping[str, Mapping[str, FloatArray]]) -> Iterator[Claim]:
+def rows_of(figures: Mapping[str, Mapping[str, FloatArray]]) -> Iterator[Row]:
     """J against each baseline as a paired difference, then what each contender reached.
 
     Args:
@@ -177,16 +178,11 @@ def claims_of(figures: Mapping[str, Mapping[str, FloatArray]]) -> Iterator[Claim
     """
     means = {name: float(figures[name]["J"].mean()) for name in BASELINES}
     for baseline in BASELINES:
-        difference = measure(figures[SITE_UTILITIES]["J"] - figures[baseline]["J"])
-        yield Claim(
-            cell=Cell(_GROUP, SITE_UTILITIES, f"J less that of {baseline}"),
-            measured=difference,
-            baselines=means,
-            judged=as_gain(difference),
-        )
+        gain = figures[SITE_UTILITIES]["J"] - figures[baseline]["J"]
+        yield row(_GROUP, SITE_UTILITIES, f"J less that of {baseline}", gain, baselines=means)
     for contender, columns in figures.items():
         for column in COLUMNS:
-            yield Claim(cell=Cell(_GROUP, contender, column), measured=measure(columns[column]))
+            yield row(_GROUP, contender, column, columns[column])
 
 
 #: The local scheduler of every site: the network of the 2008 paper.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -33,14 +33,14 @@ from slurm_rl_plugin.papers.start_times_2023.experiment import (
 from slurm_rl_plugin.papers.start_times_2023.jobs_file import read_jobs_file
 from slurm_rl_plugin.papers.study.claims import (
     Cell,
-    Claim,
+    Declared,
     Judgement,
     Measurement,
-    Printed,
+    Row,
     TextTable,
-    bounded,
     measure,
     ratio_of_means,
+    row,
 )
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.units import FloatArray
@@ -56,80 +56,21 @@ ERROR, WITHIN_2, WITHIN_3 = (
 COVERAGE, DAYS = "coverage of the 90 % band", "part of days with coverage of .80 to .97"
 #: The source that knows all earlier days under that protocol.
 ALIKE = SOURCES[1]
-#: Bounds of the coverage, pooled and of a day, and the part of days within.
-POOLED, A_DAY, PART_OF_DAYS = (0.88, 0.92), (0.80, 0.97), "0.90"
+#: Bounds of the coverage, pooled and of a day.
+POOLED, A_DAY = (0.88, 0.92), (0.80, 0.97)
+DECLARED = Declared(__package__)
+_MEDIANS = (ERROR, WITHIN_2, WITHIN_3)
+_PUBLISHED = ("Mila, Cedar, forward in time", "Mila, Graham, random days")
 
 
-class _Figure(NamedTuple):
-    """A figure, its goal, and whether it is to be at least that."""
-
-    column: str
-    goal: str
-    least: bool
-
-
-_FIGURES = (
-    _Figure(ERROR, ".26", False),
-    _Figure(WITHIN_2, ".55", True),
-    _Figure(WITHIN_3, ".73", True),
-)
-#: Who published figures of that kind, and the three of them.
-_PUBLISHED: Mapping[str, tuple[str, ...]] = {
-    "Mila, Cedar, forward in time": (".596", ".333", ".504"),
-    "Mila, Graham, random days": (".66", ".42", ".60"),
-}
-
-
-def claims_of(tested: Tested) -> list[Claim]:
-    """The figures against goals and against what was published.
-
-    Args:
-        tested: what came out.
-    """
-    all_days = tested.others[ALL_DAYS]
-    bounds = {"goal": tuple(figure.goal for figure in _FIGURES), **_PUBLISHED}
-    return [
-        *_claims_on_medians(Cell(HEADLINE, OURS), tested.forecasts, tested, bounds),
-        *_claims_on_bands(HEADLINE, tested),
-        *_claims_on_medians(Cell(PUBLISHED_PROTOCOL, ALIKE), all_days, tested, _PUBLISHED),
-    ]
-
-
-def _claims_on_medians(
-    whose: Cell,
-    forecasts: Forecasts,
-    tested: Tested,
-    sources: Mapping[str, tuple[str, ...]],
-) -> Iterator[Claim]:
-    """Error and parts within a factor, each to what a source has for it."""
-    waits = log_waits(tested.jobs.wait)
-    for place, figure in enumerate(_FIGURES):
-        measured = _over_days(tested, _figure_of_jobs(figure.column, forecasts, waits))
-        baselines = {
-            name: float(_figure_of_jobs(figure.column, each, waits).mean())
-            for name, each in tested.others.items()
-        }
-        for source, printed in sources.items():
-            yield bounded(
-                Cell(whose.group, whose.policy, f"{figure.column}, to {source}"),
-                measured,
-                printed[place],
-                least=figure.least,
-                logs=1,  # the figure itself is judged, not how far its interval reaches
-                source=source,
-                baselines=baselines,
-            )
-
-
-def _claims_on_bands(group: str, tested: Tested) -> Iterator[Claim]:
+def rows_of(tested: Tested) -> Iterator[Row]:
+    """The figures that have goals, or are published."""
+    yield from _rows_on_medians(HEADLINE, OURS, tested.forecasts, tested, ("goal", *_PUBLISHED))
     inside = covered(tested.forecasts, tested.jobs.wait, 0.9).astype(np.float64)
-    measured = _over_days(tested, inside)
-    low, high = POOLED
-    yield Claim(
-        cell=Cell(group, OURS, f"{COVERAGE}, to goal"),
+    measured, (low, high) = _over_days(tested, inside), POOLED
+    yield Row(
+        cell=Cell(HEADLINE, OURS, f"{COVERAGE}, to goal"),
         measured=measured,
-        printed=Printed.of("0.90"),
-        source="goal",
         baselines=_coverages(tested),
         judged=Judgement(
             low <= measured.value <= high,
@@ -138,14 +79,25 @@ def _claims_on_bands(group: str, tested: Tested) -> Iterator[Claim]:
     )
     days = [each.coverage_90 for each in by_day(tested.forecasts, tested).values()]
     within = np.array([A_DAY[0] <= each <= A_DAY[1] for each in days], dtype=np.float64)
-    yield bounded(
-        Cell(group, OURS, f"{DAYS}, to goal"),
-        measure(within),
-        PART_OF_DAYS,
-        least=True,
-        logs=1,
-        source="goal",
-    )
+    yield row(HEADLINE, OURS, f"{DAYS}, to goal", within)
+    all_days = tested.others[ALL_DAYS]
+    yield from _rows_on_medians(PUBLISHED_PROTOCOL, ALIKE, all_days, tested, _PUBLISHED)
+
+
+def _rows_on_medians(
+    group: str, whose: str, forecasts: Forecasts, tested: Tested, sources: Sequence[str]
+) -> Iterator[Row]:
+    """Error and parts within a factor, each to what a source has for it."""
+    waits = log_waits(tested.jobs.wait)
+    for column in _MEDIANS:
+        measured = _over_days(tested, _figure_of_jobs(column, forecasts, waits))
+        baselines = {
+            name: float(_figure_of_jobs(column, each, waits).mean())
+            for name, each in tested.others.items()
+        }
+        for source in sources:
+            cell = Cell(group, whose, f"{column}, to {source}")
+            yield Row(cell=cell, measured=measured, baselines=baselines)
 
 
 def _coverages(tested: Tested) -> dict[str, float]:
@@ -219,7 +171,7 @@ def run(asked: Asked) -> Outcome:
         found = tested(polls, given, held_against(polls, _SEED, add))
     facts = _facts(found)
     return Outcome(
-        claims=claims_of(found),
+        claims=DECLARED.claims(rows_of(found)),
         seeds=(),
         more=list(_passages(facts)),
         facts=facts,

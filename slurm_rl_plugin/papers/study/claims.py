@@ -1,16 +1,25 @@
-"""Published figures beside measured ones: claims, their verdicts, and reports of them."""
+"""Measured rows beside printed figures: claims, their verdicts, and reports of them.
+
+A paper's `claims.toml` says which rows of its experiment somebody printed, or is a goal of ours,
+and how they are judged (`Entry`); its experiment gives the rows.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from slurm_rl_plugin.units import FloatArray
-from slurm_rl_plugin.utility.intervals import interval_of, of_samples
+from slurm_rl_plugin.utility.intervals import ENDS, interval_of, of_samples
 
 #: Whose algorithm a figure is measured with: the paper's as printed, or one of this package.
 Algorithm = Literal["paper", "ours"]
@@ -23,6 +32,8 @@ GOAL = "goal"
 READING = "our reading of the paper"
 #: How many standard errors a published figure may lie off the measured one.
 TOLERANCE = 3.0
+#: Logs of which an interval says something.
+FEW_LOGS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,13 +101,7 @@ def measure(values: FloatArray, statistic: Statistic = mean) -> Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printed:
-    """A figure as somebody printed it.
-
-    Attributes:
-        value: what it says.
-        unit: worth of its last digit.
-        text: as printed.
-    """
+    """A figure as somebody printed it, with the worth of its last digit."""
 
     value: float
     unit: float
@@ -111,158 +116,21 @@ class Printed:
         decimals = len(digits.partition(".")[2])
         return cls(value=float(digits) * scale, unit=scale * 10.0**-decimals, text=text)
 
+    @classmethod
+    def rounded(cls, value: float, decimals: int) -> Printed:
+        """A figure that follows from printed ones, shown with so many decimals."""
+        return cls(value=value, unit=10.0**-decimals, text=f"{value:.{decimals}f}")
+
 
 class Judgement(NamedTuple):
-    """A verdict that is no matter of three standard errors.
-
-    Attributes:
-        holds: whether the published figure or sentence reproduces.
-        because: one sentence.
-    """
+    """A verdict that is no matter of three standard errors, and one sentence why."""
 
     holds: bool
     because: str
 
-
-class Cell(NamedTuple):
-    """Where a figure stands.
-
-    Attributes:
-        group: the experiment that it belongs to.
-        policy: whose schedule.
-        column: what was measured; empty where it is the same in all of the group.
-    """
-
-    group: str
-    policy: str
-    column: str = ""
-
-    @property
-    def in_group(self) -> str:
-        """Policy and column."""
-        return f"{self.policy}, {self.column}" if self.column else self.policy
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """One figure of an experiment.
-
-    Attributes:
-        cell: where it stands.
-        measured: by this package.
-        printed: by the source; None where there is no earlier figure.
-        source: who published it; GOAL where nobody did, READING where the number is ours.
-        algorithm: whose algorithm was measured; "ours" never counts for a paper.
-        remark: why it may differ; for those that do not reproduce.
-        baselines: policy -> the same figure under it.
-        judged: the verdict where the printed figure is not the expected value but one draw, a
-            bound or a sentence; None compares within three standard errors.
-        decimals: in which the two are compared, where the input is no matter of chance; else None.
-    """
-
-    cell: Cell
-    measured: Measurement
-    printed: Printed | None = None
-    source: str = "paper"
-    algorithm: Algorithm = "paper"
-    remark: str = ""
-    baselines: Mapping[str, float] = field(default_factory=dict)
-    judged: Judgement | None = None
-    decimals: int | None = None
-
-    @property
-    def name(self) -> str:
-        """Group, policy and column."""
-        return f"{self.cell.group}: {self.cell.in_group}"
-
-    @property
-    def difference(self) -> float | None:
-        """Measured less published, in `decimals` where there are any."""
-        if self.printed is None:
-            return None
-        if self.decimals is None:
-            return self.measured.value - self.printed.value
-        return round(round(self.measured.value, self.decimals) - self.printed.value, self.decimals)
-
-    @property
-    def equal_as_printed(self) -> bool:
-        """Whether the measured figure rounds to the published one."""
-        # the last term forgives the rounding of the subtraction itself
-        return self.printed is not None and self._off() <= self.printed.unit * (0.5 + 1e-9)
-
-    @property
-    def reproduces(self) -> bool | None:
-        """Within three standard errors and the rounding of the print; None if unpublished."""
-        if self.judged is not None:
-            return self.judged.holds
-        if self.printed is None:
-            return None
-        allowed = TOLERANCE * (self.measured.standard_error or 0.0)
-        return self.equal_as_printed or self._off() <= allowed + self.printed.unit / 2
-
-    @property
-    def because(self) -> str:
-        """The reason of the verdict, without the remark."""
-        if self.judged is not None:
-            return self.judged.because
-        if self.printed is None:
-            return "no earlier figure"
-        if self.equal_as_printed:
-            return "equal as printed"
-        error = self.measured.standard_error
-        off = f"off by {self.measured.value - self.printed.value:+.3g}"
-        return f"{off}, {self._off() / error:.1f} standard errors" if error else off
-
-    def _off(self) -> float:
-        return abs(self.difference or 0.0)
-
-    @property
-    def _finite_difference(self) -> float | None:
-        found = self.difference
-        return found if found is None or math.isfinite(found) else None
-
-    def as_json(self) -> dict[str, Any]:
-        """Its entry of `reproduce --json`; null where a figure has no value, as 0 over 0."""
-        verdicts = {True: "reproduces", False: "does not", None: None}
-        differs = self.reproduces is False and self.remark
-        return {
-            "name": self.name,
-            "source": None if self.printed is None else self.source,
-            "algorithm": self.algorithm,
-            "printed": None if self.printed is None else self.printed.value,
-            "measured": self.measured.value if math.isfinite(self.measured.value) else None,
-            "standard_error": self.measured.standard_error,
-            "ci95": None if self.measured.ci95 is None else list(self.measured.ci95),
-            "difference": self._finite_difference,
-            "baselines": {
-                name: value if math.isfinite(value) else None
-                for name, value in self.baselines.items()
-            },
-            "verdict": verdicts[self.reproduces],
-            "because": f"{self.because}: {self.remark}" if differs else self.because,
-        }
-
-
-#: Logs of which an interval says something.
-FEW_LOGS = 10
-#: Part of the draws that counts as usual.
-_USUAL = (0.025, 0.975)
-
-
-class Goal(NamedTuple):
-    """A bound on a figure; met where its 95 % interval reaches it (definitions).
-
-    Attributes:
-        policy: whose figure.
-        column: what is measured.
-        bound: as text, with its decimals.
-        least: whether the figure is to be at least the bound; otherwise at most.
-    """
-
-    policy: str
-    column: str
-    bound: str
-    least: bool = True
+    def said(self, template: str) -> Judgement:
+        """The same with its reason in a longer sentence, as "{because}"."""
+        return self._replace(because=template.replace("{because}", self.because))
 
 
 def as_one_draw(printed: Printed, draws: FloatArray, remark: str = "") -> Judgement:
@@ -280,7 +148,7 @@ def as_one_draw(printed: Printed, draws: FloatArray, remark: str = "") -> Judgem
         holds = bool(abs(draws[0] - printed.value) <= printed.unit / 2)
         text = f"measured {draws[0]:.4g} on the one log"
     else:
-        low, high = np.quantile(draws, _USUAL)
+        low, high = np.quantile(draws, ENDS)
         holds = bool(low - printed.unit / 2 <= printed.value <= high + printed.unit / 2)
         place = "within" if holds else "outside"
         text = f"printed figure {place} {low:.4g} to {high:.4g}, the middle 95 % of single logs"
@@ -307,54 +175,325 @@ def as_bound(
     return Judgement(holds, text if holds or not remark else f"{text}: {remark}")
 
 
-def bounded(
-    cell: Cell,
-    measured: Measurement,
-    bound: str,
-    *,
-    least: bool = False,
-    logs: int = FEW_LOGS,
-    source: str = "paper",
-    algorithm: Algorithm = "paper",
-    baselines: Mapping[str, float] | None = None,
-    remark: str = "",
-) -> Claim:
-    """The claim that a figure keeps to a bound, judged by `as_bound`, which see.
-
-    Args:
-        cell: whose figure.
-        measured: by this package.
-        bound: as stated, with its decimals.
-        least: whether it is a lower bound.
-        logs: how many were measured.
-        source: who states it.
-        algorithm: whose algorithm was measured.
-        baselines: policy -> the same figure under it.
-        remark: why it does not hold, where it does not.
-    """
-    printed = Printed.of(bound)
-    return Claim(
-        cell=cell,
-        measured=measured,
-        printed=printed,
-        source=source,
-        algorithm=algorithm,
-        baselines=baselines or {},
-        judged=as_bound(measured, printed.value, least=least, logs=logs, remark=remark),
-    )
-
-
 def as_gain(difference: Measurement, remark: str = "") -> Judgement:
-    """Whether a paired difference is an improvement: its whole interval lies above 0.
-
-    Args:
-        difference: new less old, of a figure of which more is better.
-        remark: why not, where it is none; a clause without a full stop.
-    """
+    """Whether a paired difference, of which more is better, is one: all its interval above 0."""
     low, high = difference.ends
     text = f"paired difference {difference.value:+.3g}, 95 % interval {low:+.3g} to {high:+.3g}"
     holds = bool(low > 0.0)
     return Judgement(holds, text if holds or not remark else f"{text}: {remark}")
+
+
+class Cell(NamedTuple):
+    """Where a figure stands.
+
+    Attributes:
+        group: the experiment that it belongs to.
+        policy: whose schedule.
+        column: what was measured; empty where it is the same in all of the group.
+    """
+
+    group: str
+    policy: str
+    column: str = ""
+
+    @property
+    def in_group(self) -> str:
+        """Policy and column."""
+        return f"{self.policy}, {self.column}" if self.column else self.policy
+
+    @property
+    def name(self) -> str:
+        """All of it."""
+        return f"{self.group}: {self.in_group}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A figure of an experiment, before anything is claimed of it.
+
+    Attributes:
+        cell: where it stands.
+        measured: by this package.
+        draws: one figure a log, for a printed figure that is one of them.
+        logs: how many were measured; see `as_bound`.
+        baselines: policy -> the same figure under it.
+        words: what the texts of its entry name in braces.
+        printed: where that follows from other printed figures; else the entry has it.
+        judged: where the verdict follows from more than this row.
+    """
+
+    cell: Cell
+    measured: Measurement
+    draws: FloatArray | None = None
+    logs: int = FEW_LOGS
+    baselines: Mapping[str, float] = field(default_factory=dict)
+    words: Mapping[str, Any] = field(default_factory=dict)
+    printed: Printed | None = None
+    judged: Judgement | None = None
+
+
+def row(group: str, policy: str, column: str, values: FloatArray, **more: Any) -> Row:
+    """The row of a mean over logs, shape [logs]; each log is a draw."""
+    more = {"draws": values, "logs": len(values), **more}
+    return Row(cell=Cell(group, policy, column), measured=measure(values), **more)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A row beside what was printed.
+
+    Attributes:
+        row: the figure.
+        printed: by the source; None where there is no earlier figure.
+        source: who published it; GOAL where nobody did, READING where the number is ours.
+        algorithm: whose algorithm was measured; "ours" never counts for a paper.
+        remark: why it may differ; for those that do not reproduce.
+        judged: the verdict where the printed figure is not the expected value but one draw, a
+            bound or a sentence; None compares within three standard errors.
+        decimals: in which the two are compared, where the input is no matter of chance; else None.
+    """
+
+    row: Row
+    printed: Printed | None = None
+    source: str = "paper"
+    algorithm: Algorithm = "paper"
+    remark: str = ""
+    judged: Judgement | None = None
+    decimals: int | None = None
+
+    @property
+    def cell(self) -> Cell:
+        """Where its figure stands."""
+        return self.row.cell
+
+    @property
+    def measured(self) -> Measurement:
+        """Its figure."""
+        return self.row.measured
+
+    @property
+    def difference(self) -> float | None:
+        """Measured less published, in `decimals` where there are any."""
+        if self.printed is None:
+            return None
+        if self.decimals is None:
+            return self.measured.value - self.printed.value
+        return round(round(self.measured.value, self.decimals) - self.printed.value, self.decimals)
+
+    @property
+    def equal_as_printed(self) -> bool:
+        """Whether the measured figure rounds to the published one."""
+        # the last term forgives the rounding of the subtraction itself
+        return self.printed is not None and self._off <= self.printed.unit * (0.5 + 1e-9)
+
+    @property
+    def reproduces(self) -> bool | None:
+        """Within three standard errors and the rounding of the print; None if unpublished."""
+        if self.judged is not None:
+            return self.judged.holds
+        if self.printed is None:
+            return None
+        allowed = TOLERANCE * (self.measured.standard_error or 0.0)
+        return self.equal_as_printed or self._off <= allowed + self.printed.unit / 2
+
+    @property
+    def because(self) -> str:
+        """The reason of the verdict, without the remark."""
+        if self.judged is not None:
+            return self.judged.because
+        if self.printed is None:
+            return "no earlier figure"
+        if self.equal_as_printed:
+            return "equal as printed"
+        error = self.measured.standard_error
+        off = f"off by {self.measured.value - self.printed.value:+.3g}"
+        return f"{off}, {self._off / error:.1f} standard errors" if error else off
+
+    @property
+    def _off(self) -> float:
+        return abs(self.difference or 0.0)
+
+    def as_json(self) -> dict[str, Any]:
+        """Its entry of `reproduce --json`; null where a figure has no value, as 0 over 0."""
+        differs = self.reproduces is False and self.remark
+        interval, error = self.measured.ci95, self.measured.standard_error
+        return {
+            "name": self.cell.name,
+            "source": None if self.printed is None else self.source,
+            "algorithm": self.algorithm,
+            "printed": None if self.printed is None else self.printed.value,
+            "measured": _finite(self.measured.value),
+            "standard_error": error,
+            "ci95": None if interval is None else list(interval),
+            "difference": _finite(self.difference),
+            "baselines": {name: _finite(value) for name, value in self.row.baselines.items()},
+            "verdict": _VERDICTS[self.reproduces],
+            "because": f"{self.because}: {self.remark}" if differs else self.because,
+        }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+#: None where nobody published the figure.
+_VERDICTS = {True: "reproduces", False: "does not", None: None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What is claimed of some rows: a table [[claims]] of a paper's `claims.toml`.
+
+    Attributes:
+        group, policy, column: of the rows, each a pattern as of file names, or several.
+        printed: the figure as text; or policies (patterns) -> figures of `columns`, in a line,
+            "-" where there is none.
+        columns: of such a line.
+        kind: "equal" (within three standard errors), "decimals" (in so many of them), "draw" (the
+            printed figure is one log's), "least" or "most" (it is a bound), "gain" (it is a
+            difference above 0), "row" (the row is judged already), "told" (nothing is claimed).
+        bound: in place of the printed figure.
+        source, algorithm, remark: of the claims; the remark may name the row's words in braces.
+        because: the reason of the verdict in a longer sentence, which may name the words too.
+        holding: what is added to that reason where the row reproduces.
+        alone: judge a bound by the mean itself, not by what its interval reaches.
+        decimals: see `Claim`.
+    """
+
+    group: str | Sequence[str] = "*"
+    policy: str | Sequence[str] = "*"
+    column: str | Sequence[str] = "*"
+    printed: str | Mapping[str, str] = ""
+    columns: Sequence[str] = ()
+    kind: str = "equal"
+    bound: float | None = None
+    source: str = "paper"
+    algorithm: Algorithm = "paper"
+    remark: str = ""
+    because: str = ""
+    holding: str = ""
+    alone: bool = False
+    decimals: int | None = None
+
+    def matches(self, cell: Cell) -> bool:
+        """Whether it is about a row."""
+        wanted = (self.group, self.policy, self.column)
+        return all(_is_one_of(text, each) for text, each in zip(cell, wanted, strict=True)) and (
+            isinstance(self.printed, str) or self.text(cell) is not None
+        )
+
+    def line(self, policy: str) -> list[str]:
+        """What is printed of a policy, in the order of `columns`; nothing for other policies."""
+        lines = {} if isinstance(self.printed, str) else self.printed
+        return next((each.split() for name, each in lines.items() if fnmatchcase(policy, name)), [])
+
+    def text(self, cell: Cell) -> str | None:
+        """The printed figure of a cell; None where its line has none."""
+        if isinstance(self.printed, str):
+            return self.printed
+        return dict(zip(self.columns, self.line(cell.policy), strict=False)).get(cell.column)
+
+    def claim(self, row: Row) -> Claim:
+        """A row as it says."""
+        text = self.text(row.cell)
+        printed = row.printed or (Printed.of(text) if text and text != "-" else None)
+        remark = self.remark.format(**row.words)
+        judged = self._judged(row, printed, remark)
+        if judged is not None and self.because:
+            judged = judged.said(self.because.format(because="{because}", **row.words))
+        if judged is not None and judged.holds:
+            judged = judged.said("{because}" + self.holding)
+        return Claim(
+            row=row,
+            printed=printed,
+            source=self.source,
+            algorithm=self.algorithm,
+            remark=remark if judged is None else "",
+            judged=judged,
+            decimals=self.decimals,
+        )
+
+    def _judged(self, row: Row, printed: Printed | None, remark: str) -> Judgement | None:
+        if self.kind in ("equal", "told"):
+            return None
+        if self.kind == "row":
+            return row.judged
+        if self.kind == "decimals" and printed is not None:
+            return _to_decimals(row.measured.value, printed, self.decimals or 0)
+        if self.kind == "gain":
+            return as_gain(row.measured, remark)
+        if self.kind == "draw" and printed is not None and row.draws is not None:
+            return as_one_draw(printed, row.draws, remark)
+        bound = printed.value if self.bound is None and printed is not None else self.bound or 0.0
+        logs = 1 if self.alone else row.logs
+        return as_bound(row.measured, bound, least=self.kind == "least", logs=logs, remark=remark)
+
+
+def _to_decimals(measured: float, printed: Printed, decimals: int) -> Judgement:
+    off = round(round(measured, decimals) - printed.value, decimals)
+    equal = "equal to two decimals" if decimals == 2 else "equal as printed"
+    differs = f"differs by {100.0 * off / printed.value:+.2f} %"
+    return Judgement(off == 0.0, differs if off else equal)
+
+
+def _is_one_of(text: str, patterns: str | Sequence[str]) -> bool:
+    every = [patterns] if isinstance(patterns, str) else patterns
+    return any(fnmatchcase(text, pattern) for pattern in every)
+
+
+class Declared:
+    """A paper's `claims.toml`: its entries, and tables that its code reads itself."""
+
+    def __init__(self, package: str) -> None:
+        """Name the paper's package; the file is read when it is asked for."""
+        self._package = package
+
+    @cached_property
+    def tables(self) -> dict[str, Any]:
+        """All of the file."""
+        return tomllib.loads((files(self._package) / "claims.toml").read_text("utf-8"))
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """What is claimed; of several entries that match a row the first one counts.
+
+        First the file's [goals]: group -> policy, column, "least" or "most", and the bound.
+        """
+        goals = [
+            Entry(group=group, policy=policy, column=column, kind=kind, printed=bound, source=GOAL)
+            for group, each in self.tables.get("goals", {}).items()
+            for policy, column, kind, bound in each
+        ]
+        return goals + [Entry(**each) for each in self.tables.get("claims", [])]
+
+    def goals(self, group: str) -> list[Entry]:
+        """Goals of a group."""
+        return [each for each in self.entries if each.source == GOAL and each.group == group]
+
+    def of(self, group: str) -> Entry:
+        """The first entry with columns whose pattern of groups this is."""
+        return next(each for each in self.entries if each.group == group and each.columns)
+
+    def claims(self, rows: Iterable[Row]) -> list[Claim]:
+        """A claim for each row; nothing is claimed of one that no entry is about.
+
+        What the expression `ours` of the file finds in "group: policy" is measured with an
+        algorithm of ours. Its [[remarks]] are for rows whose entry has none.
+        """
+        ours = re.compile(self.tables.get("ours", "$^"))
+        remarks = [Entry(**each) for each in self.tables.get("remarks", [])]
+        found = []
+        for each in rows:
+            entry = next((one for one in self.entries if one.matches(each.cell)), _TOLD)
+            known = next((one.remark for one in remarks if one.matches(each.cell)), "")
+            claim = replace(entry, remark=entry.remark or known).claim(each)
+            if ours.search(f"{each.cell.group}: {each.cell.policy}"):
+                claim = replace(claim, algorithm="ours")
+            found.append(claim)
+        return found
+
+
+_TOLD = Entry(kind="told")
 
 
 class TextTable(NamedTuple):
@@ -375,7 +514,7 @@ def sampled_claims(claims: Sequence[Claim]) -> Report:
         printed, measured = claim.printed, claim.measured
         error = None if measured.standard_error is None else f"{measured.standard_error:.2g}"
         text = None if printed is None else printed.text
-        rows.append([claim.name, text, measured.value, error, claim.because])
+        rows.append([claim.cell.name, text, measured.value, error, claim.because])
     differing = [claim.remark for claim in claims if claim.reproduces is False and claim.remark]
     known = {remark: differing.count(remark) for remark in differing}
     return [
@@ -395,7 +534,7 @@ def judged_claims(claims: Sequence[Claim]) -> Report:
         interval = claim.measured.ci95
         rows.append(
             [
-                claim.name,
+                claim.cell.name,
                 _bound(claim),
                 f"{claim.measured.value:.4g}",
                 None if interval is None else f"{interval[0]:.4g} .. {interval[1]:.4g}",
@@ -406,7 +545,7 @@ def judged_claims(claims: Sequence[Claim]) -> Report:
     return [
         TextTable(["CLAIM", "PRINTED", "MEASURED", "95 % INTERVAL", "ALGORITHM", "VERDICT"], rows),
         f"\n{_counted(claims)} What does not:",
-        *(f"* {claim.name}: {claim.because}." for claim in claims if claim.reproduces is False),
+        *(f"* {each.cell.name}: {each.because}." for each in claims if each.reproduces is False),
     ]
 
 
@@ -416,10 +555,6 @@ def _bound(claim: Claim) -> str | None:
         return None
     whose = {GOAL: " (goal)", READING: " (ours)"}.get(claim.source, "")
     return f"{claim.printed.text}{whose}"
-
-
-#: None where nobody published the figure.
-_VERDICTS = {True: "reproduces", False: "does not", None: None}
 
 
 def counts(claims: Sequence[Claim]) -> dict[str, dict[str, int]]:

@@ -12,15 +12,16 @@ from slurm_rl_plugin.domain.switchback import OURS
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.papers.study.claims import (
     Cell,
-    Claim,
+    Declared,
+    Row,
     Statistic,
     TextTable,
-    bounded,
     mean,
     measure,
     median,
+    quantile,
 )
-from slurm_rl_plugin.papers.study.figure_file import legend_above
+from slurm_rl_plugin.papers.study.figures import legend_above
 from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
 from slurm_rl_plugin.papers.switchback.experiment import (
     ALIKE,
@@ -44,97 +45,75 @@ from slurm_rl_plugin.what_if.switchback.findings import findings
 
 #: Who speaks.
 _EVIDENCE, _GUARDS, _EITHER = "evidence", "guards", "evidence or guards"
-#: The goals: falsely said at most, found at least, off at least.
-_FALSE, _FOUND, _OFF = "0.05", "0.80", "0.95"
-GUARD_TRIPPED = "a guard tripped"
+DECLARED = Declared(__package__)
 #: What many would do: a t test of raw costs, looked at as often. Its bound, and first look.
 _NAIVE, _NAIVE_BOUND, _NAIVE_FIRST = "t test of raw costs, looked at after each block", 1.96, 8
 
 
-def switchback_claims(found: Mapping[str, Sequence[HeldTrial]]) -> Iterator[Claim]:
-    """Every figure of the study; goals first.
-
-    Args:
-        found: trials by kind.
-    """
+def rows_of(found: Mapping[str, Sequence[HeldTrial]]) -> Iterator[Row]:
+    """Every figure of the study, of trials by kind; those with a goal first."""
     null, gain, harm = (found[kind] for kind in (ALIKE, GAIN, HARM))
-    yield _goal(
-        Cell(ALIKE, _EVIDENCE, "ever said better or worse, of any goal"),
-        _part(null, lambda each: each.is_said),
-        _FALSE,
-        least=False,
-        baselines={GUARD_TRIPPED: _mean(null, _is_guarded), _NAIVE: _mean(null, _naive_says)},
+    guarded = {kind: [each.guard is not None for each in held] for kind, held in found.items()}
+    yield _row(
+        *(ALIKE, _EVIDENCE, "ever said better or worse, of any goal"),
+        [each.is_said for each in null],
+        baselines={
+            "a guard tripped": float(np.mean(guarded[ALIKE])),
+            _NAIVE: float(np.mean([_naive_says(each) for each in null])),
+        },
     )
-    yield _goal(
-        Cell(GAIN, _EVIDENCE, "found better by the end"),
-        _part(gain, lambda each: each.is_better),
-        _FOUND,
-        baselines={GUARD_TRIPPED: _mean(gain, _is_guarded)},
+    yield _row(
+        *(GAIN, _EVIDENCE, "found better by the end"),
+        [each.is_better for each in gain],
+        baselines={"a guard tripped": float(np.mean(guarded[GAIN]))},
     )
-    yield _goal(
-        Cell(HARM, _EITHER, f"off within {SOON:.0f} hours"),
-        _part(harm, lambda each: each.hours(each.off) <= SOON),
-        _OFF,
-        baselines={"evidence alone": _mean(harm, _is_sure_soon)},
+    yield _row(
+        *(HARM, _EITHER, f"off within {SOON:.0f} hours"),
+        [each.hours(each.off) <= SOON for each in harm],
+        baselines={"evidence alone": float(np.mean([_is_sure_soon(each) for each in harm]))},
     )
-    yield from _of_no_effect(null)
-    yield from _of_a_gain(gain)
+    said = [each.decides.word != INCONCLUSIVE for each in null]
+    yield _row(ALIKE, _EVIDENCE, "said of the declared goal", said)
+    yield _row(ALIKE, _GUARDS, "tripped", guarded[ALIKE])
+    covers = "sequence holds the true ratio"
+    yield _row(ALIKE, _EVIDENCE, covers, [each.covers for each in null])
+    days = [min(_better(each), _length(each)) * HOUR / DAY for each in gain]
+    column = "days until found better, whole length where never"
+    yield _row(GAIN, _EVIDENCE, f"{column}: median", days, median)
+    yield _row(GAIN, _EVIDENCE, f"{column}: mean", days)
+    estimates = [each.decides.effect.estimate for each in gain]
+    yield _row(GAIN, _EVIDENCE, "estimate, log of the ratio", estimates)
+    true = np.log([each.ratio for each in gain])
+    yield _row(GAIN, "the truth", "log of the ratio", true)
+    off = np.abs(np.exp(true) - (1.0 - GAINED))
+    yield _row(GAIN, "the truth", "furthest from a gain of 15 %", off, quantile(1.0))
+    yield _row(GAIN, _EVIDENCE, covers, [each.covers for each in gain])
+    yield _row(GAIN, _GUARDS, "tripped", guarded[GAIN])
+    worse = [any(one.word == WORSE for one in each.found) for each in gain]
+    yield _row(GAIN, _EVIDENCE, "ever said worse, of any goal", worse)
     yield from _of_harm(harm)
 
 
-def _goal(
-    cell: Cell,
-    values: FloatArray,
-    bound: str,
-    *,
-    baselines: Mapping[str, float],
-    least: bool = True,
-) -> Claim:
-    """Judged by the mean itself, not by what its interval reaches."""
-    return bounded(
-        cell, measure(values), bound, least=least, logs=1, source="goal", baselines=baselines
-    )
+def _row(
+    group: str, who: str, column: str, values: Any, statistic: Statistic = mean, **more: Any
+) -> Row:
+    measured = measure(np.asarray(values, dtype=np.float64), statistic)
+    return Row(cell=Cell(group, who, column), measured=measured, **more)
 
 
-def _of_no_effect(null: Sequence[HeldTrial]) -> Iterator[Claim]:
-    yield _fact(ALIKE, _EVIDENCE, "said of the declared goal", _part(null, _is_said_of_declared))
-    yield _fact(ALIKE, _GUARDS, "tripped", _part(null, _is_guarded))
-    yield _fact(ALIKE, _EVIDENCE, "sequence holds the true ratio", _part(null, _covers))
-
-
-def _of_a_gain(gain: Sequence[HeldTrial]) -> Iterator[Claim]:
-    days = [
-        min(each.hours(each.decides.blocks if each.is_better else None), _length(each)) * HOUR / DAY
-        for each in gain
-    ]
-    column = "days until found better, whole length where never"
-    yield _fact(GAIN, _EVIDENCE, f"{column}: median", np.array(days), median)
-    yield _fact(GAIN, _EVIDENCE, f"{column}: mean", np.array(days))
-    estimates = np.array([each.decides.effect.estimate for each in gain])
-    yield _fact(GAIN, _EVIDENCE, "estimate, log of the ratio", estimates)
-    true = np.log([each.ratio for each in gain])
-    yield _fact(GAIN, "the truth", "log of the ratio", true)
-    off = np.abs(np.exp(true) - (1.0 - GAINED))
-    yield _fact(GAIN, "the truth", "furthest from a gain of 15 %", off, _most)
-    yield _fact(GAIN, _EVIDENCE, "sequence holds the true ratio", _part(gain, _covers))
-    yield _fact(GAIN, _GUARDS, "tripped", _part(gain, _is_guarded))
-    worse = _part(gain, lambda each: any(one.word == WORSE for one in each.found))
-    yield _fact(GAIN, _EVIDENCE, "ever said worse, of any goal", worse)
-
-
-def _of_harm(harm: Sequence[HeldTrial]) -> Iterator[Claim]:
-    hours = np.array([min(each.hours(each.off), _length(each)) for each in harm])
+def _of_harm(harm: Sequence[HeldTrial]) -> Iterator[Row]:
+    hours = [min(each.hours(each.off), _length(each)) for each in harm]
     column = "hours until off, whole length where never"
-    yield _fact(HARM, _EITHER, f"{column}: median", hours, median)
-    yield _fact(HARM, _EITHER, f"{column}: 95 % quantile", hours, _late)
-    yield _fact(HARM, _EITHER, "never off", _part(harm, lambda each: each.off is None))
-    yield _fact(HARM, "the truth", "ratio of slowdowns", _ratios(harm), median)
+    yield _row(HARM, _EITHER, f"{column}: median", hours, median)
+    yield _row(HARM, _EITHER, f"{column}: 95 % quantile", hours, quantile(0.95))
+    yield _row(HARM, _EITHER, "never off", [each.off is None for each in harm])
+    yield _row(HARM, "the truth", "ratio of slowdowns", [each.ratio for each in harm], median)
     for name, stop in STOPS.items():
         for place, unit in enumerate(Damage._fields):
-            replayed = np.array([each.damage(stop(each))[place] for each in harm])
-            yield _fact(HARM, name, f"{_UNITS[unit]}, by replays of its blocks", replayed)
-            really = np.array([each.really[stop(each)][place] for each in harm])
-            yield _fact(HARM, name, f"{_UNITS[unit]}, to all jobs", really)
+            replayed = [each.damage(stop(each))[place] for each in harm]
+            yield _row(HARM, name, f"{_UNITS[unit]}, by replays of its blocks", replayed)
+            really = [each.really[stop(each)][place] for each in harm]
+            yield _row(HARM, name, f"{_UNITS[unit]}, to all jobs", really)
 
 
 _UNITS = {"waited": "extra job-hours waited", "slowdown": "extra slowdown"}
@@ -147,11 +126,7 @@ STOPS: Mapping[str, Callable[[HeldTrial], int]] = {
 
 
 def never_off(harm: Sequence[HeldTrial]) -> list[dict[str, float]]:
-    """The clusters whose harm nobody noticed, and what it did to all jobs.
-
-    Args:
-        harm: trials with harm.
-    """
+    """The clusters whose harm nobody noticed, and what it did to all jobs."""
     rows = []
     for seed, each in enumerate(harm):
         if each.off is None:
@@ -160,46 +135,8 @@ def never_off(harm: Sequence[HeldTrial]) -> list[dict[str, float]]:
     return rows
 
 
-def _fact(
-    group: str, who: str, column: str, values: FloatArray, statistic: Statistic = mean
-) -> Claim:
-    return Claim(cell=Cell(group, who, column), measured=measure(values, statistic))
-
-
-def _late(values: FloatArray) -> FloatArray:
-    return np.asarray(np.quantile(values, 0.95, axis=-1))
-
-
-def _most(values: FloatArray) -> FloatArray:
-    return np.asarray(values.max(axis=-1))
-
-
-def _part(trials: Sequence[HeldTrial], is_so: Callable[[HeldTrial], bool]) -> FloatArray:
-    return np.array([float(is_so(each)) for each in trials])
-
-
-def _mean(trials: Sequence[HeldTrial], is_so: Callable[[HeldTrial], bool]) -> float:
-    return float(_part(trials, is_so).mean())
-
-
-def _ratios(trials: Sequence[HeldTrial]) -> FloatArray:
-    return np.array([each.ratio for each in trials])
-
-
 def _length(held: HeldTrial) -> float:
     return (held.declared.end - held.declared.begin) / HOUR
-
-
-def _covers(held: HeldTrial) -> bool:
-    return held.covers
-
-
-def _is_guarded(held: HeldTrial) -> bool:
-    return held.guard is not None
-
-
-def _is_said_of_declared(held: HeldTrial) -> bool:
-    return held.decides.word != INCONCLUSIVE
 
 
 def _is_sure_soon(held: HeldTrial) -> bool:
@@ -356,11 +293,10 @@ def run(asked: Asked) -> Outcome:
     length = QUICK if asked.quick else TrialLength()
     with asked.bar("holding experiments", len(KINDS) * seeds) as add:
         found = held_trials(seeds, length, add)
-    claims = list(switchback_claims(found))
     by_goal = {kind: _by_goal(trials) for kind, trials in found.items()}
     unnoticed = never_off(found[HARM])
     return Outcome(
-        claims=claims,
+        claims=DECLARED.claims(rows_of(found)),
         seeds=range(seeds),
         more=[
             "\nBy goal, parts of the clusters:",

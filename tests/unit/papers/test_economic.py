@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.papers.economic_2002.claims import claims_over_seeds
+from slurm_rl_plugin.papers.economic_2002.claims import rows_over_seeds
 from slurm_rl_plugin.papers.economic_2002.conventional import starts_on_machines
 from slurm_rl_plugin.papers.economic_2002.experiment import TABULATED, Economic, LogResults
 from slurm_rl_plugin.papers.economic_2002.markets import (
@@ -64,9 +64,9 @@ def results(ratio: float) -> LogResults:
 @pytest.mark.parametrize("draws", [1, 10])
 def test_more_draws_of_the_same_weeks_do_not_narrow_the_interval(draws: int) -> None:
     seeds = tuple(results(ratio) for ratio in np.linspace(0.99, 1.004, 30)) * draws
-    for claim in claims_over_seeds(Economic(logs={}, seeds=seeds)):
-        assert claim.measured.value == pytest.approx(0.997)
-        assert claim.measured.ends == pytest.approx((0.99, 1.004), abs=1e-3)
+    for row in rows_over_seeds(Economic(logs={}, seeds=seeds)):
+        assert row.measured.value == pytest.approx(0.997)
+        assert row.measured.ends == pytest.approx((0.99, 1.004), abs=1e-3)
 
 
 def busy(jobs: int, widest: int) -> Workload:

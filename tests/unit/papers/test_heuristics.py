@@ -6,22 +6,18 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.papers.heuristics.earlier_figures import GRID_OF_2008, HEURISTICS, SEGMENTS
-from slurm_rl_plugin.papers.heuristics.experiment import figures_of, reproduce, steps
-from slurm_rl_plugin.papers.study.claims import (
-    Cell,
-    Claim,
-    Measurement,
-    Printed,
-    mean,
-    measure,
-    median,
-    ratio_of_means,
+from slurm_rl_plugin.papers.heuristics.experiment import (
+    FRACTIONS,
+    HEURISTICS,
+    SEGMENTS,
+    figures_of,
+    reproduce,
+    steps,
 )
+from slurm_rl_plugin.papers.study.claims import Claim
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 
@@ -31,69 +27,6 @@ TRACES = os.environ.get("SLURM_RL_TRACES")
 needs_traces = pytest.mark.skipif(
     not TRACES, reason="SLURM_RL_TRACES names no directory of workload traces"
 )
-
-
-def claim(text: str | None, value: float, error: float | None = None) -> Claim:
-    return Claim(
-        cell=Cell("a", "FIFO", "wait"),
-        measured=Measurement(value=value, standard_error=error),
-        printed=Printed.of(text) if text else None,
-        remark="the reason",
-        source="earlier measurement",
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "value", "unit"),
-    [("2676", 2676, 1), (".215", 0.215, 0.001), ("7.9k", 7900, 100), ("120k", 120_000, 1000)],
-)
-def test_a_printed_figure_is_known_to_its_last_digit(text: str, value: float, unit: float) -> None:
-    printed = Printed.of(text)
-    assert (printed.value, printed.unit) == pytest.approx((value, unit))
-
-
-def test_three_standard_errors_and_the_rounding_are_allowed() -> None:
-    assert claim("100", 106.4, error=2.0).reproduces
-    assert not claim("100", 106.6, error=2.0).reproduces
-
-
-def test_on_a_single_log_only_the_rounding_is_allowed() -> None:
-    assert claim(".83", 0.825).reproduces
-    assert claim(".83", 0.825).because == "equal as printed"
-    assert not claim(".83", 0.8249).reproduces
-
-
-def test_a_figure_that_does_not_reproduce_says_why() -> None:
-    entry = claim("100", 110.0, error=2.0).as_json()
-    assert entry["verdict"] == "does not"
-    assert entry["because"] == "off by +10, 5.0 standard errors: the reason"
-    assert "reason" not in claim("100", 104.0, error=2.0).as_json()["because"]
-
-
-def test_a_figure_without_an_earlier_one_has_no_verdict() -> None:
-    entry = claim(None, 0.9).as_json()
-    assert entry["printed"] is None
-    assert entry["verdict"] is None
-
-
-def test_the_bootstrap_error_of_a_mean_is_the_one_of_the_textbook() -> None:
-    values = np.random.default_rng(1).normal(5.0, 2.0, 400)
-    found = measure(values, mean)
-    assert found.value == values.mean()
-    assert found.standard_error == pytest.approx(values.std(ddof=1) / 20, rel=0.1)
-    assert found.ci95 is not None
-    assert found.ci95[0] < found.value < found.ci95[1]
-    assert measure(values, mean) == found
-
-
-def test_a_ratio_of_means_is_no_median_of_ratios() -> None:
-    pair = np.array([[1.0, 2.0, 9.0], [1.0, 1.0, 2.0]])
-    assert measure(pair, ratio_of_means).value == 3.0
-    assert measure(pair[0] / pair[1], median).value == 2.0
-
-
-def test_one_log_has_no_standard_error() -> None:
-    assert measure(np.array([0.9])) == Measurement(value=0.9)
 
 
 def test_nominal_shares_change_nothing_but_the_fairness() -> None:
@@ -110,7 +43,7 @@ def test_generated_loads_need_no_traces() -> None:
     claims = reproduce(2, None, lambda: told.append(1))
     assert len(told) == steps(2, with_segments=False)
     groups = {each.cell.group for each in claims}
-    assert groups == {"EGEE-like", *(f"2008, p = {p}" for p in GRID_OF_2008)}
+    assert groups == {"EGEE-like", *(f"2008, p = {p}" for p in FRACTIONS)}
     # two classes of estimates in order of length are the two classes in turn
     rows = {
         (each.cell.policy, each.cell.column): each.measured

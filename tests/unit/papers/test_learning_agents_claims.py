@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.papers.learning_agents_2005.claims import GROWTH, SAME, claims_of
 from slurm_rl_plugin.papers.learning_agents_2005.experiment import (
     FIGURE_5,
     QUICK,
     Measured,
     experiments,
 )
+from slurm_rl_plugin.papers.learning_agents_2005.study import DECLARED, GROWTH, SAME, rows_of
 from slurm_rl_plugin.papers.study.claims import READING, counts
 
 
@@ -37,17 +37,17 @@ def test_a_bound_that_the_paper_does_not_print_is_not_its_own(
 ) -> None:
     sources = {
         claim.printed.value: claim.source
-        for claim in claims_of(found)
+        for claim in DECLARED.claims(rows_of(found))
         if claim.printed is not None and claim.source != "goal"
     }
     assert sources[2.0] == READING  # "similar", "comparable"
     assert sources[1.2] == READING  # "sustained"
     assert sources[1.0] == "paper"  # "compares very well"
-    readings = [claim for claim in claims_of(found) if claim.source == READING]
+    readings = [claim for claim in DECLARED.claims(rows_of(found)) if claim.source == READING]
     assert counts(readings).keys() == {"readings"}
-    assert len({claim.name for claim in readings}) == len(readings)
+    assert len({claim.cell.name for claim in readings}) == len(readings)
     assert READING in {claim.source for claim in readings if claim.cell.column == SAME}
-    reasons = {claim.name: claim.because for claim in readings}
+    reasons = {claim.cell.name: claim.because for claim in readings}
     assert reasons["Fig. 2, capacities 300-700, g = 0.13: random, load / least loaded"] == (
         "1 against at most 2, a factor that this project chose: holds from 1, also at 1.2"
     )
@@ -60,7 +60,7 @@ def test_a_bound_that_the_paper_does_not_print_is_not_its_own(
 def test_random_choices_are_judged_on_either_side_of_what_they_bear(
     found: Mapping[str, Measured],
 ) -> None:
-    verdicts = {claim.name: claim.reproduces for claim in claims_of(found)}
+    verdicts = {claim.cell.name: claim.reproduces for claim in DECLARED.claims(rows_of(found))}
     narrow, wide = "Fig. 2, capacities 300-700, g = 0.", "Fig. 3, capacities 10-1000, g = 0."
     for group in (f"{narrow}13", f"{narrow}14", f"{wide}005"):
         assert verdicts[f"{group}: random, {GROWTH}"] is True
@@ -73,7 +73,7 @@ def test_noise_is_judged_on_either_side_of_what_can_be_borne(
 ) -> None:
     columns = {
         (claim.cell.policy.partition("noise ")[2], claim.cell.column)
-        for claim in claims_of(found)
+        for claim in DECLARED.claims(rows_of(found))
         if claim.cell.group == FIGURE_5 and claim.reproduces is not None
     }
     assert {noise for noise, column in columns if column == GROWTH} == {"0.01", "0.025"}

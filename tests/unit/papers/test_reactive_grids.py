@@ -11,23 +11,24 @@ from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of
 from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
 from slurm_rl_plugin.papers.reactive_grids_2008.claims import (
-    claims_of_holding,
-    claims_of_segment,
-    claims_of_shares,
-    claims_of_waits,
     fairness_over_time,
     implied_ratio,
     preference_for_long_jobs,
+    rows_of_holding,
+    rows_of_segment,
+    rows_of_shares,
+    rows_of_table_1,
+    rows_of_waits,
     run_time_moments,
     smallest_ratio,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (
+    DECLARED,
     FEASIBLE,
     FIFO,
     NATIVE,
     RL,
     SJF,
-    claims_of_table_1,
     contenders,
     generated,
     learning_task,
@@ -66,7 +67,7 @@ def trial() -> PairedTrial:
 
 
 def test_table_1_follows_from_p_the_load_and_the_processors() -> None:
-    claims = claims_of_table_1()
+    claims = DECLARED.claims(rows_of_table_1())
     assert len(claims) == 12
     assert all(claim.reproduces and claim.because == "equal as printed" for claim in claims)
 
@@ -92,15 +93,21 @@ def test_no_order_escapes_the_conservation_of_work(trial: PairedTrial) -> None:
     name, ratio = smallest_ratio(trial)
     assert name == LONGEST_FIRST
     assert ratio.value > implied_ratio(0.2, most=True)
-    claim = next(c for c in claims_of_waits(0.2, trial) if "smallest" in c.cell.column)
+    claim = next(
+        c for c in DECLARED.claims(rows_of_waits(0.2, trial)) if "smallest" in c.cell.column
+    )
     assert claim.reproduces is False
     assert "conservation of work" in claim.because
 
 
 def test_every_cell_of_table_2_is_a_claim_with_its_baselines(trial: PairedTrial) -> None:
-    claims = [claim for claim in claims_of_waits(0.2, trial) if claim.cell.column.endswith("(s)")]
+    claims = [
+        claim
+        for claim in DECLARED.claims(rows_of_waits(0.2, trial))
+        if claim.cell.column.endswith("(s)")
+    ]
     assert len(claims) == 12
-    assert {FIFO, SJF} <= set(claims[0].baselines)
+    assert {FIFO, SJF} <= set(claims[0].row.baselines)
     impossible = [
         claim for claim in claims if claim.cell.policy == RL and "batch" in claim.cell.column
     ]
@@ -125,7 +132,11 @@ def test_targets_that_cannot_be_met_bound_every_policy(trial: PairedTrial) -> No
     logs = generated(0.2, range(2), QUICK, {"vo0": 0.4, "vo1": 0.2, "vo2": 0.2, "vo3": 0.2})
     policies = contenders(ordering_network(-1.0), medians_of(logs[0]))
     infeasible = run_trial(logs, policies, (0, 60), lambda: None)
-    claims = [c for c in claims_of_shares(trial, infeasible) if "infeasible" in c.cell.group]
+    claims = [
+        c
+        for c in DECLARED.claims(rows_of_shares(trial, infeasible))
+        if "infeasible" in c.cell.group
+    ]
     assert [claim.cell.policy for claim in claims] == [RL, FIFO]
     assert all(claim.measured.value < 0.625 + 0.03 for claim in claims)
     assert all("no order can do else" in claim.because for claim in claims)
@@ -145,14 +156,14 @@ def test_a_segment_compares_native_with_the_rest(trial: PairedTrial) -> None:
     }
     measures[NATIVE] = {column: values + 5000.0 for column, values in measures[FIFO].items()}
     segment = PairedTrial(schedules=one, measures=measures, drop=(0, 60))
-    claims = list(claims_of_segment("a segment", segment, "a machine"))
+    claims = DECLARED.claims(rows_of_segment("a segment", segment, "a machine"))
     assert len(claims) == 7
     assert claims[0].reproduces  # native waits are 5,000 s longer
     assert "native / FIFO" in claims[0].because
 
 
 def test_holding_is_no_free_lunch(trial: PairedTrial) -> None:
-    claims = list(claims_of_holding(0.2, trial))
+    claims = DECLARED.claims(rows_of_holding(0.2, trial))
     assert len(claims) == 6
     prices = [claim for claim in claims if claim.cell.column == "batch mean wait"]
     assert prices[0].measured.value > 1.0
@@ -160,7 +171,7 @@ def test_holding_is_no_free_lunch(trial: PairedTrial) -> None:
 
 
 def test_an_action_that_the_paper_lacks_is_none_of_its_claims(trial: PairedTrial) -> None:
-    assert {claim.source for claim in claims_of_holding(0.2, trial)} == {GOAL}
+    assert {claim.source for claim in DECLARED.claims(rows_of_holding(0.2, trial))} == {GOAL}
 
 
 def test_small_logs_drop_no_more_than_a_tenth() -> None:

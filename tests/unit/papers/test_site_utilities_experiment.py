@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.papers.site_utilities_2008.experiment import COLUMNS, claims_of, grid_figures
+from slurm_rl_plugin.papers.site_utilities_2008.experiment import (
+    COLUMNS,
+    DECLARED,
+    grid_figures,
+    rows_of,
+)
 from slurm_rl_plugin.papers.site_utilities_2008.models import QUICK_SIZE, fitted_models
 from slurm_rl_plugin.papers.site_utilities_2008.sites import (
     ACCOUNT_MIX,
@@ -128,11 +133,11 @@ def test_a_gain_is_judged_by_its_interval() -> None:
         name: {column: level[name] + noise + rng.normal(0, 1e-3, 30) for column in COLUMNS}
         for name in CONTENDERS
     }
-    verdicts = {claim.cell.column: claim.reproduces for claim in claims_of(figures)}
+    verdicts = {claim.cell.column: claim.reproduces for claim in DECLARED.claims(rows_of(figures))}
     assert verdicts[f"J less that of {RANDOM}"] is True
     assert verdicts[f"J less that of {LEAST_LOADED}"] is True
     figures[EARLIEST_START]["J"] = figures["site utilities"]["J"] + noise
-    verdicts = {claim.cell.column: claim.reproduces for claim in claims_of(figures)}
+    verdicts = {claim.cell.column: claim.reproduces for claim in DECLARED.claims(rows_of(figures))}
     assert verdicts[f"J less that of {EARLIEST_START}"] is False
 
 
