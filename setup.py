@@ -1,5 +1,6 @@
 """Metadata and extras of slurm_rl_plugin."""
 
+import os
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -27,6 +28,8 @@ TEST = [
     "mypy>=2.4",
     "shtab>=1.13",
 ]
+# Who orders a queue needs no published experiment: SLURM_RL_PAPERS=no packs none, as for a head node.
+WING = ["slurm_rl_plugin.papers*"] if os.environ.get("SLURM_RL_PAPERS") == "no" else []
 
 setup(
     name="slurm_rl_plugin",
@@ -39,8 +42,9 @@ setup(
     long_description_content_type="text/markdown",
     license="GPL-2.0-or-later",
     python_requires=">=3.11",
-    packages=find_packages(include=["slurm_rl_plugin", "slurm_rl_plugin.*"]),
+    packages=find_packages(include=["slurm_rl_plugin", "slurm_rl_plugin.*"], exclude=WING),
     package_data={
+        "": ["claims.toml"],
         "slurm_rl_plugin": ["py.typed", "cli/demo/logs/*"],
         "slurm_rl_plugin.batch_systems": ["*/answers/*.toml"],
         "slurm_rl_plugin.machine_files": ["*.toml"],

@@ -71,7 +71,7 @@ install_python() {
     "$python" -m venv --without-pip "$root$prefix"
     "$work/tools/bin/pip" install --quiet -r "$work/source/requirements/build.txt" \
         -r "$work/source/requirements/tools.txt"
-    "$work/tools/bin/pip" wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work" "$work/source"
+    SLURM_RL_PAPERS=no "$work/tools/bin/pip" wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work" "$work/source"
     "$work/tools/bin/pip" --python "$root$prefix/bin/python" install --quiet --no-compile \
         --no-warn-script-location --report "$work/report.json" -r "$work/source/requirements/runtime.txt"
     "$work/tools/bin/pip" --python "$root$prefix/bin/python" install --quiet --no-compile \

@@ -41,18 +41,33 @@ def pip(*words: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy: pip builds in the folder that it is given."""
-    folder = tmp_path_factory.mktemp("wheel")
+def built(folder: Path) -> Path:
+    """A wheel, from a copy: pip builds in the folder that it is given."""
     copy_sources(folder / "source", *SOURCES)
     pip("wheel", "--quiet", "--no-deps", f"--wheel-dir={folder}", str(folder / "source"))
-    (built,) = folder.glob("*.whl")
-    return built
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As for a head node: without the papers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_RL_PAPERS", "no")
+        return built(tmp_path_factory.mktemp("wheel"))
+
+
+def test_without_that_word_it_holds_the_papers_and_what_they_claim(tmp_path: Path) -> None:
+    names = set(zipfile.ZipFile(built(tmp_path)).namelist())
+    wing = (TOP / "slurm_rl_plugin" / "papers").rglob("*.*")
+    papers = {path.relative_to(TOP).as_posix() for path in wing if path.suffix in (".py", ".toml")}
+    assert len(papers) > 40
+    assert papers <= names
 
 
 def test_it_holds_code_types_and_models_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
+    assert not [name for name in names if "/papers/" in name or name.endswith("claims.toml")]
     assert "slurm_rl_plugin/py.typed" in names
     assert any(name.startswith("slurm_rl_plugin/cli/demo/logs/") for name in names)
     models = {Path(name).stem for name in names if name.endswith(".onnx")}
@@ -122,6 +137,21 @@ def test_shipped_models_are_found_in_another_environment(program: Path, tmp_path
         check=True,
     )
     assert str(program.parents[1]) in done.stdout.decode()
+
+
+def test_a_head_node_says_where_papers_are_reproduced(program: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(program), "reproduce", "heuristics"],
+        env=environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("slurm-rl reproduce: the published experiments are not installed")
+    assert done.stderr.count("\n") == 1
 
 
 def test_pbs_setup_names_hooks_that_are_installed(program: Path, tmp_path: Path) -> None:

@@ -15,9 +15,18 @@ from slurm_rl_plugin.cli.progress import parts_bar, said_if_long
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.export.manifest import file_checksum, write_manifest
-from slurm_rl_plugin.papers.registry import STUDIES
-from slurm_rl_plugin.papers.study.claims import Report, TextTable, counts
-from slurm_rl_plugin.papers.study.study import Asked, Outcome
+
+try:
+    from slurm_rl_plugin.papers.registry import STUDIES
+    from slurm_rl_plugin.papers.study.claims import Report, TextTable, counts
+    from slurm_rl_plugin.papers.study.study import Asked, Outcome
+except ModuleNotFoundError as error:
+    if error.name != "slurm_rl_plugin.papers":
+        raise
+    raise ConfigurationError(
+        "the published experiments are not installed on a head node: run it from a checkout, after "
+        "`pip install -r requirements/train.txt` and `pip install --no-deps -e .` there."
+    ) from None
 from slurm_rl_plugin.services.hook import model_path
 
 #: Where the traces are when the command line does not say it.
