@@ -21,11 +21,11 @@ from slurm_rl_plugin.cli.progress import parts_bar
 
 WEEKS = """
 import argparse, sys
-from slurm_rl_plugin.cli.logs.arguments import add_log_options, read_named_log
-from slurm_rl_plugin.cli.logs.log_options import LogOptions
+from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs
+from slurm_rl_plugin.evaluation.named_log import LogOptions
 parser = argparse.ArgumentParser()
 add_log_options(parser)
-read_named_log(sys.argv[1] + "@weeks=2", LogOptions.of(parser.parse_args([])))
+read_named_logs([sys.argv[1] + "@weeks=2"], LogOptions.of(parser.parse_args([])))
 """
 
 

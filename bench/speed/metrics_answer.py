@@ -14,10 +14,10 @@ from dataclasses import replace
 import numpy as np
 from prometheus_client import CollectorRegistry, generate_latest
 
-from slurm_rl_plugin.cli.benchmark.benchmark import random_snapshot
 from slurm_rl_plugin.domain import QueueSnapshot, StartedJobs
 from slurm_rl_plugin.hook.cycle_report import PHASES, CycleReport
 from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.services.drawn_queue import random_snapshot
 
 JOBS, ACCOUNTS, PARTITIONS, STARTED = 50_000, 500, 80, 500
 #: Every call of both adapters.

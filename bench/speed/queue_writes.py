@@ -20,7 +20,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.settings import SDIAG, parse_lo
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import SQUEUE
 from slurm_rl_plugin.batch_systems.slurm.site_factor import SPRIO
-from slurm_rl_plugin.cli.benchmark.fewest_writes import fewest_writes
+from slurm_rl_plugin.cli.benchmark import fewest_writes
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.hook.order.order_changes import in_safe_order
 from tests.real.private_cluster import ClusterError

@@ -52,28 +52,26 @@ VERBS = {
         "the whole loop on a simulated cluster: train, shadow, active, plots, /metrics",
         ROOT,
     ),
-    "train": Verb("train.train", "train a model on accounting logs", ROOT),
+    "train": Verb("train", "train a model on accounting logs", ROOT),
     "convert": Verb(
-        "logs.convert",
+        "convert",
         "make one parquet file of accounting logs of any size; it is a LOG for all verbs",
         ROOT,
     ),
-    "evaluate": Verb("evaluate.evaluate", "compare policies on an accounting log", ROOT),
-    "what-if": Verb(
-        "what_if.what_if", "what a change of slurm.conf would do to the users of a log", ROOT
-    ),
+    "evaluate": Verb("evaluate", "compare policies on an accounting log", ROOT),
+    "what-if": Verb("what_if", "what a change of slurm.conf would do to the users of a log", ROOT),
     "tune": Verb(
-        "what_if.tune",
+        "tune",
         "search settings of slurm.conf on a log; writes lines, applies nothing",
         ROOT,
     ),
     "experiment": Verb(
-        "what_if.experiment",
+        "experiment",
         "the site's own order and ours in turns on the cluster itself; steps back by itself",
         STATE_OWNER,
     ),
     "reproduce": Verb(
-        "reproduce.reproduce", "run the experiment of a paper again, its figures beside ours", ROOT
+        "reproduce", "run the experiment of a paper again, its figures beside ours", ROOT
     ),
     "check": Verb(
         "check",
@@ -102,7 +100,7 @@ VERBS = {
     ),
     "enable": Verb("off_switch", "go on after `disable` or `pause`", STATE_OWNER),
     "shadow-report": Verb(
-        "shadow.report",
+        "shadow_report",
         "what shadow mode would have changed, and what that would have been worth",
         ROOT,
     ),
@@ -120,11 +118,11 @@ VERBS = {
     ),
     "show-config": Verb("show_config", "print the configuration in force", ROOT),
     "compile": Verb(
-        "evaluate.compile",
+        "compile",
         "compile the simulator for all users, at the end of an installation",
         ROOT,
     ),
-    "benchmark": Verb("benchmark.benchmark", "measure the hook and the simulator", ROOT),
+    "benchmark": Verb("benchmark", "measure the hook and the simulator", ROOT),
 }
 #: Verbs that stop the product or tell of it: whatever is broken, they end in one sentence.
 WAY_OUT = ("release", "disable", "enable", "pause", "status", "experiment")

@@ -9,10 +9,10 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.cli.argument_types import number_above_zero
-from slurm_rl_plugin.cli.logs.arguments import add_log_options, read_named_logs
-from slurm_rl_plugin.cli.logs.log_options import LogOptions
+from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs
 from slurm_rl_plugin.cli.tables import print_json, print_table, slurm_duration
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.evaluation.named_log import LogOptions
 from slurm_rl_plugin.forecasts.limits.limits_report import limits_report
 
 #: Accounts and templates that are printed.

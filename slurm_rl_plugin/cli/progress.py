@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from threading import Timer
 
 #: For those who wait at the beginning of the first run on a machine.
@@ -169,3 +170,29 @@ def parts_bar(
             progress(done, done / parts)
 
         yield add
+
+
+@contextmanager
+def told_if_interrupted(checkpoint: Path | None, *, several: bool = False) -> Iterator[None]:
+    """On Ctrl-C name the file that the same command goes on from, where a step has been kept.
+
+    Args:
+        checkpoint: of the computation; None keeps nothing.
+        several: of each training one, called the same with an ending.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if checkpoint is None:
+            raise
+        from slurm_rl_plugin.learning.checkpoint import steps_kept  # noqa: PLC0415 - the extra
+
+        beside = checkpoint.parent.iterdir() if several else [checkpoint]
+        mine = [each for each in beside if each.name.startswith(checkpoint.name)]
+        kept = sorted(each for each in mine if steps_kept(each) > 0)
+        if not kept:
+            raise
+        more = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
+        raise KeyboardInterrupt(
+            f"interrupted: the same command goes on from {kept[0]}{more}."
+        ) from None

@@ -29,7 +29,7 @@ ALLOWED = {
 STARTS_CHILDREN = {
     "batch_systems/command_process.py",
     "services/model_trial.py",
-    "cli/evaluate/compile.py",
+    "cli/compile.py",
 }
 
 

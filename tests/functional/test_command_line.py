@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from slurm_rl_plugin.cli.benchmark import benchmark
+from slurm_rl_plugin.cli import benchmark
 from slurm_rl_plugin.cli.entry import VERBS, main
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook.order.order_changes import OrderChanges

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.cli import compile as compilation
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.evaluate import compile as compilation
 from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL, named_for_all
 
 

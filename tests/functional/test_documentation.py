@@ -27,8 +27,8 @@ import pytest
 
 from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.swf.writer import write_swf
+from slurm_rl_plugin.cli import reproduce
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.reproduce import reproduce
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol

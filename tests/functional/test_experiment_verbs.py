@@ -12,11 +12,10 @@ from typing import Any, cast
 
 import pytest
 
+from slurm_rl_plugin.cli import experiment_site
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.what_if import experiment_start
-from slurm_rl_plugin.cli.what_if.declared_experiment import DeclaredExperiment
-from slurm_rl_plugin.cli.what_if.experiment_site import ExperimentSite
-from slurm_rl_plugin.cli.what_if.experiment_watch import ExperimentWatch
+from slurm_rl_plugin.cli.experiment import DeclaredExperiment
+from slurm_rl_plugin.cli.experiment_site import ExperimentSite, ExperimentWatch
 from slurm_rl_plugin.domain.switchback import OURS, Declaration
 from slurm_rl_plugin.errors import BatchSystemUnavailable
 from slurm_rl_plugin.hook.experiment.files import (
@@ -299,7 +298,7 @@ def test_a_candidate_is_declared_against_the_model_in_service(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(experiment_start, "_foretold", lambda *_: 0.9)
+    monkeypatch.setattr(experiment_site, "_foretold", lambda *_: 0.9)
     assert "another" in failing(capsys, "start", *configured, "--candidate", "sjf")
     model = Path("policy_models/default.onnx").resolve()
     assert main(["experiment", "start", *configured, "--candidate", str(model), "--json"]) == 0
@@ -322,7 +321,7 @@ def test_an_experiment_that_was_declared_meanwhile_is_not_replaced(
         declare(tmp_path)
         return 0.9
 
-    monkeypatch.setattr(experiment_start, "_foretold", meanwhile)
+    monkeypatch.setattr(experiment_site, "_foretold", meanwhile)
     assert "declared already" in failing(capsys, "start", *configured)
     found = ExperimentFiles(state_file=tmp_path / "state.json").declared()
     assert found == declared(1, 2, math.inf)

@@ -13,15 +13,12 @@ import pytest
 from bench.speed.sacct_log import write_sacct_log
 from slurm_rl_plugin.accounting.stored.log import StoredLog
 from slurm_rl_plugin.accounting.swf.writer import write_swf
+from slurm_rl_plugin.cli import log_excerpt, train
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.logs import sample as log_sample
-from slurm_rl_plugin.cli.logs.arguments import add_log_options, read_named_log
-from slurm_rl_plugin.cli.logs.excerpt import WEEK, LogExcerpt
-from slurm_rl_plugin.cli.logs.log_options import LogOptions
-from slurm_rl_plugin.cli.logs.named_log import NamedLog
-from slurm_rl_plugin.cli.logs.sample import sampled
-from slurm_rl_plugin.cli.train import train
+from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs
+from slurm_rl_plugin.cli.log_excerpt import WEEK, LogExcerpt, sampled
 from slurm_rl_plugin.errors import AccountingLogError, ConfigurationError
+from slurm_rl_plugin.evaluation.named_log import LogOptions, NamedLog
 from slurm_rl_plugin.learning.training import TrainingPlan
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 
@@ -29,7 +26,7 @@ from slurm_rl_plugin.simulator.workloads.generators import generated_log
 def read(argument: str) -> NamedLog:
     parser = argparse.ArgumentParser()
     add_log_options(parser)
-    return read_named_log(argument, LogOptions.of(parser.parse_args([])))
+    return read_named_logs([argument], LogOptions.of(parser.parse_args([])))[0]
 
 
 @pytest.mark.parametrize("name", ["account", "user", "partition"])
@@ -141,7 +138,7 @@ def test_of_a_large_log_train_draws_weeks_and_says_so(
     stored = str(folder / "site.parquet")
     assert sampled(stored) == stored
     assert sampled("mmn:jobs=10") == "mmn:jobs=10"
-    monkeypatch.setattr(log_sample, "MOST_JOBS", 2000)
+    monkeypatch.setattr(log_excerpt, "MOST_JOBS", 2000)
     assert sampled(stored) == f"{stored}@weeks=2"
     assert "3,000 jobs of 4 weeks: 2 weeks are drawn" in capsys.readouterr().err
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
-from slurm_rl_plugin.cli.evaluate.study.in_force import policies_in_force
 from slurm_rl_plugin.configuration import read_configuration
+from slurm_rl_plugin.evaluation.site_replay import policies_in_force
 from tests.fakes.ended_jobs import ended_load
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.without_extras import without_extras
@@ -275,7 +275,6 @@ def test_a_reserve_that_is_off_plays_no_part_in_the_replay(tmp_path: Path, reser
 def test_a_policy_that_asks_for_no_number_keeps_most_processors(tmp_path: Path, model: str) -> None:
     path = tmp_path / "kept.toml"
     path.write_text(f'[policy]\nmodel = "{model}"\n{RESERVE}')
-    kept = {
-        name: each.reserve for name, each in policies_in_force(read_configuration(path)).items()
-    }
+    policies = policies_in_force(read_configuration(path))
+    kept = {name: each.reserve for name, each in policies.items()}
     assert kept == {model: 2, f"{model} without reserve": 0}

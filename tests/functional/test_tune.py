@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from slurm_rl_plugin.cli import tune
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.what_if import tune
 from slurm_rl_plugin.what_if.tuning import search
 from tests.functional.small_site import BUSY_CPUS, write_busy_site
 

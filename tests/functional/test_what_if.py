@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.cli import what_if
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.what_if import what_if
 from slurm_rl_plugin.learning import side_by_side
 from slurm_rl_plugin.learning.evaluation import paired
 from slurm_rl_plugin.learning.evaluation.paired import Candidate

@@ -10,7 +10,7 @@ import pytest
 
 from bench.speed.queue_writes import jobs_out_of_order
 from bench.speed.slurm_queue import PARTS, main
-from slurm_rl_plugin.cli.benchmark.fewest_writes import fewest_writes
+from slurm_rl_plugin.cli.benchmark import fewest_writes
 from tests.real.conftest import skip_without_daemons
 
 SMALL = "--jobs 200 --orderings 1 --cycles 2 --pairs 1 --period 3"

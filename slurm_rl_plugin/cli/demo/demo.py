@@ -18,13 +18,13 @@ from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.batch_systems.simulated import SimulatedCluster
 from slurm_rl_plugin.cli.argument_types import at_least_one, make_folder, whole_number
-from slurm_rl_plugin.cli.evaluate.front_figure import draw_front
-from slurm_rl_plugin.cli.evaluate.schedule_figures import draw_schedules
-from slurm_rl_plugin.cli.evaluate.text import print_policies
-from slurm_rl_plugin.cli.logs.arguments import peak_processors
+from slurm_rl_plugin.cli.log_arguments import peak_processors
 from slurm_rl_plugin.cli.progress import COMPILES_FIRST, progress_bar
+from slurm_rl_plugin.cli.study_text import print_policies
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
+from slurm_rl_plugin.evaluation.figures import draw_front
+from slurm_rl_plugin.evaluation.schedule_figures import draw_schedules
 from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
@@ -185,7 +185,7 @@ def _draw_front(folder: Path, schedules: Mapping[str, ScheduledJobs]) -> str:
     """The model beside the rules: front.png."""
     points = {name: _gain_and_price(each) for name, each in schedules.items()}
     path = folder / "front.png"
-    draw_front(path, points, ("mean bounded slowdown", "longest wait, seconds"), ["model"])
+    draw_front(path, points, ("mean bounded slowdown", "longest wait, seconds"), "model")
     return str(path)
 
 
@@ -266,9 +266,9 @@ def _report(
 
 def _print_report(document: dict[str, Any], folder: Path) -> None:
     print("\nM/M/N load, last 40 % (waits in seconds):")
-    print_policies(document)
+    print_policies(document["policies"])
     print("\nthe real cluster's log, replayed:")
-    print_policies({"policies": document["cluster_log_policies"]})
+    print_policies(document["cluster_log_policies"])
     print(f"\neverything lies in {folder}/")
     meanings = {
         "model.onnx": "the model, with its manifest model.json and card model.md",

@@ -9,19 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.shadow.report import page_writer
-from slurm_rl_plugin.cli.what_if.committee.page import CommitteePage, page_html
-from slurm_rl_plugin.cli.what_if.committee.two_cases import experiment_page
-from slurm_rl_plugin.cli.what_if.committee.words import (
+from slurm_rl_plugin.cli.committee_page import (
+    CommitteePage,
     change_text,
     counts_sentence,
+    experiment_page,
     hours_text,
     jobs_of,
     longest_sentence,
+    page_html,
     resource_word,
     sentence,
     short_name,
 )
+from slurm_rl_plugin.cli.shadow_report import page_writer
 from slurm_rl_plugin.domain.switchback import Declaration, drawn_blocks
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.papers.switchback.clusters import preferring_short

@@ -5,8 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.cli.evaluate import schedule_figures as figures
-from slurm_rl_plugin.cli.evaluate.schedule_figures import draw_schedules
+from slurm_rl_plugin.evaluation import schedule_figures as figures
+from slurm_rl_plugin.evaluation.schedule_figures import draw_schedules
 from slurm_rl_plugin.utility.summary import ScheduledJobs
 
 NAMES = ["wait-cdf.png", "fairness.png", "queue-length.png", "gantt.png"]
@@ -31,9 +31,10 @@ def jobs_of(seed, count, capacity=16):
 def test_every_figure_is_drawn_whole(tmp_path, count):
     schedules = {f"policy {seed}": jobs_of(seed, count) for seed in range(3)}
     paths = draw_schedules(tmp_path / "new" / "folder", schedules)
-    assert [path.name for path in paths] == NAMES
-    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
-    assert len(list(paths[0].parent.iterdir())) == len(NAMES)
+    folder = tmp_path / "new" / "folder"
+    assert paths == [str(folder / name) for name in NAMES]
+    assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in NAMES)
+    assert len(list(folder.iterdir())) == len(NAMES)
 
 
 def test_one_policy_and_jobs_of_one_class_are_enough(tmp_path):

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.evaluate.goal_option import add_goal_option, goals_of
-from slurm_rl_plugin.cli.evaluate.study.in_force import settings_in_force
+from slurm_rl_plugin.cli.policy_arguments import add_goal_option, goals_of
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
+from slurm_rl_plugin.evaluation.site_replay import settings_in_force
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.services.forecast_service import build_source
 from slurm_rl_plugin.services.hook import build_cycle, load_policy, with_goals
@@ -106,5 +106,5 @@ def test_a_rule_knows_of_no_goals() -> None:
 def test_replays_and_forecasts_of_a_site_go_by_its_goals() -> None:
     configuration = configuration_of({"goals": {"wide_jobs": 3, "shares": 6}})
     wanted = Goals(wide_jobs=3.0, shares=6.0)
-    assert settings_in_force(configuration, capacity=4, cycle=0.0).goals == wanted
+    assert settings_in_force(configuration, capacity=4).goals == wanted
     assert build_source(configuration, "easy").goals == wanted

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.train.kept_progress import told_if_interrupted
+from slurm_rl_plugin.cli.progress import told_if_interrupted
 from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
 

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.swf.writer import write_swf
-from slurm_rl_plugin.cli.logs.arguments import add_log_options, read_named_log
-from slurm_rl_plugin.cli.logs.excerpt import LogExcerpt
-from slurm_rl_plugin.cli.logs.log_options import LogOptions
+from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs
+from slurm_rl_plugin.cli.log_excerpt import LogExcerpt
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.evaluation.named_log import LogOptions
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 
 
 def read(argument):
     parser = argparse.ArgumentParser()
     add_log_options(parser)
-    return read_named_log(argument, LogOptions.of(parser.parse_args([])))
+    return read_named_logs([argument], LogOptions.of(parser.parse_args([])))[0]
 
 
 @pytest.fixture

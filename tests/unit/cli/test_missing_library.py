@@ -132,7 +132,7 @@ def test_an_experiment_that_cannot_begin_says_nothing_of_factors(
         raise ModuleNotFoundError("No module", name="numba")
 
     monkeypatch.delenv(TRACEBACK, raising=False)
-    monkeypatch.setattr("slurm_rl_plugin.cli.what_if.experiment.main", fails)
+    monkeypatch.setattr("slurm_rl_plugin.cli.experiment.main", fails)
     for words, told in ((["start"], False), (["stop"], True)):
         assert main(["experiment", *words]) == 1
         said = capsys.readouterr().err
@@ -174,7 +174,7 @@ def test_a_fault_of_ours_while_an_experiment_is_stopped_is_one_sentence(
         raise RuntimeError("unforeseen")
 
     monkeypatch.delenv(TRACEBACK, raising=False)
-    monkeypatch.setattr("slurm_rl_plugin.cli.what_if.experiment.main", fails)
+    monkeypatch.setattr("slurm_rl_plugin.cli.experiment.main", fails)
     assert main(["experiment", "stop"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("slurm-rl experiment: failed (RuntimeError: unforeseen)")

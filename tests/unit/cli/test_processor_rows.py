@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.cli.evaluate.processor_rows import busiest_window, processor_rows
+from slurm_rl_plugin.evaluation.schedule_figures import busiest_window, processor_rows
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.utility.summary import ScheduledJobs

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.evaluate.reserve_option import add_reserve_option, reserve_words
+from slurm_rl_plugin.cli.policy_arguments import add_reserve_option, reserve_words
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 
 

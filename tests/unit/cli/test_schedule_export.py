@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.log_format import read_log
-from slurm_rl_plugin.cli.evaluate.schedule_export import COLUMNS, export_schedule, file_names
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.evaluation.schedule_files import COLUMNS, export_schedule, file_names
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.generators import egee_log

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.swf.writer import write_swf
-from slurm_rl_plugin.cli.logs.arguments import add_log_options, read_named_log
-from slurm_rl_plugin.cli.logs.log_options import LogOptions
+from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs
+from slurm_rl_plugin.evaluation.named_log import LogOptions
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 
 
@@ -41,7 +41,7 @@ def test_accounts_that_do_not_meet_are_named(
 ) -> None:
     parser = argparse.ArgumentParser()
     add_log_options(parser)
-    read_named_log(log, LogOptions.of(parser.parse_args(["--shares", shares])))
+    read_named_logs([log], LogOptions.of(parser.parse_args(["--shares", shares])))
     expected = f"slurm-rl: --shares and {log}: {said}\n" if said else ""
     assert capsys.readouterr().err == expected
 
@@ -50,5 +50,5 @@ def test_many_are_counted(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
     add_log_options(parser)
     shares = ",".join(f"a{place}=.1" for place in range(10))
-    read_named_log(log, LogOptions.of(parser.parse_args(["--shares", shares])))
+    read_named_logs([log], LogOptions.of(parser.parse_args(["--shares", shares])))
     assert "a6, a7 and 2 more; jobs of 1, 2, 3 have no share." in capsys.readouterr().err

@@ -6,16 +6,35 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.cli.evaluate.study.text import FEWEST_JOBS, LOSERS, print_groups, print_losers
-from slurm_rl_plugin.cli.evaluate.study.verdict import verdict_sentence
-from slurm_rl_plugin.cli.what_if.text import intervals_words
+from slurm_rl_plugin.cli.study_text import (
+    FEWEST_JOBS,
+    LOSERS,
+    print_groups,
+    print_losers,
+    verdict_sentence,
+)
+from slurm_rl_plugin.cli.what_if import intervals_words
+from slurm_rl_plugin.evaluation.site_replay import Prediction
+from slurm_rl_plugin.evaluation.study import Group, MeanAndLongest, Study
+from slurm_rl_plugin.learning.evaluation.group_waits import Loser
+from slurm_rl_plugin.learning.evaluation.replay_figures import ComparedFigure
 
 
 def verdict(**changes: Any) -> str:
-    figure = {"jobs": 5000, "site": 0.8, "difference": 0.1, "ci95": (0.05, 0.15)}
-    figure |= {"verdict": "better", "jobs_needed": None, **changes}
-    prediction = {"goals": ["fairness"], "figures": {"fairness": figure}, "counted_jobs": 5000}
-    return verdict_sentence(prediction)
+    figure: dict[str, Any] = {"jobs": 5000, "model": 0.9, "site": 0.8, "difference": 0.1}
+    figure |= {"ci95": (0.05, 0.15), "verdict": "better", "jobs_needed": None, **changes}
+    prediction = dict.fromkeys(Prediction.__dataclass_fields__)
+    prediction |= {
+        "goals": ("fairness",),
+        "figures": {"fairness": ComparedFigure(**figure)},
+        "counted_jobs": 5000,
+    }
+    return verdict_sentence(Prediction(**prediction))
+
+
+def study(**parts: Any) -> Study:
+    known = {"counted_jobs": 1, "processors": 4, "class_rule": "", "policies": {}, "groups": {}}
+    return Study(**{**known, "compared_with": "native order", "losers": {}, **parts})
 
 
 def test_a_difference_is_told_with_its_size() -> None:
@@ -31,14 +50,9 @@ def test_too_few_jobs_tell_nothing_of_the_difference() -> None:
     assert verdict(**unknown) == f"{needed}."
 
 
-def loser(by: str, group: str, jobs: int, mean: float, longest: float) -> dict[str, Any]:
-    return {
-        "by": by,
-        "group": group,
-        "jobs": jobs,
-        "mean_wait": (0.0, mean),
-        "longest_wait": (0.0, longest),
-    }
+def loser(by: str, group: str, jobs: int, mean: float, longest: float) -> Loser:
+    waits = {"mean_wait": (0.0, mean), "longest_wait": (0.0, longest)}
+    return Loser(by=by, group=group, jobs=jobs, **waits)
 
 
 def test_groups_and_accounts_that_lose_most_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,7 +63,7 @@ def test_groups_and_accounts_that_lose_most_are_shown(capsys: pytest.CaptureFixt
         loser("account", "late", 50, 60.0, 9e6),
         loser("width", "one processor", 1, 9.0, 60.0),
     ]
-    print_losers({"compared_with": "native order", "losers": {"sjf": losers}})
+    print_losers(study(losers={"sjf": losers}))
     out = capsys.readouterr().out
     shown = [line.split()[1] for line in out.splitlines() if line.startswith("account:")]
     assert shown == [*(f"a{place}" for place in range(LOSERS)), "late"]
@@ -59,14 +73,14 @@ def test_groups_and_accounts_that_lose_most_are_shown(capsys: pytest.CaptureFixt
 
 
 def test_nobody_loses(capsys: pytest.CaptureFixture[str]) -> None:
-    print_losers({"compared_with": "native order", "losers": {"sjf": []}})
+    print_losers(study(losers={"sjf": []}))
     assert "Who loses under sjf beside native order: nobody;" in capsys.readouterr().out
 
 
 def test_of_many_accounts_the_largest_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    waits = {"sjf": {"mean_wait": 7200.0, "longest_wait": 3e5}}
-    accounts = {f"a{place}": {"jobs": place, "waits": waits} for place in range(1, 12)}
-    print_groups({"policies": {"sjf": {}}, "groups": {"account": accounts}})
+    waits = {"sjf": MeanAndLongest(mean_wait=7200.0, longest_wait=3e5)}
+    accounts = {f"a{place}": Group(jobs=place, waits=waits) for place in range(1, 12)}
+    print_groups(study(policies={"sjf": None}, groups={"account": accounts}))
     out = capsys.readouterr().out
     assert "account: a11    11  2.0 h, 3.5 d" in out
     assert "account: a3 " not in out

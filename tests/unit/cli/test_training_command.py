@@ -3,7 +3,7 @@
 import argparse
 import shlex
 
-from slurm_rl_plugin.cli.train.train import _command, add_arguments
+from slurm_rl_plugin.cli.train import _command, add_arguments
 
 
 def test_what_changes_the_jobs_is_named():

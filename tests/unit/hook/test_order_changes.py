@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.batch_systems.port import HIGHEST_PRIORITY
-from slurm_rl_plugin.cli.benchmark.fewest_writes import fewest_writes
+from slurm_rl_plugin.cli.benchmark import fewest_writes
 from slurm_rl_plugin.hook.order.order_changes import order_changes
 
 queues = st.lists(st.integers(1, 40), max_size=9)

@@ -1,1 +1,0 @@
-"""`slurm-rl benchmark`: how fast the hook decides and the simulator runs."""

@@ -1,0 +1,550 @@
+"""One page of HTML for the users' committee: hours waited before and after, who gains, who loses.
+
+It prints on A4 and asks for nothing from elsewhere. Names are those that users chose: each is
+escaped where it enters the page.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from html import escape
+from string import Template
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+from slurm_rl_plugin.cli.study_text import verdict_sentence
+from slurm_rl_plugin.cli.tables import printable, span_text
+from slurm_rl_plugin.domain.job_groups import NO_LIMIT
+from slurm_rl_plugin.domain.switchback import Declaration
+from slurm_rl_plugin.evaluation.site_replay import SiteReplay
+from slurm_rl_plugin.evaluation.study import ACCOUNTS
+from slurm_rl_plugin.learning.evaluation.group_waits import LEAST_LOSS
+from slurm_rl_plugin.learning.evaluation.recorded_replay import RECORDED_ORDER
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE
+from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, WORSE
+from slurm_rl_plugin.what_if.committee.block_waits import hours_in_blocks
+from slurm_rl_plugin.what_if.committee.hours_waited import GROUPED_BY, GroupHours, HoursWaited
+from slurm_rl_plugin.what_if.committee.replayed_waits import hours_in_replays
+from slurm_rl_plugin.what_if.effects import ALL
+from slurm_rl_plugin.what_if.switchback.costs import GOALS, JobTimes
+from slurm_rl_plugin.what_if.switchback.findings import GoalFinding
+from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
+
+mpl.use("Agg")  # head nodes have no display
+from matplotlib import pyplot as plt
+
+#: Seed of what is drawn again: the same page each time.
+_SEED = 1
+#: Sentences told, so that it stays one page: of those who gain or lose, may lose, waited longest.
+_MOST, _MOST_UNSURE, _MOST_LONGEST = 4, 2, 2
+#: Letters of a name of users at most, in a sentence and in a picture.
+_LONGEST_NAME, _LONGEST_LABEL = 32, 22
+#: Seconds and minutes up to so many, then hours, then days.
+_SECONDS, _MINUTES, _HOURS = 2 * MINUTE, 2 * HOUR, 100 * HOUR
+#: Colours of before, and of after by what is said of a group; a word stands beside each, as many
+#: see red and green alike and pages are printed in black.
+_BEFORE, _AFTER, _OTHERS = "#a9b1ba", {BETTER: "#1b7f4b", WORSE: "#c0392b"}, "#4f6d8f"
+#: Inches: width of the page between its margins, height of a row, of a title; for all rows of a
+#: page together, and of a row at least.
+_WIDTH, _ROW, _TITLE, _ALL_ROWS, _LEAST_ROW = 7.3, 0.21, 0.22, 3.4, 0.15
+_FONT = 7.0
+_KINDS = {
+    "account": "By account",
+    "width": "By width: how much of the machine a job takes",
+    "limit": "By time limit",
+    "resource": "By the resource that a job asks most for",
+}
+#: Shares of the machine in words; the names of other widths are words themselves.
+_WIDTHS = {
+    "up to an eighth": "up to an eighth of the machine",
+    "below a half": "more than an eighth and less than half of the machine",
+    "half or more": "half of the machine or more",
+}
+_RESOURCES = {"cpus": "processors", "gpus": "GPUs"}
+_SURE = {BETTER: "better with {}", WORSE: "worse with {}", INCONCLUSIVE: "inconclusive so far"}
+#: Text is text, in the reader's own font, and the same page is the same file.
+_SETTINGS: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": _FONT,
+}
+#: What HTML needs no part of: what stands before the picture, links to what formats are, comments,
+#: and matplotlib's own names of places.
+_UNNEEDED = re.compile(
+    r'\A.*?(?=<svg)|\s*<metadata>.*?</metadata>|<!--.*?-->\s*|\s(?:xmlns(?::\w+)?|version)="[^"]*"'
+    r'|(?<=<g) id="[^"]*"',
+    re.DOTALL,
+)
+_PAGE = Template("""\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>$title</title>
+<style>
+@page { size: A4; margin: 8mm 12mm; }
+* { box-sizing: border-box; }
+body { font: 8.4pt/1.25 "DejaVu Sans", Verdana, sans-serif; color: #222; margin: 0 auto;
+  max-width: 186mm; padding: 4mm 0; }
+h1 { font-size: 14pt; margin: 0 0 1mm; }
+h2 { font-size: 8.8pt; margin: 1.4mm 0 .5mm; border-bottom: .2mm solid #ccc; }
+p { margin: 0 0 1mm; }
+ul { margin: 0; padding-left: 4mm; }
+svg { display: block; width: 100%; height: auto; }
+.sum { background: #f1f4f7; border-left: 1.2mm solid $others; padding: 1.6mm 2.5mm;
+  margin: 1.6mm 0; font-size: 9.4pt; }
+.who { display: flex; gap: 5mm; margin-top: 1.5mm; font-size: 7.3pt; }
+.who section { flex: 2; border-top: .9mm solid; break-inside: avoid; }
+.who h2 { border: 0; margin-top: .5mm; }
+.goals ul { columns: 2; column-gap: 6mm; font-size: 7pt; }
+.who .gains { border-color: $better; } .who .loses { border-color: $worse; flex: 3; }
+.key span { margin-right: 5mm; }
+.key i { display: inline-block; width: 3mm; height: 2mm; margin-right: 1.2mm; }
+.small { font-size: 7pt; color: #444; }
+.warning { border: .4mm solid $worse; padding: 1mm 2mm; }
+@media print { body { padding: 0; } * { print-color-adjust: exact;
+  -webkit-print-color-adjust: exact; } }
+</style>
+</head>
+<body>
+<h1>$title</h1>
+$about$warnings
+<div class="sum">$told$verdict</div>
+<p class="key small">\
+<span><i style="background:$grey"></i>before: $before</span>\
+<span><i style="background:$others"></i>after: $after</span>\
+<span><i style="background:$better"></i>after, waits less</span>\
+<span><i style="background:$worse"></i>after, waits longer</span></p>
+$pictures
+<div class="who">
+<section class="gains"><h2>Who gains</h2>$gains</section>
+<section class="loses"><h2>Who loses</h2>$loses</section>
+</div>
+$goals<h2>How this was found</h2>
+$found
+</body>
+</html>
+""")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitteePage:
+    """What stands on a page; plain text, which is escaped when the page is made.
+
+    Attributes:
+        title: of the page.
+        about: which jobs and which time, one sentence or two.
+        before, after: whose order either is, for the key of the pictures.
+        hours: what every group waited.
+        verdict: one sentence; "" for none.
+        goals: what is known of each goal of an experiment, a sentence each.
+        warnings: what makes the page say another thing than it seems.
+        found: how it was found out, and what nobody can know; a sentence each.
+    """
+
+    title: str
+    about: str
+    before: str
+    after: str
+    hours: HoursWaited
+    verdict: str
+    goals: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
+
+
+def page_html(page: CommitteePage) -> str:
+    """The whole page."""
+    hours, goals = page.hours, ""
+    told = sentence(hours.everybody, each=hours.each), longest_sentence(hours.everybody)
+    if page.goals:
+        goals = f'<h2>What was to be found out</h2>\n<div class="goals">{_list(page.goals)}</div>\n'
+    return _PAGE.substitute(
+        title=escape(page.title),
+        about=_paragraph(page.about),
+        warnings="".join(_paragraph(each, "warning") for each in page.warnings),
+        told=_paragraph(" ".join([*told, counts_sentence(hours)])),
+        verdict=_paragraph(page.verdict),
+        before=escape(page.before),
+        after=escape(page.after),
+        grey=_BEFORE,
+        others=_OTHERS,
+        better=_AFTER[BETTER],
+        worse=_AFTER[WORSE],
+        pictures="\n".join(_pictures(hours)),
+        gains=_list(_sentences(hours, BETTER)),
+        loses=_list(_losers(hours)),
+        goals=goals,
+        found=_paragraph(" ".join([*page.found, _how_sure(hours)]), "small"),
+    )
+
+
+def _paragraph(text: str, kind: str = "") -> str:
+    of = f' class="{kind}"' if kind else ""
+    return f"<p{of}>{escape(text)}</p>" if text else ""
+
+
+def _list(texts: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(each)}</li>' for each in texts)}</ul>"
+
+
+def _losers(hours: HoursWaited) -> list[str]:
+    """Never empty: those that lose, those that may, and whose longest wait grew."""
+    told = _sentences(hours, WORSE)
+    unsure = [
+        row
+        for row in hours.judged(INCONCLUSIVE)
+        if row.growth * HOUR >= LEAST_LOSS and row.after > 1.05 * row.before
+    ]
+    if unsure:
+        told.append(f"Waited longer, which may be chance ({len(unsure)} groups), above all:")
+        told += [sentence(row, each=hours.each) for row in unsure[:_MOST_UNSURE]]
+    grown = [
+        row
+        for row in hours.groups
+        if row.longest_growth >= 1.0 and row.longest_after > 1.1 * row.longest_before
+    ]
+    grown.sort(key=lambda row: -row.longest_growth)
+    return told + [longest_sentence(row) for row in grown[:_MOST_LONGEST]]
+
+
+def _sentences(hours: HoursWaited, word: str) -> list[str]:
+    """A sentence of each group that gains or loses most, and how many are left out."""
+    rows = hours.judged(word)
+    told = [sentence(row, each=hours.each) for row in rows[:_MOST]]
+    if (more := len(rows) - _MOST) > 0:
+        told.append(f"So did {more} more group{'s' if more > 1 else ''}, by less.")
+    if not rows and hours.has_intervals:
+        told.append("Nobody beyond chance, in the mean wait.")
+    elif not rows:
+        few = f"{hours.stretches} {hours.unit} are too few"
+        told.append(f"Nobody that could be told from chance: {few}.")
+    return told
+
+
+def _how_sure(hours: HoursWaited) -> str:
+    if not hours.has_intervals:
+        return f"Of {hours.stretches} {hours.unit} there are no intervals: all is inconclusive."
+    return (
+        f"Whether it is chance: 95 % intervals, {hours.stretches} {hours.unit} drawn again. Of "
+        f"{len(hours.groups)} groups that were judged, about one in twenty is said to gain or to "
+        "lose by chance alone. A longest wait is that of one job: there is no interval for it."
+    )
+
+
+def short_name(name: str, longest: int = _LONGEST_NAME) -> str:
+    """A name that users chose, on one line and not too long; long ones often differ at the end."""
+    name, end = printable(name), longest // 2
+    return name if len(name) <= longest else f"{name[: longest - 1 - end]}…{name[-end:]}"
+
+
+def resource_word(name: str) -> str:
+    """What people call a resource."""
+    return _RESOURCES.get(name, short_name(name))
+
+
+def jobs_of(row: GroupHours) -> str:
+    """`Jobs of account physics`, to begin a sentence with."""
+    if row.by == ALL:
+        return "All jobs"
+    if row.by == "account":
+        return f"Jobs of account {short_name(row.group)}"
+    if row.by == "width":
+        return f"Jobs on {_WIDTHS.get(row.group, row.group)}"
+    if row.by == "limit":
+        without = row.group == NO_LIMIT
+        return "Jobs without a time limit" if without else f"Jobs with a time limit {row.group}"
+    return f"Jobs that ask mostly for {resource_word(row.group)}"
+
+
+def hours_text(hours: float) -> str:
+    """`3.2 hours`; small spans in minutes or seconds, long ones in days."""
+    seconds = hours * HOUR
+    if seconds < _SECONDS:
+        return f"{seconds:.0f} seconds"
+    if seconds < _MINUTES:
+        return f"{seconds / MINUTE:.0f} minutes"
+    return f"{hours:.1f} hours" if seconds < _HOURS else f"{hours / 24.0:.1f} days"
+
+
+def _both_texts(before: float, after: float) -> tuple[str, str]:
+    """Spans that are compared are told in one unit, where neither is nothing in it."""
+    if max(before, after) * HOUR >= _HOURS > min(before, after) * HOUR >= DAY:
+        return f"{before / 24.0:.1f} days", f"{after / 24.0:.1f} days"
+    return hours_text(before), hours_text(after)
+
+
+def change_text(row: GroupHours) -> str:
+    """`34 % less (20 to 45 % less)`; where nobody waited before there is nothing to compare."""
+    if row.ratio is None:
+        return "as before" if row.after <= 0.0 else "before they did not wait"
+    text = _percent(row.ratio)
+    if row.ratio_ci95 is None:
+        return text
+    low, high = (_percent(each) for each in row.ratio_ci95)
+    if low.rpartition(" ")[2] == high.rpartition(" ")[2] != "before":
+        low, high = sorted((low, high), key=lambda each: float(each.split()[0]))
+        low = low.split()[0]
+    return f"{text} (95 %: {low} to {high})"
+
+
+def _percent(ratio: float) -> str:
+    change = 100.0 * (ratio - 1.0)
+    if abs(change) < 0.5:
+        return "as before"
+    if ratio > 10.0:
+        return f"{ratio:.0f} times as much"
+    return f"{abs(change):.0f} % {'more' if change > 0 else 'less'}"
+
+
+def sentence(row: GroupHours, *, each: bool) -> str:
+    """What a group waited, before and after; `each` job, or together in every hour."""
+    before, after = _both_texts(row.before, row.after)
+    how = "each" if each else "together in every hour"
+    waited = f"waited {before} {how} before and {after} with our order"
+    return f"{jobs_of(row)} {waited}: {change_text(row)}."
+
+
+def longest_sentence(row: GroupHours) -> str:
+    """How long the job waited that waited longest."""
+    before, after = _both_texts(row.longest_before, row.longest_after)
+    told = f"longest wait was {before} before and {after} with our order."
+    return f"The {told}" if row.by == ALL else f"{jobs_of(row)}: the {told}"
+
+
+def counts_sentence(hours: HoursWaited) -> str:
+    """How many groups gain and lose."""
+    if not hours.groups:
+        return "No group has enough jobs to be judged."
+    gain, lose, unsure = (len(hours.judged(word)) for word in (BETTER, WORSE, INCONCLUSIVE))
+    less, longer = (
+        f"{count or 'none'} {'waits' if count <= 1 else 'wait'}" for count in (gain, lose)
+    )
+    return (
+        f"Of {len(hours.groups)} groups of jobs {less} less and {longer} longer; of "
+        f"{unsure or 'none'} it may be chance."
+    )
+
+
+def _pictures(hours: HoursWaited) -> list[str]:
+    """A picture for each kind of group that there is; accounts with most jobs only."""
+    mean = "Hours waited each, mean" if hours.each else "Hours waited together in an hour"
+    titles = [mean, "Longest wait of a job"]
+    kinds = {by: rows for by in GROUPED_BY if (rows := hours.grouped(by))}
+    shown = {by: rows[:ACCOUNTS] if by == "account" else rows for by, rows in kinds.items()}
+    count = sum(len(rows) for rows in shown.values())
+    found = []
+    for by, rows in shown.items():
+        title, hidden = _KINDS[by], len(kinds[by]) - len(rows)
+        if hidden:
+            title += f" (the {len(rows)} with most jobs; {hidden} more are judged)"
+        alt = " ".join(sentence(row, each=hours.each) for row in rows)
+        found.append(f"<h2>{title}</h2>{_picture(rows, titles, by, alt, count)}")
+        titles = []
+    return found
+
+
+def _picture(
+    rows: Sequence[GroupHours], titles: Sequence[str], salt: str, alt: str, rows_of_page: int
+) -> str:
+    """A row a group: bars of what it waited before and after, and of its longest wait.
+
+    Args:
+        rows: at least one.
+        titles: above both columns; empty for none.
+        salt: another one for each picture of a page, of which names of places must differ.
+        alt: what the picture tells, for who cannot see it.
+        rows_of_page: of all pictures of the page: of many, rows are lower.
+
+    Returns:
+        An `svg` element without size, link or script.
+    """
+    with mpl.rc_context({**_SETTINGS, "svg.hashsalt": salt}):
+        top = _TITLE if titles else 0.03
+        height = top + max(min(_ROW, _ALL_ROWS / rows_of_page), _LEAST_ROW) * len(rows)
+        figure, axes = plt.subplots(1, 2, figsize=(_WIDTH, height), sharey=True)
+        figure.subplots_adjust(left=0.2, right=0.995, wspace=0.03, top=1 - top / height, bottom=0)
+        hours = [(row.before, row.after) for row in rows]
+        longest = [(row.longest_before, row.longest_after) for row in rows]
+        _draw_bars(axes[0], rows, hours, worded=True)
+        _draw_bars(axes[1], rows, longest, worded=False)
+        names = (resource_word(row.group) if row.by == "resource" else row.group for row in rows)
+        labels = [short_name(name, _LONGEST_LABEL) for name in names]
+        for each in axes[0].set_yticks(range(len(rows)), labels):
+            each.label1.set_parse_math(False)  # users choose names, and some hold a $
+        axes[0].set_ylim(len(rows) - 0.5, -0.5)
+        for axis, title in zip(axes, titles, strict=False):
+            axis.set_title(title, fontsize=_FONT + 0.5, fontweight="bold", loc="left", pad=4)
+        file = io.StringIO()
+        figure.savefig(file, format="svg", metadata={"Date": None}, transparent=True)
+        plt.close(figure)
+    head, _, rest = _UNNEEDED.sub("", file.getvalue()).partition(">")
+    head = re.sub(r' (?:width|height)="[^"]*"', "", head)
+    return head.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1) + f">{rest}"
+
+
+def _draw_bars(
+    axis: Any, rows: Sequence[GroupHours], hours: list[tuple[float, float]], *, worded: bool
+) -> None:
+    most = max(max(each) for each in hours) or 1.0
+    for place, (row, (before, after)) in enumerate(zip(rows, hours, strict=True)):
+        colour = _AFTER.get(row.word, _OTHERS) if worded else _OTHERS
+        axis.barh(place - 0.2, before, height=0.36, color=_BEFORE)
+        axis.barh(place + 0.2, after, height=0.36, color=colour)
+        told = f"{span_text(before * HOUR)} → {span_text(after * HOUR)}"
+        axis.annotate(
+            f"{told} · {row.word}" if worded else told,
+            (max(before, after), place),
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=_FONT - 0.5,
+            fontweight="bold" if worded and row.word in _AFTER else "normal",
+            color=colour if worded else "#333333",
+        )
+    axis.set_xlim(0, most * 1.9)
+    axis.set_xticks([])
+    axis.tick_params(axis="y", length=0)
+    axis.spines[["top", "right", "bottom"]].set_visible(False)
+    axis.spines["left"].set_color("#888888")
+
+
+def replay_page(found: SiteReplay, warning: str | None) -> str:
+    """The page of a replay, in which both orders are simulated.
+
+    Args:
+        found: the replay.
+        warning: what is wrong with what was recorded; None for nothing.
+
+    Returns:
+        HTML.
+    """
+    study, replayed = found.study, found.replayed
+    model = found.prediction.model
+    page = CommitteePage(
+        title="What the new order of the queue would have done to your waits",
+        about=(
+            f"{replayed.counted:,} jobs of {_days(*found.days)}. Nothing was changed on the "
+            "cluster: both orders were simulated, on the same jobs."
+        ),
+        before="the site's own order, simulated",
+        after=f"our order ({model}), simulated",
+        hours=hours_in_replays(
+            found.known,
+            replayed.schedules[RECORDED_ORDER],
+            replayed.schedules[model],
+            replayed.measured,
+            np.random.default_rng(_SEED),
+        ),
+        verdict="",
+        warnings=(warning,) if warning else (),
+        found=(
+            "Before: the jobs in the order in which the site really started them, on a simulated "
+            "machine. After: the same jobs on the same machine in our order, as it is configured. "
+            "Waits as they were recorded are not used, since they hold outages that no simulation "
+            "knows.",
+            f"The verdict of the whole report: {verdict_sentence(found.prediction)}",
+            *(study.notices or ()),
+            f"Nobody knows: {'; '.join(found.prediction.not_known)}.",
+        ),
+    )
+    return page_html(page)
+
+
+def experiment_page(
+    declared: Declaration,
+    times: JobTimes,
+    cluster: ReplayedCluster | None,
+    findings: Sequence[GoalFinding],
+    accounts: Sequence[str],
+    verdict: str,
+    *,
+    now: float,
+    resources: Sequence[str] = (),
+    progress: Callable[[int], None] | None = None,
+) -> str:
+    """The page of an experiment: what was really waited under both orders, in turns.
+
+    Args:
+        declared: the experiment.
+        times: every known job, with its real start.
+        cluster: to play each block again, by which much less is left to chance; None without.
+        findings: what is known of each goal.
+        accounts: names; `times.jobs.account` counts in them.
+        verdict: what is said of it all, one sentence.
+        now: seconds since the epoch; pairs of which both blocks are over by then are counted.
+        resources: names of the columns of `times.jobs.asked`; () for none.
+        progress: called with 1 after each block, at most once for each that is over.
+
+    Returns:
+        HTML.
+    """
+    hours = hours_in_blocks(
+        declared,
+        times,
+        cluster,
+        accounts,
+        np.random.default_rng(_SEED),
+        now=now,
+        resources=resources,
+        progress=progress,
+    )
+    blocks = declared.blocks[: declared.closed(now)]
+    lengths = [f"{end(each.end - each.begin for each in blocks) / HOUR:.2g}" for end in (min, max)]
+    present = "the order as it was" if declared.candidate else "the site's own order"
+    trial = "the new order" if declared.candidate else "our order"
+    page = CommitteePage(
+        title="What the new order of the queue did to your waits",
+        about=(
+            f"An experiment of {_days(declared.begin, blocks[-1].end)}: {present} and {trial} "
+            f"({declared.policy or 'a rule'}) held the queue in turns, for {len(blocks)} stretches "
+            f"of {' to '.join(dict.fromkeys(lengths))} hours; coins said who was when."
+        ),
+        before=present + ("" if cluster is None else ", in the same hours"),
+        after=trial,
+        hours=hours,
+        verdict=verdict,
+        goals=tuple(_goal(each, trial) for each in findings),
+        found=(
+            "Each hour of a wait belongs to the order that was in force then; the first eighth of "
+            "a stretch (an hour at most) is not counted, since what came before still acts. Hours "
+            "waited together in an hour are as many as jobs that wait, in the mean.",
+            "After: as it was measured. Before: as it was measured in the same hours of the day "
+            f"before or after, which {present} held."
+            if cluster is None
+            else f"After: as it was measured. Before: what {present} would have cost in the very "
+            "same hours: from what was measured under both, with what the load alone did taken "
+            "away by replays of each stretch under both. Longest waits are as measured, each order "
+            "in its own stretches.",
+        ),
+    )
+    return page_html(page)
+
+
+def _goal(found: GoalFinding, trial: str) -> str:
+    """`Jobs that wait, mean: better with our order, -12 % (between -20 and -5 %); ...`."""
+    name = GOALS[found.goal].meaning
+    text = f"{name[0].upper()}{name[1:]}: {_SURE[found.word].format(trial)}"
+    effect = found.effect
+    estimate, low, high = (
+        f"{100.0 * math.expm1(each):+.0f}" if math.isfinite(each) else None
+        for each in (effect.estimate, effect.low, effect.high)
+    )
+    if estimate:
+        text += f", {estimate} %"
+        text += f" (between {low} and {high} %)" if low and high else ""
+    return f"{text}{'; this one decides' if found.decides else ''}."
+
+
+def _days(first: float, last: float) -> str:
+    """`2026-11-01 to 2026-11-28`, by the local clock."""
+    days = [datetime.fromtimestamp(each).date().isoformat() for each in (first, last)]
+    return " to ".join(days)

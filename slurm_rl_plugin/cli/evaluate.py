@@ -1,0 +1,545 @@
+"""`slurm-rl evaluate`: the same jobs under several policies, side by side."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.cli.argument_types import (
+    at_least_one,
+    make_folder,
+    number_above_zero,
+    number_from_zero,
+    whole_number,
+)
+from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs
+from slurm_rl_plugin.cli.policy_arguments import (
+    add_goal_option,
+    add_reserve_option,
+    goals_of,
+    reserve_words,
+)
+from slurm_rl_plugin.cli.progress import parts_bar, progress_bar, said_if_long, say_of_compiling
+from slurm_rl_plugin.cli.study_text import (
+    print_continuous,
+    print_evaluation,
+    print_heldout,
+    print_site_study,
+    print_users,
+    print_utility_classes,
+)
+from slurm_rl_plugin.cli.tables import print_json
+from slurm_rl_plugin.cli.this_cluster import print_origin
+from slurm_rl_plugin.configuration import read_configuration
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.evaluation.named_log import LogOptions, NamedLog, configured_classifier
+from slurm_rl_plugin.evaluation.protocols import continuous_study, heldout_study, resampled_study
+from slurm_rl_plugin.evaluation.schedule_files import export_schedules
+from slurm_rl_plugin.evaluation.site_replay import replay_site, settings_in_force
+from slurm_rl_plugin.evaluation.study import Study, as_json, machine_entry, policy_entry
+from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
+from slurm_rl_plugin.learning.evaluation.continuous import ContinuousProtocol
+from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
+from slurm_rl_plugin.learning.evaluation.paired import (
+    Candidate,
+    estimates_of,
+    schedule_of,
+    starts_under,
+)
+from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.policies.registry import NATIVE
+from slurm_rl_plugin.services.candidates import candidate_of
+from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
+from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM, NODE_BACKFILLING
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.resampling import scale_load
+from slurm_rl_plugin.units import DAY
+from slurm_rl_plugin.utility.summary import ScheduledJobs
+
+#: A batch system that looks at its queue more rarely than once a year is a slip of the hand.
+_LONGEST_CYCLE = 365.0 * DAY
+#: Fewer windows than this are no held-out evaluation.
+FEWEST_WINDOWS = 100
+HELDOUT, CONTINUOUS = "heldout", "continuous"
+_PROTOCOLS = f"--protocol {HELDOUT}", f"--protocol {CONTINUOUS}"
+_SITE = "--config"
+#: What measures by settings of its own -> the options that it does not take, and their defaults.
+_NOT_TAKEN: dict[str, dict[str, Any]] = {
+    by: {
+        "--estimates": "requested",
+        "--estimates-from": None,
+        "--drop": (0, 0),
+        "--reserve": 0,
+        "--reserve-as": None,
+        "--resample": None,
+        "--timing": False,
+        **(
+            {"--scale-load": 1.0, "--partitions": None}
+            if by == _SITE
+            else {"--users": False, "--export": None}
+        ),
+    }
+    for by in (*_PROTOCOLS, _SITE)
+}
+#: Options of one protocol alone.
+_OF_ONE = {"--windows": HELDOUT, "--runs": CONTINUOUS}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The log, the policies, the batch system that is simulated, and where results go."""
+    parser.add_argument(
+        "log",
+        metavar="LOG",
+        nargs="?",
+        help="an accounting log, what `convert` made of one, or mmn:... or egee:...; behind an @ "
+        "a part of it or another load; none with --from slurm",
+    )
+    parser.add_argument(
+        "--policy",
+        action="append",
+        metavar="NAME|MODEL",
+        help="a rule, native, a shipped model or an .onnx file; repeat to compare (default: fifo "
+        "and sjf)",
+    )
+    add_log_options(
+        parser,
+        config="what this configuration would do to LOG's users: its policy, classes, shares, "
+        "bounds and reserve beside the recorded order, as shadow-report tells it",
+    )
+    parser.add_argument(
+        "--backfill",
+        choices=sorted(NODE_BACKFILLING),
+        help="of the simulated system; slurm is as slurmctld does it (default: none; easy with "
+        "--config, slurm with --cluster)",
+    )
+    parser.add_argument(
+        "--estimates",
+        choices=ESTIMATE_KINDS,
+        default="requested",
+        help="what run times the policies believe (default: requested)",
+    )
+    medians = "log that class medians come from (default: LOG)"
+    parser.add_argument("--estimates-from", metavar="LOG", help=medians)
+    parser.add_argument(
+        "--drop",
+        type=_drop,
+        default=(0, 0),
+        metavar="FIRST,LAST",
+        help="jobs at the begin and at the end that are not counted (default: 0,0)",
+    )
+    parser.add_argument(
+        "--cycle",
+        type=number_from_zero("number of seconds", _LONGEST_CYCLE),
+        default=0.0,
+        metavar="SECONDS",
+        help="decide at multiples of so many seconds only (default: 0, at every event)",
+    )
+    parser.add_argument(
+        "--reserve",
+        type=whole_number(0),
+        default=0,
+        metavar="PROCESSORS",
+        help="kept free of batch jobs (default: 0)",
+    )
+    add_reserve_option(parser)
+    add_goal_option(parser)
+    parser.add_argument("--timing", action="store_true", help="also measure jobs per second")
+    parser.add_argument("--users", action="store_true", help="also a summary of each user")
+    parser.add_argument(
+        "--scale-load",
+        type=number_above_zero("number"),
+        default=1.0,
+        metavar="F",
+        help="divide the gaps between arrivals by F; run times stay as they are",
+    )
+    parser.add_argument(
+        "--resample",
+        type=whole_number(2),
+        metavar="N",
+        help="also compare on N logs made of weeks of LOG, drawn with replacement",
+    )
+    parser.add_argument(
+        "--seed", type=whole_number(0), default=1, metavar="S", help="of what is drawn (default: 1)"
+    )
+    parser.add_argument(
+        "--protocol",
+        choices=[HELDOUT, CONTINUOUS],
+        help="heldout: rules chosen on the first 60 %% of LOG, policies compared on windows of the "
+        "rest; continuous: the whole log in one run, figures of its last 40 %%",
+    )
+    parser.add_argument(
+        "--windows",
+        type=_windows,
+        metavar="N",
+        help=f"of each part with --protocol heldout (default: {HeldoutProtocol().windows})",
+    )
+    parser.add_argument(
+        "--runs",
+        type=at_least_one,
+        metavar="N",
+        help=f"with --protocol continuous, each without 2 %% of the jobs (default: "
+        f"{ContinuousProtocol().runs})",
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="DIR", help="draw waits, fairness, queue and machine as PNG"
+    )
+    parser.add_argument(
+        "--export", type=Path, metavar="DIR", help="write each schedule as SWF and as CSV"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _drop(text: str) -> tuple[int, int]:
+    parts = text.split(",")
+    if len(parts) != 2 or not all(part.strip().isdigit() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not FIRST,LAST: write two whole numbers")
+    return int(parts[0]), int(parts[1])
+
+
+def _windows(text: str) -> int:
+    number = at_least_one(text)
+    if number < FEWEST_WINDOWS:
+        raise argparse.ArgumentTypeError(
+            f"{number} windows are too few: give {FEWEST_WINDOWS} at least"
+        )
+    return number
+
+
+def main(options: argparse.Namespace) -> int:
+    """Measure the policies on the same jobs, and print a table or JSON of their figures."""
+    by = _SITE if options.config is not None else ""
+    by = by if options.protocol is None else f"--protocol {options.protocol}"
+    _check(options, by)
+    make_folder("--plot", options.plot)
+    make_folder("--export", options.export)
+    candidates: list[Candidate] = []
+    if by != _SITE:
+        with said_if_long("loading the policies"):
+            candidates = [candidate_of(name) for name in options.policy or ["fifo", "sjf"]]
+    log = _read(options, candidates, by)
+    _MEASURES[by](options, log, candidates)
+    return 0
+
+
+def _check(options: argparse.Namespace, by: str) -> None:
+    """Refuse what does not go together.
+
+    Args:
+        options: of the command line.
+        by: the option by whose own settings policies are measured; "" for side by side.
+    """
+    for option, protocol in _OF_ONE.items():
+        if getattr(options, option[2:]) is not None and options.protocol != protocol:
+            raise ConfigurationError(f"{option} belongs to --protocol {protocol}: give both.")
+    if options.backfill == AS_SLURM and options.cluster is None:
+        raise ConfigurationError(
+            f"--backfill {AS_SLURM} is simulated on nodes: give --cluster too, or another "
+            "--backfill."
+        )
+    if options.goal and options.protocol == HELDOUT:
+        raise ConfigurationError(
+            "--goal does not go with --protocol heldout, whose windows begin on an empty machine: "
+            "give --protocol continuous."
+        )
+    if options.goal and by == _SITE:
+        raise ConfigurationError("--goal does not go with --config, whose [goals] count.")
+    if options.plot is not None and options.protocol == HELDOUT:
+        raise ConfigurationError(
+            "--plot draws schedules, and --protocol heldout has one for each window: leave it out."
+        )
+    on_nodes = options.cluster is not None and options.protocol != HELDOUT
+    given = {
+        option: getattr(options, option[2:].replace("-", "_")) != default
+        for option, default in _NOT_TAKEN.get(by, {}).items()
+    }
+    other = by and not on_nodes and options.backfill not in (None, "easy")
+    for option, is_given in {"--backfill": other, **given}.items():
+        if is_given:
+            raise ConfigurationError(
+                f"{option} does not go with {by}, which sets jobs, EASY backfilling and requested "
+                f"times itself: leave out {option}."
+            )
+    if options.protocol is not None and NATIVE in (options.policy or ()):
+        raise ConfigurationError(
+            f"policy native does not go with {by}: its starts were made among other jobs than "
+            "those that are simulated. Leave out native."
+        )
+
+
+def _read(options: argparse.Namespace, candidates: list[Candidate], by: str) -> NamedLog:
+    """The log at the load that is asked for; class medians and shares are those of the same jobs.
+
+    Where it comes from is printed if it is Slurm's own.
+    """
+    (log,) = read_named_logs([options.log] if options.log else [], LogOptions.of(options))
+    native = any(each.name == NATIVE for each in candidates)
+    if native and options.scale_load != 1.0:
+        raise ConfigurationError(
+            "policy native has no starts at another load: leave out native or --scale-load."
+        )
+    if native or by == _SITE:
+        log = log.with_starts()
+    scaled = scale_load(log.prepared.log, options.scale_load)
+    log = replace(log, prepared=replace(log.prepared, log=scaled))
+    if not options.json:
+        print_origin(log.origin, log.whence, log.prepared)
+    return log
+
+
+def _side_by_side(options: argparse.Namespace, log: NamedLog, candidates: list[Candidate]) -> None:
+    """Every candidate in one run through the whole log, and how they differ."""
+    estimates = estimates_of(options.estimates, _training(options, log).prepared)
+    if options.estimates != "requested":  # the user asked for others than a model's own
+        candidates = [
+            each if each.estimates is None else replace(each, estimates=None, policy=None)
+            for each in candidates
+        ]
+    settings = SimulationSettings(
+        capacity=log.prepared.capacity,
+        backfilling=_backfilling(options),
+        cycle=options.cycle,
+        reserve=options.reserve,
+        class_limit=options.reserve_as,
+        goals=goals_of(options),
+    )
+    (first, last), jobs = options.drop, len(log.prepared.log)
+    if first + last >= jobs:
+        raise ConfigurationError(f"--drop {first},{last} leaves none of the {jobs} jobs to count.")
+    schedules: dict[str, ScheduledJobs] = {}
+    policies: dict[str, dict[str, Any]] = {}
+    say_of_compiling(compiled_before)
+    workload = log.prepared.workload(estimates)
+    with parts_bar("simulating", len(candidates)) as progress:
+        for each in candidates:
+            start = starts_under(each, log.prepared, workload, settings)
+            schedule = schedules[each.name] = schedule_of(log.prepared, start, settings)
+            entry = policies[each.name] = policy_entry(
+                log.prepared, schedule, options.drop, users=options.users
+            )
+            if options.timing:
+                begin = time.perf_counter()  # the run above has compiled everything
+                starts_under(each, log.prepared, workload, settings)
+                entry["jobs_per_second"] = len(start) / (time.perf_counter() - begin)
+            progress(1)
+    with said_if_long("comparing"):
+        base, counted = candidates[0].name, slice(first, jobs - last)
+        study = Study.of(log.prepared, schedules, counted, base, judged=schedules)
+    document = {
+        "log": _log_entry(options, log, options.drop),
+        "policies": policies,
+        "study": as_json(study),
+    }
+    resampled = None
+    if options.resample is not None:
+        resampled = resampled_study(
+            candidates,
+            log.prepared,
+            estimates,
+            settings,
+            options.resample,
+            options.seed,
+            options.drop,
+            progress_bar,
+        )
+        document["resampled"] = as_json(resampled)
+    system = (
+        f"--backfill {_backfilling(options)} --estimates {options.estimates} "
+        f"--cycle {options.cycle:g} --reserve {options.reserve} --scale-load {options.scale_load:g}"
+    )
+    system = " ".join([system, *reserve_words(options.reserve_as)])
+    _give(
+        options,
+        document,
+        lambda: print_evaluation(document["log"], policies, study, resampled),
+        lambda: _files(options, log, schedules, study, system),
+    )
+
+
+def _training(options: argparse.Namespace, log: NamedLog) -> NamedLog:
+    """The log that class medians come from."""
+    if options.estimates_from is None:
+        return log
+    return read_named_logs([options.estimates_from], LogOptions.of(options))[0]
+
+
+def _by_site(options: argparse.Namespace, log: NamedLog, _: list[Candidate]) -> None:
+    """What the configuration of --config would do to the jobs of the log."""
+    configuration = read_configuration(options.config)
+    say_of_compiling(compiled_before)
+    found = replay_site(
+        configuration,
+        log,
+        parts_bar,
+        beside=options.policy or (),
+        cycle=options.cycle,
+        backfilling=_backfilling(options),
+    )
+    if isinstance(found, str):
+        raise ConfigurationError(f"{log.name}: {found}")
+    log = replace(log, prepared=found.known)
+    schedules, jobs = found.replayed.schedules, len(found.known.log)
+    drop = (found.replayed.first, jobs - found.replayed.last)
+    policies = {
+        name: policy_entry(found.known, each, drop, users=options.users)
+        for name, each in schedules.items()
+    }
+    document = {
+        "log": _log_entry(options, log, drop),
+        "policies": policies,
+        "prediction": as_json(found.prediction),
+        "study": as_json(found.study),
+    }
+    system = f"--config {options.config.name} --cycle {options.cycle:g}"
+
+    def show() -> None:
+        print_site_study(found.prediction, found.study)
+        print_utility_classes(policies)
+        print_users(policies)
+
+    _give(options, document, show, lambda: _files(options, log, schedules, found.study, system))
+
+
+def _by_heldout(options: argparse.Namespace, log: NamedLog, candidates: list[Candidate]) -> None:
+    windows = options.windows or HeldoutProtocol().windows
+    protocol = HeldoutProtocol(cycle=options.cycle, windows=windows)
+    known = class_known_at_submission(log.prepared, configured_classifier(options.config))
+    found = heldout_study(candidates, log.prepared, known, protocol, options.seed, progress_bar)
+    _give_protocol(options, log, as_json(found), lambda: print_heldout(found))
+
+
+def _by_continuous(options: argparse.Namespace, log: NamedLog, candidates: list[Candidate]) -> None:
+    protocol = ContinuousProtocol(
+        runs=options.runs or ContinuousProtocol().runs,
+        seed=options.seed,
+        by_days=log.prepared.machine is not None,
+    )
+    known = class_known_at_submission(log.prepared, configured_classifier(options.config))
+    settings = SimulationSettings(capacity=known.capacity, cycle=options.cycle)
+    if options.config is not None:
+        site = read_configuration(options.config)
+        settings = settings_in_force(site, known.capacity, options.cycle)
+    goals = goals_of(options, settings.goals)
+    settings = replace(settings, backfilling=_backfilling(options), goals=goals)
+    found = continuous_study(candidates, known, settings, protocol, progress_bar)
+    if options.plot is not None:
+        from slurm_rl_plugin.evaluation.figures import draw_front  # noqa: PLC0415 - matplotlib
+
+        points = {
+            name: (each["bounded_slowdown"], each["longest_wait"])
+            for name, each in found.ratio_to_fifo.items()
+            if each["longest_wait"] is not None
+        }
+        over = "over that of first come, first served"
+        names = f"mean bounded slowdown {over}", f"longest wait {over}"
+        found = replace(found, figures=[draw_front(options.plot / "front.png", points, names)])
+    _give_protocol(options, log, as_json(found), lambda: print_continuous(found))
+
+
+#: What measures by which option's settings; "" side by side.
+_MEASURES: dict[str, Callable[[argparse.Namespace, NamedLog, list[Candidate]], None]] = {
+    "": _side_by_side,
+    _SITE: _by_site,
+    _PROTOCOLS[0]: _by_heldout,
+    _PROTOCOLS[1]: _by_continuous,
+}
+
+
+def _give_protocol(
+    options: argparse.Namespace, log: NamedLog, found: dict[str, Any], show: Callable[[], None]
+) -> None:
+    entry = _log_entry(options, log, options.drop)
+    document = {"log": entry, "policies": found["policies"], options.protocol: found}
+
+    def show_with_shares() -> None:
+        print(log.shares_sentence)
+        show()
+
+    _give(options, document, show_with_shares, dict)
+
+
+def _give(
+    options: argparse.Namespace,
+    document: dict[str, Any],
+    show: Callable[[], None],
+    files: Callable[[], dict[str, Any]],
+) -> None:
+    """Write files, and print the document, or show it to people."""
+    try:
+        document |= files()
+    finally:  # a disc that is full costs no figure
+        if options.json:
+            print_json(document)
+        else:
+            show()
+
+
+def _files(
+    options: argparse.Namespace,
+    log: NamedLog,
+    schedules: Mapping[str, ScheduledJobs],
+    study: Study,
+    system: str,
+) -> dict[str, Any]:
+    """Write what is asked for beside; the paths.
+
+    Args:
+        options: of the command line.
+        log: whose jobs they are.
+        schedules: policy -> its schedule.
+        study: of them.
+        system: options that give the same batch system.
+    """
+    found: dict[str, Any] = {}
+    if options.export is not None:
+        on = f" --cluster {options.cluster}" if options.cluster else ""
+        found["exports"] = export_schedules(options.export, log, schedules, f"{system}{on}")
+    if options.plot is not None:
+        from slurm_rl_plugin.evaluation.figures import draw_groups  # noqa: PLC0415 - matplotlib
+        from slurm_rl_plugin.evaluation.schedule_figures import (  # noqa: PLC0415 - as above
+            draw_schedules,
+        )
+
+        groups = options.plot / "groups.png"
+        found["figures"] = [*draw_schedules(options.plot, schedules), draw_groups(groups, study)]
+    return found
+
+
+def _backfilling(options: argparse.Namespace) -> str:
+    """Of the simulated system, as given or as the protocol or the site's study has it."""
+    if options.backfill is None and options.cluster is not None:
+        return AS_SLURM
+    return options.backfill or ("easy" if options.protocol or options.config else "none")
+
+
+def _log_entry(options: argparse.Namespace, log: NamedLog, drop: tuple[int, int]) -> dict[str, Any]:
+    """The `log`: what was read, the batch system that it ran on, and what is not counted."""
+    prepared, report, limit = log.prepared, log.report, options.reserve_as
+    later = prepared.eligible_after
+    return {
+        **log.origin,
+        "shares_from": prepared.shares_from,
+        **log.whence,
+        "name": log.name,
+        "sha256": report.checksum,
+        "jobs": report.read,
+        "ran": len(prepared.log),
+        "dropped": log.dropped,
+        "noticed": report.noticed,
+        **({"other_records": report.other_records} if report.other_records else {}),
+        **({"malformed": list(report.malformed)} if report.malformed else {}),
+        "processors": prepared.capacity,
+        "shares": dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True)),
+        "class_rule": prepared.class_rule,
+        "estimates": options.estimates,
+        "in_sample": options.estimates == "class-median" and options.estimates_from is None,
+        "backfill": _backfilling(options),
+        "drop": list(drop),
+        "scale_load": options.scale_load,
+        **({} if limit is None else {"reserve_as": "limit", "class_limit": limit.entry()}),
+        **({} if prepared.machine is None else {"machine": machine_entry(prepared.machine)}),
+        "eligible_later": 0 if later is None else int((later > 0).sum()),
+    }

@@ -1,1 +1,0 @@
-"""`slurm-rl evaluate`: policies side by side on one log."""

@@ -1,0 +1,391 @@
+"""`slurm-rl experiment`: the site's own order and ours in turns, to see what ours is worth."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.cli.argument_types import number_above_zero, result_file, whole_number
+from slurm_rl_plugin.cli.service_process import log_to_standard_error, serve_until_stopped
+from slurm_rl_plugin.cli.site_options import (
+    add_way_out_options,
+    become_state_owner,
+    configuration_of,
+    known_configuration_of,
+    state_file_flags,
+)
+from slurm_rl_plugin.cli.tables import print_json, print_table, printable, slurm_time, span_text
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.domain.switchback import (
+    BLOCK_HOURS,
+    GOAL_NAMES,
+    MISDELIVERED,
+    OURS,
+    Declaration,
+)
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.hook.experiment.files import (
+    RUNNING,
+    STEPPED_BACK,
+    STOPPED,
+    ExperimentFiles,
+    ExperimentStanding,
+)
+from slurm_rl_plugin.hook.experiment.turns import held_part
+from slurm_rl_plugin.units import DAY
+
+#: Days that an experiment may last, ten years: more is a slip of the hand.
+_MOST_DAYS = 3650
+_NONE = "no experiment is declared: begin one with `slurm-rl experiment start`."
+#: What findings must have to be printed.
+_PARTS = ("goals", "pairs", "blocks", "held")
+
+
+@dataclass(slots=True, kw_only=True)
+class DeclaredExperiment:
+    """What lies beside the state file of a configured site.
+
+    Attributes:
+        configuration: of the site.
+    """
+
+    configuration: Configuration
+
+    @property
+    def files(self) -> ExperimentFiles:
+        """Of the experiment."""
+        return ExperimentFiles(state_file=Path(self.configuration.sections.hook.state_file))
+
+    def declared(self) -> tuple[Declaration, ExperimentStanding]:
+        """The experiment that is declared, and how it stands."""
+        files = self.files
+        try:
+            declared = files.declared()
+            if declared is None:
+                raise ConfigurationError(_NONE)
+            return declared, files.stands()
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"{files.declaration} and {files.standing} cannot be read ({error}): do it as the "
+                "daemon's user, or put the experiment away with `slurm-rl experiment stop "
+                "--as-configured`."
+            ) from None
+
+    def found(self, declared: Declaration) -> dict[str, Any] | None:
+        """What has been found of an experiment so far; None where nothing has."""
+        path, document = self.files.findings, self.files.found()
+        if document is None:
+            if path.exists():
+                raise ConfigurationError(f"{path} cannot be read: remove it.")
+            return None
+        if document.get("experiment") != declared.name or any(
+            part not in document for part in _PARTS
+        ):
+            raise ConfigurationError(f"{path} holds no findings of this experiment: remove it.")
+        return document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentStatus:
+    """What `status` and `report` tell; times are seconds since the epoch.
+
+    Attributes:
+        state, reason, since, looked: how it stands, why, since when, and when it was looked at.
+        begin, end, goal, harm, longest_wait, misdelivered: as declared.
+        policy, on_trial, against, candidate: which orders take turns.
+        blocks, blocks_over: how many there are.
+        turn, turn_ends: whose it is, "" for nobody's, and until when.
+        held: part of the time of blocks in which the order was in force whose turn it was.
+        found: what was found so far; None for nothing.
+    """
+
+    state: str
+    reason: str
+    since: float
+    looked: float
+    begin: float
+    end: float
+    goal: str
+    harm: float
+    longest_wait: float
+    misdelivered: float
+    policy: str
+    on_trial: str
+    against: str
+    candidate: str | None
+    blocks: int
+    blocks_over: int
+    turn: str
+    turn_ends: float | None
+    held: float
+    found: Mapping[str, Any] | None
+
+    @classmethod
+    def of(
+        cls,
+        declared: Declaration,
+        standing: ExperimentStanding,
+        found: Mapping[str, Any] | None,
+        held: float,
+        now: float,
+    ) -> ExperimentStatus:
+        """The status of an experiment, with what was found and `held` of it."""
+        block = declared.block_at(now)
+        return cls(
+            state=standing.state,
+            reason=standing.reason,
+            since=standing.at,
+            looked=standing.looked,
+            begin=declared.begin,
+            end=declared.end,
+            goal=declared.goal,
+            harm=declared.harm,
+            longest_wait=declared.longest_wait,
+            misdelivered=declared.misdelivered,
+            policy=declared.policy,
+            on_trial=declared.on_trial,
+            against=declared.against,
+            candidate=declared.candidate or None,
+            blocks=len(declared.blocks),
+            blocks_over=declared.closed(now),
+            turn="" if block is None or standing.state != RUNNING else block.arm,
+            turn_ends=None if block is None else block.end,
+            held=held,
+            found=found,
+        )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to do with the experiment, and what is declared where one begins."""
+    parser.add_argument(
+        "action",
+        choices=tuple(_ACTIONS),
+        help="start: declare one, it begins at the next full hour; status: how it stands; stop: "
+        "leave the queue to the site; report: what was found; watch: the service that looks after "
+        "each block",
+    )
+    add_way_out_options(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    begin = parser.add_argument_group("start")
+    begin.add_argument(
+        "--candidate",
+        default="",
+        metavar="MODEL",
+        help="try this model against the one in service (default: that one against the site's own "
+        "order)",
+    )
+    begin.add_argument(
+        "--days",
+        type=whole_number(2, _MOST_DAYS),
+        default=56,
+        metavar="N",
+        help="how long at most (default: 56)",
+    )
+    begin.add_argument(
+        "--hours",
+        default="4,6,8,12",
+        metavar="LIST",
+        help="lengths of blocks that are drawn from, of "
+        f"{', '.join(map(str, BLOCK_HOURS))} (default: 4,6,8,12)",
+    )
+    begin.add_argument("--goal", choices=GOAL_NAMES, default=GOAL_NAMES[0], help="what decides")
+    begin.add_argument(
+        "--harm",
+        type=number_above_zero("ratio"),
+        default=1.0,
+        metavar="RATIO",
+        help="ours costs more than so many times the site's: harm (default: 1)",
+    )
+    begin.add_argument(
+        "--longest-wait",
+        type=number_above_zero("number of hours"),
+        default=math.inf,
+        metavar="HOURS",
+        help="beyond which no job may wait in a block of ours (default: no bound)",
+    )
+    begin.add_argument(
+        "--misdelivered",
+        type=number_above_zero("part"),
+        default=MISDELIVERED,
+        metavar="PART",
+        help="of a fortnight's service that may go to the wrong account (default: "
+        f"{MISDELIVERED:g})",
+    )
+    begin.add_argument("--seed", type=whole_number(0), metavar="S", help="of the coins")
+    begin.add_argument(
+        "--insist", action="store_true", help="begin although replays of the past foretell harm"
+    )
+    begin.add_argument(
+        "--day",
+        type=number_above_zero("number of seconds"),
+        default=DAY,
+        metavar="SECONDS",
+        help="of a day, to rehearse in compressed time on a test cluster (default: 86400)",
+    )
+    end = parser.add_argument_group("stop")
+    end.add_argument("--reason", default="", metavar="TEXT", help="why; status shows it")
+    end.add_argument(
+        "--as-configured",
+        action="store_true",
+        help="put it away: from now on the configuration counts again",
+    )
+    told = parser.add_argument_group("report")
+    told.add_argument(
+        "--committee",
+        type=Path,
+        metavar="FILE",
+        help="write one page of HTML for the users' committee: who waits more and who less",
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="log debugging lines too")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Do it; an experiment is stopped whatever is wrong with the configuration."""
+    if options.action == "stop":
+        known = known_configuration_of(options)
+        configuration, is_known = known.configuration, known.is_read or bool(options.state_file)
+    else:
+        configuration, is_known = configuration_of(options, *state_file_flags(options)), True
+    become_state_owner(configuration)
+    site = DeclaredExperiment(configuration=configuration)
+    if not is_known and not site.files.declaration.exists():
+        raise ConfigurationError(
+            f"no experiment lies at {site.files.declaration}, and the configuration, which may "
+            "name another place, cannot be read: give --state-file."
+        )
+    return _ACTIONS[options.action](site, options)
+
+
+def _start(site: DeclaredExperiment, options: argparse.Namespace) -> int:
+    from slurm_rl_plugin.cli.experiment_site import start  # noqa: PLC0415 - the simulator
+
+    return start(site, options)
+
+
+def _status(site: DeclaredExperiment, options: argparse.Namespace) -> int:
+    """Print how it stands; 1 where it has stepped back."""
+    now = time.time()  # noqa: TID251 - the composition root hands out the clock
+    declared, standing = site.declared()
+    found = site.found(declared)
+    blocks = 0 if found is None else int(found["blocks"])
+    held = held_part(declared, list(site.files.journaled()), blocks)
+    status = ExperimentStatus.of(declared, standing, found, held, now)
+    if options.json:
+        print_json(asdict(status))
+    else:
+        _print(status, now)
+    return 1 if standing.state == STEPPED_BACK else 0
+
+
+def _print(status: ExperimentStatus, now: float) -> None:
+    for line in _lines(status, now):
+        print(printable(line))
+    found = status.found
+    if not found or not found["pairs"]:
+        print("No pair of blocks is over yet, so nothing is known of what it is worth.")
+        return
+    print(
+        f"\nAfter {found['pairs']} pairs of blocks, cost of {status.on_trial} over "
+        f"{status.against}:"
+    )
+    rows = [
+        [
+            f"{each['goal']}{' *' if each['decides'] else ''}",
+            each["ratio"],
+            f"{each['low']:.2f} .. {'-' if each['high'] is None else format(each['high'], '.2f')}",
+            *(each[key] for key in ("word", "site", "ours")),
+        ]
+        for each in found["goals"]
+    ]
+    print_table(["GOAL", "RATIO", "INTERVAL", "FINDING", "SITE", "OURS"], rows)
+    print("* decides. Less is better; the interval is right however often one looks.")
+
+
+def _lines(status: ExperimentStatus, now: float) -> Iterator[str]:
+    against = status.against
+    yield f"The experiment is {status.state}: {status.policy} against {against}."
+    if status.reason:
+        yield f"  {status.reason}"
+        yield f"  In force is {against}; `slurm-rl experiment stop` says how to go on."
+    yield (
+        f"  {status.blocks_over} of {status.blocks} blocks are over, {slurm_time(status.begin)} to "
+        f"{slurm_time(status.end)}; each order was in force in {status.held:.0%} of its own at "
+        "least."
+    )
+    if status.turn:
+        whose = status.on_trial if status.turn == OURS else against
+        left = max((status.turn_ends or now) - now, 0.0)
+        yield f"  It is the turn of {whose}, for {span_text(left)} more."
+
+
+def _report(site: DeclaredExperiment, options: argparse.Namespace) -> int:
+    """Print what was found, and write the page for the committee where it is asked for."""
+    if options.committee is not None:
+        folder = options.committee.resolve().parent
+        if folder.is_dir() and not os.access(folder, os.W_OK):
+            raise ConfigurationError(
+                f"--committee {options.committee}: its folder is not writable for the daemon's "
+                "user, who writes it: give another, as /var/lib/slurm-rl/waits.html."
+            )
+        options.committee = result_file("--committee", options.committee)
+        from slurm_rl_plugin.cli.experiment_site import write_page  # noqa: PLC0415 - the simulator
+
+        write_page(site, options.committee)
+    return _status(site, options)
+
+
+def _stop(site: DeclaredExperiment, options: argparse.Namespace) -> int:
+    now = time.time()  # noqa: TID251 - the composition root hands out the clock
+    if options.as_configured:
+        if not site.files.declaration.exists():
+            site.declared()  # says that there is none
+        site.files.put_away(int(now))
+        print("The experiment is put away; what the configuration says counts from now on.")
+        return 0
+    declared, standing = site.declared()
+    if standing.state == RUNNING:  # else why it has ended is kept
+        words = printable(options.reason) or "stopped by hand"
+        site.files.stand(ExperimentStanding(state=STOPPED, reason=words, at=now))
+    if declared.candidate:
+        print(
+            f"Stopped: {declared.against} goes on. To put the experiment away: slurm-rl "
+            "experiment stop --as-configured"
+        )
+        return 0
+    print(
+        "Stopped: the daemon takes our factors back, and the site's own order is in force. To go "
+        "on as configured, with [hook] mode as it is: slurm-rl experiment stop --as-configured"
+    )
+    return 0
+
+
+def _watch(site: DeclaredExperiment, options: argparse.Namespace) -> int:
+    from slurm_rl_plugin.cli.experiment_site import (  # noqa: PLC0415 - the simulator
+        ExperimentSite,
+        ExperimentWatch,
+    )
+
+    log_to_standard_error(verbose=options.verbose)
+    watch = ExperimentWatch(site=ExperimentSite(configuration=site.configuration))
+
+    def look() -> None:
+        watch.look(time.time())  # noqa: TID251 - the composition root hands out the clock
+
+    serve_until_stopped(lambda: None, look)  # ready before the first look, which compiles
+    return 0
+
+
+#: Which function does what.
+_ACTIONS: dict[str, Callable[[DeclaredExperiment, argparse.Namespace], int]] = {
+    "start": _start,
+    "status": _status,
+    "stop": _stop,
+    "report": _report,
+    "watch": _watch,
+}

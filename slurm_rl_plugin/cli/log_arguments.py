@@ -1,0 +1,365 @@
+"""LOG arguments of every verb: the options that go with them, and how they are read."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from slurm_rl_plugin.accounting.log_format import is_stored, read_log
+from slurm_rl_plugin.accounting.port import NOT_READ, JobLog, ReadReport
+from slurm_rl_plugin.batch_systems.registry import AUTO
+from slurm_rl_plugin.cli.argument_types import at_least_one
+from slurm_rl_plugin.cli.log_excerpt import LogExcerpt
+from slurm_rl_plugin.cli.progress import said_if_long
+from slurm_rl_plugin.cli.tables import printable
+from slurm_rl_plugin.cli.this_cluster import (
+    PEAK,
+    SLURM,
+    SlurmOrModel,
+    add_cluster_option,
+    add_slurm_options,
+    ask_accounting,
+    check_slurm_options,
+    named_machine,
+    own_accounting,
+)
+from slurm_rl_plugin.configuration import read_configuration
+from slurm_rl_plugin.domain.machine import Machine
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.evaluation.named_log import LogOptions, NamedLog, ReadJobs
+from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
+from slurm_rl_plugin.simulator.workloads.log_shares import (
+    OTHER_ACCOUNT,
+    SSHARE,
+    check_shares,
+    with_accounts,
+)
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.whole_file import read_whole
+
+if TYPE_CHECKING:
+    from slurm_rl_plugin.accounting.stored.log import StoredLog
+
+#: Accounts that a warning names.
+_NAMED_ACCOUNTS = 8
+#: What most verbs take of --config.
+_CLASSES_AND_SHARES = "take job-class rules and shares from a TOML file"
+_Number = TypeVar("_Number", int, float)
+
+
+def add_log_options(
+    parser: argparse.ArgumentParser, *, or_model: bool = False, config: str = _CLASSES_AND_SHARES
+) -> None:
+    """Options that say where a log comes from and how it becomes a workload.
+
+    Args:
+        parser: of the verb.
+        or_model: `--from` may also name a model, which is then `start`.
+        config: what --config does.
+    """
+    source = f"{SLURM}: jobs of this cluster's own accounting, by sacct, with --since"
+    if or_model:
+        model = f"else start from this model (write ./{SLURM} for a file of that name)"
+        parser.add_argument(
+            "--from",
+            action=SlurmOrModel,
+            dest="source",
+            metavar=f"{SLURM}|NAME|MODEL.onnx",
+            help=f"{source}; {model}; may be given for both",
+        )
+        parser.set_defaults(start=None)
+    else:
+        parser.add_argument("--from", dest="source", choices=[SLURM], help=source)
+    parser.add_argument(
+        "--processors",
+        type=at_least_one,
+        metavar="N",
+        help="size of the machine (default: the log's; with --from slurm the cluster's)",
+    )
+    parser.add_argument(
+        "--shares",
+        type=_shares,
+        metavar="A=.7,B=.3",
+        help="share of each account (default: its fraction of the log's work; with --from slurm "
+        "Slurm's own)",
+    )
+    parser.add_argument(
+        "--account-of",
+        type=Path,
+        metavar="FILE",
+        help="accounts of users, `user,account` a line, in place of those in the log",
+    )
+    parser.add_argument(
+        "--partitions",
+        type=_partitions,
+        metavar="A=64,B=16",
+        help="processors of each partition, where partitions share none",
+    )
+    parser.add_argument(
+        "--whole-nodes-of",
+        type=at_least_one,
+        default=1,
+        metavar="N",
+        help="jobs get whole nodes of N processors",
+    )
+    kill = "end jobs at their requested time"
+    parser.add_argument("--kill-at-limit", action="store_true", help=kill)
+    add_cluster_option(parser)
+    parser.add_argument("--config", type=Path, metavar="FILE", help=config)
+    add_slurm_options(parser)
+
+
+def read_named_logs(arguments: Sequence[str], options: LogOptions) -> list[NamedLog]:
+    """The LOG arguments, or with `--from slurm` the cluster's own accounting, as options say."""
+    found = [read.on(_machine(options)) for read in read_logs(arguments, options)]
+    for each in found:
+        if each.notice:
+            print(f"slurm-rl: {printable(each.notice)}", file=sys.stderr)
+    return found
+
+
+def read_logs(arguments: Sequence[str], options: LogOptions) -> list[ReadJobs]:
+    """The same before the jobs are put on a machine."""
+    check_slurm_options(options)
+    if options.source is None and not arguments:
+        raise ConfigurationError("no log is named: give a LOG, or --from slurm and --since.")
+    if options.source is None:
+        return [_read_jobs(each, options) for each in arguments]
+    if arguments:
+        raise ConfigurationError(
+            f"--from slurm takes no LOG beside it: leave out {arguments[0]}, or write what sacct "
+            "gives with --keep FILE and name all of them as LOGs."
+        )
+    return [_own_jobs(options)]
+
+
+def _own_jobs(options: LogOptions) -> ReadJobs:
+    """The log of this cluster; what the options give goes before what Slurm says."""
+    log, report, origin = ask_accounting(options, datetime.now())
+    if options.account_of is not None:
+        raise ConfigurationError(
+            "--account-of is for a LOG: accounting knows the accounts; leave it out."
+        )
+    given = _given_shares(options)
+    shares = given or own_accounting().shares(log.accounts)
+    sized = options.processors or options.partitions or options.cluster
+    capacity = options.processors if sized else own_accounting().processors()
+    billing = None if options.cluster else own_accounting().billing()
+    whence = {  # not in the manifest: the command there gives both, and must make the same model
+        "processors_from": "cluster" if options.cluster else "options" if sized else "sinfo",
+        "shares_from": "options" if given else SSHARE if shares else "work",
+    }
+    if billing is not None and not billing.counts_cpus:
+        whence["billing_from"] = "scontrol"
+    return ReadJobs(
+        name=SLURM,
+        jobs=log,
+        report=report,
+        options=options,
+        shares=shares,
+        capacity=capacity,
+        billing=billing,
+        origin=origin,
+        whence=whence,
+    )
+
+
+def _read_jobs(argument: str, options: LogOptions) -> ReadJobs:
+    whole = Path(argument).exists()  # a path may hold an @ of its own
+    excerpt = LogExcerpt(log=argument) if whole else LogExcerpt.of(argument)
+    given = excerpt.processors or options.processors
+    log, report, capacity = _cut_log(excerpt, given)
+    if options.account_of is not None:
+        log = with_accounts(log, accounts_in_file(options.account_of))
+    if options.shares is not None:
+        _warn_of_shares(argument, log, options.shares)
+    if excerpt.load is not None:
+        log = excerpt.scaled(log, prepare_log(log, capacity=capacity).capacity)
+    told = given or log.processors_available or options.partitions or options.cluster
+    return ReadJobs(
+        name=Path(argument).name,
+        jobs=log,
+        report=report,
+        options=options,
+        shares=_given_shares(options),
+        capacity=capacity,
+        whence={} if told or capacity is None else {"processors_from": PEAK},
+    )
+
+
+def _given_shares(options: LogOptions) -> Mapping[str, float] | None:
+    """The shares of --shares, or else those of --config."""
+    if options.shares or options.config is None:
+        return options.shares
+    return read_configuration(options.config).shares
+
+
+def accounts_in_file(path: Path) -> dict[str, str]:
+    """Accounts of users: `user,account` a line, after a line of these words or without it."""
+    try:
+        lines = read_whole(path).decode("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"--account-of {path} cannot be read: {why}.") from None
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        user, _, account = (part.strip() for part in line.partition(","))
+        if not line.strip() or (number == 1 and (user, account) == ("user", "account")):
+            continue
+        if not user or not account or "," in account:
+            raise ConfigurationError(
+                f"{path}:{number}: {printable(line)!r} is no user,account: write one pair a line."
+            )
+        if found.setdefault(user, account) != account:
+            raise ConfigurationError(
+                f"{path}:{number}: user {printable(user)} has two accounts, "
+                f"{printable(found[user])} and {printable(account)}: keep one."
+            )
+    return found
+
+
+def _warn_of_shares(argument: str, log: JobLog, shares: Mapping[str, float]) -> None:
+    """Say which accounts have a share and no job, or jobs and no share: fairness hides it."""
+    there = {log.accounts[place] for place in np.unique(log.account)}
+    missing = [name for name in shares if name not in there and name != OTHER_ACCOUNT]
+    others = [] if OTHER_ACCOUNT in shares else sorted(there.difference(shares))
+    parts = [f"no job is of {_named(missing)}"] * bool(missing)
+    parts += [f"jobs of {_named(others)} have no share"] * bool(others)
+    if parts:
+        print(f"slurm-rl: --shares and {argument}: {'; '.join(parts)}.", file=sys.stderr)
+
+
+def _named(accounts: Sequence[str]) -> str:
+    names = [printable(name) or "''" for name in accounts[:_NAMED_ACCOUNTS]]
+    left = len(accounts) - len(names)
+    return ", ".join(names) + (f" and {left} more" if left else "")
+
+
+def _machine(options: LogOptions) -> Machine | None:
+    """The machine of --cluster."""
+    if options.cluster is None:
+        return None
+    check_machine_options(options)
+    return named_machine(options.cluster, site_adapter(options), os.environ)
+
+
+def check_machine_options(options: LogOptions) -> None:
+    """Refuse options that tell another machine than --cluster does."""
+    if options.processors or options.partitions or options.whole_nodes_of > 1:
+        raise ConfigurationError(
+            "--cluster tells processors, partitions and nodes: leave out --processors, "
+            "--partitions and --whole-nodes-of."
+        )
+
+
+def site_adapter(options: LogOptions) -> str:
+    """Which batch system --config says that is here; AUTO where it is not given."""
+    if options.config is None:
+        return AUTO
+    return read_configuration(options.config).sections.batch_system.adapter
+
+
+def _cut_log(excerpt: LogExcerpt, given: int | None) -> tuple[JobLog, ReadReport, int | None]:
+    """The jobs of an argument, the reader's report and the size of the machine."""
+    path = Path(excerpt.log)
+    if is_stored(path):
+        from slurm_rl_plugin.accounting.stored.log import StoredLog  # noqa: PLC0415 - an extra's
+
+        with said_if_long(f"reading {path}"):
+            stored = StoredLog(path)
+            _check_report(excerpt.log, stored.report)
+            log = excerpt.stored(stored)
+        return log, stored.report, _capacity(log, given, stored if excerpt.weeks else None)
+    if is_generator_name(excerpt.log) and not path.exists():
+        with said_if_long(f"drawing {excerpt.log}"):
+            read = generated_log(excerpt.log)
+        report = ReadReport(read=len(read), kept=len(read))
+    else:
+        with said_if_long(f"reading {excerpt.log}"):
+            read, report = read_log(path)
+        warn_of_malformed(report)
+    _check_report(excerpt.log, report)
+    log = excerpt.cut(read)
+    return log, report, _capacity(log, given, read if excerpt.weeks else None)
+
+
+def _check_report(log: str, report: ReadReport) -> None:
+    """Refuse a log without a job that ran; say what jobs asked for and no policy will see."""
+    if why := report.why_none_kept():
+        raise ConfigurationError(f"{log}: {why}.")
+    for oddity, count in report.noticed.items():
+        if oddity.endswith(NOT_READ):
+            print(f"slurm-rl: {log}: {printable(oddity)}; {count} jobs have it.", file=sys.stderr)
+
+
+def warn_of_malformed(report: ReadReport) -> None:
+    """Say where records are broken; they are left out, and counted beside the other reasons."""
+    for place in report.malformed:
+        print(f"slurm-rl: left out {place}", file=sys.stderr)
+    more = report.dropped.get("malformed record", 0) - len(report.malformed)
+    if report.malformed and more > 0:
+        print(f"slurm-rl: left out {more} more malformed records", file=sys.stderr)
+
+
+def _capacity(log: JobLog, given: int | None, whole: JobLog | StoredLog | None) -> int | None:
+    """Most sacct dumps do not say the machine's size: then the most that was ever in use.
+
+    Args:
+        log: the jobs.
+        given: by the options.
+        whole: what the jobs were drawn from, if other jobs ran beside them.
+    """
+    if given or log.processors_available or log.kind == "swf":
+        return given
+    if whole is None or isinstance(whole, JobLog):
+        return peak_processors(whole or log)
+    return _peak(whole.column("start"), whole.column("run_time"), whole.column("processors"))
+
+
+def peak_processors(log: JobLog) -> int | None:
+    """The largest number of processors in use at one instant of the recorded schedule."""
+    return _peak(log.start, log.run_time, log.processors)
+
+
+def _peak(start: FloatArray, run_time: FloatArray, processors: IntArray) -> int | None:
+    if len(start) == 0 or np.isnan(start).any():
+        return None
+    times = np.concatenate([start, start + run_time])
+    change = np.concatenate([processors, -processors])
+    order = np.lexsort((change, times))
+    return int(np.cumsum(change[order]).max())
+
+
+def _pairs(text: str, number: Callable[[str], _Number], fault: str) -> dict[str, _Number]:
+    """`NAME=NUMBER,...`; `fault` says what a part without a number is not."""
+    pairs = {}
+    for part in text.split(","):
+        name, sign, value = part.partition("=")
+        try:
+            pairs[name.strip()] = number(value if sign else "none")
+        except (ValueError, argparse.ArgumentTypeError) as error:
+            if sign and not isinstance(error, ValueError):
+                raise
+            raise argparse.ArgumentTypeError(f"{part!r} is no {fault}") from None
+    return pairs
+
+
+def _partitions(text: str) -> dict[str, int]:
+    return _pairs(text, at_least_one, "partition: write name=processors")
+
+
+def _shares(text: str) -> dict[str, float]:
+    shares = _pairs(text, float, "share: write account=fraction")
+    try:
+        check_shares(shares)
+    except ConfigurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return shares

@@ -1,1 +1,0 @@
-"""LOG arguments of every verb, and `slurm-rl convert`."""

@@ -1,0 +1,107 @@
+"""Goals and reserves as a command line names them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import fields, replace
+
+from slurm_rl_plugin.cli.argument_types import whole_number
+from slurm_rl_plugin.configuration.keys.sections import KEYS
+from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.simulator.kernel.class_limit import FREE, LIMIT, ClassLimit
+
+_GOALS = tuple(each.name for each in fields(Goals))
+#: What may stand behind `limit:` -> the attribute of ClassLimit, and its type; times in seconds.
+_LIMITS: dict[str, tuple[str, Callable[[str], float]]] = {
+    "widest": ("widest_batch_job", whole_number(1)),
+    "change": ("change_interval", float),
+    "lift": ("lift_after", float),
+    "idle": ("idle_after", float),
+    "narrow": ("narrow_first", {"0": False, "1": True}.__getitem__),
+    "most": ("most", float),
+}
+
+
+def add_goal_option(parser: argparse.ArgumentParser) -> None:
+    """Add --goal; `options.goal` is a list of (name, value)."""
+    parser.add_argument(
+        "--goal",
+        action="append",
+        type=_goal,
+        default=[],
+        metavar="NAME=VALUE",
+        help=f"how much something counts in a model's order, as [goals] has it: "
+        f"{', '.join(_GOALS)}; repeat",
+    )
+
+
+def goals_of(options: argparse.Namespace, configured: Goals = AS_TRAINED) -> Goals:
+    """The configured goals, changed by the options."""
+    return replace(configured, **dict(options.goal))
+
+
+def goal_of(text: str) -> tuple[str, float]:
+    """Name and value of NAME=VALUE."""
+    name, _, value = text.partition("=")
+    if name not in _GOALS:
+        raise ConfigurationError(f"{name!r} is no goal: give one of {', '.join(_GOALS)}")
+    key = KEYS["goals"][name]
+    number = key.parsed(value)
+    if fault := key.fault(number):
+        raise ConfigurationError(f"goal {name} {fault}")
+    return name, float(number)
+
+
+def _goal(text: str) -> tuple[str, float]:
+    try:
+        return goal_of(text)
+    except ConfigurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def add_reserve_option(parser: argparse.ArgumentParser) -> None:
+    """Add --reserve-as; `options.reserve_as` is None or a ClassLimit."""
+    parser.add_argument(
+        "--reserve-as",
+        type=_class_limit,
+        metavar="{free,limit}",
+        help="what a reserve is: free processors beside all jobs, or a limit on the batch class as "
+        "[reserve] sets it; limit:change=60,lift=86400,idle=3600,widest=1,narrow=0,most=inf "
+        "has other seconds, another width, with narrow=1 wide batch jobs last, and a bound on what "
+        "the policy wants (default: free)",
+    )
+
+
+def reserve_words(limit: ClassLimit | None) -> list[str]:
+    """The option's words for a command; none where processors are kept free."""
+    if limit is None:
+        return []
+    values = [f"{name}={getattr(limit, of):g}" for name, (of, _) in _LIMITS.items()]
+    return [f"--reserve-as {LIMIT}:{','.join(values)}"]
+
+
+def _class_limit(text: str) -> ClassLimit | None:
+    kind, _, rest = text.partition(":")
+    if text == FREE:
+        return None
+    if kind != LIMIT:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither {FREE} nor {LIMIT}")
+    values: dict[str, float | int] = {}
+    for part in filter(None, rest.split(",")):
+        name, _, value = part.partition("=")
+        if name not in _LIMITS:
+            raise argparse.ArgumentTypeError(f"{text!r}: {name!r} is none of {', '.join(_LIMITS)}")
+        attribute, number = _LIMITS[name]
+        try:
+            values[attribute] = number(value)
+        except (KeyError, ValueError, argparse.ArgumentTypeError):
+            raise argparse.ArgumentTypeError(f"{text!r}: {part!r} has no such number") from None
+    try:
+        return ClassLimit(**values)  # type: ignore[arg-type]
+    except ConfigurationError as error:
+        sentence = str(error)
+        for name, (attribute, _) in _LIMITS.items():  # in the words of the option
+            sentence = sentence.replace(attribute, name)
+        raise argparse.ArgumentTypeError(f"{text!r}: {sentence}") from None

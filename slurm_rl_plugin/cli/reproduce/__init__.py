@@ -1,1 +1,0 @@
-"""`slurm-rl reproduce`: the studies of `papers`; what each does stands there."""

@@ -1,1 +1,0 @@
-"""`slurm-rl shadow-report`: what active mode would have changed."""

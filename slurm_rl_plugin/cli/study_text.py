@@ -1,0 +1,489 @@
+"""Studies as people read them: policies side by side, waits of groups, who loses, what it means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from slurm_rl_plugin.cli.tables import WAIT_UNITS, print_table, printable, span_text, waiting_time
+from slurm_rl_plugin.cli.this_cluster import PEAK
+from slurm_rl_plugin.evaluation.protocols import ContinuousStudy, HeldoutStudy, ResampledStudy
+from slurm_rl_plugin.evaluation.site_replay import Prediction
+from slurm_rl_plugin.evaluation.study import ACCOUNTS, InForce, Study, shown_groups
+from slurm_rl_plugin.learning.evaluation.group_waits import Loser
+from slurm_rl_plugin.learning.evaluation.replay_figures import ComparedFigure
+from slurm_rl_plugin.simulator.workloads.log_shares import SHARES_WORDS
+from slurm_rl_plugin.units import HOUR
+from slurm_rl_plugin.utility.intervals import BETTER, FEWEST_BLOCKS, WORSE
+
+#: Groups shown whose mean wait grows most, and as many whose longest wait does; as many accounts.
+LOSERS = 4
+#: Accounts of fewer jobs are counted only: their waits are those of a day or two.
+FEWEST_JOBS = 10
+#: Part of the machine by which sums of times may be off.
+_ROUNDING = 1e-6
+_RATIOS = {
+    "mean_wait": "WAIT",
+    "longest_wait": "LONGEST",
+    "p999_wait": "99.9 %",
+    "wide_wait": "WIDE",
+}
+_BACKFILLING = {
+    "easy": "with EASY backfilling",
+    "none": "without backfilling",
+    "slurm": "as slurmctld looks at its queue",
+}
+#: Figures that not every policy table has, and their columns.
+_FURTHER = {"mean_wait_since_submit": "SINCE-SUBMIT", "jobs_per_second": "JOBS/S"}
+#: What is compared on resampled logs: column of the table and figure.
+_RESAMPLED = {
+    "WAIT": "mean_wait",
+    "BSLD": "mean_bounded_slowdown",
+    "I-WAIT": "interactive_mean_wait",
+}
+#: What figures of a prediction are called.
+_NAMES = {
+    "mean_wait": "mean wait",
+    "median_wait": "median wait",
+    "p95_wait": "95 % wait at most",
+    "within_120s": "waited 120 s at most",
+    "mean_bounded_slowdown": "mean bounded slowdown",
+    "fairness": "fairness",
+}
+_POLICIES_LEGEND = f"""\
+WAIT, MAXWAIT: mean and longest wait, {WAIT_UNITS}. I-, B-: interactive and batch jobs.
+I<=120S: fraction of the interactive jobs that started within 120 s. BSLD: mean bounded \
+slowdown, (wait + run time) over the run time (10 s at least); 1 is best.
+R, U, F: responsiveness, time utility and fairness to the accounts' shares, from 0 to 1; more \
+is better."""
+_ACCOUNTS_LEGEND = """\
+MISDELIVERED: part of the service of a fortnight that went to the wrong account, on the \
+average; KEPT95: fortnights in which an account received 95 % or more of its entitlement.
+Below, of each account: delivered over entitled service. The entitlement is what was \
+delivered, divided by the shares, at most what the account's jobs could use."""
+_STUDY_LEGEND = """\
+BSLD: mean bounded slowdown, (wait + run time) over the run time (10 s at least); 1 is best.
+WAIT, LONGEST: mean and longest wait. 99.9 %: the wait that one job in a thousand exceeds. \
+WIDE: mean wait of the widest tenth.
+/FIFO, /MULTI: over that of first come, first served and of multifactor, both with the same \
+backfilling and nothing of ours; below 1 is better.
+SHORT<=120S%: of the jobs that ran less than 900 s, those that started within 120 s. \
+F: fairness, from 0 to 1. MISDELIVERED: part of a fortnight's service that went to the wrong \
+account."""
+
+
+def print_evaluation(
+    log: Mapping[str, Any],
+    policies: Mapping[str, Mapping[str, Any]],
+    study: Study,
+    resampled: ResampledStudy | None,
+) -> None:
+    """Policies side by side on one log.
+
+    Args:
+        log: as `evaluate --json` has it.
+        policies: the same.
+        study: of the same schedules.
+        resampled: the same on resampled logs; None where nobody asked.
+    """
+    print_policies(policies)
+    print(_POLICIES_LEGEND)
+    _print_accounts(policies)
+    print(SHARES_WORDS[log["shares_from"]])
+    if log["dropped"]:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(log["dropped"].items()))
+        print(f"Jobs of the log that are left out: {reasons}.")
+    _print_size(log, log["processors"])
+    for name, entry in policies.items():
+        if entry["utilization"] > 1.0 + _ROUNDING:
+            print(
+                f"{name} had {entry['utilization']:.1f} times the {log['processors']} processors "
+                "of this machine in use, on the average: it was larger (--processors), and nothing "
+                "compares with it."
+            )
+    if "machine" in log:
+        print_on_nodes(log["machine"], policies)
+    print_groups(study)
+    print_losers(study)
+    print_users(policies)
+    if resampled is not None:
+        _print_resampled(resampled)
+
+
+def print_policies(policies: Mapping[str, Mapping[str, Any]]) -> None:
+    """One row a policy."""
+    header = ["POLICY", "WAIT", "MAXWAIT", "I-WAIT", "I<=120S", "B-WAIT", "BSLD", "R", "U", "F"]
+    rows = []
+    for name, entry in policies.items():
+        interactive, batch = entry["classes"]["interactive"], entry["classes"]["batch"]
+        row = [name, *(waiting_time(entry[key]) for key in ("mean_wait", "max_wait"))]
+        row += [waiting_time(interactive["mean_wait"]), interactive["within_120s"]]
+        row += [waiting_time(batch["mean_wait"]), entry["mean_bounded_slowdown"]]
+        row += [entry[key] for key in ("responsiveness", "time_utility", "fairness")]
+        more = {key: entry[key] for key in _FURTHER if key in entry}
+        rows.append(
+            [*row, *(waiting_time(each) if "wait" in key else each for key, each in more.items())]
+        )
+    further = [key for key in _FURTHER if any(key in entry for entry in policies.values())]
+    print_table([*header, *(_FURTHER[key] for key in further)], rows)
+
+
+def _print_accounts(policies: Mapping[str, Mapping[str, Any]]) -> None:
+    """Who got what: one row a policy, one column an account."""
+    entries = {name: each for name, each in policies.items() if "misdelivered" in each}
+    if not entries:
+        return
+    accounts = next(iter(entries.values()))["accounts"]
+    shown = sorted(accounts, key=lambda name: -accounts[name]["share"])[:ACCOUNTS]
+    header = [printable(f"{name} ({accounts[name]['share']:.2g})") for name in shown]
+    rows = [
+        [
+            name,
+            each["misdelivered"]["fortnight"],
+            each["misdelivered"]["kept95"],
+            *(each["accounts"][account]["ratio"] for account in shown),
+        ]
+        for name, each in entries.items()
+    ]
+    print_table(["POLICY", "MISDELIVERED", "KEPT95", *header], rows)
+    print(_ACCOUNTS_LEGEND)
+    if len(shown) < len(accounts):
+        print(f"Shown are the {len(shown)} largest of {len(accounts)} shares; --json has all.")
+
+
+def print_users(policies: Mapping[str, Mapping[str, Any]]) -> None:
+    """Users with most jobs first, one row for each under each policy; nothing without a summary."""
+    rows = [
+        [user, policy, each["jobs"], waiting_time(each["mean_wait"]), each["mean_bounded_slowdown"]]
+        for policy, entry in policies.items()
+        for user, each in entry.get("users", {}).items()
+    ]
+    if rows:
+        rows.sort(key=lambda row: (-row[2], row[0]))
+        print()
+        print_table(["USER", "POLICY", "JOBS", "WAIT", "BSLD"], rows)
+
+
+def _print_resampled(found: ResampledStudy) -> None:
+    """One row a policy: ratios to the first one, each with its interval."""
+    first = next(iter(found.ratio_to_first_policy))
+    print(f"\nratios to {first} on {found.samples} logs of resampled weeks (95 % interval):")
+    header = ["POLICY", *(each for name in _RESAMPLED for each in (name, "(95 %)"))]
+    rows = []
+    for policy, ratios in found.ratio_to_first_policy.items():
+        shown = (ratios[key] for key in _RESAMPLED.values())
+        rows.append(
+            [policy, *(cell for each in shown for cell in (each.mean, _between(each.ci95)))]
+        )
+    print_table(header, rows)
+
+
+def print_utility_classes(policies: Mapping[str, Mapping[str, Any]]) -> None:
+    """U of each class that the site configures, one row a policy; nothing without any."""
+    names = list(next(iter(policies.values())).get("utility_classes", ()))
+    if not names:
+        return
+    rows = [
+        [policy, *(entry["utility_classes"][name]["time_utility"] for name in names)]
+        for policy, entry in policies.items()
+    ]
+    print_table(["POLICY", *(printable(f"U({name})") for name in names)], rows)
+    print("U(NAME): mean time utility of the jobs of class NAME ([utility.NAME]), from 0 to 1.")
+
+
+def print_site_study(prediction: Prediction, study: Study, warning: str | None = None) -> None:
+    """What a configuration would do to a site's users.
+
+    Args:
+        prediction: the configured policy beside the recorded order.
+        study: every policy and every group.
+        warning: what is wrong with what was recorded.
+    """
+    assert study.settings is not None  # of a site's study
+    backfilling = _BACKFILLING[study.settings.backfilling]
+    if study.on_nodes is not None:
+        backfilling = f"of {study.on_nodes.machine['nodes']} nodes {backfilling}"
+    print(
+        f"\nReplay of {prediction.jobs} jobs on {prediction.processors} processors {backfilling}; "
+        f"{prediction.counted_jobs} counted, without those at both ends."
+    )
+    _print_size(prediction.log, prediction.processors)
+    print(f"In force for {study.model}: {'; '.join(_in_force(study.settings))}.")
+    rules = study.class_rule if study.own_class_rules else "by the default [job_class] rules"
+    print(f"Classes: {rules}.")
+    if prediction.dropped:
+        parts = ", ".join(f"{count} {name}" for name, count in prediction.dropped.items())
+        print(f"Jobs that are left out: {parts}.")
+    print(SHARES_WORDS[prediction.shares_from])
+    print(
+        "native: as recorded. native order: the recorded order on the simulated machine, which the "
+        "others are to be compared with.\n"
+    )
+    policies = {name: asdict(each) for name, each in study.policies.items()}
+    _print_figures(policies, study.ratio_to_fifo, study.ratio_to_multifactor)
+    if study.on_nodes is not None:
+        print_on_nodes(study.on_nodes.machine, study.on_nodes.policies)
+    print_groups(study)
+    print_losers(study)
+    _print_verdict(prediction)
+    for sentence in (*(study.notices or ()), warning):
+        if sentence:
+            print(printable(sentence))
+    print(f"The replay does not know: {'; '.join(prediction.not_known)}.")
+
+
+def _print_size(log: Mapping[str, Any], processors: int) -> None:
+    """Say where the size of the machine is a guess."""
+    if log.get("processors_from") == PEAK:
+        print(
+            f"The log does not say how large the machine is: {processors} processors, the most "
+            "that was in use at once; --processors gives others."
+        )
+
+
+def _in_force(settings: InForce) -> Iterator[str]:
+    hours, starved = settings.influence_hours, settings.starvation_hours
+    yield "our order wins" if hours is None else f"influence of {hours:g} h of age"
+    yield f"scores up to {settings.refresh_seconds:g} s old"
+    yield "no starvation bound" if starved is None else f"starvation bound {starved:g} h"
+    most = settings.reserve_most
+    yield "no reserve" if most is None else f"a reserve of {most:g} processors at most"
+
+
+def _print_figures(
+    policies: Mapping[str, Mapping[str, float]],
+    fifo: Mapping[str, Mapping[str, Any]] | None,
+    multifactor: Mapping[str, Mapping[str, Any]] | None,
+) -> None:
+    """One row a policy: its figures, each wait over that of first come, first served; a legend.
+
+    Args:
+        policies: figures of each.
+        fifo: ratios of each to that rule, with intervals (`ci95`) or without.
+        multifactor: the same.
+    """
+    intervals = fifo is not None and any("ci95" in each for each in fifo.values())
+    rows = []
+    for name, figures in policies.items():
+        row = [name, figures["bounded_slowdown"]]
+        row += [fifo[name]["bounded_slowdown"]] if fifo else []
+        row += [_between(fifo[name]["ci95"])] if fifo and intervals else []
+        row += [multifactor[name]["bounded_slowdown"]] if multifactor else []
+        for key in _RATIOS:
+            row += [span_text(figures[key]), *([fifo[name][key]] if fifo else [])]
+        row += [100.0 * figures["short_within_120s"]]
+        rows.append([*row, figures["fairness"], figures["misdelivered"]])
+    over = ["/FIFO"] if fifo else []
+    header = ["POLICY", "BSLD", *over, *(["(95 %)"] if intervals else [])]
+    header += ["/MULTI"] if multifactor else []
+    for column in _RATIOS.values():
+        header += [column, *over]
+    print_table([*header, "SHORT<=120S%", "F", "MISDELIVERED"], rows)
+    print(_STUDY_LEGEND)
+
+
+def print_on_nodes(machine: Mapping[str, Any], policies: Mapping[str, Mapping[str, Any]]) -> None:
+    """The machine's resources and partitions under each policy, and what is not simulated of it.
+
+    Args:
+        machine: as JSON has it.
+        policies: policy -> its `resources` and `partitions`, as JSON has them.
+    """
+    some = next(iter(policies.values()))
+    print(f"\nOn {machine['nodes']} nodes; part of each resource in use, and what was asked for:")
+    rows = [
+        [
+            name,
+            each["capacity"],
+            each["load"],
+            *(of["resources"][name]["utilization"] for of in policies.values()),
+        ]
+        for name, each in some["resources"].items()
+    ]
+    print_table(["RESOURCE", "THERE", "ASKED", *policies], rows)
+    print("Mean wait, longest wait by partition:")
+    waits = []
+    for name, each in some["partitions"].items():
+        under = (of["partitions"][name] for of in policies.values())
+        waits.append(
+            [name, each["jobs"], *(_pair(of["mean_wait"], of["max_wait"]) for of in under)]
+        )
+    print_table(["PARTITION", "JOBS", *policies], waits)
+    for sentence in machine["not_simulated"]:
+        print(printable(f"Not simulated: {sentence}"))
+
+
+def print_groups(study: Study) -> None:
+    """Mean and longest wait of every group under every policy."""
+    print("\nMean wait, longest wait; widths are parts of the machine, limits what jobs ask for:")
+    rows = [
+        [
+            f"{by}: {name}",
+            groups[name].jobs,
+            *(_pair(each.mean_wait, each.longest_wait) for each in groups[name].waits.values()),
+        ]
+        for by, groups in study.groups.items()
+        for name in shown_groups(by, groups)
+    ]
+    print_table(["JOBS BY", "JOBS", *study.policies], rows)
+    if (hidden := len(study.groups["account"]) - ACCOUNTS) > 0:
+        print(f"{hidden} smaller accounts: see --json.")
+
+
+def print_losers(study: Study) -> None:
+    """Whose mean or longest wait grows most under each policy that is judged, or that nobody's."""
+    for name, losers in study.losers.items():
+        beside = f"\nWho loses under {name} beside {study.compared_with}"
+        if not losers:
+            print(f"{beside}: nobody; no group's mean or longest wait grows by a minute.")
+            continue
+        print(f"{beside}, by how their waits grow:")
+        rows = [
+            [
+                f"{each.by}: {each.group}",
+                each.jobs,
+                *(_change(each.mean_wait), span_text(each.mean_growth)),
+                *(_change(each.longest_wait), span_text(each.longest_growth)),
+            ]
+            for each in (*_worst(losers, accounts=False), *_worst(losers, accounts=True))
+        ]
+        print_table(["JOBS BY", "JOBS", "WAIT", "GROWS BY", "LONGEST", "GROWS BY"], rows)
+        if (hidden := len(losers) - len(rows)) > 0:
+            print(f"{hidden} more wait longer, in the mean or at the longest: see --json.")
+
+
+def _worst(losers: Sequence[Loser], *, accounts: bool) -> list[Loser]:
+    """Those whose mean wait grows most and those whose longest does, in the order of the former."""
+    losers = [
+        each
+        for each in losers
+        if (each.by == "account") == accounts and (each.jobs >= FEWEST_JOBS or not accounts)
+    ]
+    by_longest = sorted(losers, key=lambda each: -each.longest_growth)[:LOSERS]
+    chosen = [*losers[:LOSERS], *by_longest]
+    return [each for each in losers if each in chosen]
+
+
+def _change(waits: tuple[float, float]) -> str:
+    return " to ".join(map(span_text, waits))
+
+
+def _pair(mean: float, longest: float) -> str:
+    return f"{span_text(mean)}, {span_text(longest)}"
+
+
+def _between(ci95: Any) -> str | None:
+    return None if ci95 is None else "{:.3f}-{:.3f}".format(*ci95)
+
+
+def _print_verdict(prediction: Prediction) -> None:
+    """Every figure with its interval, and the verdict in one sentence."""
+    print(f"\n{prediction.model} beside the {prediction.compared_with}:")
+    rows = []
+    for name, each in prediction.figures.items():
+        values = [_shown(name, value) for value in (each.model, each.site, each.difference)]
+        bounds = [_shown(name, end) for end in each.ci95 or ()]
+        shown = [end if isinstance(end, str) else f"{end:.3g}" for end in bounds]
+        rows.append([_name(name), each.jobs, *values, " to ".join(shown) or None, each.verdict])
+    header = ["FIGURE", "JOBS", "MODEL", "SITE", "DIFFERENCE", "(95 %)", "VERDICT"]
+    print_table(header, rows)
+    if price := prediction.reserve_price:
+        parts = ", ".join(f"{_name(name)} times {ratio:.3f}" for name, ratio in price.items())
+        print(f"Price of the reserve, beside the same order without: {parts}.")
+    print(f"\n{verdict_sentence(prediction)}")
+
+
+def verdict_sentence(prediction: Prediction) -> str:
+    """`After N jobs: ...`: each goal, and how many jobs would tell where it is not known."""
+    goals = (f"{_name(name)} {_verdict(prediction.figures[name])}" for name in prediction.goals)
+    return f"After {prediction.counted_jobs:,} jobs: {'; '.join(goals)}."
+
+
+def _verdict(figure: ComparedFigure) -> str:
+    """The word, the size of the difference, also over the site's figure, and jobs needed."""
+    words = figure.verdict
+    if figure.verdict in (BETTER, WORSE):
+        difference, site = abs(figure.difference), abs(figure.site)
+        words += f" by {difference:.3g}"
+        words += f" ({100.0 * difference / site:.2g} %)" if site else ""
+    if needed := figure.jobs_needed:
+        unit = int(10.0 ** max(len(str(needed)) - 2, 0))  # two digits are all that it is worth
+        words += f" - about {-(-needed // unit) * unit:,} jobs needed"
+    return words
+
+
+def _name(key: str) -> str:
+    """`interactive: mean wait` of `interactive_mean_wait`."""
+    job_class, _, figure = key.partition("_")
+    return _NAMES.get(key) or f"{job_class}: {_NAMES[figure]}"
+
+
+def _shown(key: str, value: float) -> float | str | None:
+    """A figure for a table; waits in units that are easily read, None without any job."""
+    if key.endswith("_wait"):
+        return span_text(value)
+    return value if math.isfinite(value) else None
+
+
+def print_heldout(found: HeldoutStudy) -> None:
+    """How the rule was chosen, then one row a policy; max wait in hours, short jobs in per cent."""
+    _print_rules(found.training_bounded_slowdown, "geometric mean over windows")
+    print(
+        f"\nbest heuristic: {found.best_heuristic}; windows of the test part: {found.windows}, "
+        f"independent: {found.independent_windows}; GEO: geometric mean of the ratios in the "
+        "windows"
+    )
+    header = ["POLICY", "BSLD", "TO-BEST", "GEO", "(95 %)", "TO-MULTIFACTOR", "GEO", "(95 %)"]
+    rows = []
+    for name, entry in found.policies.items():
+        row: list[Any] = [name, entry["mean_bounded_slowdown"]]
+        for ratio in (found.ratio_to_best_heuristic[name], found.ratio_to_multifactor[name]):
+            row += [ratio.mean, ratio.geometric_mean, _between(ratio.ci95)]
+        share, wait = entry["short_within_120s"], entry["mean_max_wait"]
+        row += [None if share is None else 100 * share, None if wait is None else wait / HOUR]
+        rows.append([*row, entry["misdelivered"]])
+    print_table([*header, "SHORT<=120S%", "MAXWAIT-H", "MISDELIVERED"], rows)
+    print("\nrun times as predicted when jobs come, on the test part:")
+    names = ("log_score", "crps", "log_error", "log_error_requested")
+    header = ["LOG-SCORE", "CRPS", "LOG10-ERROR", "OF THE REQUEST"]
+    print_table(header, [[found.run_time_scores[name] for name in names]])
+    print(f"\nclass that policies see: {found.class_rule}")
+    if unknown := found.jobs_without_request:
+        print(f"jobs that asked for no time, whose run time stands for the request: {unknown}")
+
+
+def print_continuous(found: ContinuousStudy) -> None:
+    """One row a policy: its figures, then those that are ratios to first come, first served.
+
+    On a machine of nodes before them how the rule was chosen, and behind them the ratios to it:
+    their interval is of days, of which a short log has few.
+    """
+    best = found.best_heuristic
+    if found.training_bounded_slowdown is not None:
+        _print_rules(found.training_bounded_slowdown, "over runs")
+        print()
+    _print_figures(found.policies, found.ratio_to_fifo, found.ratio_to_multifactor)
+    if found.ratio_to_best_heuristic is not None:
+        ratios = found.ratio_to_best_heuristic.items()
+        rows = [
+            [name, each["bounded_slowdown"], _between(each["ci95"]), each["longest_wait"]]
+            for name, each in ratios
+        ]
+        about = f"the interval by {found.days} days"
+        if any(each["ci95"] is None for _, each in ratios):
+            about = f"without intervals, which need two runs, and jobs on {FEWEST_BLOCKS} days"
+        print(f"\nbest heuristic: {best}; over its figures, {about}:")
+        print_table(["POLICY", "BSLD", "(95 %)", "MAXWAIT"], rows)
+    print(
+        f"The whole log in one run, {found.backfilling} backfilling; figures of the last "
+        f"{found.counted_jobs} jobs, medians of {found.runs} runs, each without 2 % of the jobs."
+    )
+    print(f"class that policies see: {found.class_rule}")
+
+
+def _print_rules(slowdowns: Mapping[str, float], how: str) -> None:
+    """The rules with their mean bounded slowdown on the training part, the best first."""
+    print(f"mean bounded slowdown on the training part ({how}):")
+    print_table(["RULE", "BSLD"], sorted(slowdowns.items(), key=lambda each: each[1]))

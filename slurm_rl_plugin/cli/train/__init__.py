@@ -1,1 +1,0 @@
-"""`slurm-rl train`: from accounting logs to a model."""

@@ -1,0 +1,295 @@
+"""`slurm-rl tune`: settings of slurm.conf searched for the site's goals on the past of its log."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.cli.argument_types import at_least_one, make_folder, result_file, whole_number
+from slurm_rl_plugin.cli.log_arguments import add_log_options
+from slurm_rl_plugin.cli.policy_arguments import goal_of
+from slurm_rl_plugin.cli.progress import (
+    parts_bar,
+    progress_bar,
+    said_if_long,
+    say_of_compiling,
+    told_if_interrupted,
+)
+from slurm_rl_plugin.cli.tables import print_json, print_table, printable, span_text
+from slurm_rl_plugin.cli.what_if import cluster_and_jobs, intervals_words
+from slurm_rl_plugin.configuration import read_configuration
+from slurm_rl_plugin.configuration.keys.hook import RewardSection
+from slurm_rl_plugin.evaluation.named_log import LogOptions
+from slurm_rl_plugin.evaluation.study import as_json
+from slurm_rl_plugin.evaluation.what_if_study import (
+    ClusterAndJobs,
+    Tuning,
+    VariantStudy,
+    WhatIfStudy,
+    blocks_of,
+)
+from slurm_rl_plugin.learning.checkpoint import check_checkpoint, forget_checkpoint
+from slurm_rl_plugin.learning.digest import digest_of
+from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
+from slurm_rl_plugin.services.candidates import candidate_of
+from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
+from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK, SHARES_WORDS
+from slurm_rl_plugin.utility.intervals import BETTER
+from slurm_rl_plugin.utility.reward import RewardWeights
+from slurm_rl_plugin.what_if.replay import ReplayedPair
+from slurm_rl_plugin.what_if.tuning.choices import (
+    BY_RULE,
+    TUNED,
+    Choice,
+    best_rule,
+    choices_of,
+)
+from slurm_rl_plugin.what_if.tuning.gain import ObjectiveGain, gain_of
+from slurm_rl_plugin.what_if.tuning.lines import conf_lines, policy_lines
+from slurm_rl_plugin.what_if.tuning.search import (
+    TunedCluster,
+    TuningPlan,
+    TuningTask,
+    past_of,
+    stretches_of,
+    tune,
+)
+from slurm_rl_plugin.what_if.variant import AS_IT_IS, HOOK, variant_of
+from slurm_rl_plugin.whole_file import write_whole
+
+#: The orders beside those that the past speaks for.
+RULE, MODEL = "best rule", "learned order"
+_NO_FAIRNESS = (
+    "Fairness is no goal of this search and misdelivery has no bound, since no shares are "
+    "configured: give --shares, [shares], or --cluster with sacctmgr's output next to slurm.conf."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The log, the cluster, how long is searched, and where results go."""
+    parser.add_argument(
+        "log", metavar="LOG", nargs="?", help="an accounting log; none with --from slurm"
+    )
+    add_log_options(
+        parser, config="take goals ([reward]), job-class rules and shares from a TOML file"
+    )
+    plan = TuningPlan()
+    parser.add_argument(
+        "--generations",
+        type=at_least_one,
+        default=plan.generations,
+        metavar="N",
+        help=f"of the search, {plan.population} settings each (default: {plan.generations})",
+    )
+    parser.add_argument(
+        "--model",
+        default="default",
+        metavar="NAME|MODEL",
+        help="the learned order that is shown beside (default: default)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=whole_number(0),
+        default=1,
+        metavar="S",
+        help="of the search, and of the weeks that are drawn for intervals (default: 1)",
+    )
+    parser.add_argument(
+        *("-o", "--output"),
+        type=Path,
+        default=Path("tuned.conf"),
+        metavar="FILE",
+        help="where lines for slurm.conf are written, all commented (default: tuned.conf)",
+    )
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="keeps the progress, so that an interrupted search goes on",
+    )
+    parser.add_argument("--plot", type=Path, metavar="DIR", help="draw each order as PNG")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Search on the first 60 % of the log's time, and show what that gains on the rest."""
+    found = cluster_and_jobs(options.log, LogOptions.of(options), known=TRAINING_FRACTION)
+    weights = RewardWeights(**asdict(RewardSection()))
+    if options.config is not None:
+        weights = read_configuration(options.config).reward
+    model = candidate_of(options.model)
+    make_folder("--plot", options.plot)
+    output = result_file("-o", options.output)
+    check_checkpoint(options.checkpoint)
+    past = past_of(found.placed(found.jobs, found.cluster.machine))
+    if past.shares_from == PAST_WORK:
+        weights = weights.without_fairness()
+        found = replace(found, notes=(*found.notes, _NO_FAIRNESS))
+    plan = replace(TuningPlan(), generations=options.generations, seed=options.seed)
+    settings = replace(found.settings, capacity=past.capacity)
+    short, checks = (
+        TuningTask.of(found.cluster, stretches_of(past, count, plan.jobs), settings, weights)
+        for count in (plan.stretches, plan.checks)
+    )
+    key = digest_of(past, settings, weights)
+    with told_if_interrupted(options.checkpoint):
+        with progress_bar("tuning", plan.generations, "gain") as progress:
+            tuned = tune(short, checks, plan, progress, checkpoint=options.checkpoint, log_key=key)
+        with said_if_long("comparing simple rules"):
+            choices = choices_of(tuned, short, checks, past.capacity)
+            beside = {RULE: f"{HOOK} {best_rule(short)}", MODEL: f"{HOOK} {model.name}"}
+        study, tuning = _compared(found, tuned, choices, beside, weights, options.seed)
+    if options.plot is not None:
+        from slurm_rl_plugin.evaluation.figures import draw_variants  # noqa: PLC0415 - matplotlib
+
+        tuning = replace(tuning, figures=draw_variants(options.plot, study.variants))
+    if tuning.lines:
+        write_whole(output, "\n".join(tuning.lines) + "\n")
+        tuning = replace(tuning, written=options.output.name)
+    forget_checkpoint(options.checkpoint)
+    if options.json:
+        print_json({**study.as_json(), **as_json(tuning)})
+        return 0
+    _print(study, tuning)
+    return 0
+
+
+def _compared(
+    found: ClusterAndJobs,
+    tuned: TunedCluster,
+    choices: Mapping[str, Choice],
+    beside: Mapping[str, str],
+    weights: RewardWeights,
+    seed: int,
+) -> tuple[WhatIfStudy, Tuning]:
+    """What each order does to the rest of the log, and which the past speaks for."""
+    words = {name: each.words for name, each in choices.items() if each.words} | {**beside}
+    variants = [
+        replace(variant_of(each, found.cluster, candidate_of, goal_of), name=name)
+        for name, each in words.items()
+    ]
+    say_of_compiling(compiled_before)
+    pairs = found.replayed(variants, parts_bar, counted_from=TRAINING_FRACTION)
+    by_name = {each.variant.variant.name: each for each in pairs}
+
+    def gain(pair: ReplayedPair) -> ObjectiveGain:
+        return gain_of(pair, blocks_of(pair, seed), weights)
+
+    gains = {name: gain(pair) for name, pair in by_name.items()}
+    chosen = max(choices, key=lambda name: choices[name].objective)
+    learned = by_name[MODEL]
+    over_chosen = learned if chosen == AS_IT_IS else learned.beside(by_name[chosen])
+    return WhatIfStudy.of(found, pairs, seed), Tuning(
+        goals=weights,
+        search={
+            "tried": tuned.tried,
+            "curve": list(tuned.curve),
+            "objective_before": tuned.before,
+            "objective_after": tuned.after,
+            "training_part": TRAINING_FRACTION,
+        },
+        words=words,
+        settings=dict(tuned.changes),
+        gain={name: _with_verdict(each) for name, each in gains.items()},
+        chosen={
+            "name": chosen,
+            "objective": {name: each.objective for name, each in choices.items()},
+            "learned_order_gain": _with_verdict(gain(over_chosen)),
+        },
+        lines=_lines(found, tuned, choices, gains),
+    )
+
+
+def _with_verdict(gain: ObjectiveGain) -> dict[str, Any]:
+    return {**asdict(gain), "verdict": gain.verdict}
+
+
+def _lines(
+    found: ClusterAndJobs,
+    tuned: TunedCluster,
+    choices: Mapping[str, Choice],
+    gains: Mapping[str, ObjectiveGain],
+) -> list[str]:
+    """Of what is sure to gain, as the past said: settings of slurm.conf, or the rule of our hook.
+
+    Of both that which served the past better: together they were never tried.
+    """
+    better = [
+        name
+        for name in (TUNED, BY_RULE)
+        if name in gains
+        and gains[name].verdict == BETTER
+        and choices[name].objective > choices[AS_IT_IS].objective
+    ]
+    if not better:
+        return []
+    name = max(better, key=lambda each: choices[each].objective)
+    if name == TUNED:
+        what, lines = "settings of slurm.conf", conf_lines(found.cluster, tuned.changes)
+    else:
+        what = "a rule of the hook, in the file of slurm-rl"
+        lines = policy_lines(choices[name].rule)
+    gain = gains[name]
+    assert gain.ci95 is not None  # it is sure
+    head = (
+        f"# {what}, found on the first {100 * TRAINING_FRACTION:.0f} % of the time of "
+        f"{found.read.name}; gain in the site's goals on the rest {gain.gain:.3f} "
+        f"[{gain.ci95[0]:.3f}, {gain.ci95[1]:.3f}]. Nothing has been applied."
+    )
+    return [head, *lines]
+
+
+def _print(study: WhatIfStudy, tuning: Tuning) -> None:
+    """The search, each order beside the cluster as it is, and the lines, or that there are none."""
+    log, search = study.log, tuning.search
+    print(
+        f"{search['tried']} settings tried on the first {100 * search['training_part']:.0f} % of "
+        f"the time of {log['name']}; {log['counted_jobs']} jobs of the rest are counted."
+    )
+    print(SHARES_WORDS[log["shares_from"]])
+    print(study.known.sentence)
+    for sentence in study.cluster["not_simulated"]:
+        print(printable(f"Not simulated: {sentence}"))
+    for sentence in study.notes:
+        print(sentence)
+    print(f"{intervals_words(study.intervals)}\n")
+    some = next(iter(study.variants.values()))
+    rows = [["as it is", None, None, *_values(some, "before")]]
+    for name, variant in study.variants.items():
+        gain = tuning.gain[name]
+        interval = _interval(gain, "{:.3f} to {:.3f}") or None
+        rows.append([name, gain["gain"], interval, *_values(variant, "after")])
+    header = ["ORDER", "GAIN", "(95 %)", "BSLD", "WAIT", "LONGEST", "MISDELIVERED"]
+    print_table([*header, "INTERACTIVE", "<=120S%"], rows)
+    for name, words in tuning.words.items():
+        print(printable(f"{name}: {words}"))
+    over = tuning.chosen["learned_order_gain"]
+    best = f"Best on the past: {tuning.chosen['name']}; gain of the learned order over it: "
+    print(printable(f"{best}{over['gain']:.3f}{_interval(over)}."))
+    print()
+    if not tuning.lines:
+        print("No gain is beyond chance: leave slurm.conf as it is, or tune on a longer log.")
+        return
+    for line in tuning.lines:
+        print(printable(line))
+    print(printable(f"Written to {tuning.written}, all commented. Nothing was applied."))
+
+
+def _interval(gain: Mapping[str, Any], form: str = " [{:.3f}, {:.3f}]") -> str:
+    return "" if gain["ci95"] is None else form.format(*gain["ci95"])
+
+
+def _values(variant: VariantStudy, side: str) -> list[Any]:
+    interactive = variant.groups["class"].get("interactive")
+    quick = variant.figures if interactive is None else interactive.figures
+    return [
+        getattr(variant.figures["bounded_slowdown"], side),
+        span_text(getattr(variant.figures["mean_wait"], side)),
+        span_text(getattr(variant.figures["longest_wait"], side)),
+        getattr(variant.figures["misdelivered"], side),
+        span_text(getattr(quick["mean_wait"], side)),
+        100.0 * getattr(quick["within_120s"], side),
+    ]

@@ -1,1 +1,0 @@
-"""The page for the users' committee: hours waited before and after, who gains, who loses."""

@@ -1,0 +1,213 @@
+"""A LOG as it was read, and the same ready to be simulated on some machine."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+
+from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+from slurm_rl_plugin.configuration import read_configuration
+from slurm_rl_plugin.domain.billing import Billing
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.domain.machine import Machine
+from slurm_rl_plugin.simulator.workloads.log_shares import (
+    OF_CLUSTER,
+    PAST_WORK,
+    SHARES_WORDS,
+    SSHARE,
+    accounts_with_jobs,
+    accounts_with_shares,
+    shares_at,
+)
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.simulator.workloads.started_jobs import jobs_with_starts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """How LOG arguments are read.
+
+    Attributes:
+        source: "slurm" for the cluster's own accounting; None for LOG arguments.
+        since, until: local times between which jobs of accounting ended; None where not given.
+        keep: file for what accounting gave.
+        sacct_timeout: seconds that one question to accounting may take.
+        processors: size of the machine; None takes the log's or the cluster's.
+        partitions: processors of each partition, where they share none.
+        shares: share of each account, sum 1; None asks the configuration, the cluster or the log.
+        account_of: file with the account of each user, which goes before the log's.
+        whole_nodes_of: processors of a node where jobs get whole nodes.
+        kill_at_limit: end jobs at their requested time.
+        config: file whose rules of job classes and shares are taken.
+        cluster: slurm.conf, the folder that holds it, or "live": the jobs run on its nodes.
+    """
+
+    source: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    keep: Path | None = None
+    sacct_timeout: float
+    processors: int | None = None
+    partitions: Mapping[str, int] | None = None
+    shares: Mapping[str, float] | None = None
+    account_of: Path | None = None
+    whole_nodes_of: int = 1
+    kill_at_limit: bool = False
+    config: Path | None = None
+    cluster: str | None = None
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Self:
+        """Those of a command line."""
+        return cls(**{each.name: getattr(options, each.name) for each in fields(cls)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedLog:
+    """A log, where it came from and what its reader dropped.
+
+    Attributes:
+        name: file name without its folder, or the generator's words.
+        prepared: ready to be simulated.
+        report: of the reader; a generated log drops nothing.
+        origin: what else a manifest tells of a log that came from no file; empty for others.
+        whence: of such a log, who told its processors and its shares.
+        notice: what users should know of its shares; "" for nothing.
+    """
+
+    name: str
+    prepared: PreparedLog
+    report: ReadReport
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    whence: Mapping[str, str] = field(default_factory=dict)
+    notice: str = ""
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Reason -> jobs left out by the reader or because they do not fit the machine."""
+        return {**self.report.dropped, **self.prepared.dropped}
+
+    def with_starts(self) -> NamedLog:
+        """The same without the few jobs whose start is not recorded, where starts are replayed."""
+        return replace(self, prepared=jobs_with_starts(self.prepared))
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the jobs ran at a site, and were not drawn."""
+        return bool(self.report.checksum or self.origin)
+
+    @property
+    def shares_sentence(self) -> str:
+        """Say what gives the accounts their shares."""
+        return SHARES_WORDS[self.whence.get("shares_from", self.prepared.shares_from)]
+
+    @property
+    def words(self) -> str:
+        """What names the log on a command line, but for its folder."""
+        if not self.origin:
+            return self.name
+        return "--from {source} --since {since} --until {until}".format(**self.origin)
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """For manifests: the name and the checksum of what was read."""
+        return {
+            "log": self.name,
+            "sha256": self.report.checksum,
+            "jobs": len(self.prepared.log),
+            "processors": self.prepared.capacity,
+            "class_rule": self.prepared.class_rule,
+            **self.origin,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadJobs:
+    """The jobs of a LOG as they were read, before they are put on any machine.
+
+    Attributes:
+        name, report, origin, whence: as of a `NamedLog`.
+        jobs: all that the reader kept.
+        options: how they become a workload.
+        shares: of accounts; None where the log or the machine tells them.
+        capacity: processors, where the log is simulated on a pool of them; None for its own.
+        billing: of the site, where no machine tells it.
+    """
+
+    name: str
+    jobs: JobLog
+    report: ReadReport
+    options: LogOptions
+    shares: Mapping[str, float] | None
+    capacity: int | None
+    billing: Billing | None = None
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    whence: Mapping[str, str] = field(default_factory=dict)
+
+    def on(self, machine: Machine | None) -> NamedLog:
+        """The same on the nodes of a machine; None for a pool of processors."""
+        prepared, notice = self.placed(self.jobs, machine, self.shares_on(machine)), ""
+        of_accounts = machine is not None and machine.associations and not machine.entity
+        if machine is not None and of_accounts and prepared.shares_from == PAST_WORK:
+            used, known = accounts_with_jobs(self.jobs), accounts_with_shares(machine)
+            lacking = [name for name in used if name.lower() not in known]
+            names = ", ".join(name or "''" for name in lacking) or "all of the log"
+            notice = (
+                f"{self.name}: the cluster gives these accounts no shares: {names}; its shares are "
+                "not used."
+            )
+        whence = dict(self.whence)
+        if prepared.shares_from == OF_CLUSTER and "shares_from" in whence:
+            whence["shares_from"] = OF_CLUSTER
+        return NamedLog(
+            name=self.name,
+            prepared=prepared,
+            report=self.report,
+            origin=self.origin,
+            whence=whence,
+            notice=notice,
+        )
+
+    def shares_on(self, machine: Machine | None) -> Mapping[str, float] | None:
+        """Shares to prepare the log with: those of a machine go before sshare's, as they change."""
+        by_sshare = self.whence.get("shares_from") == SSHARE
+        if by_sshare and machine and shares_at(machine, accounts_with_jobs(self.jobs)):
+            return None
+        return self.shares
+
+    def placed(
+        self, jobs: JobLog, machine: Machine | None, shares: Mapping[str, float] | None
+    ) -> PreparedLog:
+        """Some jobs of this log, or other ones like them, on a machine.
+
+        Args:
+            jobs: as they were read, or as they would be.
+            machine: whose nodes they run on; None for a pool of processors.
+            shares: of accounts; None where the jobs' work tells them.
+        """
+        return prepare_log(
+            jobs,
+            capacity=self.capacity,
+            shares=shares,
+            classifier=configured_classifier(self.options.config),
+            whole_nodes_of=self.options.whole_nodes_of,
+            kill_at_limit=self.options.kill_at_limit,
+            partitions=self.options.partitions,
+            machine=machine,
+            billing=self.billing,
+        )
+
+
+def configured_classifier(config: Path | None) -> JobClassifier | None:
+    """The job-class rules of --config; None where it is not given or names none.
+
+    The file alone counts, so that a command gives the same again.
+    """
+    if config is None:
+        return None
+    configuration = read_configuration(config)
+    return configuration.classifier if configuration.has_class_rules else None

@@ -1,0 +1,313 @@
+"""Policies measured on jobs that no choice has seen, and on logs made of weeks of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.evaluation.study import absent
+from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
+from slurm_rl_plugin.learning.evaluation.best_rule import rules_on_training_part
+from slurm_rl_plugin.learning.evaluation.continuous import (
+    ContinuousProtocol,
+    Replayed,
+    ratios_to,
+    replay_continuously,
+)
+from slurm_rl_plugin.learning.evaluation.heldout import (
+    NODE_HEURISTICS,
+    HeldoutProtocol,
+    WindowFigures,
+    best_heuristic,
+    figures_of_windows,
+    heuristics_on_training_part,
+    training_and_test_windows,
+)
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, evaluate, knowing_recent_runs
+from slurm_rl_plugin.learning.evaluation.paired_windows import (
+    WindowRatio,
+    overlapping_windows,
+    ratio_over_windows,
+)
+from slurm_rl_plugin.learning.evaluation.run_time_scores import run_time_scores
+from slurm_rl_plugin.learning.evaluation.schedule_waits import FIGURES
+from slurm_rl_plugin.learning.load_windows import training_jobs
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.resampling import resample_prepared, resampled_ratio
+from slurm_rl_plugin.units import DAY, FloatArray
+
+#: Always simulated: what the others are compared with, and what most sites run.
+FIRST_COME, MULTIFACTOR = "fifo", "multifactor"
+#: Figures that are compared on resampled logs.
+RESAMPLED = ("mean_wait", "mean_bounded_slowdown", "interactive_mean_wait")
+
+#: Shows a title, so many steps and a figure; gives what is called with a step and its figure.
+FigureBar = Callable[[str, int, str], AbstractContextManager[Callable[[int, float], None]]]
+_Ratios = dict[str, dict[str, float | list[float] | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldoutStudy:
+    """Policies on windows of the last 40 % of a log, beside the rule that was best before.
+
+    Attributes:
+        windows, independent_windows: of the test part.
+        best_heuristic: the rule with the best `training_bounded_slowdown`.
+        ratio_to_best_heuristic, ratio_to_multifactor: of bounded slowdowns, of each policy.
+        policies: figures of each.
+        run_time_scores: how well past runs tell run times.
+        class_rule: by which policies see classes.
+        jobs_without_request: whose run time stands for the request, which is no forecast.
+    """
+
+    windows: int
+    independent_windows: float
+    best_heuristic: str
+    training_bounded_slowdown: dict[str, float]
+    ratio_to_best_heuristic: dict[str, WindowRatio]
+    ratio_to_multifactor: dict[str, WindowRatio]
+    policies: dict[str, dict[str, float | None]]
+    run_time_scores: Mapping[str, Any]
+    class_rule: str
+    jobs_without_request: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuousStudy:
+    """Policies in one run through a log: medians of runs, and ratios with intervals.
+
+    Attributes:
+        runs, backfilling, counted_jobs, class_rule: how they were simulated.
+        best_heuristic: on nodes, the rule with the best `training_bounded_slowdown`.
+        days: behind the training part, of which intervals are drawn on nodes.
+        policies: figures of each.
+        ratio_to_fifo, ratio_to_multifactor, ratio_to_best_heuristic: of each policy.
+        figures: paths of pictures.
+    """
+
+    runs: int
+    backfilling: str
+    counted_jobs: int
+    class_rule: str
+    best_heuristic: str | None = absent()
+    training_bounded_slowdown: dict[str, float] | None = absent()
+    days: int | None = absent()
+    policies: dict[str, dict[str, float]]
+    ratio_to_fifo: _Ratios
+    ratio_to_multifactor: _Ratios
+    ratio_to_best_heuristic: _Ratios | None = absent()
+    figures: list[str] | None = absent()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeanRatio:
+    """A ratio over resampled logs with its 95 % interval; None where too few have the figure."""
+
+    mean: float | None
+    ci95: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResampledStudy:
+    """Policies on logs made of weeks of one: figures over those of the first."""
+
+    samples: int
+    seed: int
+    ratio_to_first_policy: dict[str, dict[str, MeanRatio]]
+
+
+def heldout_study(
+    candidates: Sequence[Candidate],
+    prepared: PreparedLog,
+    known: PreparedLog,
+    protocol: HeldoutProtocol,
+    seed: int,
+    bar: FigureBar,
+) -> HeldoutStudy:
+    """Choose a rule on the first 60 % of a log and compare policies on windows of the rest.
+
+    Args:
+        candidates: the policies asked for.
+        prepared: the log; its classes may come from actual run times.
+        known: the same with classes known at submission.
+        protocol: its sizes.
+        seed: of the windows that are drawn for intervals.
+        bar: shows how far it is.
+    """
+    training, test = training_and_test_windows(prepared, protocol)
+    # an unknown policy is told before the work, not after
+    figures_of_windows(candidates, known, test[:1], protocol)
+    with bar("training part", len(training), "bounded slowdown") as progress:
+        rules = heuristics_on_training_part(known, training, protocol, progress=progress)
+    best = best_heuristic(rules)
+    compared = {each.name: each for each in candidates}
+    for name in (FIRST_COME, MULTIFACTOR, best):
+        compared.setdefault(name, Candidate(name=name))
+    with bar("test part", len(test), "bounded slowdown") as progress:
+        figures = figures_of_windows(
+            list(compared.values()), known, test, protocol, progress=progress
+        )
+    block = overlapping_windows(test, protocol.jobs)
+
+    def ratios(to: str) -> dict[str, WindowRatio]:
+        """Every policy's bounded slowdown over that of one of them; all draw the same windows."""
+        below = figures[to].bounded_slowdown
+        return {
+            name: ratio_over_windows(
+                each.bounded_slowdown, below, np.random.default_rng(seed), block=block
+            )
+            for name, each in figures.items()
+        }
+
+    border, limit = training_jobs(prepared), prepared.log.time_limit
+    return HeldoutStudy(
+        windows=len(test),
+        independent_windows=round(protocol.independent_windows(len(prepared.log) - border), 1),
+        best_heuristic=best,
+        training_bounded_slowdown=rules,
+        ratio_to_best_heuristic=ratios(best),
+        ratio_to_multifactor=ratios(MULTIFACTOR),
+        policies={name: _pooled(each) for name, each in figures.items()},
+        run_time_scores=run_time_scores(known, training_jobs(known), len(known.log)),
+        class_rule=known.class_rule,
+        jobs_without_request=int((~(np.isfinite(limit) & (limit > 0))).sum()),
+    )
+
+
+def _pooled(figures: WindowFigures) -> dict[str, float | None]:
+    short = float(figures.short_jobs.sum())
+    return {
+        "mean_bounded_slowdown": float(figures.bounded_slowdown.mean()),
+        "short_within_120s": float(figures.short_within_120s.sum()) / short if short else None,
+        "mean_max_wait": float(figures.max_wait.mean()),
+        "misdelivered": float(figures.misdelivered.mean()),
+    }
+
+
+def continuous_study(
+    candidates: Sequence[Candidate],
+    known: PreparedLog,
+    settings: SimulationSettings,
+    protocol: ContinuousProtocol,
+    bar: FigureBar,
+) -> ContinuousStudy:
+    """Replay a log in one run under each policy, and beside them what most sites have.
+
+    Args:
+        candidates: the policies asked for.
+        known: the log with classes known at submission.
+        settings: the batch system, with what the hook makes of scores.
+        protocol: how many runs.
+        bar: shows how far it is.
+    """
+    border, measure = training_jobs(known), "bounded slowdown"
+    counted, bases = len(known.log) - border, [FIRST_COME, MULTIFACTOR]
+    rules, best, days = None, None, None
+    if known.machine is not None:
+        with bar("training part", protocol.runs * len(NODE_HEURISTICS), measure) as progress:
+            rules = rules_on_training_part(
+                NODE_HEURISTICS, known, settings.without_hook, protocol, progress=progress
+            )
+        best = best_heuristic(rules)
+        submit = known.log.submit[border:]
+        days = int((submit[-1] - submit[0]) // DAY) + 1
+        known = knowing_recent_runs(known, known.workload(RequestedLimit()), settings)
+        bases.append(best)
+    bases = list(dict.fromkeys(bases))
+    # those that others are compared with are simulated without the hook, under names of their own
+    replayed = [Replayed(name=each.name, candidate=each) for each in candidates]
+    replayed += [
+        Replayed(name=f"{name} alone", candidate=Candidate(name=name), alone=True) for name in bases
+    ]
+    with bar("continuous replay", protocol.runs * len(replayed), measure) as progress:
+        runs = replay_continuously(replayed, known, settings, protocol, progress=progress)
+    compared = {name: runs.pop(f"{name} alone") for name in bases}
+    runs = {**runs, **{name: runs.get(name, each) for name, each in compared.items()}}
+
+    def ratios(to: str) -> _Ratios:
+        return ratios_to(runs, compared[to], protocol.seed, protocol.drawn_together)
+
+    return ContinuousStudy(
+        runs=protocol.runs,
+        backfilling=settings.backfilling,
+        counted_jobs=counted,
+        class_rule=known.class_rule,
+        best_heuristic=best,
+        training_bounded_slowdown=rules,
+        days=days,
+        policies={
+            name: {
+                figure: float(np.median([getattr(run.waits, figure) for run in each]))
+                for figure in FIGURES
+            }
+            for name, each in runs.items()
+        },
+        ratio_to_fifo=ratios(FIRST_COME),
+        ratio_to_multifactor=ratios(MULTIFACTOR),
+        ratio_to_best_heuristic=None if best is None else ratios(best),
+    )
+
+
+def resampled_study(
+    candidates: Sequence[Candidate],
+    prepared: PreparedLog,
+    estimates: RunTimeEstimate | None,
+    settings: SimulationSettings,
+    samples: int,
+    seed: int,
+    drop: tuple[int, int],
+    bar: FigureBar,
+) -> ResampledStudy:
+    """Compare policies on logs made of weeks of one, drawn with replacement.
+
+    Args:
+        candidates: the policies; the first is what the others are compared with.
+        prepared: the log whose weeks are drawn.
+        estimates: as for the log itself.
+        settings: the batch system.
+        samples: how many logs to make, at least 2.
+        seed: of the draws.
+        drop: how many first and last jobs of each log are not counted.
+        bar: shows how far it is.
+    """
+    if len(candidates) < 2:
+        raise ConfigurationError("--resample compares policies: give --policy twice at least.")
+    rng = np.random.default_rng(seed)
+    figures = np.empty((len(candidates), len(RESAMPLED), samples))
+    with bar("resampling", samples, "mean_wait") as progress:
+        for sample in range(samples):
+            drawn = resample_prepared(prepared, rng)
+            if sum(drop) >= len(drawn.log):
+                raise ConfigurationError(
+                    f"--drop {drop[0]},{drop[1]} leaves none of the {len(drawn.log)} jobs of a "
+                    "resampled log to count."
+                )
+            for place, each in enumerate(candidates):
+                entry = evaluate(each, drawn, estimates, settings, drop=drop)
+                entry["interactive_mean_wait"] = entry["classes"]["interactive"]["mean_wait"]
+                # without an interactive job None, which numpy takes for NaN
+                figures[place, :, sample] = [entry[name] for name in RESAMPLED]
+            progress(sample + 1, float(figures[-1, 0, sample]))
+    ratios = {
+        each.name: {
+            name: _mean_ratio(figures[place, row], figures[0, row])
+            for row, name in enumerate(RESAMPLED)
+        }
+        for place, each in enumerate(candidates)
+    }
+    return ResampledStudy(samples=samples, seed=seed, ratio_to_first_policy=ratios)
+
+
+def _mean_ratio(numerators: FloatArray, denominators: FloatArray) -> MeanRatio:
+    """None over the logs that have the figure, where the first policy has it nowhere above 0."""
+    known = np.isfinite(numerators) & np.isfinite(denominators)
+    if known.sum() < 2 or not denominators[known].any():
+        return MeanRatio(mean=None, ci95=None)
+    ratio = resampled_ratio(numerators[known], denominators[known])
+    return MeanRatio(mean=ratio.mean, ci95=ratio.ci95)

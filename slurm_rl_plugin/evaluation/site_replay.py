@@ -1,0 +1,335 @@
+"""A site's own jobs under its own configuration, beside the order that it had."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.evaluation.named_log import NamedLog
+from slurm_rl_plugin.evaluation.study import (
+    InForce,
+    OnNodes,
+    Study,
+    figures_on_nodes,
+    machine_entry,
+)
+from slurm_rl_plugin.learning.evaluation.paired import Candidate
+from slurm_rl_plugin.learning.evaluation.recorded_replay import (
+    ALWAYS,
+    RECORDED_ORDER,
+    SIMULATED,
+    RecordedReplay,
+    replay,
+)
+from slurm_rl_plugin.learning.evaluation.replay_figures import (
+    GOALS,
+    ComparedFigure,
+    compare,
+    figures_of,
+    overall,
+)
+from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.registry import named_policy
+from slurm_rl_plugin.services.candidates import candidate_of
+from slurm_rl_plugin.services.configured_site import written_influence
+from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
+from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_shares import OTHER_ACCOUNT
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.units import HOUR
+from slurm_rl_plugin.utility.intervals import RESAMPLES
+
+#: Fewer jobs that ran are not replayed at all.
+FEWEST_JOBS = 20
+#: What a replay does not know, said with every one.
+NOT_KNOWN = (
+    "users who would submit other jobs if they waited less",
+    "nodes, memory and GPUs: the machine is so many equal processors",
+    "outages, reservations, QOS limits and partitions",
+    "jobs that waited and never ran",
+    "run times as they would have been beside other jobs",
+)
+#: The same on the nodes of a machine, which tells by itself what of it is not simulated.
+NOT_KNOWN_ON_NODES = (NOT_KNOWN[0], "outages and reservations", *NOT_KNOWN[3:])
+#: Behind the name of a model: the same order, and no processors kept free.
+WITHOUT = "without reserve"
+#: Behind the name of a rule that is replayed in any case: the same as the daemon writes it.
+WRITTEN = "as written"
+
+#: Shows a title and so many parts; gives what is called with how many more are done.
+Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """The configured policy beside the recorded order, with intervals.
+
+    Attributes:
+        log: name and checksum, and who told its machine and shares.
+        jobs, counted_jobs, dropped, processors, class_rule: of the replay.
+        shares, shares_from: of accounts.
+        model, compared_with: names of both policies.
+        policies: every figure of each policy.
+        reserve_price: mean waits with the reserve over those without, of classes that waited; None
+            without a reserve.
+        figures: each of the model beside the site's.
+        goals: the figures of which the verdict is made.
+        verdict: one word.
+        not_known: what the replay cannot know.
+    """
+
+    log: dict[str, Any]
+    jobs: int
+    counted_jobs: int
+    dropped: dict[str, int]
+    processors: int
+    class_rule: str
+    shares: dict[str, float]
+    shares_from: str
+    model: str
+    compared_with: str
+    policies: dict[str, dict[str, float]]
+    reserve_price: dict[str, float] | None
+    figures: dict[str, ComparedFigure]
+    goals: tuple[str, ...]
+    verdict: str
+    not_known: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteReplay:
+    """What a replay found.
+
+    Attributes:
+        known: the jobs, with the classes that the site's rules give them at submission.
+        replayed: their schedules; the configured policy is the first after those of every replay.
+        prediction: the configured policy beside the recorded order.
+        study: every policy and every group.
+    """
+
+    known: PreparedLog
+    replayed: RecordedReplay
+    prediction: Prediction
+    study: Study
+
+    @property
+    def days(self) -> tuple[float, float]:
+        """When the first job came and the last one ended as recorded, seconds since the epoch."""
+        log = self.known.log
+        return float(log.submit[0]), float((log.start + log.run_time).max())
+
+
+def replay_site(
+    configuration: Configuration,
+    log: NamedLog,
+    bar: Bar,
+    *,
+    beside: Sequence[str] = (),
+    cycle: float = 0.0,
+    backfilling: str | None = None,
+) -> SiteReplay | str:
+    """Replay a log under a configuration; a sentence where its jobs are too few.
+
+    Args:
+        configuration: of the site: model, job classes, and how far its order goes.
+        log: with recorded starts; its shares are those that count.
+        bar: shows how far it is.
+        beside: policies that are compared too, each as if it were the configured one.
+        cycle: seconds between decisions of the batch system.
+        backfilling: of the batch system; by default EASY, on nodes as slurmctld does it.
+    """
+    if len(log.prepared.log) < FEWEST_JOBS:
+        few = f"{len(log.prepared.log)} jobs of this time ran: too few to replay"
+        return f"{few}, take a longer one."
+    own = policies_in_force(configuration)
+    candidates = own | {
+        name: candidate_of(name) for name in beside if name not in ALWAYS and name not in own
+    }
+    rules = configuration.classifier if configuration.has_class_rules else None
+    known = class_known_at_submission(log.prepared, rules)
+    settings = settings_in_force(
+        configuration, known.capacity, cycle, on_nodes=known.machine is not None
+    )
+    settings = replace(settings, backfilling=backfilling or settings.backfilling)
+    with bar("replaying", SIMULATED + len(candidates)) as progress:
+        replayed = replay(known, candidates, settings, progress)
+    study = replace(
+        Study.of(known, replayed.schedules, replayed.measured, RECORDED_ORDER, candidates),
+        model=next(iter(own)),
+        settings=_in_force(settings),
+        on_nodes=_on_nodes(known, replayed),
+        own_class_rules=configuration.has_class_rules,
+        notices=[*_exempt(configuration), *_notices(known, candidates, settings)],
+    )
+    prediction = _prediction(log, known, replayed, list(own), bar)
+    return SiteReplay(known=known, replayed=replayed, prediction=prediction, study=study)
+
+
+def settings_in_force(
+    configuration: Configuration,
+    capacity: int,
+    cycle: float = 0.0,
+    *,
+    on_nodes: bool = False,
+) -> SimulationSettings:
+    """EASY, with the order and the limit as the daemon is configured to write them.
+
+    Args:
+        configuration: of the site.
+        capacity: processors.
+        cycle: seconds between decisions of the batch system.
+        on_nodes: on the nodes of a machine, as slurmctld looks at its queue.
+    """
+    reserve = configuration.reserve
+    limit = (
+        None
+        if reserve is None
+        else ClassLimit(
+            widest_batch_job=reserve.widest_batch_job,
+            change_interval=reserve.change_interval,
+            lift_after=reserve.lift_after,
+            idle_after=reserve.idle_after,
+            narrow_first=reserve.narrow_first,
+            most=float(reserve.most),
+            most_resources=reserve.most_resources,
+            widest_batch_resources=reserve.widest_batch_resources,
+        )
+    )
+    return SimulationSettings(
+        capacity=capacity,
+        backfilling=AS_SLURM if on_nodes else "easy",
+        cycle=cycle,
+        influence=written_influence(configuration),
+        site_points=configuration.cycle_settings.site_points,
+        refresh=configuration.pace.longest,
+        starvation=configuration.starvation_bound,
+        class_limit=limit,
+        goals=configuration.goals,
+    )
+
+
+def _in_force(settings: SimulationSettings) -> InForce:
+    limit, starved = settings.class_limit, settings.starvation / HOUR
+    return InForce(
+        backfilling=settings.backfilling,
+        influence_hours=settings.influence if math.isfinite(settings.influence) else None,
+        refresh_seconds=settings.refresh if math.isfinite(settings.refresh) else None,
+        starvation_hours=starved if math.isfinite(starved) else None,
+        reserve_most=None if limit is None else limit.most,
+    )
+
+
+def policies_in_force(configuration: Configuration) -> dict[str, Candidate]:
+    """What reports call it -> the configured policy, and itself without its reserve.
+
+    In the compiled simulator where it can be; a graph of others decision by decision.
+    """
+    reserve, model = configuration.reserve, configuration.sections.policy.model
+    candidate = candidate_of(model, name=Path(model).name)
+    named, network = named_policy(model), candidate.network
+    name = f"{candidate.name} {WRITTEN}" if candidate.name in ALWAYS else candidate.name
+    without, plain = f"{candidate.name} {WITHOUT}", candidate
+    if named is not None and named.reserve:
+        without, plain = "interactive-first", Candidate(name="interactive-first")
+    elif isinstance(network, QNetwork) and network.reserve_weights is not None:
+        plain = replace(candidate, network=replace(network, reserve_weights=None, reserve_bias=0.0))
+    elif reserve is not None:
+        candidate = replace(candidate, reserve=reserve.most)
+    if plain is candidate or reserve is None:
+        return {without if named is not None and named.reserve else name: plain}
+    return {name: candidate, without: plain}
+
+
+def _prediction(
+    log: NamedLog, known: PreparedLog, replayed: RecordedReplay, names: Sequence[str], bar: Bar
+) -> Prediction:
+    with bar("intervals", RESAMPLES) as progress:
+        rng = np.random.default_rng(1)
+        compared = compare(replayed, names[0], RECORDED_ORDER, rng, progress)
+    policies = {
+        name: figures_of(jobs, replayed.measured) for name, jobs in replayed.schedules.items()
+    }
+    return Prediction(
+        log={**log.origin, **log.whence, "name": log.name, "sha256": log.report.checksum},
+        jobs=len(known.log),
+        counted_jobs=replayed.counted,
+        dropped=log.dropped,
+        processors=known.capacity,
+        class_rule=known.class_rule,
+        shares=dict(zip(known.accounts, known.shares.tolist(), strict=True)),
+        shares_from=known.shares_from,
+        model=names[0],
+        compared_with=RECORDED_ORDER,
+        policies=policies,
+        reserve_price=_reserve_price(policies, names),
+        figures=compared,
+        goals=GOALS,
+        verdict=overall(compared),
+        not_known=NOT_KNOWN if known.machine is None else NOT_KNOWN_ON_NODES,
+    )
+
+
+def _on_nodes(known: PreparedLog, replayed: RecordedReplay) -> OnNodes | None:
+    if known.machine is None:
+        return None
+    policies = {
+        name: figures_on_nodes(known, jobs, replayed.measured)
+        for name, jobs in replayed.schedules.items()
+    }
+    return OnNodes(machine=machine_entry(known.machine), policies=policies)
+
+
+def _reserve_price(
+    figures: Mapping[str, Mapping[str, float]], names: Sequence[str]
+) -> dict[str, float] | None:
+    if len(names) == 1:
+        return None
+    kept, free = (figures[name] for name in names)
+    waits = [f"{job_class}_mean_wait" for job_class in ("batch", "interactive")]
+    return {wait: kept[wait] / free[wait] for wait in waits if free[wait] > 0}  # NaN is not
+
+
+def _exempt(configuration: Configuration) -> Iterator[str]:
+    """Jobs that the daemon never touches have no such place in the replay."""
+    rails = configuration.sections.guard_rails
+    if rails.exempt_accounts or rails.exempt_partitions or rails.exempt_qos:
+        yield "Exempt jobs (exempt_accounts, _partitions, _qos) are ordered like any other here."
+
+
+def _notices(
+    known: PreparedLog, candidates: Mapping[str, Candidate], settings: SimulationSettings
+) -> Iterator[str]:
+    """What makes figures another thing than they seem, a sentence each."""
+    absent = sorted({*known.accounts} - {*known.log.accounts, OTHER_ACCOUNT})
+    if absent:
+        yield f"Accounts with a share of which the log has no job: {', '.join(absent)}."
+    if without := int((known.shares[known.account] == 0.0).sum()):
+        yield (
+            f"{without} jobs are of accounts without a share: fairness counts their work as too "
+            "much. Name their accounts in [shares]."
+        )
+    log = known.log
+    span = float((log.start + log.run_time).max() - log.start.min())
+    work = float((log.run_time * log.processors).sum())
+    if span > 0 and (use := work / (span * known.capacity)) > 1.0:
+        yield (
+            f"The log had {use:.1f} times the {known.capacity} processors of this machine in use, "
+            "on the average: it was larger, and what is simulated waits too long. Give its size."
+        )
+    for name, each in candidates.items():
+        named = named_policy(each.name) if each.network is None else None
+        kept = named is not None and bool(named.reserve) and known.machine is None
+        if (each.policy is not None or kept) and settings.has_hook:
+            yield (
+                f"{name} is asked at each decision: influence, age of scores and starvation bound "
+                "are not simulated for it."
+            )
