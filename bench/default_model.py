@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin import __version__
-from slurm_rl_plugin.learning.export.manifest import file_checksum, write_manifest
-from slurm_rl_plugin.learning.export.network import export_network
-from slurm_rl_plugin.learning.policy_search.search import unsearched_network
-from slurm_rl_plugin.learning.policy_search.settings import SITE_ORDER, STARTS
+from slurm_rl_plugin.learning.manifest import file_checksum, write_manifest
+from slurm_rl_plugin.learning.onnx_file import export_network
+from slurm_rl_plugin.learning.policy_search import SITE_ORDER, STARTS, unsearched_network
 from slurm_rl_plugin.whole_file import write_whole
 
 _COMMAND = "python -m bench.default_model"

@@ -26,7 +26,7 @@ from slurm_rl_plugin.forecasts.live.advice import RUN_DRAWS, Variant, variants_o
 from slurm_rl_plugin.forecasts.live.site_at import site_in_log
 from slurm_rl_plugin.forecasts.live.site_orders import learned_order, rule_order
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource
-from slurm_rl_plugin.learning.export.model import import_model
+from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.services.hook import model_path
 from slurm_rl_plugin.simulator.kernel.workload import Workload

@@ -42,6 +42,8 @@ from slurm_rl_plugin.features.history.run_history import (
     asked_time,
 )
 from slurm_rl_plugin.features.history.run_prediction import PRIOR_RUNS, UNKNOWN_HAZARD, expected_run
+from slurm_rl_plugin.measure.blocks import Blocks
+from slurm_rl_plugin.measure.intervals import Interval, verdict, widened
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.simulator.workloads.recorded_runs import (
     RecordedPast,
@@ -49,8 +51,6 @@ from slurm_rl_plugin.simulator.workloads.recorded_runs import (
     recent_runs,
 )
 from slurm_rl_plugin.units import DAY, HOUR, BoolArray, FloatArray, IntArray
-from slurm_rl_plugin.utility.intervals import Interval, verdict, widened
-from slurm_rl_plugin.what_if.blocks import Blocks
 
 #: Intervals between bounds, and the time limit.
 OUTCOMES = len(BOUNDS) + 1

@@ -48,7 +48,7 @@ from bench.live.load_and_figures import (
 from bench.reserve_hours.replay import Stopped, in_time
 from bench.shares.flooded_site import SHARES
 from bench.speed.deep_queue import PATIENCE, eligible_jobs, open_partition, tell
-from slurm_rl_plugin.utility.intervals import interval_of, of_samples
+from slurm_rl_plugin.measure.intervals import interval_of, of_samples
 from slurm_rl_plugin.whole_file import write_whole
 from tests.real.conftest import running_slurm
 from tests.real.daemon_under_test import RunningHook, running_hook

@@ -16,7 +16,7 @@ from slurm_rl_plugin.machine_files.reader import DescribedCluster, read_cluster
 from slurm_rl_plugin.machine_files.statements import ConfRecord
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.units import MINUTE
-from slurm_rl_plugin.what_if.admission import admitted
+from slurm_rl_plugin.what_if.variant import admitted
 from tests.real.cluster_files import FIRST_PORT, ClusterPlan, write_slurm_conf
 from tests.real.slurm_releases import SlurmRelease
 

@@ -29,9 +29,9 @@ from bench.node_hours.replay import CONTROLLER_LOG
 from bench.node_hours.settings_table import table_of
 from bench.node_hours.simulated import simulated_starts
 from slurm_rl_plugin.machine_files.reader import read_cluster
+from slurm_rl_plugin.measure.blocks import Blocks
+from slurm_rl_plugin.measure.intervals import widened
 from slurm_rl_plugin.units import BoolArray, FloatArray
-from slurm_rl_plugin.utility.intervals import widened
-from slurm_rl_plugin.what_if.blocks import Blocks
 from slurm_rl_plugin.whole_file import write_whole
 
 #: Equal stretches of the time of submission; those without a job are left out.

@@ -20,7 +20,7 @@ from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.simulator.workloads.site_points import site_priority
 from slurm_rl_plugin.units import MINUTE, FloatArray, IntArray
-from slurm_rl_plugin.what_if.admission import admitted
+from slurm_rl_plugin.what_if.variant import admitted
 
 Job = Mapping[str, Any]
 
@@ -37,7 +37,7 @@ def simulated_starts(
         machine: that its slurm.conf describes.
         delays: of its slurmctld.
         before: that the jobs were sent to, where that is another one. They are then sent to this
-            one as their users would (what_if/admission.py); NaN of those that it does not hold.
+            one as their users would (what_if/variant.py); NaN of those that it does not hold.
 
     Raises:
         ValueError: the machine that they were sent to does not hold some of the jobs.

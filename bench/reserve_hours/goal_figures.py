@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.reserve_hours.runs import ORDER, PLAIN, RESERVE, Runs
 from bench.reserve_hours.search import Sums, measures, meets, sums_of
-from slurm_rl_plugin.utility.intervals import FEWEST_BLOCKS, Interval, drawn_places, interval_of
+from slurm_rl_plugin.measure.intervals import FEWEST_BLOCKS, Interval, drawn_places, interval_of
 
 #: The four figures of the goals, as `measures` gives them.
 FIGURES = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.policy_search.rule_networks import rule_network
+from slurm_rl_plugin.learning.policy_search import rule_network
 from slurm_rl_plugin.policies.network import QNetwork
 
 #: A step between the classes far above any wait's score, and small enough for float32.

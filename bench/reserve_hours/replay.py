@@ -11,7 +11,7 @@ from threading import Event
 
 from bench.reserve_hours.load import ACCOUNTS, SHARES, HourJob
 from bench.speed.deep_queue import PATIENCE, tell
-from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.units import HOUR

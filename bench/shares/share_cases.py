@@ -29,8 +29,8 @@ from slurm_rl_plugin.simulator.workloads.log_shares import with_accounts
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
-from slurm_rl_plugin.utility.entitlement import KEPT, ServedJobs, service_of_windows
-from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
+from slurm_rl_plugin.utility.fairness import KEPT, ServedJobs, service_of_windows
+from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 from slurm_rl_plugin.whole_file import write_whole
 
 #: Name -> what each account asks for, and its share.

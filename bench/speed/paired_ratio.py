@@ -10,7 +10,7 @@ import numpy as np
 def paired_ratio(over: Sequence[float], under: Sequence[float]) -> dict[str, object]:
     """Geometric mean of the ratios of pairs, with a 95 % percentile bootstrap over the pairs."""
     # measurements import this beside another release, which need not have it
-    from slurm_rl_plugin.learning.evaluation.paired_windows import (  # noqa: PLC0415
+    from slurm_rl_plugin.measure.intervals import (  # noqa: PLC0415
         ratio_over_windows,
     )
 

@@ -27,8 +27,8 @@ from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows
 from slurm_rl_plugin.forecasts.live.sources import OWN, REPLAYS, SOURCES
 from slurm_rl_plugin.forecasts.scores import log_waits, scores_of
+from slurm_rl_plugin.measure.intervals import Interval, interval_of, of_blocks
 from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray, IntArray
-from slurm_rl_plugin.utility.intervals import Interval, interval_of, of_blocks
 from slurm_rl_plugin.whole_file import write_whole
 
 #: Forecasts of so many seconds of the log rest on one queue, and are drawn together.

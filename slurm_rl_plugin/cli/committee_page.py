@@ -27,15 +27,18 @@ from slurm_rl_plugin.evaluation.site_replay import SiteReplay
 from slurm_rl_plugin.evaluation.study import ACCOUNTS
 from slurm_rl_plugin.learning.evaluation.group_waits import LEAST_LOSS
 from slurm_rl_plugin.learning.evaluation.recorded_replay import RECORDED_ORDER
+from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
-from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, WORSE
-from slurm_rl_plugin.what_if.committee.block_waits import hours_in_blocks
-from slurm_rl_plugin.what_if.committee.hours_waited import GROUPED_BY, GroupHours, HoursWaited
-from slurm_rl_plugin.what_if.committee.replayed_waits import hours_in_replays
 from slurm_rl_plugin.what_if.effects import ALL
-from slurm_rl_plugin.what_if.switchback.costs import GOALS, JobTimes
-from slurm_rl_plugin.what_if.switchback.findings import GoalFinding
-from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
+from slurm_rl_plugin.what_if.group_hours import (
+    GROUPED_BY,
+    GroupHours,
+    HoursWaited,
+    hours_in_blocks,
+    hours_in_replays,
+)
+from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, JobTimes, ReplayedCluster
+from slurm_rl_plugin.what_if.switchback.evidence import GoalFinding
 
 mpl.use("Agg")  # head nodes have no display
 from matplotlib import pyplot as plt

@@ -14,7 +14,7 @@ from slurm_rl_plugin.cli.argument_types import whole_number
 from slurm_rl_plugin.cli.progress import parts_bar, said_if_long
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.export.manifest import file_checksum, write_manifest
+from slurm_rl_plugin.learning.manifest import file_checksum, write_manifest
 
 try:
     from slurm_rl_plugin.papers.registry import STUDIES

@@ -13,10 +13,10 @@ from slurm_rl_plugin.evaluation.protocols import ContinuousStudy, HeldoutStudy, 
 from slurm_rl_plugin.evaluation.site_replay import Prediction
 from slurm_rl_plugin.evaluation.study import ACCOUNTS, InForce, Study, shown_groups
 from slurm_rl_plugin.learning.evaluation.group_waits import Loser
-from slurm_rl_plugin.learning.evaluation.replay_figures import ComparedFigure
+from slurm_rl_plugin.learning.evaluation.recorded_replay import ComparedFigure
+from slurm_rl_plugin.measure.intervals import BETTER, FEWEST_BLOCKS, WORSE
 from slurm_rl_plugin.simulator.workloads.log_shares import SHARES_WORDS
 from slurm_rl_plugin.units import HOUR
-from slurm_rl_plugin.utility.intervals import BETTER, FEWEST_BLOCKS, WORSE
 
 #: Groups shown whose mean wait grows most, and as many whose longest wait does; as many accounts.
 LOSERS = 4

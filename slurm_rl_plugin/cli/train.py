@@ -23,10 +23,10 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.named_log import LogOptions, NamedLog, configured_classifier
 from slurm_rl_plugin.features.estimates import ESTIMATE_KINDS
 from slurm_rl_plugin.learning.algorithms import ALGORITHMS, PRESETS, Settings, settings_of
-from slurm_rl_plugin.learning.export.network import import_network
-from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
-from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
+from slurm_rl_plugin.learning.onnx_file import import_network
+from slurm_rl_plugin.learning.sarsa import SarsaSettings
 from slurm_rl_plugin.learning.training import TrainingPlan, train_model
+from slurm_rl_plugin.learning.training_load import TrainedPolicy
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.services.hook import model_path

@@ -31,24 +31,25 @@ from slurm_rl_plugin.evaluation.what_if_study import (
     WhatIfStudy,
     blocks_of,
 )
-from slurm_rl_plugin.learning.checkpoint import check_checkpoint, forget_checkpoint
-from slurm_rl_plugin.learning.digest import digest_of
+from slurm_rl_plugin.learning.checkpoint import check_checkpoint, digest_of, forget_checkpoint
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
+from slurm_rl_plugin.measure.intervals import BETTER
 from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK, SHARES_WORDS
-from slurm_rl_plugin.utility.intervals import BETTER
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.what_if.replay import ReplayedPair
 from slurm_rl_plugin.what_if.tuning.choices import (
     BY_RULE,
     TUNED,
     Choice,
+    ObjectiveGain,
     best_rule,
     choices_of,
+    conf_lines,
+    gain_of,
+    policy_lines,
 )
-from slurm_rl_plugin.what_if.tuning.gain import ObjectiveGain, gain_of
-from slurm_rl_plugin.what_if.tuning.lines import conf_lines, policy_lines
 from slurm_rl_plugin.what_if.tuning.search import (
     TunedCluster,
     TuningPlan,

@@ -12,8 +12,8 @@ import numpy as np
 from slurm_rl_plugin.evaluation.study import Study, shown_groups
 from slurm_rl_plugin.evaluation.what_if_study import VariantStudy
 from slurm_rl_plugin.hook.audit.summary import AuditSummary
+from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENCE, WORSE
 from slurm_rl_plugin.units import HOUR, MINUTE
-from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENCE, WORSE
 from slurm_rl_plugin.utility.summary import ScheduledJobs
 from slurm_rl_plugin.whole_file import replacing
 

@@ -12,12 +12,12 @@ import numpy as np
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.study import absent
 from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
-from slurm_rl_plugin.learning.evaluation.best_rule import rules_on_training_part
 from slurm_rl_plugin.learning.evaluation.continuous import (
     ContinuousProtocol,
     Replayed,
     ratios_to,
     replay_continuously,
+    rules_on_training_part,
 )
 from slurm_rl_plugin.learning.evaluation.heldout import (
     NODE_HEURISTICS,
@@ -29,14 +29,14 @@ from slurm_rl_plugin.learning.evaluation.heldout import (
     training_and_test_windows,
 )
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, evaluate, knowing_recent_runs
-from slurm_rl_plugin.learning.evaluation.paired_windows import (
+from slurm_rl_plugin.learning.evaluation.run_time_scores import run_time_scores
+from slurm_rl_plugin.learning.evaluation.schedule_waits import FIGURES
+from slurm_rl_plugin.learning.load_windows import training_jobs
+from slurm_rl_plugin.measure.intervals import (
     WindowRatio,
     overlapping_windows,
     ratio_over_windows,
 )
-from slurm_rl_plugin.learning.evaluation.run_time_scores import run_time_scores
-from slurm_rl_plugin.learning.evaluation.schedule_waits import FIGURES
-from slurm_rl_plugin.learning.load_windows import training_jobs
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.resampling import resample_prepared, resampled_ratio

@@ -23,19 +23,18 @@ from slurm_rl_plugin.evaluation.study import (
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.evaluation.recorded_replay import (
     ALWAYS,
+    GOALS,
     RECORDED_ORDER,
     SIMULATED,
-    RecordedReplay,
-    replay,
-)
-from slurm_rl_plugin.learning.evaluation.replay_figures import (
-    GOALS,
     ComparedFigure,
+    RecordedReplay,
     compare,
     figures_of,
     overall,
+    replay,
 )
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.measure.intervals import RESAMPLES
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.services.candidates import candidate_of
@@ -46,7 +45,6 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_shares import OTHER_ACCOUNT
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import HOUR
-from slurm_rl_plugin.utility.intervals import RESAMPLES
 
 #: Fewer jobs that ran are not replayed at all.
 FEWEST_JOBS = 20

@@ -15,15 +15,15 @@ from slurm_rl_plugin.learning.evaluation.group_waits import (
     losers,
     waits_of_groups,
 )
-from slurm_rl_plugin.learning.evaluation.on_machine import machine_figures
 from slurm_rl_plugin.learning.evaluation.schedule_waits import (
     ScheduleWaits,
+    machine_figures,
     median_ratios,
     waits_of,
 )
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
+from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

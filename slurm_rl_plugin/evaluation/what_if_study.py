@@ -15,9 +15,11 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.named_log import ReadJobs, configured_classifier
 from slurm_rl_plugin.evaluation.site_replay import NOT_KNOWN_ON_NODES, Bar
 from slurm_rl_plugin.evaluation.study import absent, as_json, machine_entry
-from slurm_rl_plugin.learning.evaluation.on_machine import resource_figures
+from slurm_rl_plugin.learning.evaluation.schedule_waits import resource_figures
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.machine_files.reader import DescribedCluster, plain_cluster
+from slurm_rl_plugin.measure.blocks import Blocks
+from slurm_rl_plugin.measure.intervals import INCONCLUSIVE
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_shares import (
     OF_CLUSTER,
@@ -26,11 +28,9 @@ from slurm_rl_plugin.simulator.workloads.log_shares import (
     shares_at,
 )
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.utility.entitlement import Service
-from slurm_rl_plugin.utility.intervals import INCONCLUSIVE
+from slurm_rl_plugin.utility.fairness import Service
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import misdelivered_figures, service_of_account
-from slurm_rl_plugin.what_if.blocks import Blocks
 from slurm_rl_plugin.what_if.effects import ALL, Effect, GroupEffects, effects_of, services
 from slurm_rl_plugin.what_if.knowledge import Knowledge, knowledge_of
 from slurm_rl_plugin.what_if.replay import ReplayedPair, left_out, replay_variants

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
@@ -23,7 +24,8 @@ from slurm_rl_plugin.domain import (
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
-from slurm_rl_plugin.features.columns import feature_columns
+from slurm_rl_plugin.errors import ModelSchemaMismatch
+from slurm_rl_plugin.features.columns import KNOWN_SCHEMAS, feature_columns
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_events import recent_arrivals
@@ -147,3 +149,48 @@ def digest_of(values: Mapping[str, list[float]]) -> str:
 def probe_digest(schema: FeatureSchema) -> str:
     """The digest of what this release computes for the schema."""
     return digest_of(probe_values(schema))
+
+
+#: Entry of a model's metadata: digest of what its features were on the fixed queue of `probe`.
+#: Older models have none.
+PROBE_ENTRY = "feature_probe"
+
+
+def schema_entries(schema: FeatureSchema) -> dict[str, str]:
+    """What a new model says of its features; of a schema not computed here, no values."""
+    entries = {
+        "schema_name": schema.name,
+        "schema_version": str(schema.version),
+        "schema_digest": schema.digest,
+    }
+    if schema in KNOWN_SCHEMAS:
+        entries[PROBE_ENTRY] = probe_digest(schema)
+    return entries
+
+
+def known_schema(path: Path, metadata: Mapping[str, str]) -> FeatureSchema:
+    """The schema that a model's metadata name.
+
+    Raises:
+        ModelSchemaMismatch: trained for other features than this release computes, or for features
+            of the same names that were computed in another way.
+    """
+    for schema in KNOWN_SCHEMAS:
+        if metadata.get("schema_digest") == schema.digest:
+            _check_values(path, metadata, schema)
+            return schema
+    name = metadata.get("schema_name", "unknown")
+    computed = {schema.name: schema for schema in KNOWN_SCHEMAS}.get(name, SITE)
+    raise ModelSchemaMismatch(
+        f"model {path} was trained for schema {name} version "
+        f"{metadata.get('schema_version', '?')}, this release computes {computed.name} version "
+        f"{computed.version}: retrain it."
+    )
+
+
+def _check_values(path: Path, metadata: Mapping[str, str], schema: FeatureSchema) -> None:
+    if metadata.get(PROBE_ENTRY) not in (None, probe_digest(schema)):
+        raise ModelSchemaMismatch(
+            f"model {path} was trained on features of schema {schema.name} version "
+            f"{schema.version} that were computed in another way than by this release: retrain it."
+        )

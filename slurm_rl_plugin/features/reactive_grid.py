@@ -1,9 +1,8 @@
 """The papers' own 11 inputs: 8 of the grid and 3 of a job (2008, section III.B; 2011, section 3.3).
 
-Every function is in plain numpy style. The simulator compiles the very same lines for one job at
-a time; the head node runs them on whole columns. Nothing that the papers see of a job changes
-while it waits; a third schema adds the wait, without which jobs of one class, one VO and one
-estimate cannot be told apart.
+The simulator compiles the very same functions for one job at a time. Nothing that the papers see
+of a job changes while it waits; a third schema adds the wait, without which jobs of one class, one
+VO and one estimate cannot be told apart.
 """
 
 from __future__ import annotations
@@ -11,10 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from slurm_rl_plugin.features.scales import log_seconds, log_work_hours
-from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.features.schema import FeatureSchema, log_seconds, log_work_hours
 from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.utility.time_utility import paper_row, time_utility
 
 #: Virtual organisations (VO) that the papers' networks tell apart; the last stands for all others.
 VO_PLACES = 4
@@ -145,3 +146,84 @@ def grid_job_features(estimate: Any, interactive: Any, place: Any) -> tuple[Any,
         place / (VO_PLACES - 1.0),
         log_seconds(estimate),
     )
+
+
+def grid_queue_columns(
+    snapshot: QueueSnapshot, estimate: FloatArray, running_estimate: FloatArray
+) -> NDArray[np.float32]:
+    """Queue features of REACTIVE_GRID, float32[8].
+
+    Args:
+        snapshot: the queue.
+        estimate: estimated run time of each pending job, seconds, shape [pending].
+        running_estimate: the same for the running jobs, seconds, shape [running].
+    """
+    running = snapshot.running
+    turnaround = running.start + running_estimate - running.jobs.eligible
+    utility = time_utility(turnaround, running_estimate, paper_row(running.jobs.interactive))
+    received = np.bincount(
+        account_places(snapshot.shares), weights=snapshot.usage, minlength=VO_PLACES
+    )
+    values = grid_features(
+        *_machine(snapshot, estimate, running_estimate),
+        float(np.mean(utility)) if len(running) else 1.0,
+        received,
+    )
+    return np.array(values, dtype=np.float32)
+
+
+def grid_queue_columns_2011(
+    snapshot: QueueSnapshot, estimate: FloatArray, running_estimate: FloatArray
+) -> NDArray[np.float32]:
+    """Queue features of REACTIVE_GRID_2011, float32[8]; arguments as `grid_queue_columns`."""
+    running = snapshot.running
+    remaining = np.maximum(running.start + running_estimate - snapshot.now, 0.0)
+    places = account_places(snapshot.shares)[snapshot.pending.jobs.account]
+    queued = np.bincount(places, minlength=VO_PLACES) / max(len(places), 1)
+    values = grid_features_2011(
+        *_machine(snapshot, estimate, running_estimate),
+        float((remaining * snapshot.weighed(running.jobs).size).sum()),
+        queued,
+    )
+    return np.array(values, dtype=np.float32)
+
+
+def _machine(
+    snapshot: QueueSnapshot, estimate: FloatArray, running_estimate: FloatArray
+) -> tuple[float, float, float, float]:
+    """Capacity, idle processors, pending work and next release, which both schemas take."""
+    running = snapshot.running
+    next_release = 0.0
+    if len(running):
+        next_release = float((running.start + running_estimate).min()) - snapshot.now
+    return (
+        float(max(snapshot.capacity, 1)),
+        float(max(snapshot.capacity - int(running.jobs.processors.sum()), 0)),
+        float((estimate * snapshot.weighed(snapshot.pending.jobs).size).sum()),
+        max(next_release, 0.0),
+    )
+
+
+def grid_job_columns(snapshot: QueueSnapshot, estimate: FloatArray) -> NDArray[np.float32]:
+    """Job features of the pending jobs for the papers' schemas, float32[n, 3].
+
+    Args:
+        snapshot: the queue.
+        estimate: estimated run time of each pending job, seconds, shape [n].
+    """
+    jobs = snapshot.pending.jobs
+    places = account_places(snapshot.shares)[jobs.account]
+    features = np.empty((len(jobs), len(REACTIVE_GRID.jobs)), dtype=np.float32)
+    columns = grid_job_features(estimate, jobs.interactive.astype(np.float64), places)
+    for index, column in enumerate(columns):
+        features[:, index] = column
+    return features
+
+
+def grid_job_columns_with_wait(
+    snapshot: QueueSnapshot, estimate: FloatArray
+) -> NDArray[np.float32]:
+    """Job features of REACTIVE_GRID_WAIT, float32[n, 4]; arguments as `grid_job_columns`."""
+    wait = log_seconds(snapshot.counted_wait).astype(np.float32)
+    columns = (grid_job_columns(snapshot, estimate), wait)
+    return np.column_stack(columns)

@@ -13,8 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from slurm_rl_plugin.features.scales import TEN, log_seconds, log_work_hours
-from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.features.schema import TEN, FeatureSchema, log_seconds, log_work_hours
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray
 
 #: Seconds in which an interactive job should start (definitions: within_120s).

@@ -13,22 +13,17 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.columns import KNOWN_SCHEMAS
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.fitted_q import settings as fitted_q_settings
-from slurm_rl_plugin.learning.fitted_q.iteration import train_fitted_q
-from slurm_rl_plugin.learning.fitted_q.settings import FittedQSettings
-from slurm_rl_plugin.learning.policy_search.search import search_policy
-from slurm_rl_plugin.learning.policy_search.settings import (
+from slurm_rl_plugin.learning import fitted_q, sarsa
+from slurm_rl_plugin.learning.fitted_q import FittedQSettings, train_fitted_q
+from slurm_rl_plugin.learning.policy_search import (
     SITE_ORDER,
     SLOWDOWN,
     PolicySearchSettings,
+    search_policy,
 )
-from slurm_rl_plugin.learning.sarsa import settings as sarsa_settings
-from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
-from slurm_rl_plugin.learning.sarsa.training import train_sarsa
-from slurm_rl_plugin.learning.site_utility.model import SiteUtilitySettings
-from slurm_rl_plugin.learning.site_utility.training import train_site_utility
-from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
-from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.learning.sarsa import SarsaSettings, train_sarsa
+from slurm_rl_plugin.learning.site_utility import SiteUtilitySettings, train_site_utility
+from slurm_rl_plugin.learning.training_load import Progress, TrainedPolicy, TrainingLoad
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.site_utilities import SITE_UTILITY
 
@@ -74,7 +69,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "sarsa": Algorithm(
         train=train_sarsa,
         default=SarsaSettings(),
-        presets={"paper": sarsa_settings.PAPER},
+        presets={"paper": sarsa.PAPER},
         steps=("sweeps", "sweep"),
     ),
     "fitted-q": Algorithm(
@@ -82,7 +77,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         default=FittedQSettings(regressor="feed-forward"),
         presets={
             "paper": FittedQSettings(regressor="feed-forward", reward="literal"),
-            "slowdown": fitted_q_settings.SLOWDOWN,
+            "slowdown": fitted_q.SLOWDOWN,
         },
         steps=("iterations", "iteration"),
     ),

@@ -29,7 +29,7 @@ from slurm_rl_plugin.learning.load_windows import (
     training_jobs,
     training_part,
 )
-from slurm_rl_plugin.learning.policy_search.rule_networks import RULE_WEIGHTS
+from slurm_rl_plugin.learning.policy_search import RULE_WEIGHTS
 from slurm_rl_plugin.learning.side_by_side import processors_here
 from slurm_rl_plugin.learning.training_load import TrainingLoad, TrainingLoads, mean_objective
 from slurm_rl_plugin.policies.network import QNetwork

@@ -23,35 +23,94 @@ from slurm_rl_plugin.learning.algorithms import (
     steps_of,
     train_policy,
 )
-from slurm_rl_plugin.learning.checkpoint import forget_checkpoint
-from slurm_rl_plugin.learning.digest import digest_of
+from slurm_rl_plugin.learning.checkpoint import digest_of, forget_checkpoint
 from slurm_rl_plugin.learning.evaluation.paired import estimates_of
-from slurm_rl_plugin.learning.export.manifest import file_checksum, write_card, write_manifest
-from slurm_rl_plugin.learning.export.model import export_model
 from slurm_rl_plugin.learning.heldout_training import (
+    SEARCHED_PART,
     RuleComparison,
     compare_with_rules,
     heldout_entry,
     heldout_loads,
     shipped_rule,
 )
-from slurm_rl_plugin.learning.load_windows import split_stretches, training_part
-from slurm_rl_plugin.learning.policy_search.rule_networks import rule_network
-from slurm_rl_plugin.learning.site_utility.model import site_utility_entries
-from slurm_rl_plugin.learning.site_utility.training import class_medians
-from slurm_rl_plugin.learning.small_parts import parts_too_small
-from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
+from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION, split_stretches, training_part
+from slurm_rl_plugin.learning.manifest import file_checksum, write_card, write_manifest
+from slurm_rl_plugin.learning.onnx_file import export_model
+from slurm_rl_plugin.learning.policy_search import rule_network
+from slurm_rl_plugin.learning.site_utility import class_medians, site_utility_entries
 from slurm_rl_plugin.learning.training_load import (
+    Progress,
+    TrainedPolicy,
     TrainingLoad,
     TrainingLoads,
     mean_objective,
     rule_objective,
 )
+from slurm_rl_plugin.measure.intervals import BLOCK_JOBS, FEWEST_BLOCKS
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 from slurm_rl_plugin.utility.reward import RewardWeights
+
+#: Blocks that a replay needs before it gives an interval: a part needs as many.
+_JOBS, _DAYS = FEWEST_BLOCKS * BLOCK_JOBS, FEWEST_BLOCKS
+
+
+def parts_too_small(logs: Sequence[PreparedLog], *, heldout: bool) -> str | None:
+    """One sentence where a part is too small to tell orders apart; None where both are enough.
+
+    A generated log, which records no start, is counted in jobs alone: no hour of it is unlike
+    another.
+
+    Args:
+        logs: all that train, whose parts count together.
+        heldout: whether the last 40 % of each is left untouched.
+    """
+    searched = TRAINING_FRACTION * SEARCHED_PART
+    parts = {"training": searched if heldout else TRAINING_FRACTION}
+    parts["validation"] = (TRAINING_FRACTION if heldout else 1.0) - parts["training"]
+    first = {"training": 0.0, "validation": parts["training"]}
+    small = []
+    for name, fraction in parts.items():
+        jobs, seconds = _size(logs, first[name], first[name] + fraction)
+        if jobs < _JOBS or seconds < _DAYS * DAY:
+            span = "" if math.isinf(seconds) else f" in {_span(seconds)}"
+            small.append(f"the {name} part ({jobs:,} jobs{span})")
+    if not small:
+        return None
+    least = min(parts.values())
+    verb = "is" if len(small) == 1 else "are"
+    return (
+        f"{' and '.join(small)} {verb} too small to tell one order from another: neighbouring "
+        f"jobs wait in the same queue, so it takes {FEWEST_BLOCKS} blocks of a day and "
+        f"{BLOCK_JOBS} jobs in each part, about {math.ceil(_JOBS / least):,} jobs of "
+        f"{math.ceil(_DAYS / least)} days in all; train on a longer log before you trust these "
+        "figures or the model."
+    )
+
+
+def _size(logs: Sequence[PreparedLog], begin: float, end: float) -> tuple[int, float]:
+    """Jobs and seconds of submission between two fractions of every log, summed."""
+    jobs, seconds = 0, 0.0
+    for prepared in logs:
+        count = len(prepared.log)
+        first, last = int(count * begin), int(count * end)
+        jobs += last - first
+        if np.isnan(prepared.log.start).all():
+            seconds = math.inf
+        elif last > first:
+            seconds += float(prepared.log.submit[last - 1] - prepared.log.submit[first])
+    return jobs, seconds
+
+
+def _span(seconds: float) -> str:
+    for unit, name in ((DAY, "days"), (HOUR, "hours")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds / MINUTE:.0f} minutes"
+
 
 #: What a trained policy is compared with in its card.
 COMPARED_RULES = ("fifo", "sjf", "interactive-first", "min-run-wait")

@@ -1,14 +1,15 @@
-"""What a policy is trained on: loads with FIFO's figures beside them."""
+"""What a policy is trained on: loads with FIFO's figures beside them; and what comes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.learning.evaluation.group_waits import groupings_of
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
@@ -22,9 +23,50 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.units import DAY, MINUTE, FloatArray
-from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import JobMeasures
+from slurm_rl_plugin.utility.time_utility import bounded_slowdown
+
+#: Told after each step of a training: the number of steps done and the best objective so far.
+Progress = Callable[[int, float], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedPolicy:
+    """The outcome of a training.
+
+    Attributes:
+        network: the best by the validation loads.
+        validation_objective: its objective there.
+        curve: [step, objective on the training loads, objective on the validation loads].
+        simulated_jobs: jobs simulated in all.
+        compared: what else was validated beside it, and its objective; () leaves that to the
+            ordering rules.
+    """
+
+    network: QNetwork | EchoStateNetwork
+    validation_objective: float
+    curve: tuple[tuple[int, float, float], ...]
+    simulated_jobs: int
+    compared: tuple[tuple[str, float], ...] = ()
+
+
+def check_number(training: str, name: str, value: float, holds: bool, words: str) -> None:
+    """Refuse a setting.
+
+    Args:
+        training: whose setting it is, as people call it.
+        name: of the setting.
+        value: as given.
+        holds: whether it may be that.
+        words: what it may be: "at least 1".
+
+    Raises:
+        ConfigurationError: it may not.
+    """
+    if not holds:
+        raise ConfigurationError(f"{training} setting {name} is {value:g}: give a number {words}.")
+
 
 #: Seconds up to which the mean wait of batch jobs counts as none: a ratio of small waits is noise.
 _SHORT_BATCH_WAIT = 15 * MINUTE

@@ -1,4 +1,4 @@
-"""The echo state network as plain arrays: a Q-function that remembers what it chose before."""
+"""The echo state network as plain arrays: its reservoir, drawn at random, and its scores."""
 
 from __future__ import annotations
 
@@ -6,8 +6,105 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.policies.network import Scaler
 from slurm_rl_plugin.units import BoolArray, FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservoirSettings:
+    """How the fixed, random part of an echo state network is drawn (2011, section 4.1).
+
+    Attributes:
+        size: units in the reservoir, H.
+        connectivity: fraction of the H * H connections between units that exist.
+        readout_connectivity: fraction of the units that the output sees.
+        spectral_radius: largest modulus of an eigenvalue of the reservoir weights.
+        input_scale: input weights and biases are uniform in [-input_scale, input_scale].
+        leak: in (0, 1]; fraction of a unit's state that is new at each decision.
+
+    Raises:
+        ConfigurationError: a setting is out of its range.
+    """
+
+    size: int = 100
+    connectivity: float = 0.10
+    readout_connectivity: float = 0.15
+    spectral_radius: float = 0.9
+    input_scale: float = 0.3
+    leak: float = 0.3
+
+    def __post_init__(self) -> None:
+        fractions = (self.connectivity, self.readout_connectivity, self.leak)
+        if self.size < 1 or self.input_scale <= 0 or not all(0 < each <= 1 for each in fractions):
+            raise ConfigurationError(
+                f"reservoir of {self.size} units, connectivity {self.connectivity:g} and "
+                f"{self.readout_connectivity:g}, leak {self.leak:g}, input scale "
+                f"{self.input_scale:g}: give at least 1 unit, fractions in (0, 1], a scale > 0."
+            )
+        if not 0.0 <= self.spectral_radius < 1.0:
+            raise ConfigurationError(
+                f"spectral radius {self.spectral_radius:g}: give one in [0, 1), so that the "
+                "reservoir forgets where it started."
+            )
+
+
+def random_echo_state(
+    schema: FeatureSchema,
+    settings: ReservoirSettings,
+    scaler: Scaler,
+    rng: np.random.Generator,
+) -> EchoStateNetwork:
+    """A network with a random reservoir and a silent output.
+
+    Reservoir weights are uniform in [0, 1] as in the paper, which alone gives a spectral radius
+    near 5 and no echo states; they are therefore scaled down to the radius asked for.
+
+    Args:
+        schema: what the inputs mean.
+        settings: of the reservoir.
+        scaler: queue mean, queue scale, job mean, job scale.
+        rng: source of randomness.
+    """
+    size, inputs = settings.size, len(schema.queue) + len(schema.jobs)
+    scale = settings.input_scale
+    connected = np.zeros(size, dtype=np.bool_)
+    seen = max(round(settings.readout_connectivity * size), 1)
+    weights = _reservoir_weights(settings, rng)
+    connected[rng.choice(size, size=seen, replace=False)] = True
+    return EchoStateNetwork(
+        schema=schema,
+        queue_mean=scaler[0],
+        queue_scale=scaler[1],
+        job_mean=scaler[2],
+        job_scale=scaler[3],
+        input_weights=rng.uniform(-scale, scale, size=(inputs, size)),
+        reservoir_weights=weights,
+        bias=rng.uniform(-scale, scale, size=size),
+        connected=connected,
+        readout=np.zeros(size),
+        queue_linear=np.zeros(len(schema.queue)),
+        job_linear=np.zeros(len(schema.jobs)),
+        leak=settings.leak,
+    )
+
+
+def _reservoir_weights(settings: ReservoirSettings, rng: np.random.Generator) -> FloatArray:
+    """Sparse weights with exactly the asked for number of connections and spectral radius."""
+    size = settings.size
+    weights = np.zeros(size * size)
+    links = max(round(settings.connectivity * size * size), 1)
+    weights[rng.choice(size * size, size=links, replace=False)] = rng.uniform(0, 1, size=links)
+    table = weights.reshape(size, size)
+    radius = spectral_radius(table)
+    # a reservoir without any loop has radius 0 and forgets by itself
+    return table * (settings.spectral_radius / radius) if radius > 1e-9 else table
+
+
+def spectral_radius(weights: FloatArray) -> float:
+    """Largest modulus of an eigenvalue, of weights of shape [H, H]."""
+    return float(np.abs(np.linalg.eigvals(weights)).max())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,12 @@
-"""The policy port: the one thing that a way of ordering the queue must offer."""
+"""The policy port, and the policy that stands in for a model that could not be loaded."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
+from slurm_rl_plugin.errors import PolicyError
 
 
 class Policy(Protocol):
@@ -22,3 +24,20 @@ class Policy(Protocol):
             PolicyError: the policy cannot decide; the hook falls back to FIFO.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnavailablePolicy:
+    """Refuses every decision with the reason for which the model was not loaded."""
+
+    name: str
+    reason: PolicyError
+
+    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
+        """Raise the reason for which the model cannot be used, so that the fallback decides.
+
+        Raises:
+            PolicyError: always.
+        """
+        del snapshot, memory
+        raise type(self.reason)(str(self.reason))

@@ -24,7 +24,7 @@ from slurm_rl_plugin.features.history.columns import KnownPast, known_past
 from slurm_rl_plugin.features.history.foretold_runs import ForetoldRuns, foretold_now
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY, recent_arrivals
-from slurm_rl_plugin.features.model_schema import known_schema
+from slurm_rl_plugin.features.probe import known_schema
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE, longest_wait
 from slurm_rl_plugin.policies.port import Policy

@@ -216,7 +216,7 @@ def _linear_weights(look: QueueLook) -> dict[str, tuple[float, float, float]]:
     if not isinstance(policy, QNetworkPolicy):
         return {}
     try:
-        from slurm_rl_plugin.learning.export.model import import_model  # noqa: PLC0415 - extra
+        from slurm_rl_plugin.learning.onnx_file import import_model  # noqa: PLC0415 - extra
 
         network = import_model(policy.card.path)
     except (ModuleNotFoundError, SlurmRLError):

@@ -30,7 +30,7 @@ from slurm_rl_plugin.forecasts.live.site_orders import (
     rule_order,
 )
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource
-from slurm_rl_plugin.learning.export.model import import_model
+from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.metrics.forecast_families import forecast_metrics
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import named_policy

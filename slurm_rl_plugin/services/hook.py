@@ -19,10 +19,9 @@ from slurm_rl_plugin.hook.outstanding import limits_path
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.hook.rails.reserve import ReserveRail
-from slurm_rl_plugin.policies.port import Policy
+from slurm_rl_plugin.policies.port import Policy, UnavailablePolicy
 from slurm_rl_plugin.policies.q_network import ModelCard, load_q_network, with_goals
 from slurm_rl_plugin.policies.registry import SHIPPED_MODELS, named_policy, unknown_policy
-from slurm_rl_plugin.policies.unavailable import UnavailablePolicy
 from slurm_rl_plugin.services.configured_site import build_batch_system
 from slurm_rl_plugin.services.model_trial import try_out
 from slurm_rl_plugin.whole_file import plain_file

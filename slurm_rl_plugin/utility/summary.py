@@ -9,14 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, BoolArray, FloatArray, IntArray
-from slurm_rl_plugin.utility.entitlement import KEPT, ServedJobs, Service, service_of_windows
-from slurm_rl_plugin.utility.fairness import fairness_at_starts
-from slurm_rl_plugin.utility.responsiveness import (
+from slurm_rl_plugin.utility.fairness import (
+    KEPT,
+    ServedJobs,
+    Service,
+    fairness_at_starts,
+    service_of_windows,
+)
+from slurm_rl_plugin.utility.time_utility import (
+    JobUtilities,
     bounded_slowdown,
+    job_rows,
     relative_overhead,
     responsiveness,
+    time_utility,
 )
-from slurm_rl_plugin.utility.time_utility import JobUtilities, job_rows, time_utility
 
 #: Rows of weight 1 that one user may have however few the others have: a user with a single row
 #: must not outweigh one with a thousand.

@@ -1,7 +1,7 @@
-"""Time utility of a job (Perez et al. 2008, eq. 1-3), and of classes that a site configures.
+"""Time utility of a job (Perez et al. 2008, eq. 1-3), of a site's own classes, and slowdown.
 
-Elementwise in every argument, so that the same lines serve one job inside the compiled
-simulator and a column of jobs in a report or on the head node.
+Elementwise in every argument, so that the same lines serve one job inside the compiled simulator
+and a column of jobs in a report or on the head node.
 """
 
 from __future__ import annotations
@@ -128,3 +128,19 @@ def job_rows(interactive: BoolArray, own: JobUtilities | None) -> FloatArray:
     if own.allowed is not None:  # the classes of these jobs have hours, so no run time counts
         rows[:, SIGMA_ROW] = np.where(np.isnan(own.allowed), rows[:, SIGMA_ROW], own.allowed)
     return rows
+
+
+def responsiveness(wait: Any, run_time: Any) -> Any:
+    """Run time over turnaround, in (0, 1] (Perez et al. 2011); run times below 1 s count as 1 s."""
+    counted = np.maximum(run_time, 1.0)
+    return counted / (counted + wait)
+
+
+def relative_overhead(wait: Any, run_time: Any) -> Any:
+    """Wait over run time (2008, Fig. 3); run times below 1 s count as 1 s."""
+    return wait / np.maximum(run_time, 1.0)
+
+
+def bounded_slowdown(wait: Any, run_time: Any, bound: float = 10.0) -> Any:
+    """max(1, (wait + run) / max(run, bound)), with `bound` in seconds."""
+    return np.maximum((wait + run_time) / np.maximum(run_time, bound), 1.0)

@@ -9,16 +9,16 @@ import numpy as np
 
 from slurm_rl_plugin.domain.job_groups import Grouping
 from slurm_rl_plugin.learning.evaluation.group_waits import groupings_of
-from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray, IntArray
-from slurm_rl_plugin.utility.entitlement import WINDOWS_TOGETHER, Service
-from slurm_rl_plugin.utility.intervals import (
+from slurm_rl_plugin.measure.blocks import Blocks
+from slurm_rl_plugin.measure.intervals import (
     FEWEST_BLOCKS,
     drawn_places,
     verdict,
     widened,
 )
+from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray, IntArray
+from slurm_rl_plugin.utility.fairness import WINDOWS_TOGETHER, Service
 from slurm_rl_plugin.utility.summary import service_of
-from slurm_rl_plugin.what_if.blocks import Blocks
 from slurm_rl_plugin.what_if.replay import ReplayedPair, ReplayedVariant
 
 #: A difference of less than this part of a figure is none, nor one of so many seconds, or units.
@@ -47,7 +47,7 @@ class Effect:
         ci95: its 95 % interval; None where there is none to be told.
         ratio: after over before; None where that was 0.
         ratio_ci95: its 95 % interval.
-        verdict: one of `utility.intervals`; INCONCLUSIVE without an interval, but where nothing
+        verdict: one of `measure.intervals`; INCONCLUSIVE without an interval, but where nothing
             differs.
     """
 

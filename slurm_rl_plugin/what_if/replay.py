@@ -12,8 +12,7 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.learning.checkpoint import Checkpoint
-from slurm_rl_plugin.learning.digest import digest_of
+from slurm_rl_plugin.learning.checkpoint import Checkpoint, digest_of
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of, starts_under
 from slurm_rl_plugin.learning.evaluation.recorded_replay import UNCOUNTED
 from slurm_rl_plugin.learning.side_by_side import side_by_side
@@ -21,8 +20,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import FloatArray, IntArray
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
-from slurm_rl_plugin.what_if.admission import admitted
-from slurm_rl_plugin.what_if.variant import ClusterVariant
+from slurm_rl_plugin.what_if.variant import ClusterVariant, admitted
 
 #: Puts jobs on a machine.
 Placed = Callable[[JobLog, Machine], PreparedLog]

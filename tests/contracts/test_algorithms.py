@@ -24,9 +24,8 @@ from slurm_rl_plugin.learning.algorithms import (
     steps_of,
     train_policy,
 )
-from slurm_rl_plugin.learning.export.model import export_model, import_model
-from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
-from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.learning.onnx_file import export_model, import_model
+from slurm_rl_plugin.learning.training_load import TrainedPolicy, TrainingLoad
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings

@@ -8,7 +8,7 @@ import numpy as np
 
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.site_utility.model import export_site_utility
+from slurm_rl_plugin.learning.site_utility import export_site_utility
 from slurm_rl_plugin.policies.network import fixed_scaler, network_from_parameters, parameter_count
 
 MEDIANS = ClassMedian(interactive_median=60.0, batch_median=3600.0)

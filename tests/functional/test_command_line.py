@@ -18,7 +18,7 @@ from slurm_rl_plugin.cli import benchmark
 from slurm_rl_plugin.cli.entry import VERBS, main
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook.order.order_changes import OrderChanges
-from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.units import IntArray
 from tests.functional.small_network import small_network
 

@@ -32,8 +32,8 @@ from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
-from slurm_rl_plugin.learning.export.network import export_network
 from slurm_rl_plugin.learning.heldout_training import compare_with_rules, heldout_loads
+from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.papers.registry import STUDIES
 from slurm_rl_plugin.services.offer_service import build_offer_pages
 from slurm_rl_plugin.serving.page_server import serve_pages, serve_pages_locally

@@ -32,7 +32,7 @@ from slurm_rl_plugin.papers.switchback.clusters import (
     declared,
     reversed_model,
 )
-from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
+from slurm_rl_plugin.what_if.switchback.block_costs import ReplayedCluster
 
 
 @dataclass

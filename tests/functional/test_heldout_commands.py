@@ -11,13 +11,13 @@ from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
-from slurm_rl_plugin.learning.export.network import import_network
 from slurm_rl_plugin.learning.heldout_training import (
     RuleComparison,
     compare_with_rules,
     heldout_loads,
 )
-from slurm_rl_plugin.learning.policy_search.rule_networks import RULE_WEIGHTS, rule_network
+from slurm_rl_plugin.learning.onnx_file import import_network
+from slurm_rl_plugin.learning.policy_search import RULE_WEIGHTS, rule_network
 from slurm_rl_plugin.papers.heldout.ablation import (
     ALL_FEATURES,
     ALL_LOGS,

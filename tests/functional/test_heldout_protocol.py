@@ -12,7 +12,7 @@ import pytest
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.learning.evaluation.heldout import HEURISTICS
-from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from tests.architecture.markdown_documents import TOP, code_spans, table_rows
 from tests.functional.small_network import small_network

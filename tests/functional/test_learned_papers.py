@@ -11,7 +11,7 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
-from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.papers.reactive_grids_2008.on_line import READINGS
 from slurm_rl_plugin.policies.network import QNetwork, network_from_parameters, parameter_count
 from slurm_rl_plugin.policies.registry import SHIPPED_MODELS

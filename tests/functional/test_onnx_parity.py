@@ -17,8 +17,7 @@ from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_events import recent_arrivals
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.export.network import export_network, import_network
-from slurm_rl_plugin.learning.export.onnx_file import read_onnx
+from slurm_rl_plugin.learning.onnx_file import export_network, import_network, read_onnx
 from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.silent_onnxruntime import onnxruntime

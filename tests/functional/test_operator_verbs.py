@@ -21,7 +21,7 @@ from slurm_rl_plugin.hook.experiment.files import (
     ExperimentFiles,
     ExperimentStanding,
 )
-from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.papers.switchback.clusters import declared
 from slurm_rl_plugin.units import DAY

@@ -13,7 +13,7 @@ from slurm_rl_plugin.features.history.foretold_runs import ForetoldRuns
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY, recent_arrivals
 from slurm_rl_plugin.features.history.run_history import LARGE_REQUEST, speaks_for
-from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.services.hook import model_path
 from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy

@@ -10,7 +10,7 @@ from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.foretold_runs import ForetoldRuns
 from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY
 from slurm_rl_plugin.features.history.run_prediction import PARTS
-from slurm_rl_plugin.learning.export.network import export_network, import_network
+from slurm_rl_plugin.learning.onnx_file import export_network, import_network
 from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import by_prediction
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.simulator.kernel.cluster import IDLE, advance, next_event

@@ -13,8 +13,8 @@ from bench.default_model import write_default
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import starts_under
-from slurm_rl_plugin.learning.export.manifest import file_checksum, write_card
-from slurm_rl_plugin.learning.export.model import import_model
+from slurm_rl_plugin.learning.manifest import file_checksum, write_card
+from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL, SHIPPED_MODELS
 from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.services.hook import load_policy, model_path

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
-from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.fakes.fake_cluster import FakeCluster
 from tests.functional.site_utility_model import write_site_utility_model

@@ -18,7 +18,7 @@ from slurm_rl_plugin.papers.switchback.experiment import (
     TrialLength,
     held_trial,
 )
-from slurm_rl_plugin.what_if.switchback.costs import GOALS
+from slurm_rl_plugin.what_if.switchback.block_costs import GOALS
 
 pytestmark = pytest.mark.study
 

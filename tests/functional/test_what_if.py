@@ -16,8 +16,7 @@ from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.learning import side_by_side
 from slurm_rl_plugin.learning.evaluation import paired
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
-from slurm_rl_plugin.learning.export.model import import_model
-from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.learning.onnx_file import export_network, import_model
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.what_if import replay
 from tests.functional.small_site import write_small_site

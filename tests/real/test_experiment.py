@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.domain.switchback import OURS, SITE, TurnBlock
-from slurm_rl_plugin.learning.export.model import import_model
-from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.learning.onnx_file import export_network, import_model
 from slurm_rl_plugin.policies.network import QNetwork
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.daemon_under_test import RunningHook

@@ -9,7 +9,7 @@ import pytest
 
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.domain.goals import Goals
-from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.registry import rule_policy

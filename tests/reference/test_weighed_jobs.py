@@ -16,7 +16,7 @@ from slurm_rl_plugin.features.columns import site_job_features, site_queue_featu
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.run_events import FADING_TIMES
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import load_q_network

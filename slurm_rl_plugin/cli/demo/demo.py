@@ -32,10 +32,10 @@ from slurm_rl_plugin.hook.cycle.settings import CycleSettings
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
-from slurm_rl_plugin.learning.export.manifest import file_checksum
-from slurm_rl_plugin.learning.export.model import import_model
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
-from slurm_rl_plugin.learning.policy_search.settings import SITE_ORDER
+from slurm_rl_plugin.learning.manifest import file_checksum
+from slurm_rl_plugin.learning.onnx_file import import_model
+from slurm_rl_plugin.learning.policy_search import SITE_ORDER
 from slurm_rl_plugin.learning.training import TrainingPlan, train_model
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.pages import serve_metrics
@@ -50,8 +50,8 @@ from slurm_rl_plugin.simulator.workloads.log_workload import (
     select_prepared,
 )
 from slurm_rl_plugin.units import DAY, FloatArray
-from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
+from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 from slurm_rl_plugin.whole_file import write_whole
 
 #: A loaded site: half of the jobs are short, the processors are in use 95 % of the time.

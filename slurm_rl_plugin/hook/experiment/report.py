@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, WORSE
+from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
 
 #: In words of a metric: no experiment, whose block it is, or ours but left to the site.
 EXPERIMENT_PHASES = ("none", "site", "ours", "left_to_site")

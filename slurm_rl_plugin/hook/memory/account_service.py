@@ -32,7 +32,7 @@ from slurm_rl_plugin.domain.job_groups import (
 from slurm_rl_plugin.features.history.job_keys import user_key
 from slurm_rl_plugin.hook.memory.records import JsonRecord
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray
-from slurm_rl_plugin.utility.entitlement import FORTNIGHT, SMALL, entitled_service
+from slurm_rl_plugin.utility.fairness import FORTNIGHT, SMALL, entitled_service
 
 #: Time between two cycles of which more is not counted as seen; how long it must have been seen
 #: before anything is said; and how often the file is written; seconds.

@@ -14,7 +14,12 @@ import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
+from slurm_rl_plugin.learning.evaluation.paired import (
+    Candidate,
+    knowing_recent_runs,
+    schedule_of,
+    starts_under,
+)
 from slurm_rl_plugin.learning.evaluation.schedule_waits import (
     ScheduleWaits,
     median_ratios,
@@ -22,11 +27,11 @@ from slurm_rl_plugin.learning.evaluation.schedule_waits import (
 )
 from slurm_rl_plugin.learning.load_windows import LEFT_OUT, training_jobs
 from slurm_rl_plugin.learning.side_by_side import processors_here
+from slurm_rl_plugin.measure.intervals import FEWEST_BLOCKS, drawn_places, interval_of
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, select_prepared
 from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
-from slurm_rl_plugin.utility.intervals import FEWEST_BLOCKS, drawn_places, interval_of
-from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
+from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 
 #: Jobs of a stretch, and consecutive stretches that are drawn together for an interval.
 STRETCH, STRETCHES_DRAWN = 1024, 2
@@ -248,3 +253,39 @@ def _interval(
     told = drawn[drawn[:, 0, 1] > 0]
     means = told[..., 0] / told[..., 1]
     return list(interval_of(means[:, 0] / means[:, 1]))
+
+
+def rules_on_training_part(
+    rules: Sequence[str],
+    prepared: PreparedLog,
+    settings: SimulationSettings,
+    protocol: ContinuousProtocol,
+    *,
+    progress: RunProgress | None = None,
+) -> dict[str, float]:
+    """Mean bounded slowdown of each rule over runs through the training part alone.
+
+    Nothing of what came later is simulated, nor known to a rule by predicted run times.
+
+    Args:
+        rules: their names.
+        prepared: the log with classes known at submission.
+        settings: the batch system.
+        protocol: how many runs.
+        progress: called after each run of a rule.
+
+    Raises:
+        ConfigurationError: no job was submitted in the training part.
+    """
+    jobs = training_jobs(prepared)
+    if jobs == 0:
+        raise ConfigurationError("no rule can be chosen on a log without time: give a longer log.")
+    past = select_prepared(prepared, np.arange(jobs))
+    past = knowing_recent_runs(past, past.workload(RequestedLimit()), settings)
+    replayed = [Replayed(name=name, candidate=Candidate(name=name), alone=True) for name in rules]
+    whole = ContinuousProtocol(runs=protocol.runs, seed=protocol.seed, whole=True, by_days=True)
+    runs = replay_continuously(replayed, past, settings, whole, progress=progress)
+    return {
+        name: float(np.mean([run.waits.bounded_slowdown for run in each]))
+        for name, each in runs.items()
+    }

@@ -27,8 +27,8 @@ from slurm_rl_plugin.learning.side_by_side import processors_here
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, SHORT_JOB_RUN_TIME, FloatArray
-from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.utility.summary import service_of
+from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 
 #: The simple rules, the best of which on the training part is what a learned policy must beat.
 HEURISTICS = (

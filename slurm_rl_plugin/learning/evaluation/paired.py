@@ -74,7 +74,7 @@ def candidate_of_model(name: str, path: Path) -> Candidate:
         ModuleNotFoundError: the extra that reads models is not installed.
         PolicyError: the model cannot be used.
     """
-    from slurm_rl_plugin.learning.export.model import import_model  # noqa: PLC0415 - extra
+    from slurm_rl_plugin.learning.onnx_file import import_model  # noqa: PLC0415 - extra
 
     network, policy = import_model(path), load_q_network(path)
     if not isinstance(policy.estimates, ClassMedian):

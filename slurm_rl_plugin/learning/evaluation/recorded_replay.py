@@ -1,13 +1,14 @@
-"""The jobs of a recorded log once more: the site's own order beside others, on one machine.
+"""The jobs of a recorded log once more: the site's own order beside others, with intervals.
 
 What a site recorded cannot be compared with a simulation: the recorded waits hold outages, limits
 and nodes that the simulator does not know. So the *order* in which the site started its jobs is
-replayed too, on the same simulated machine as every other policy; that is what a model is compared
-with, and the difference between it and the record tells how far the machine is from the real one.
+replayed too, on the same simulated machine; a model is compared with that, and the difference
+between it and the record shows how far the machine is from the real one.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -21,11 +22,23 @@ from slurm_rl_plugin.learning.evaluation.paired import (
     starts_of_order,
     starts_under,
 )
+from slurm_rl_plugin.measure.intervals import (
+    BETTER,
+    BLOCK_JOBS,
+    ENDS,
+    FEWEST_BLOCKS,
+    INCONCLUSIVE,
+    NO_DIFFERENCE,
+    RESAMPLES,
+    WORSE,
+    drawn_places,
+    verdict,
+)
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.units import FloatArray
-from slurm_rl_plugin.utility.summary import ScheduledJobs
+from slurm_rl_plugin.units import DAY, INTERACTIVE_WAIT_GOAL, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 
 #: What really happened, and the order of it on the simulated machine.
 RECORDED, RECORDED_ORDER = "native", "native order"
@@ -104,3 +117,206 @@ def replay(
         first=first,
         last=last,
     )
+
+
+#: The part of the site's figure that does not matter.
+SMALL = 0.01
+#: Jobs that are drawn in all draws together at most: large logs are drawn less often.
+MOST_DRAWN = 40_000_000
+#: Of these the verdict is made; the other figures stand beside them.
+GOALS = ("mean_bounded_slowdown", "interactive_within_120s", "fairness")
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """One figure: of which class, which column, how; whether more is better."""
+
+    job_class: bool | None
+    column: str
+    of: Callable[[FloatArray], float]
+    more_is_better: bool = False
+
+
+def _mean(values: FloatArray) -> float:
+    return float(values.mean())
+
+
+def _median(values: FloatArray) -> float:
+    return float(np.quantile(values, 0.5))
+
+
+def _p95(values: FloatArray) -> float:
+    return float(np.quantile(values, 0.95))
+
+
+FIGURES = {
+    **{
+        f"{name}_{key}": _Figure(of_class, column, of, better)
+        for name, of_class in (("interactive", True), ("batch", False))
+        for key, column, of, better in (
+            ("mean_wait", "wait", _mean, False),
+            ("median_wait", "wait", _median, False),
+            ("p95_wait", "wait", _p95, False),
+            ("within_120s", "within", _mean, True),
+        )
+    },
+    "mean_bounded_slowdown": _Figure(None, "bounded_slowdown", _mean),
+    "fairness": _Figure(None, "fairness", _mean, True),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedFigure:
+    """One figure of a model beside the site's own order, both on the simulated machine.
+
+    Attributes:
+        jobs: behind it.
+        model, site: the figure of each; NaN without a job of the class.
+        difference: model less site.
+        ci95: 95 % interval of the difference; None where the jobs are too few.
+        verdict: see `measure.intervals`.
+        jobs_needed: about how many jobs would tell; None where it is known, or none would.
+    """
+
+    jobs: int
+    model: float
+    site: float
+    difference: float
+    ci95: tuple[float, float] | None
+    verdict: str
+    jobs_needed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """What the figures are made of, counted jobs only; shape [n]."""
+
+    values: dict[str, FloatArray]
+    interactive: BoolArray
+
+    @classmethod
+    def of(cls, jobs: ScheduledJobs, counted: slice) -> _Columns:
+        found = JobMeasures.of(jobs)
+        wait = found.wait[counted]
+        return cls(
+            {
+                "wait": wait,
+                "within": (wait <= INTERACTIVE_WAIT_GOAL).astype(np.float64),
+                "bounded_slowdown": found.bounded_slowdown[counted],
+                "fairness": found.fairness[counted],
+            },
+            jobs.interactive[counted],
+        )
+
+    def figures(self, places: IntArray) -> FloatArray:
+        """Every figure of the jobs at some places, in the order of FIGURES; NaN without any."""
+        quick = self.interactive[places]
+        chosen = {None: places, True: places[quick], False: places[~quick]}
+        return np.array(
+            [
+                each.of(self.values[each.column][chosen[each.job_class]])
+                if len(chosen[each.job_class])
+                else math.nan
+                for each in FIGURES.values()
+            ]
+        )
+
+
+def figures_of(jobs: ScheduledJobs, counted: slice) -> dict[str, float]:
+    """Every figure of one policy over the counted jobs."""
+    columns = _Columns.of(jobs, counted)
+    found = columns.figures(np.arange(len(columns.interactive)))
+    return dict(zip(FIGURES, found.tolist(), strict=True))
+
+
+def block_jobs(jobs: ScheduledJobs, counted: slice) -> int:
+    """Jobs of a block: those of a day, 500 at least, since a queue remembers that long."""
+    submit = jobs.submit[counted]
+    days = float(submit[-1] - submit[0]) / DAY if len(submit) else 0.0
+    return max(BLOCK_JOBS, int(len(submit) / days) if days >= 1 else len(submit))
+
+
+def compare(
+    replayed: RecordedReplay,
+    model: str,
+    site: str,
+    rng: np.random.Generator,
+    progress: Callable[[int], None],
+) -> dict[str, ComparedFigure]:
+    """Every figure of two policies on the same jobs, with a moving-block bootstrap interval.
+
+    Args:
+        replayed: the schedules.
+        model: name of one policy.
+        site: name of the other.
+        rng: draws the blocks.
+        progress: called with how many resamples more are done.
+    """
+    counted = slice(replayed.first, replayed.last)
+    mine = _Columns.of(replayed.schedules[model], counted)
+    theirs = _Columns.of(replayed.schedules[site], counted)
+    every = np.arange(replayed.counted)
+    values = np.array([mine.figures(every), theirs.figures(every)])
+    block = block_jobs(replayed.schedules[site], counted)
+    fewest = FEWEST_BLOCKS * block
+    bounds = None
+    if replayed.counted >= fewest:
+        resamples = max(min(RESAMPLES, MOST_DRAWN // replayed.counted), 100)
+        drawn = np.empty((resamples, len(FIGURES)))
+        for row in range(resamples):
+            places = drawn_places(replayed.counted, rng, block, 1)[0]
+            drawn[row] = mine.figures(places) - theirs.figures(places)
+            progress(1)
+        bounds = np.quantile(drawn, ENDS, axis=0)
+    jobs = {True: int(mine.interactive.sum()), None: replayed.counted}
+    jobs[False] = replayed.counted - jobs[True]
+    return {
+        name: _compared(
+            figure,
+            jobs[figure.job_class],
+            (float(values[0, place]), float(values[1, place])),
+            None if bounds is None else (float(bounds[0, place]), float(bounds[1, place])),
+            max(fewest * jobs[figure.job_class] // max(replayed.counted, 1), 1),
+        )
+        for place, (name, figure) in enumerate(FIGURES.items())
+    }
+
+
+def _compared(
+    figure: _Figure,
+    jobs: int,
+    values: tuple[float, float],
+    ci95: tuple[float, float] | None,
+    fewest: int,
+) -> ComparedFigure:
+    difference = values[0] - values[1]
+    if ci95 is not None and not all(map(math.isfinite, ci95)):
+        ci95 = None
+    small = SMALL * abs(values[1])
+    word, needed = verdict(ci95, small, more_is_better=figure.more_is_better), None
+    if ci95 is None:
+        needed = max(fewest, jobs + 1) if jobs else None
+    elif word == INCONCLUSIVE and difference:
+        # an interval is as wide as 1 over the root of the jobs
+        width = (ci95[1] - ci95[0]) / 2
+        needed = max(math.ceil(jobs * (width / difference) ** 2), jobs + 1)
+    return ComparedFigure(
+        jobs=jobs,
+        model=values[0],
+        site=values[1],
+        difference=difference,
+        ci95=ci95,
+        verdict=word,
+        jobs_needed=needed,
+    )
+
+
+def overall(compared: dict[str, ComparedFigure]) -> str:
+    """One word of the goals together: BETTER, WORSE, "mixed", NO_DIFFERENCE or INCONCLUSIVE."""
+    verdicts = {compared[name].verdict for name in GOALS}
+    if {BETTER, WORSE} <= verdicts:
+        return "mixed"
+    for each in (BETTER, WORSE):
+        if each in verdicts:
+            return each
+    return NO_DIFFERENCE if verdicts == {NO_DIFFERENCE} else INCONCLUSIVE

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.export.manifest import file_checksum
-from slurm_rl_plugin.learning.export.model import import_model
+from slurm_rl_plugin.learning.manifest import file_checksum
+from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
     CELLS,
     EASY,

@@ -58,7 +58,7 @@ from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, scor
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, finished_schedule
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import FloatArray, IntArray
-from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
+from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 
 
 class BehindHead(NamedTuple):

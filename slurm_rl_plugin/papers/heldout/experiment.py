@@ -25,11 +25,14 @@ from slurm_rl_plugin.learning.evaluation.heldout import (
     training_and_test_windows,
 )
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
-from slurm_rl_plugin.learning.evaluation.paired_windows import (
+from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.measure.intervals import (
+    block_means,
+    interval_of,
+    mean_over_windows,
     overlapping_windows,
     ratio_over_windows,
 )
-from slurm_rl_plugin.learning.load_windows import class_known_at_submission
 from slurm_rl_plugin.papers.heldout.networks import QUICK_STUDY, HeldoutTraining, StudySize
 from slurm_rl_plugin.papers.study.claims import Cell, Declared, Measurement, Row, TextTable
 from slurm_rl_plugin.papers.study.figures import legend_above
@@ -39,7 +42,6 @@ from slurm_rl_plugin.papers.study.study import Add, Asked, Drawings, Outcome
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK, SHARES_WORDS
 from slurm_rl_plugin.units import HOUR, FloatArray
-from slurm_rl_plugin.utility.intervals import block_means, interval_of, mean_over_windows
 
 WITHOUT, TUNED, HOLDING = "trained without the log", "fine-tuned", "fine-tuned, holding"
 FITTED = "fitted Q, without the log"

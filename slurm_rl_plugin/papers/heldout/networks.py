@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from slurm_rl_plugin.learning import fitted_q
 from slurm_rl_plugin.learning.algorithms import Settings, train_policy
 from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
-from slurm_rl_plugin.learning.fitted_q import settings as fitted_q_settings
-from slurm_rl_plugin.learning.fitted_q.settings import FittedQSettings
+from slurm_rl_plugin.learning.fitted_q import FittedQSettings
 from slurm_rl_plugin.learning.heldout_training import (
     TRAINING,
     VALIDATION,
@@ -17,10 +17,12 @@ from slurm_rl_plugin.learning.heldout_training import (
     heldout_loads,
     with_reserve,
 )
-from slurm_rl_plugin.learning.policy_search.search import unsearched_network
-from slurm_rl_plugin.learning.policy_search.settings import SLOWDOWN, PolicySearchSettings
-from slurm_rl_plugin.learning.trained_policy import TrainedPolicy
-from slurm_rl_plugin.learning.training_load import TrainingLoads
+from slurm_rl_plugin.learning.policy_search import (
+    SLOWDOWN,
+    PolicySearchSettings,
+    unsearched_network,
+)
+from slurm_rl_plugin.learning.training_load import TrainedPolicy, TrainingLoads
 from slurm_rl_plugin.papers.study.logs import StudyLog
 from slurm_rl_plugin.papers.study.result_store import Learned, LearningTask, Loads, ResultStore
 from slurm_rl_plugin.policies.network import QNetwork
@@ -47,7 +49,7 @@ class StudySize:
     """
 
     settings: PolicySearchSettings = SLOWDOWN
-    fitted: FittedQSettings = fitted_q_settings.SLOWDOWN
+    fitted: FittedQSettings = fitted_q.SLOWDOWN
     tuning: int = TUNING_GENERATIONS
     training: HeldoutProtocol = TRAINING
     validation: HeldoutProtocol = VALIDATION
@@ -58,7 +60,7 @@ _SMALL = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)
 #: To see that it runs; its figures are no study.
 QUICK_STUDY = StudySize(
     settings=replace(SLOWDOWN, generations=2, population=4, batch=2),
-    fitted=replace(fitted_q_settings.SLOWDOWN, iterations=2, batch=2, passes=2),
+    fitted=replace(fitted_q.SLOWDOWN, iterations=2, batch=2, passes=2),
     tuning=2,
     training=_SMALL,
     validation=_SMALL,

@@ -16,7 +16,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.features.history.run_prediction import PARTS
-from slurm_rl_plugin.learning.export.model import import_model
+from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.papers.non_markovian_2011.claims import (
     DECLARED,
     rows_of_sentences,

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.learning.fitted_q.iteration import train_fitted_q
-from slurm_rl_plugin.learning.fitted_q.settings import FittedQSettings
+from slurm_rl_plugin.learning.fitted_q import FittedQSettings, train_fitted_q
 from slurm_rl_plugin.papers.reactive_grids_2008.load import medians_of, training_loads
 from slurm_rl_plugin.papers.study.result_store import (
     LearnedNetwork,
@@ -19,7 +18,7 @@ from slurm_rl_plugin.papers.study.result_store import (
 )
 from slurm_rl_plugin.papers.study.study import Effort
 from slurm_rl_plugin.papers.study.trials import Contender
-from slurm_rl_plugin.policies.reservoir import ReservoirSettings
+from slurm_rl_plugin.policies.echo_state import ReservoirSettings
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 

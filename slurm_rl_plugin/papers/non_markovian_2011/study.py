@@ -30,7 +30,7 @@ from slurm_rl_plugin.papers.study.trials import (
     measure_over_learners,
 )
 from slurm_rl_plugin.units import DAY, INTERACTIVE_WAIT_GOAL, FloatArray
-from slurm_rl_plugin.utility.responsiveness import responsiveness
+from slurm_rl_plugin.utility.time_utility import responsiveness
 
 _STYLES = {
     NATIVE: ("black", "-"),

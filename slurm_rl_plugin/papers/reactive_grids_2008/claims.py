@@ -11,8 +11,7 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.reactive_grid import grid_job_features
-from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
-from slurm_rl_plugin.learning.sarsa.training import train_sarsa
+from slurm_rl_plugin.learning.sarsa import SarsaSettings, train_sarsa
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     BASELINES,

@@ -18,7 +18,7 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, candidate_of_model, evaluate
 from slurm_rl_plugin.learning.load_windows import log_window
-from slurm_rl_plugin.learning.sarsa.settings import PAPER, SarsaSettings
+from slurm_rl_plugin.learning.sarsa import PAPER, SarsaSettings
 from slurm_rl_plugin.papers.reactive_grids_2008.claims import (
     LITERAL,
     MEASURED_SEGMENTS,

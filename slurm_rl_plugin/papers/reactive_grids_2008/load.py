@@ -10,8 +10,7 @@ import numpy as np
 
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
-from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
-from slurm_rl_plugin.learning.sarsa.training import train_sarsa
+from slurm_rl_plugin.learning.sarsa import SarsaSettings, train_sarsa
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.study.claims import Declared
 from slurm_rl_plugin.papers.study.result_store import LearningTask, Loads

@@ -21,8 +21,7 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of
-from slurm_rl_plugin.learning.sarsa.on_line import OnLineLearner
-from slurm_rl_plugin.learning.sarsa.settings import PAPER
+from slurm_rl_plugin.learning.sarsa import PAPER, OnLineLearner
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.reactive_grids_2008.claims import MEASURED_SEGMENTS
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (

@@ -13,7 +13,7 @@ from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
-from slurm_rl_plugin.learning.export.network import import_network
+from slurm_rl_plugin.learning.onnx_file import import_network
 from slurm_rl_plugin.papers.reactive_grids_2008.claims import (
     INFEASIBLE_BOUND,
     LITERAL,
@@ -52,7 +52,7 @@ from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome, Plan
 from slurm_rl_plugin.papers.study.trials import LONGEST_FIRST, PairedTrial
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import DAY, HOUR, INTERACTIVE_WAIT_GOAL, MINUTE, FloatArray
-from slurm_rl_plugin.utility.responsiveness import relative_overhead
+from slurm_rl_plugin.utility.time_utility import relative_overhead
 
 _COLOURS = ("tab:blue", "tab:orange", "tab:green")
 _STYLES = {FIFO: "--", RL: "-", SJF: ":"}

@@ -20,8 +20,9 @@ from slurm_rl_plugin.forecasts.replays.replayed_log import replayed_waits
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf
 from slurm_rl_plugin.forecasts.scores import covered, horizon_of, log_waits, scores_of
 from slurm_rl_plugin.learning.evaluation.paired import starts_of_order
-from slurm_rl_plugin.learning.export.model import import_model
+from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.machine_files.reader import read_machine
+from slurm_rl_plugin.measure.intervals import of_blocks
 from slurm_rl_plugin.papers.study.claims import (
     Cell,
     Declared,
@@ -39,7 +40,6 @@ from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import DAY, HOUR, BoolArray, FloatArray, IntArray
-from slurm_rl_plugin.utility.intervals import of_blocks
 
 #: Parts of a log's time: what is before teaches run times; then bands are set; then figures count.
 _BANDS_FROM, _COUNTED_FROM = 0.4, 0.6

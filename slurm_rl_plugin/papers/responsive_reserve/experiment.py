@@ -17,11 +17,11 @@ from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.learning.export.network import import_network
-from slurm_rl_plugin.learning.policy_search.search import search_policy
-from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
-from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
+from slurm_rl_plugin.learning.onnx_file import import_network
+from slurm_rl_plugin.learning.policy_search import PolicySearchSettings, search_policy
+from slurm_rl_plugin.learning.sarsa import SarsaSettings
 from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.measure.intervals import BLOCK_JOBS
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     DROP,
     FEASIBLE,
@@ -63,7 +63,6 @@ from slurm_rl_plugin.papers.study.study import Asked, Drawings, Effort, Outcome,
 from slurm_rl_plugin.papers.study.trials import Contender, PairedTrial, run_trial
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, BoolArray, FloatArray
-from slurm_rl_plugin.utility.intervals import BLOCK_JOBS
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import JobMeasures
 

@@ -33,7 +33,7 @@ from slurm_rl_plugin.papers.study.claims import (
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.units import FloatArray
-from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
+from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 
 #: Claims of this group are to be at most as published, all others equal.
 SEARCHED = "in-sample search, their backfilling"

@@ -38,7 +38,7 @@ from slurm_rl_plugin.papers.study.claims import Cell, Claim, Judgement, Measurem
 from slurm_rl_plugin.papers.study.figures import comparison
 from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.units import FloatArray
-from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
+from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 
 #: What is known of a job from its submission on; each has its weight for each of STATE_TERMS.
 #: The area is the sum of the second and the third.

@@ -13,8 +13,8 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.learning.export.manifest import file_checksum
-from slurm_rl_plugin.learning.export.network import import_network
+from slurm_rl_plugin.learning.manifest import file_checksum
+from slurm_rl_plugin.learning.onnx_file import import_network
 from slurm_rl_plugin.papers.site_utilities_2008.models import (
     FULL_SIZE,
     QUICK_SIZE,

@@ -12,7 +12,7 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.learning.site_utility.model import (
+from slurm_rl_plugin.learning.site_utility import (
     SiteHistory,
     SiteUtilitySettings,
     TriedJobs,

@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from slurm_rl_plugin.measure.intervals import ENDS, interval_of, of_samples
 from slurm_rl_plugin.units import FloatArray
-from slurm_rl_plugin.utility.intervals import ENDS, interval_of, of_samples
 
 #: Whose algorithm a figure is measured with: the paper's as printed, or one of this package.
 Algorithm = Literal["paper", "ours"]

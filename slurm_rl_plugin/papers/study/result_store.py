@@ -18,9 +18,8 @@ import numpy as np
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.learning.export.model import export_model, import_model
-from slurm_rl_plugin.learning.trained_policy import Progress, TrainedPolicy
-from slurm_rl_plugin.learning.training_load import TrainingLoad
+from slurm_rl_plugin.learning.onnx_file import export_model, import_model
+from slurm_rl_plugin.learning.training_load import Progress, TrainedPolicy, TrainingLoad
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.import_closure import closure_digest

@@ -11,14 +11,14 @@ import numpy as np
 
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
+from slurm_rl_plugin.measure.intervals import of_learners_and_logs
 from slurm_rl_plugin.papers.study.claims import Measurement, measure, ratio_of_means
 from slurm_rl_plugin.papers.study.result_store import LearnedNetwork
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray
-from slurm_rl_plugin.utility.intervals import of_learners_and_logs
-from slurm_rl_plugin.utility.responsiveness import relative_overhead, responsiveness
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
+from slurm_rl_plugin.utility.time_utility import relative_overhead, responsiveness
 
 LONGEST_FIRST = "longest first"
 _CLASSES = {"interactive": True, "batch": False}

@@ -15,9 +15,8 @@ from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, decide_static
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
-from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
-from slurm_rl_plugin.what_if.switchback.costs import JobTimes
-from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
+from slurm_rl_plugin.utility.time_utility import bounded_slowdown
+from slurm_rl_plugin.what_if.switchback.block_costs import JobTimes, ReplayedCluster
 
 PROCESSORS = 128
 _USERS, _ACCOUNTS = 40, 4

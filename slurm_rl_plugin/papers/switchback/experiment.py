@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration
+from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
 from slurm_rl_plugin.papers.switchback.clusters import (
     WARM_UP,
     DrawnTrial,
@@ -20,11 +21,9 @@ from slurm_rl_plugin.papers.switchback.clusters import (
     with_gain,
 )
 from slurm_rl_plugin.units import HOUR, FloatArray
-from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, WORSE
-from slurm_rl_plugin.what_if.switchback.costs import GOALS, costs
-from slurm_rl_plugin.what_if.switchback.findings import GoalFinding, findings, floors_of
-from slurm_rl_plugin.what_if.switchback.guards import early_stretches, first_tripped
-from slurm_rl_plugin.what_if.switchback.replayed_blocks import BlockCosts, costs_of_blocks
+from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, BlockCosts, costs, costs_of_blocks
+from slurm_rl_plugin.what_if.switchback.evidence import GoalFinding, findings, floors_of
+from slurm_rl_plugin.what_if.switchback.trial import early_stretches, first_tripped
 
 #: Kinds of clusters.
 ALIKE, GAIN, HARM = "nothing differs", "a gain of 15 %", "harm"

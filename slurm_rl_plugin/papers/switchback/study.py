@@ -10,6 +10,7 @@ from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.domain.switchback import OURS
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
 from slurm_rl_plugin.papers.study.claims import (
     Cell,
     Declared,
@@ -38,10 +39,8 @@ from slurm_rl_plugin.papers.switchback.experiment import (
     stopped_after,
 )
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
-from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, WORSE
-from slurm_rl_plugin.what_if.switchback.costs import GOALS
-from slurm_rl_plugin.what_if.switchback.evidence import EffectSoFar
-from slurm_rl_plugin.what_if.switchback.findings import findings
+from slurm_rl_plugin.what_if.switchback.block_costs import GOALS
+from slurm_rl_plugin.what_if.switchback.evidence import EffectSoFar, findings
 
 #: Who speaks.
 _EVIDENCE, _GUARDS, _EITHER = "evidence", "guards", "evidence or guards"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slurm_rl_plugin.features import reactive_grid, scales, site
+from slurm_rl_plugin.features import reactive_grid, schema, site
 from slurm_rl_plugin.features.history import run_history, run_prediction
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_copy
 from slurm_rl_plugin.utility import fairness as plain_fairness
@@ -14,8 +14,8 @@ time_utility = compiled_copy(plain_time_utility.time_utility)
 time_utility_loss_rate = compiled_copy(plain_time_utility.time_utility_loss_rate)
 share_deficit = compiled_copy(plain_fairness.share_deficit)
 fairness = compiled_copy(plain_fairness.fairness, share_deficit=share_deficit)
-log_seconds = compiled_copy(scales.log_seconds)
-log_work_hours = compiled_copy(scales.log_work_hours)
+log_seconds = compiled_copy(schema.log_seconds)
+log_work_hours = compiled_copy(schema.log_work_hours)
 queue_features = compiled_copy(
     site.queue_features, log_seconds=log_seconds, log_work_hours=log_work_hours
 )

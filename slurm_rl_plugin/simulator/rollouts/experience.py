@@ -19,12 +19,12 @@ from slurm_rl_plugin.simulator.scoring.echo_state import (
 )
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.units import FloatArray, IntArray
-from slurm_rl_plugin.utility import responsiveness as plain_responsiveness
+from slurm_rl_plugin.utility import time_utility
 
 #: Actions kept of one decision; of a longer queue evenly spaced ones stand for all.
 MOST_ACTIONS = 128
 
-_responsiveness = compiled_copy(plain_responsiveness.responsiveness)
+_responsiveness = compiled_copy(time_utility.responsiveness)
 
 
 class Experience(NamedTuple):

@@ -1,4 +1,4 @@
-"""The papers' 11 inputs inside the compiled loop, equal to features/reactive_grid_columns.py."""
+"""The papers' 11 inputs inside the compiled loop, equal to features/reactive_grid.py."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.measure.intervals import ENDS
 from slurm_rl_plugin.simulator.workloads.log_workload import (
     PreparedLog,
     select_prepared,
 )
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
-from slurm_rl_plugin.utility.intervals import ENDS
 
 WEEK = 7 * DAY
 #: A single week drawn again and again is always the same log.

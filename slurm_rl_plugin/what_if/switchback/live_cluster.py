@@ -18,8 +18,7 @@ from slurm_rl_plugin.simulator.scoring.fair_share import FairShare
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
 from slurm_rl_plugin.units import FloatArray
-from slurm_rl_plugin.what_if.switchback.costs import JobTimes
-from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
+from slurm_rl_plugin.what_if.switchback.block_costs import JobTimes, ReplayedCluster
 
 
 def live_cluster(

@@ -1,8 +1,8 @@
-"""What is chosen on the past of a log: tuned settings, a rule by our hook, a reserve."""
+"""What is chosen on the past of a log, what it gains on jobs that no search saw, and its lines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,14 @@ import numpy as np
 from slurm_rl_plugin.learning.evaluation.heldout import NODE_HEURISTICS
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.learning.side_by_side import side_by_side
+from slurm_rl_plugin.machine_files.changes import changed
+from slurm_rl_plugin.machine_files.reader import DescribedCluster
+from slurm_rl_plugin.measure.blocks import Blocks
+from slurm_rl_plugin.measure.intervals import verdict, widened
+from slurm_rl_plugin.policies.registry import named_policy
+from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.utility.reward import RewardWeights
+from slurm_rl_plugin.what_if.replay import ReplayedPair, ReplayedVariant
 from slurm_rl_plugin.what_if.tuning.search import (
     WORTH,
     TunedCluster,
@@ -97,3 +105,98 @@ def _reserve(tuned: TunedCluster, short: TuningTask, processors: int) -> int:
     best = max(values, key=values.__getitem__)
     worth = WORTH * abs(values[0] - objective_of(short, {}))
     return best if values[best] > values[0] + worth else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectiveGain:
+    """What a variant gains over the cluster as it is.
+
+    Attributes:
+        gain: of the objective.
+        ci95: its interval; None where there are too few stretches.
+    """
+
+    gain: float
+    ci95: tuple[float, float] | None
+
+    @property
+    def verdict(self) -> str:
+        """Better, worse or inconclusive."""
+        return verdict(self.ci95, more_is_better=True)
+
+
+def gain_of(pair: ReplayedPair, blocks: Blocks, weights: RewardWeights) -> ObjectiveGain:
+    """Gain in time utility, responsiveness, fairness and slowdown, each by its weight.
+
+    The terms of the longest wait and of what a reserve costs batch jobs are left out: draws of what
+    happened know no longer wait, and both are shown beside.
+
+    Args:
+        pair: the cluster as it is, and a variant.
+        blocks: over the counted jobs.
+        weights: of the goals.
+    """
+    every = np.arange(len(pair.counted))
+    sides = [
+        _columns(pair.base, pair.places_before, weights),
+        _columns(pair.variant, pair.places_after, weights),
+    ]
+    means = [(float(value.mean()), float(slowdown.mean())) for value, slowdown in sides]
+    drawn = [
+        (blocks.means(value, every), blocks.means(slowdown, every)) for value, slowdown in sides
+    ]
+    gain = _gain(np.array(means[0]), np.array(means[1]), weights)
+    draws = _gain(np.array(drawn[0]), np.array(drawn[1]), weights)
+    bounds = widened(np.atleast_1d(draws), float(gain), blocks.count)
+    return ObjectiveGain(gain=float(gain), ci95=bounds)
+
+
+def _columns(
+    replayed: ReplayedVariant, place: np.ndarray, weights: RewardWeights
+) -> tuple[FloatArray, FloatArray]:
+    found = replayed.measures
+    value = (
+        weights.time_utility * found.time_utility
+        + weights.responsiveness * found.responsiveness
+        + weights.fairness * found.fairness
+    )
+    return value[place], found.bounded_slowdown[place]
+
+
+def _gain(before: FloatArray, after: FloatArray, weights: RewardWeights) -> FloatArray:
+    found: FloatArray = (after[0] - before[0]) - weights.slowdown * np.log10(after[1] / before[1])
+    return found
+
+
+_PARAMETERS = "SchedulerParameters"
+
+
+def conf_lines(cluster: DescribedCluster, changes: Mapping[str, str]) -> list[str]:
+    """A line for each key, with what it is now before it; all of them comments.
+
+    Args:
+        cluster: as it is said to be.
+        changes: key -> value.
+    """
+    after = changed(cluster, words_of(changes)).said.settings
+    lines: list[str] = []
+    keys = [key for key in changes if not key.islower()]
+    if len(keys) < len(changes):
+        keys.append(_PARAMETERS)
+    for key in keys:
+        now = cluster.said.settings.get(key.lower())
+        lines.append(f"# now: {key}={now.text}" if now is not None else f"# now: no {key}")
+        lines.append(f"# {key}={after[key.lower()].text}")
+    return lines
+
+
+def policy_lines(rule: str) -> list[str]:
+    """Lines of our own file that let the hook order by a rule; all of them comments.
+
+    Args:
+        rule: as `evaluate` calls it; of one that no live queue can be ordered by, that is said.
+    """
+    named = named_policy(rule)
+    if named is not None and named.needs_log:
+        return [f"# The daemon cannot order by {rule}: {named.needs_log}."]
+    return ["# [policy]", f'# model = "{rule}"']

@@ -35,9 +35,9 @@ from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.resampling import scale_load
 from slurm_rl_plugin.units import MINUTE, FloatArray
-from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import service_of
+from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 from slurm_rl_plugin.what_if.replay import FEWEST_JOBS
 from slurm_rl_plugin.what_if.tuning.space import TuningSpace, space_of, words_of
 

@@ -25,16 +25,16 @@ from slurm_rl_plugin.cli.committee_page import (
 from slurm_rl_plugin.cli.shadow_report import page_writer
 from slurm_rl_plugin.domain.switchback import Declaration, drawn_blocks
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENCE, WORSE
 from slurm_rl_plugin.papers.switchback.clusters import preferring_short
 from slurm_rl_plugin.units import DAY
-from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENCE, WORSE
-from slurm_rl_plugin.what_if.committee.hours_waited import (
+from slurm_rl_plugin.what_if.effects import ALL
+from slurm_rl_plugin.what_if.group_hours import (
     GroupHours,
     HoursWaited,
 )
-from slurm_rl_plugin.what_if.effects import ALL
-from slurm_rl_plugin.what_if.switchback.findings import findings, floors_of
-from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster, costs_of_blocks
+from slurm_rl_plugin.what_if.switchback.block_costs import ReplayedCluster, costs_of_blocks
+from slurm_rl_plugin.what_if.switchback.evidence import findings, floors_of
 from tests.unit.what_if.test_hours_waited import declared
 
 EVIL = '<script>alert("$1^2")</script>'

@@ -17,7 +17,7 @@ from slurm_rl_plugin.cli.what_if import intervals_words
 from slurm_rl_plugin.evaluation.site_replay import Prediction
 from slurm_rl_plugin.evaluation.study import Group, MeanAndLongest, Study
 from slurm_rl_plugin.learning.evaluation.group_waits import Loser
-from slurm_rl_plugin.learning.evaluation.replay_figures import ComparedFigure
+from slurm_rl_plugin.learning.evaluation.recorded_replay import ComparedFigure
 
 
 def verdict(**changes: Any) -> str:

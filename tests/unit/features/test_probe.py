@@ -11,8 +11,14 @@ import pytest
 from slurm_rl_plugin.errors import ModelSchemaMismatch
 from slurm_rl_plugin.features import columns, probe
 from slurm_rl_plugin.features.columns import KNOWN_SCHEMAS
-from slurm_rl_plugin.features.model_schema import PROBE_ENTRY, known_schema, schema_entries
-from slurm_rl_plugin.features.probe import digest_of, probe_digest, probe_values
+from slurm_rl_plugin.features.probe import (
+    PROBE_ENTRY,
+    digest_of,
+    known_schema,
+    probe_digest,
+    probe_values,
+    schema_entries,
+)
 from slurm_rl_plugin.features.site import SITE
 
 #: Schema and version -> digest and values. An entry is never changed, only added.

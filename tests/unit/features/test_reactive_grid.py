@@ -12,8 +12,6 @@ from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
     REACTIVE_GRID_2011,
     account_places,
-)
-from slurm_rl_plugin.features.reactive_grid_columns import (
     grid_job_columns,
     grid_job_columns_with_wait,
     grid_queue_columns,

@@ -9,10 +9,12 @@ import pytest
 
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ModelUnreadable
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.export.echo_state import echo_state_of, export_echo_state
-from slurm_rl_plugin.learning.export.onnx_file import read_onnx
-from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
-from slurm_rl_plugin.policies.reservoir import ReservoirSettings, random_echo_state
+from slurm_rl_plugin.learning.onnx_file import echo_state_of, export_echo_state, read_onnx
+from slurm_rl_plugin.policies.echo_state import (
+    EchoStateNetwork,
+    ReservoirSettings,
+    random_echo_state,
+)
 from slurm_rl_plugin.policies.silent_onnxruntime import onnxruntime
 
 QUEUE, JOBS, SIZE = len(SITE.queue), len(SITE.jobs), 40

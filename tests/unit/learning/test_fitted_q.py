@@ -9,19 +9,22 @@ import pytest
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_2011
-from slurm_rl_plugin.learning.export.echo_state import export_echo_state
-from slurm_rl_plugin.learning.fitted_q.iteration import train_fitted_q
-from slurm_rl_plugin.learning.fitted_q.regression import (
+from slurm_rl_plugin.learning.fitted_q import (
+    FittedQSettings,
+    rewards,
+    targets,
+    train_fitted_q,
+    with_a_choice,
+)
+from slurm_rl_plugin.learning.onnx_file import export_echo_state
+from slurm_rl_plugin.learning.regression import (
     EchoStateRegressor,
     FeedForwardRegressor,
     Samples,
 )
-from slurm_rl_plugin.learning.fitted_q.settings import FittedQSettings
-from slurm_rl_plugin.learning.fitted_q.targets import rewards, targets, with_a_choice
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, rule_objective
-from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork, ReservoirSettings
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.reservoir import ReservoirSettings
 from slurm_rl_plugin.policies.silent_onnxruntime import onnxruntime
 from slurm_rl_plugin.simulator.rollouts.experience import best_action_values
 from slurm_rl_plugin.simulator.rollouts.rollout import collect_experience

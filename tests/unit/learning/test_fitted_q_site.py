@@ -7,11 +7,15 @@ import pytest
 
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.fitted_q.iteration import train_fitted_q
-from slurm_rl_plugin.learning.fitted_q.regression import FeedForwardRegressor
-from slurm_rl_plugin.learning.fitted_q.settings import SLOWDOWN
-from slurm_rl_plugin.learning.fitted_q.site_experience import SitePatterns, with_noise
-from slurm_rl_plugin.learning.fitted_q.targets import site_targets, slowdown_rewards
+from slurm_rl_plugin.learning.fitted_q import (
+    SLOWDOWN,
+    SitePatterns,
+    site_targets,
+    slowdown_rewards,
+    train_fitted_q,
+    with_noise,
+)
+from slurm_rl_plugin.learning.regression import FeedForwardRegressor
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, rule_objective
 from slurm_rl_plugin.simulator.rollouts.site_experience import MOST_OTHERS, NOBODY, SiteExperience
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings

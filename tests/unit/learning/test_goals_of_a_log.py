@@ -9,8 +9,7 @@ import pytest
 
 from slurm_rl_plugin.domain.goals import AS_TRAINED, POINTS_A_DOUBLING, Goals
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
-from slurm_rl_plugin.learning.policy_search.search import unsearched_network
-from slurm_rl_plugin.learning.policy_search.settings import SLOWDOWN
+from slurm_rl_plugin.learning.policy_search import SLOWDOWN, unsearched_network
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_shares import GIVEN, OF_CLUSTER, PAST_WORK

@@ -22,11 +22,11 @@ from slurm_rl_plugin.learning.evaluation.heldout import (
     windows_of,
 )
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, evaluate, starts_under
-from slurm_rl_plugin.learning.evaluation.paired_windows import (
+from slurm_rl_plugin.learning.load_windows import class_known_at_submission, log_window
+from slurm_rl_plugin.measure.intervals import (
     overlapping_windows,
     ratio_over_windows,
 )
-from slurm_rl_plugin.learning.load_windows import class_known_at_submission, log_window
 from slurm_rl_plugin.policies.network import fixed_scaler, network_from_parameters, parameter_count
 from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores

@@ -20,8 +20,7 @@ from slurm_rl_plugin.learning.heldout_training import (
     shipped_rule,
     with_reserve,
 )
-from slurm_rl_plugin.learning.policy_search.rule_networks import RULE_WEIGHTS, rule_network
-from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
+from slurm_rl_plugin.learning.policy_search import RULE_WEIGHTS, PolicySearchSettings, rule_network
 from slurm_rl_plugin.learning.training import TrainingPlan
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.policy_search import search as policy_search
-from slurm_rl_plugin.learning.policy_search.search import search_policy, unsearched_network
-from slurm_rl_plugin.learning.policy_search.settings import (
+from slurm_rl_plugin.learning import policy_search
+from slurm_rl_plugin.learning.policy_search import (
     RESERVE_NUMBERS,
     PolicySearchSettings,
     initial_parameters,
+    search_policy,
     searched_places,
+    unsearched_network,
 )
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
 from slurm_rl_plugin.policies.network import parameter_count

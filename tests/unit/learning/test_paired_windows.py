@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.evaluation.paired_windows import (
+from slurm_rl_plugin.measure.intervals import (
     overlapping_windows,
     ratio_over_windows,
 )

@@ -9,12 +9,12 @@ import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import RESERVE_FEATURES, SITE
-from slurm_rl_plugin.learning.policy_search.search import search_policy
-from slurm_rl_plugin.learning.policy_search.settings import (
+from slurm_rl_plugin.learning.policy_search import (
     INITIAL_RESERVE,
     RESERVE_STEP,
     PolicySearchSettings,
     initial_parameters,
+    search_policy,
 )
 from slurm_rl_plugin.learning.training_load import (
     TrainingLoad,

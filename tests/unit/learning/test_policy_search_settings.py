@@ -8,7 +8,7 @@ import pytest
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import SITE, USUAL
 from slurm_rl_plugin.learning.algorithms import settings_of
-from slurm_rl_plugin.learning.policy_search.settings import (
+from slurm_rl_plugin.learning.policy_search import (
     FEATURE_GROUPS,
     SEARCHED,
     STARTS,

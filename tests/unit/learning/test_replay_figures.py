@@ -10,23 +10,21 @@ import pytest
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
 from slurm_rl_plugin.learning.evaluation.recorded_replay import (
+    GOALS,
     RECORDED,
     RECORDED_ORDER,
-    RecordedReplay,
-    replay,
-)
-from slurm_rl_plugin.learning.evaluation.replay_figures import (
-    GOALS,
     ComparedFigure,
+    RecordedReplay,
     block_jobs,
     compare,
     overall,
+    replay,
 )
+from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENCE, WORSE
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import DAY
-from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENCE, WORSE
 
 
 def recorded_by(rule: str, jobs: int) -> tuple[PreparedLog, SimulationSettings]:

@@ -8,10 +8,16 @@ import pytest
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
-from slurm_rl_plugin.learning.sarsa.on_line import OnLineLearner
-from slurm_rl_plugin.learning.sarsa.settings import PAPER, SarsaSettings
-from slurm_rl_plugin.learning.sarsa.sweeps import acted_starts, network_of, recorded_starts
-from slurm_rl_plugin.learning.sarsa.training import SarsaLearner, train_sarsa
+from slurm_rl_plugin.learning.sarsa import (
+    PAPER,
+    OnLineLearner,
+    SarsaLearner,
+    SarsaSettings,
+    acted_starts,
+    network_of,
+    recorded_starts,
+    train_sarsa,
+)
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log

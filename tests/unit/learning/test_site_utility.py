@@ -9,7 +9,7 @@ import pytest
 
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.site_utility.model import (
+from slurm_rl_plugin.learning.site_utility import (
     SiteHistory,
     SiteUtilitySettings,
     TriedJobs,

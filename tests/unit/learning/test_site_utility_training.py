@@ -14,9 +14,12 @@ from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain.published_utilities import JOB_CLASSES
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
-from slurm_rl_plugin.learning.policy_search.rule_networks import rule_network
-from slurm_rl_plugin.learning.site_utility.model import SiteUtilitySettings
-from slurm_rl_plugin.learning.site_utility.training import SHARE_DEFICIT, train_site_utility
+from slurm_rl_plugin.learning.policy_search import rule_network
+from slurm_rl_plugin.learning.site_utility import (
+    SHARE_DEFICIT,
+    SiteUtilitySettings,
+    train_site_utility,
+)
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.site_utilities import published_utilities

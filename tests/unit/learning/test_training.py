@@ -16,10 +16,10 @@ from slurm_rl_plugin.learning.evaluation.paired import (
     evaluate,
     starts_under,
 )
-from slurm_rl_plugin.learning.export.manifest import file_checksum
-from slurm_rl_plugin.learning.export.network import import_network
 from slurm_rl_plugin.learning.load_windows import split_stretches
-from slurm_rl_plugin.learning.policy_search.search import PolicySearchSettings
+from slurm_rl_plugin.learning.manifest import file_checksum
+from slurm_rl_plugin.learning.onnx_file import import_network
+from slurm_rl_plugin.learning.policy_search import PolicySearchSettings
 from slurm_rl_plugin.learning.training import TrainingPlan, train_model
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings

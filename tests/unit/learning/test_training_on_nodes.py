@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
-from slurm_rl_plugin.learning.policy_search.search import unsearched_network
-from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
+from slurm_rl_plugin.learning.policy_search import PolicySearchSettings, unsearched_network
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
 from slurm_rl_plugin.utility.reward import RewardWeights

@@ -9,12 +9,12 @@ import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning import policy_search as search
 from slurm_rl_plugin.learning.checkpoint import Checkpoint, forget_checkpoint, steps_kept
-from slurm_rl_plugin.learning.policy_search import search
-from slurm_rl_plugin.learning.policy_search.settings import PolicySearchSettings
-from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
+from slurm_rl_plugin.learning.policy_search import PolicySearchSettings
+from slurm_rl_plugin.learning.sarsa import SarsaSettings
 from slurm_rl_plugin.learning.side_by_side import processors_here
-from slurm_rl_plugin.learning.site_utility.model import SiteUtilitySettings
+from slurm_rl_plugin.learning.site_utility import SiteUtilitySettings
 from slurm_rl_plugin.learning.training import TrainingPlan, _load_key, train_model
 from slurm_rl_plugin.learning.training_load import mean_objective
 from slurm_rl_plugin.policies.network import fixed_scaler, network_from_parameters, parameter_count

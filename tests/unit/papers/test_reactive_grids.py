@@ -9,7 +9,7 @@ import pytest
 
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of
-from slurm_rl_plugin.learning.sarsa.settings import SarsaSettings
+from slurm_rl_plugin.learning.sarsa import SarsaSettings
 from slurm_rl_plugin.papers.reactive_grids_2008.claims import (
     fairness_over_time,
     implied_ratio,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.measure.intervals import BLOCK_JOBS
 from slurm_rl_plugin.papers.responsive_reserve.experiment import (
     BATCH_TO_SJF,
     DECLARED,
@@ -24,7 +25,6 @@ from slurm_rl_plugin.papers.responsive_reserve.experiment import (
 from slurm_rl_plugin.papers.study.trials import Contender, run_trial
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
-from slurm_rl_plugin.utility.intervals import BLOCK_JOBS
 from tests.functional.small_network import small_network
 
 POLICIES = {

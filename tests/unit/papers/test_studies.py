@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.measure.intervals import of_samples
 from slurm_rl_plugin.papers.registry import STUDIES
 from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
 from slurm_rl_plugin.papers.study.study import Asked
-from slurm_rl_plugin.utility.intervals import of_samples
 
 #: A module whose code shapes a figure.
 MODULE = "slurm_rl_plugin.units"

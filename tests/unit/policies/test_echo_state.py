@@ -7,7 +7,11 @@ import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.policies.reservoir import ReservoirSettings, random_echo_state, spectral_radius
+from slurm_rl_plugin.policies.echo_state import (
+    ReservoirSettings,
+    random_echo_state,
+    spectral_radius,
+)
 
 QUEUE, JOBS = len(SITE.queue), len(SITE.jobs)
 SCALER = (np.full(QUEUE, 0.5), np.full(QUEUE, 0.5), np.full(JOBS, 0.5), np.full(JOBS, 0.5))

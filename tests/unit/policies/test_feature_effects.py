@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.policies.feature_effects import feature_effects
 from slurm_rl_plugin.policies.q_network import load_q_network
 from tests.functional.small_network import small_network

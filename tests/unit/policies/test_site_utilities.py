@@ -15,8 +15,8 @@ from slurm_rl_plugin.domain.published_utilities import JOB_CLASSES
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ScoreInvalid
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.export.network import export_network
-from slurm_rl_plugin.learning.site_utility.model import export_site_utility
+from slurm_rl_plugin.learning.onnx_file import export_network
+from slurm_rl_plugin.learning.site_utility import export_site_utility
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.site_utilities import published_utilities, utility_of
 from tests.functional.small_network import small_network

@@ -11,7 +11,7 @@ import pytest
 from slurm_rl_plugin.domain import Memory, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY
-from slurm_rl_plugin.learning.export.network import export_network
+from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
 from slurm_rl_plugin.policies.registry import rule_policy
 from tests.functional.small_network import small_network

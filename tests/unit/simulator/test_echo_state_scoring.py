@@ -15,19 +15,20 @@ from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
     REACTIVE_GRID_2011,
     REACTIVE_GRID_WAIT,
-)
-from slurm_rl_plugin.features.reactive_grid_columns import (
     grid_job_columns,
     grid_queue_columns_2011,
 )
-from slurm_rl_plugin.features.scales import log_seconds
+from slurm_rl_plugin.features.schema import log_seconds
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
-from slurm_rl_plugin.learning.export.echo_state import export_echo_state
-from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.learning.onnx_file import export_echo_state
+from slurm_rl_plugin.policies.echo_state import (
+    EchoStateNetwork,
+    ReservoirSettings,
+    random_echo_state,
+)
 from slurm_rl_plugin.policies.network import QNetwork, fixed_scaler
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
-from slurm_rl_plugin.policies.reservoir import ReservoirSettings, random_echo_state
 from slurm_rl_plugin.simulator.kernel.cluster import (
     IDLE,
     NOW,

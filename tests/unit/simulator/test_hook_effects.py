@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.policy_search.rule_networks import RULE_WEIGHTS, rule_network
+from slurm_rl_plugin.learning.policy_search import RULE_WEIGHTS, rule_network
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import (

@@ -10,8 +10,6 @@ from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID_2011,
     REACTIVE_GRID_WAIT,
     account_places,
-)
-from slurm_rl_plugin.features.reactive_grid_columns import (
     grid_job_columns,
     grid_job_columns_with_wait,
     grid_queue_columns,

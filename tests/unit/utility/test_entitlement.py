@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.units import DAY, HOUR
-from slurm_rl_plugin.utility.entitlement import ServedJobs, entitled_service, service_of_windows
+from slurm_rl_plugin.utility.fairness import ServedJobs, entitled_service, service_of_windows
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.utility.intervals import (
+from slurm_rl_plugin.measure.intervals import (
     BETTER,
     FEWEST_BLOCKS,
     INCONCLUSIVE,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.utility.responsiveness import (
+from slurm_rl_plugin.utility.time_utility import (
     bounded_slowdown,
     relative_overhead,
     responsiveness,

@@ -13,7 +13,7 @@ from slurm_rl_plugin.machine_files.changes import changed
 from slurm_rl_plugin.machine_files.reader import DescribedCluster, read_cluster
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.units import HOUR
-from slurm_rl_plugin.what_if.admission import admitted
+from slurm_rl_plugin.what_if.variant import admitted
 from tests.unit.machine_files.written_files import NODES, machine_of_lines
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.measure.blocks import Blocks
+from slurm_rl_plugin.measure.intervals import widened
 from slurm_rl_plugin.units import DAY
-from slurm_rl_plugin.utility.intervals import widened
-from slurm_rl_plugin.what_if.blocks import Blocks
 
 
 def blocks_of(days: int, each: int = 20) -> Blocks:

@@ -10,19 +10,19 @@ from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.evaluation.group_waits import groupings_of, groupings_of_workload
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of
+from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENCE, WORSE
 from slurm_rl_plugin.papers.switchback.clusters import DrawnTrial, preferring_short
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
-from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENCE, WORSE
-from slurm_rl_plugin.what_if.committee.block_waits import hours_in_blocks
-from slurm_rl_plugin.what_if.committee.hours_waited import (
+from slurm_rl_plugin.what_if.group_hours import (
     HoursWaited,
+    hours_in_blocks,
+    hours_in_replays,
 )
-from slurm_rl_plugin.what_if.committee.replayed_waits import hours_in_replays
-from slurm_rl_plugin.what_if.switchback.costs import JobTimes
+from slurm_rl_plugin.what_if.switchback.block_costs import JobTimes
 
 PROCESSORS = 16
 

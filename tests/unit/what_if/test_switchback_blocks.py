@@ -22,9 +22,8 @@ from slurm_rl_plugin.domain.switchback import (
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.papers.switchback.clusters import WARM_UP, DrawnTrial, alike, with_gain
 from slurm_rl_plugin.units import DAY, HOUR
-from slurm_rl_plugin.utility.responsiveness import bounded_slowdown
-from slurm_rl_plugin.what_if.switchback.costs import GOALS, JobTimes, costs
-from slurm_rl_plugin.what_if.switchback.replayed_blocks import costs_of_blocks
+from slurm_rl_plugin.utility.time_utility import bounded_slowdown
+from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, JobTimes, costs, costs_of_blocks
 
 BEGIN = 1_700_000_000.0
 

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain.switchback import Declaration, drawn_blocks
+from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
 from slurm_rl_plugin.units import DAY, FloatArray
-from slurm_rl_plugin.utility.intervals import BETTER, INCONCLUSIVE, WORSE
-from slurm_rl_plugin.what_if.switchback.costs import GOALS
+from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, BlockCosts
 from slurm_rl_plugin.what_if.switchback.evidence import (
     PairDifferences,
     effect_of,
+    findings,
+    floors_of,
     sure_above,
     wealth,
 )
-from slurm_rl_plugin.what_if.switchback.findings import findings, floors_of
-from slurm_rl_plugin.what_if.switchback.replayed_blocks import BlockCosts
 
 LEVEL, COINS = 0.05, 2000
 

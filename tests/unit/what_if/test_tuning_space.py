@@ -11,7 +11,7 @@ from slurm_rl_plugin.learning.evaluation.heldout import NODE_HEURISTICS
 from slurm_rl_plugin.machine_files.changes import changed
 from slurm_rl_plugin.machine_files.reader import DescribedCluster, read_cluster
 from slurm_rl_plugin.policies.registry import named_policy
-from slurm_rl_plugin.what_if.tuning.lines import conf_lines, policy_lines
+from slurm_rl_plugin.what_if.tuning.choices import conf_lines, policy_lines
 from slurm_rl_plugin.what_if.tuning.space import TunedSetting, TuningSpace, space_of, words_of
 from tests.unit.machine_files.written_files import NODES, PARTITION, machine_of_lines
 

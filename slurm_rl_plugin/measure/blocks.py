@@ -1,9 +1,8 @@
-"""Stretches of time that are drawn again: how sure a difference between two schedules is.
+"""Stretches of time that are drawn again for intervals of the difference of two schedules.
 
-A bootstrap over whole weeks (Künsch 1989, without overlap), of shorter logs over days: waits of a
-stretch depend on each other; those of a job under two schedules are drawn together.
-Figures of a draw are sums over stretches, and quantiles of histograms of waits, so that a million
-jobs cost no more than the stretches that they lie in.
+Whole weeks (Künsch 1989, without overlap), or days of shorter logs: waits within a stretch depend
+on each other. A job's waits under both schedules are drawn together. A draw is a sum over
+stretches, or a quantile of histograms of waits: a million jobs cost no more than their stretches.
 """
 
 from __future__ import annotations
@@ -12,12 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.workloads.resampling import WEEK
+from slurm_rl_plugin.measure.intervals import FEWEST_BLOCKS, drawn_counts
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
-from slurm_rl_plugin.utility.intervals import FEWEST_BLOCKS, drawn_counts
 
 #: How long a stretch is, seconds, and what several are called; the first of which there are enough.
-_UNITS = ((WEEK, "weeks"), (DAY, "days"))
+_UNITS = ((7 * DAY, "weeks"), (DAY, "days"))
 #: Bins of waits: equal ones, below a second as 0, then so many for a factor of ten.
 _BINS, _DECADES = 500, 9
 

@@ -1,9 +1,9 @@
-"""What groups of jobs waited in the blocks of an experiment, by whose order was in force.
+"""Hours that groups of jobs waited under the site's order and under ours, and who gains by it.
 
-Each second of a wait belongs to the order that was in force then. Pairs are the same hours of two
-days, and each had a coin of its own: so pairs are what is drawn again. A replay of each block by
-both orders takes away what the load alone did, as for the goals (`findings`): it sharpens what is
-told, and a replay that is wrong does not bend it.
+In two replays of a log, or in the blocks of an experiment. There each second of a wait belongs to
+the order that was in force then. Pairs of blocks are the same hours of two days, each with a coin
+of its own: so pairs are drawn again. A replay of each block by both orders takes away what the load
+alone did; a replay that is wrong does not bend the result.
 """
 
 from __future__ import annotations
@@ -15,18 +15,171 @@ import numpy as np
 
 from slurm_rl_plugin.domain.switchback import ARMS, OURS, SITE, Declaration, Pairs, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.evaluation.group_waits import groupings_of_workload
-from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray, IntArray
-from slurm_rl_plugin.what_if.blocks import Blocks
-from slurm_rl_plugin.what_if.committee.hours_waited import (
-    GROUPED_BY,
-    GroupHours,
-    HoursWaited,
+from slurm_rl_plugin.learning.evaluation.group_waits import (
+    LEAST_LOSS,
+    groupings_of,
+    groupings_of_workload,
 )
+from slurm_rl_plugin.measure.blocks import Blocks
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.utility.summary import ScheduledJobs
 from slurm_rl_plugin.what_if.effects import ALL, Effect, judged_effect
-from slurm_rl_plugin.what_if.switchback.costs import JobTimes
-from slurm_rl_plugin.what_if.switchback.replayed_blocks import ReplayedCluster
+from slurm_rl_plugin.what_if.switchback.block_costs import JobTimes, ReplayedCluster
+
+#: What jobs are grouped by, in the order in which it is told; classes are no word of users.
+GROUPED_BY = ("account", "width", "limit", "resource")
+#: Groups of fewer jobs are not told of: their waits are those of a day or two.
+FEWEST_IN_GROUP = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupHours:
+    """What one group of jobs waited.
+
+    Attributes:
+        by: ALL, or one of GROUPED_BY.
+        group: its name.
+        jobs: how many there are.
+        before, after: hours, of what `HoursWaited` says.
+        longest_before, longest_after: hours that the job waited that waited longest.
+        ratio: after over before; None where nobody waited before.
+        ratio_ci95: its 95 % interval; None where none can be told.
+        word: its verdict; see `measure.intervals`.
+    """
+
+    by: str
+    group: str
+    jobs: int
+    before: float
+    after: float
+    longest_before: float
+    longest_after: float
+    ratio: float | None
+    ratio_ci95: tuple[float, float] | None
+    word: str
+
+    @property
+    def growth(self) -> float:
+        """Hours that it waits longer; below 0 for shorter."""
+        return self.after - self.before
+
+    @property
+    def longest_growth(self) -> float:
+        """Hours that its longest wait is longer."""
+        return self.longest_after - self.longest_before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoursWaited:
+    """What every group waited.
+
+    Attributes:
+        everybody: all jobs.
+        groups: by GROUPED_BY, and accounts with most jobs first.
+        each: whether hours are those of a job in the mean; else they are those that all jobs of
+            the group waited together in an hour.
+        stretches, unit: over so many weeks, days or the like it was drawn again.
+        has_intervals: whether there were enough of them.
+    """
+
+    everybody: GroupHours
+    groups: tuple[GroupHours, ...]
+    each: bool
+    stretches: int
+    unit: str
+    has_intervals: bool
+
+    @classmethod
+    def of(cls, rows: list[GroupHours], blocks: Blocks, *, each: bool) -> HoursWaited:
+        """Rows in any order, of which one is ALL."""
+        (everybody,) = (row for row in rows if row.by == ALL)
+        groups = [row for row in rows if row.by in GROUPED_BY and row.jobs >= FEWEST_IN_GROUP]
+        accounts = sorted((row for row in groups if row.by == "account"), key=lambda row: -row.jobs)
+        others = [row for by in GROUPED_BY[1:] for row in groups if row.by == by]
+        return cls(
+            everybody=everybody,
+            groups=(*accounts, *others),
+            each=each,
+            stretches=blocks.count,
+            unit=blocks.unit,
+            has_intervals=len(blocks.drawn) > 0,
+        )
+
+    def grouped(self, by: str) -> list[GroupHours]:
+        """The groups of one kind."""
+        return [row for row in self.groups if row.by == by]
+
+    def judged(self, word: str) -> list[GroupHours]:
+        """The groups with a verdict, those with the largest change first."""
+        found = [row for row in self.groups if row.word == word]
+        return sorted(found, key=lambda row: -abs(row.growth))
+
+
+def hours_in_replays(
+    prepared: PreparedLog,
+    before: ScheduledJobs,
+    after: ScheduledJobs,
+    counted: slice,
+    rng: np.random.Generator,
+) -> HoursWaited:
+    """Mean hours that a job of each group waits, with intervals over weeks or days drawn again.
+
+    Args:
+        prepared: the jobs.
+        before: all of them under the order that is compared with.
+        after: the same under the other.
+        counted: places of those that are measured, at least one.
+        rng: draws weeks or days.
+    """
+    blocks = Blocks.over(prepared.log.submit[counted], rng)
+    waits = before.wait[counted], after.wait[counted]
+    every = np.arange(len(waits[0]))
+    rows = [_row(ALL, ALL, every, waits, blocks)]
+    for by, group, jobs in _members(prepared, counted):
+        rows.append(_row(by, group, jobs, waits, blocks))
+    return HoursWaited.of(rows, blocks, each=True)
+
+
+def _members(prepared: PreparedLog, counted: slice) -> Iterator[tuple[str, str, IntArray]]:
+    """Kind and name of each group, and the places of its jobs among those counted."""
+    for by, grouping in groupings_of(prepared).items():
+        if by not in GROUPED_BY:
+            continue
+        of = grouping.place[counted]
+        order = np.argsort(of, kind="stable")
+        ends = np.searchsorted(of[order], np.arange(len(grouping.names) + 1))
+        for place, name in enumerate(grouping.names):
+            jobs = order[ends[place] : ends[place + 1]]
+            if len(jobs):
+                yield by, name, jobs
+
+
+def _row(
+    by: str,
+    group: str,
+    jobs: IntArray,
+    waits: tuple[FloatArray, FloatArray],
+    blocks: Blocks,
+) -> GroupHours:
+    old, new = waits[0][jobs], waits[1][jobs]
+    drawn = blocks.means(old, jobs), blocks.means(new, jobs)
+    means = float(old.mean()), float(new.mean())
+    effect = judged_effect("mean_wait", means, drawn, blocks, LEAST_LOSS)
+    return GroupHours(
+        by=by,
+        group=group,
+        jobs=len(jobs),
+        before=effect.before / HOUR,
+        after=effect.after / HOUR,
+        longest_before=float(old.max()) / HOUR,
+        longest_after=float(new.max()) / HOUR,
+        ratio=effect.ratio,
+        ratio_ci95=effect.ratio_ci95,
+        word=effect.verdict,
+    )
+
 
 #: What the stretches that are drawn again are called.
 _UNIT = "pairs of stretches"
@@ -85,7 +238,7 @@ def hours_in_blocks(
     )
     jobs = groups.sums(times.jobs, seen.jobs.astype(np.float64))
     rows = [
-        _row(paired, seen, place, int(jobs[place]), named)
+        _row_of_pairs(paired, seen, place, int(jobs[place]), named)
         for place, named in enumerate(groups.names)
         if jobs[place] or named == (ALL, ALL)
     ]
@@ -220,7 +373,7 @@ class _PairedHours:
         return float(hours.sum() / self.length.sum()), drawn
 
 
-def _row(
+def _row_of_pairs(
     paired: _PairedHours, seen: _Seen, group: int, jobs: int, named: tuple[str, str]
 ) -> GroupHours:
     effect = paired.effect(group)

@@ -1,23 +1,26 @@
-"""The regressors of fitted Q iteration: a feed-forward network and the readout of a reservoir."""
+"""Regressors of a Q-function: a feed-forward network, and the readout of a reservoir."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from slurm_rl_plugin.features.schema import FeatureSchema
-from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
+from slurm_rl_plugin.policies.echo_state import (
+    EchoStateNetwork,
+    ReservoirSettings,
+    random_echo_state,
+)
 from slurm_rl_plugin.policies.network import (
     QNetwork,
     fixed_scaler,
     network_from_parameters,
     parameter_count,
 )
-from slurm_rl_plugin.policies.reservoir import ReservoirSettings, random_echo_state
 from slurm_rl_plugin.simulator.scoring.compiled_echo_state import without_memory
 from slurm_rl_plugin.units import FloatArray
 
@@ -36,22 +39,6 @@ class Samples(NamedTuple):
     jobs: FloatArray
     states: FloatArray
     targets: FloatArray
-
-
-class QRegressor(Protocol):
-    """Fits the free numbers of one form of Q-function."""
-
-    def driven(self, parameters: Sequence[float] | None) -> EchoStateNetwork:
-        """The Q-function in the form that rollouts drive; None is the one before any fit."""
-        ...
-
-    def network(self, parameters: Sequence[float]) -> QNetwork | EchoStateNetwork:
-        """The Q-function as it is kept."""
-        ...
-
-    def fit(self, samples: Samples, seed: int) -> list[float]:
-        """The parameters that serve the samples best."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,494 @@
+"""Fitted Q iteration, feed-forward or with an echo state network (2011, Algorithm 1)."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_SCHEMAS, REACTIVE_GRID_WAIT
+from slurm_rl_plugin.features.schema import log_seconds
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning import policy_search
+from slurm_rl_plugin.learning.checkpoint import Checkpoint
+from slurm_rl_plugin.learning.regression import (
+    EchoStateRegressor,
+    FeedForwardRegressor,
+    Samples,
+)
+from slurm_rl_plugin.learning.side_by_side import processors_here, side_by_side
+from slurm_rl_plugin.learning.training_load import (
+    Progress,
+    TrainedPolicy,
+    TrainingLoad,
+    check_number,
+    drawn_loads,
+    mean_objective,
+)
+from slurm_rl_plugin.policies.echo_state import EchoStateNetwork, ReservoirSettings
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.rollouts.experience import Experience, best_action_values
+from slurm_rl_plugin.simulator.rollouts.rollout import collect_experience
+from slurm_rl_plugin.simulator.rollouts.site_experience import (
+    MOST_OTHERS,
+    NOBODY,
+    SiteExperience,
+    site_experience,
+)
+from slurm_rl_plugin.simulator.schedules.simulation import simulate_network
+from slurm_rl_plugin.simulator.scoring.compiled_echo_state import compile_echo_state
+from slurm_rl_plugin.simulator.scoring.reactive_grid import grid_job_table
+from slurm_rl_plugin.units import BoolArray, FloatArray
+from slurm_rl_plugin.utility.reward import RewardWeights
+
+#: How a start is rewarded on the papers' schemas; see `rewards`.
+GRID_REWARDS = ("literal", "difference", "interchange")
+#: The same on the `site` schema; see `slowdown_rewards`.
+SITE_REWARDS = ("slowdown",)
+REWARDS = (*GRID_REWARDS, *SITE_REWARDS)
+
+
+def rewards(experience: Experience, kind: str, utility_weight: float) -> FloatArray:
+    """The reward lambda W + (1 - lambda) F of every start, float64[n] (2011, section 3.3).
+
+    "literal" takes W, the responsiveness of the job at its completion, and F, the fairness at its
+    start. Nothing of that speaks of the jobs left waiting, so it favours jobs whose responsiveness
+    waiting cannot spoil: the longest. "difference" takes what the start changes instead: minus
+    the responsiveness that those left waiting lose, and the fairness gained until the next start.
+    "interchange" adds what the job itself would have lost had one of them gone before it, which
+    tells jobs apart by their wait, for a schema that holds it.
+
+    Args:
+        experience: of one simulation.
+        kind: one of GRID_REWARDS.
+        utility_weight: lambda, in [0, 1].
+    """
+    if kind == "literal":
+        utility, fairness = experience.responsiveness, experience.fairness
+    else:
+        utility = experience.spared * (kind == "interchange") - experience.lost
+        fairness = np.diff(experience.fairness, append=experience.fairness[-1:])
+    return utility_weight * utility + (1.0 - utility_weight) * fairness
+
+
+def slowdown_rewards(experience: SiteExperience, exponent: float) -> FloatArray:
+    """The reward (s - l) / (s + l) of each job at each start, in [-1, 1]; shape as `spared`.
+
+    s is the slowdown that the job would have lost behind those left waiting, one by one, l what
+    they lose behind it, each to the power of `exponent`. Weighted shortest processing time first
+    (Smith 1956) is the order of s / l. The reward has no scale, so that long and short queues
+    speak alike; it is 0 where neither side loses anything.
+
+    Args:
+        experience: of one simulation.
+        exponent: below 1 it tells good jobs from better ones: s / l spans many powers of ten, and
+            with 1 half of all rewards lie within .05 of -1 or 1.
+    """
+    spared, lost = experience.spared**exponent, experience.lost**exponent
+    stake, gained = spared + lost, spared - lost
+    return np.divide(gained, stake, out=np.zeros_like(stake), where=stake > 0.0)
+
+
+def with_a_choice(experience: Experience) -> BoolArray:
+    """Starts at which another job could have been started, shape [n]."""
+    return np.diff(experience.first_action) > 1
+
+
+def targets(
+    experience: Experience,
+    reward: FloatArray,
+    network: EchoStateNetwork | None,
+    workload: Workload,
+    gamma: float,
+) -> FloatArray:
+    """The target r + gamma max_b Q(s', b) of every start, float64[n] (2011, Algorithm 1).
+
+    The algorithm is printed with min and the state s; rewards are maximised here, and the value
+    is that of the next state s'. Where s' offers but one job its own target stands for max_b Q:
+    nothing is to be learned there, and what really followed is known.
+
+    Args:
+        experience: of one simulation.
+        reward: of every start, shape [n].
+        network: Q_k; None where there is none yet, which is 0 everywhere.
+        workload: that was simulated.
+        gamma: discount of one start.
+    """
+    if network is None or gamma == 0.0:
+        value = np.zeros(len(reward))
+    else:
+        value = best_action_values(
+            compile_echo_state(network, workload), experience, workload.submit
+        )
+    free = with_a_choice(experience)
+    found = np.empty(len(reward))
+    ahead = 0.0
+    for start in range(len(reward) - 1, -1, -1):
+        found[start] = reward[start] + gamma * ahead
+        ahead = value[start] if free[start] else found[start]
+    return found
+
+
+def site_targets(
+    experience: SiteExperience, reward: FloatArray, network: QNetwork | None, gamma: float
+) -> FloatArray:
+    """The target r + gamma max_b Q(s', b) of each job at each start; shape as `reward`.
+
+    s' is the next start that leaves somebody waiting, whoever of the queue starts at this one.
+
+    Args:
+        experience: of one simulation.
+        reward: of each job at each start, shape [n, 1 + MOST_OTHERS].
+        network: Q_k; None where there is none yet, which is 0 everywhere.
+        gamma: discount of one start.
+    """
+    if network is None or gamma == 0.0:
+        return reward
+    scores = network.scores(experience.queue[:, None], experience.features)
+    best = np.where(experience.job == NOBODY, -np.inf, scores).max(axis=1, initial=-np.inf)
+    return reward + gamma * np.append(best[1:], 0.0)[: len(reward), None]
+
+
+#: What fits the Q-function.
+REGRESSORS = ("feed-forward", "echo-state")
+#: The schemas that a trained network may take, by name.
+SCHEMAS = {schema.name: schema for schema in (*REACTIVE_GRID_SCHEMAS, REACTIVE_GRID_WAIT, SITE)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedQSettings:
+    """Settings of fitted Q iteration (2011, sections 3.2 and 4).
+
+    The defaults see the paper's 11 inputs, among which there is no wait. With run times known that
+    is enough for the level of shortest job first. With class medians, jobs of one class and VO are
+    then all alike: schema "reactive-grid-wait" with reward "interchange" tells them apart and
+    reaches min(run + wait). With run times known that pair gives up those who have waited long.
+    Schema "site" goes with reward "slowdown" and with nothing else; see SLOWDOWN.
+
+    Attributes:
+        regressor: one of REGRESSORS.
+        schema: name of one of the papers' schemas, "reactive-grid-wait" or "site".
+        iterations: N of Algorithm 1; experience is collected anew before each.
+        kept: how many collections are learned from, the last ones.
+        gamma: discount of one start.
+        epsilon: probability of a random start while collecting; not for `site`.
+        utility_weight: lambda, of responsiveness against fairness in the reward; not for `site`.
+        noise: on the weights while collecting, in parts of their root mean square; `site` only.
+        others: jobs left waiting that are learned from beside each start, MOST_OTHERS at most;
+            `site` only.
+        exponent: of what reward "slowdown" compares (`slowdown_rewards`).
+        batch: training loads drawn anew for each iteration; 0 takes all of them in each.
+        reward: one of REWARDS.
+        hidden: sigmoid units of the feed-forward network.
+        passes: over the samples in each fit of the feed-forward network.
+        decay: L2 penalty of the feed-forward network.
+        reservoir: of the echo state network.
+        ridge: penalty of its readout, per sample and on standardised inputs.
+        seed: of everything random.
+        weights: of the objective by which the best network is kept.
+
+    Raises:
+        ConfigurationError: an unknown name, names that do not go together, or a number out of its
+            range.
+    """
+
+    regressor: str = "echo-state"
+    schema: str = "reactive-grid-2011"
+    iterations: int = 12
+    kept: int = 3
+    gamma: float = 0.9
+    epsilon: float = 0.1
+    utility_weight: float = 0.5
+    noise: float = 0.3
+    others: int = 8
+    exponent: float = 0.25
+    batch: int = 0
+    reward: str = "difference"
+    hidden: int = 16
+    passes: int = 20
+    decay: float = 1e-4
+    reservoir: ReservoirSettings = field(default_factory=ReservoirSettings)
+    ridge: float = 1e-4
+    seed: int = 1
+    weights: RewardWeights = field(
+        default_factory=lambda: RewardWeights(
+            time_utility=0.0, responsiveness=0.5, fairness=0.5, tail=0.0
+        )
+    )
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("regressor", self.regressor, REGRESSORS),
+            ("schema", self.schema, tuple(SCHEMAS)),
+            ("reward", self.reward, REWARDS),
+        ):
+            if value not in known:
+                raise ConfigurationError(f"unknown {name} {value!r}: give {' or '.join(known)}.")
+        fractions = (self.gamma, self.epsilon, self.utility_weight)
+        if not all(0.0 <= each <= 1.0 for each in fractions) or self.gamma == 1.0:
+            raise ConfigurationError("gamma must lie in [0, 1), epsilon and lambda in [0, 1].")
+        if min(self.iterations, self.kept, self.hidden, self.passes) < 1:
+            raise ConfigurationError("iterations, kept, hidden and passes must be at least 1.")
+        if min(self.noise, self.others, self.batch) < 0 or self.others > MOST_OTHERS:
+            raise ConfigurationError(
+                f"noise and batch must be at least 0, others must lie in 0..{MOST_OTHERS}."
+            )
+        if not 0.0 < self.exponent <= 1.0:
+            raise ConfigurationError("exponent must lie in (0, 1].")
+        for name in ("noise", "decay", "ridge"):
+            fits = 0.0 <= getattr(self, name) < math.inf
+            check_number("fitted-q", name, getattr(self, name), fits, "at least 0, and finite")
+        self._check_schema()
+
+    def _check_schema(self) -> None:
+        """Refuse a schema that does not go with the reward or the regressor."""
+        site = self.schema == SITE.name
+        if site and self.regressor == "echo-state":
+            raise ConfigurationError(
+                "schema site is for fitted-q: choose it, or a reactive-grid schema for echo-state."
+            )
+        if site != (self.reward in SITE_REWARDS):
+            raise ConfigurationError(
+                f"reward {self.reward} does not go with schema {self.schema}: reward slowdown "
+                "and schema site go together."
+            )
+
+
+#: For mean bounded slowdown on parallel machines, as policy_search.SLOWDOWN is.
+SLOWDOWN = FittedQSettings(
+    regressor="feed-forward",
+    schema="site",
+    reward="slowdown",
+    iterations=6,
+    gamma=0.0,
+    hidden=3,
+    passes=10,
+    batch=16,
+    weights=RewardWeights(slowdown=10.0, tail=0.0),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridPatterns:
+    """Collects by rollouts: at each start anything that fits may be chosen.
+
+    Attributes:
+        settings: of the iteration.
+        regressor: makes networks of parameters.
+    """
+
+    settings: FittedQSettings
+    regressor: FeedForwardRegressor | EchoStateRegressor
+
+    def collected(
+        self, parameters: Sequence[float] | None, loads: Sequence[TrainingLoad], iteration: int
+    ) -> list[tuple[Experience, Workload]]:
+        """Experience of every load; the first is that of simple orders, as there is no policy."""
+        network = self.regressor.driven(parameters)
+        epsilon = None if parameters is None else self.settings.epsilon
+        found = []
+        for number, load in enumerate(loads):
+            rng = np.random.default_rng([self.settings.seed, iteration, number])
+            experience = collect_experience(
+                load.workload, network, load.settings, epsilon=epsilon, rng=rng
+            )
+            found.append((experience, load.workload))
+        return found
+
+    def samples(
+        self,
+        collections: Sequence[Sequence[tuple[Experience, Workload]]],
+        parameters: Sequence[float] | None,
+    ) -> Samples:
+        """Pattern set of Algorithm 1; memory was driven through each simulation in its order."""
+        network = None if parameters is None else self.regressor.driven(parameters)
+        settings, parts = self.settings, []
+        for experience, workload in (each for collection in collections for each in collection):
+            reward = rewards(experience, settings.reward, settings.utility_weight)
+            found = targets(experience, reward, network, workload, settings.gamma)
+            free = with_a_choice(experience)
+            jobs = self._job_features(experience, workload)[free]
+            parts.append((experience.queue[free], jobs, experience.state[free], found[free]))
+        return Samples(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+    def _job_features(self, experience: Experience, workload: Workload) -> FloatArray:
+        """Features of the job of every start when it started, float64[n, Fx]."""
+        table = grid_job_table(workload)[experience.job]
+        if not SCHEMAS[self.settings.schema].dynamic_jobs:
+            return table
+        wait = experience.now - workload.submit[experience.job]
+        return np.column_stack([table, log_seconds(wait)])
+
+
+#: What noise is put on.
+_NOISY = ("queue_weights", "job_weights", "bias", "output", "linear")
+
+
+def with_noise(network: QNetwork, noise: float, rng: np.random.Generator) -> QNetwork:
+    """A network that orders a little differently, all the time in the same way.
+
+    Noise on the weights instead of on single starts (Ruckstiess, Felder, Schmidhuber 2008): under
+    EASY one start out of order changes little, and who starts is not the network's choice alone.
+
+    Args:
+        network: stays as it is.
+        noise: standard deviation, in parts of the root mean square of each group of weights.
+        rng: source of randomness.
+    """
+    changed = {}
+    for name in _NOISY:
+        weights = getattr(network, name)
+        spread = noise * np.sqrt(np.mean(weights**2))
+        changed[name] = weights + spread * rng.standard_normal(weights.shape)
+    return replace(network, **changed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SitePatterns:
+    """Collects from finished simulations, each under a network with noise of its own.
+
+    Attributes:
+        settings: of the iteration.
+        regressor: makes networks of parameters.
+    """
+
+    settings: FittedQSettings
+    regressor: FeedForwardRegressor
+
+    def collected(
+        self, parameters: Sequence[float] | None, loads: Sequence[TrainingLoad], iteration: int
+    ) -> list[SiteExperience]:
+        """Experience of every load; at first under the order that policy search starts from."""
+        network = policy_search.unsearched_network(policy_search.SLOWDOWN)
+        if parameters is not None:
+            network = self.regressor.network(parameters)
+
+        def experience(number: int) -> SiteExperience:
+            load = loads[number]
+            rng = np.random.default_rng([self.settings.seed, iteration, number])
+            explorer = with_noise(network, self.settings.noise, rng)
+            start = simulate_network(load.workload, explorer, load.settings).start
+            return site_experience(load.workload, start, load.settings)
+
+        return side_by_side(experience, range(len(loads)))
+
+    def samples(
+        self, collections: Sequence[Sequence[SiteExperience]], parameters: Sequence[float] | None
+    ) -> Samples:
+        """Pattern set: every start that left somebody waiting, and those that did not happen.
+
+        The reward of a start that did not happen is known as well: that of letting another job of
+        the same queue go first. Without these the network would know bad jobs only from short
+        queues, in which nobody better is left.
+        """
+        network = None if parameters is None else self.regressor.network(parameters)
+        parts = []
+        for experience in (each for collection in collections for each in collection):
+            reward = slowdown_rewards(experience, self.settings.exponent)
+            found = site_targets(experience, reward, network, self.settings.gamma)
+            width = 1 + self.settings.others
+            row, column = np.nonzero(experience.job[:, :width] != NOBODY)
+            jobs = experience.features[row, column]
+            states = np.empty((len(row), 0))  # no memory
+            parts.append((experience.queue[row], jobs, states, found[row, column]))
+        return Samples(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+
+def _patterns(settings: FittedQSettings) -> GridPatterns | SitePatterns:
+    schema = SCHEMAS[settings.schema]
+    if settings.regressor == "echo-state":
+        reservoir = EchoStateRegressor.drawn(
+            schema, settings.reservoir, settings.ridge, settings.seed
+        )
+        return GridPatterns(settings=settings, regressor=reservoir)
+    regressor = FeedForwardRegressor(
+        schema=schema,
+        hidden=settings.hidden,
+        passes=settings.passes,
+        decay=settings.decay,
+    )
+    if schema == SITE:
+        return SitePatterns(settings=settings, regressor=regressor)
+    return GridPatterns(settings=settings, regressor=regressor)
+
+
+def _fitted(
+    patterns: GridPatterns | SitePatterns,
+    collections: Sequence[Any],
+    parameters: Sequence[float] | None,
+    seed: int,
+) -> list[float]:
+    """Parameters of the next Q-function.
+
+    Raises:
+        ConfigurationError: there is nothing to learn.
+    """
+    samples = patterns.samples(collections, parameters)
+    if len(samples.targets) == 0:
+        raise ConfigurationError(
+            "no queue ever builds up in the training loads: there is nothing to choose, hence "
+            "nothing to learn; train on busier logs."
+        )
+    return patterns.regressor.fit(samples, seed)
+
+
+def train_fitted_q(
+    training: Sequence[TrainingLoad],
+    validation: Sequence[TrainingLoad],
+    settings: FittedQSettings,
+    *,
+    checkpoint: Path | None = None,
+    load_key: str = "",
+    progress: Progress | None = None,
+) -> TrainedPolicy:
+    """Collect, set targets, fit; again and again, and keep the network that validates best.
+
+    Args:
+        training: loads that experience is collected on.
+        validation: loads that choose among the iterations' networks; never learned from.
+        settings: of the iteration.
+        checkpoint: file that keeps the progress; an interrupted training with the same settings
+            and loads goes on from there and ends with the same result.
+        load_key: names the loads, so that a checkpoint of other loads is not taken up.
+        progress: called after each iteration with its number and the best objective so far.
+
+    Raises:
+        ConfigurationError: no training or no validation load, or no queue in any of them.
+    """
+    if not training or not validation:
+        raise ConfigurationError("fitted Q needs at least one training and validation load.")
+    kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
+    patterns, simulated = _patterns(settings), 0
+    collections: deque[Any] = deque(maxlen=settings.kept)
+
+    def valued(parameters: Sequence[float], loads: Sequence[TrainingLoad]) -> float:
+        network = patterns.regressor.network(parameters)
+        return mean_objective(network, loads, settings.weights, threads=processors_here())
+
+    first = len(kept.steps) + 1 if len(kept.steps) < settings.iterations else math.inf
+    for iteration in range(1, settings.iterations + 1):
+        before = kept.steps[iteration - 2][0] if iteration > 1 else None
+        loads = drawn_loads(training, settings.batch, settings.seed, iteration)
+        simulated += 2 * sum(len(load.workload.submit) for load in loads)
+        if iteration > first - settings.kept:  # what no later step is fitted to is not simulated
+            collections.append(patterns.collected(before, loads, iteration))
+        if iteration >= first:
+            parameters = _fitted(patterns, collections, before, settings.seed + iteration)
+            kept.add([parameters, valued(parameters, loads), valued(parameters, validation)])
+        if progress is not None:
+            progress(iteration, max(step[2] for step in kept.steps[:iteration]))
+    kept.close()
+    best = max(kept.steps, key=lambda step: step[2])
+    return TrainedPolicy(
+        network=patterns.regressor.network(best[0]),
+        validation_objective=best[2],
+        curve=tuple((place + 1, step[1], step[2]) for place, step in enumerate(kept.steps)),
+        simulated_jobs=simulated,
+    )

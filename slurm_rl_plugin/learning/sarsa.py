@@ -1,0 +1,542 @@
+"""SARSA with a small network on the papers' 11 inputs (Perez et al. 2008, sections III and V.A).
+
+`OnLineLearner` runs it as its authors did: it learns while it schedules, from a policy initialised
+by early deadline first. The paper trains on all examples at every start, which is quadratic in
+their number; here each training takes a fixed number of examples, spread evenly over all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.features.reactive_grid import (
+    REACTIVE_GRID,
+    REACTIVE_GRID_WAIT,
+    VO_PLACES,
+    account_places,
+)
+from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.learning.checkpoint import Checkpoint
+from slurm_rl_plugin.learning.training_load import (
+    Progress,
+    TrainedPolicy,
+    TrainingLoad,
+    check_number,
+    mean_objective,
+)
+from slurm_rl_plugin.policies.network import QNetwork, Scaler
+from slurm_rl_plugin.simulator.rollouts.recorded_starts import recorded_transitions
+from slurm_rl_plugin.simulator.rollouts.sarsa import (
+    GridInputs,
+    SweepSettings,
+    Transitions,
+    input_count,
+    learn_in_order,
+    sarsa_sweep,
+)
+from slurm_rl_plugin.simulator.rollouts.start_rewards import (
+    COMPLETED,
+    DIFFERENCE,
+    DIFFERENCE_REACHED,
+    LITERAL,
+    RUNNING,
+)
+from slurm_rl_plugin.simulator.scoring.perceptron import (
+    descend_through,
+    perceptron_of,
+    random_parameters,
+    values_of,
+)
+from slurm_rl_plugin.simulator.scoring.reactive_grid import grid_code, grid_job_table
+from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.utility.reward import RewardWeights
+from slurm_rl_plugin.utility.time_utility import job_rows
+
+#: Allowed values of the settings of the same names.
+REWARDS = ("literal", "difference", "difference-reached", "completed", "running")
+SCHEMAS = {each.name: each for each in (REACTIVE_GRID, REACTIVE_GRID_WAIT)}
+PRETRAININGS = ("edf", "none", "recorded")
+UPDATES = ("online", "batch")
+KEPT = ("best", "last")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SarsaSettings:
+    """Settings of SARSA (Perez et al. 2008, Fig. 1 and section V.A).
+
+    A sweep is one pass over one of the training loads, which take turns.
+
+    Attributes:
+        epsilon: probability that a start is drawn at random; exploring ends with training.
+        gamma: discount for each start.
+        learning_rate: step of the back-propagation, eta.
+        hidden: sigmoid units of the network.
+        sweeps: passes in all, pre-training included.
+        schema: "reactive-grid", the paper's 11 inputs, or "reactive-grid-wait", with the wait.
+        reward: "literal": lambda U + (1 - lambda) F; "difference": with what the choice of the
+            job saves in place of U; "difference-reached": that counted from the waits reached,
+            for the schema with the wait; "completed" and "running": with U of the jobs that end
+            until the next start, or run at it (see `simulator/rollouts/start_rewards.py`).
+        utility_weight: lambda, the weight of time utility against fairness in the reward.
+        pretraining: "edf": the first sweeps act by early deadline first; "recorded": they learn
+            from the starts that the logs record; "none".
+        pretraining_sweeps: how many they are.
+        update: "online": the network moves at every start; "batch": it is trained afresh at the
+            end of every sweep on all starts collected so far. (The paper starts afresh at every
+            single start, as `learning/sarsa.py` does.)
+        epochs: of each such batch training.
+        keep: "best": the network of the sweep that validates best; "last": that of the last sweep,
+            as the paper's learner acts by what it has learned. (With the literal reward the best
+            one is often the untrained one.)
+        seed: of the initial weights, the exploration and the order of the epochs.
+        weights: by which the validation loads choose the network that is kept.
+
+    Raises:
+        ConfigurationError: a value out of its range.
+    """
+
+    epsilon: float = 0.05
+    gamma: float = 0.2
+    learning_rate: float = 0.1
+    hidden: int = 20
+    sweeps: int = 20
+    schema: str = "reactive-grid"
+    reward: str = "difference"
+    utility_weight: float = 0.5
+    pretraining: str = "edf"
+    pretraining_sweeps: int = 3
+    update: str = "online"
+    epochs: int = 5
+    keep: str = "best"
+    seed: int = 1
+    weights: RewardWeights = field(default_factory=RewardWeights)
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("schema", tuple(SCHEMAS)),
+            ("reward", REWARDS),
+            ("pretraining", PRETRAININGS),
+            ("update", UPDATES),
+            ("keep", KEPT),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ConfigurationError(
+                    f"SARSA setting {name} is {getattr(self, name)!r}: give one of "
+                    f"{', '.join(allowed)}."
+                )
+        check = partial(check_number, "SARSA")
+        for name in ("epsilon", "utility_weight"):
+            check(name, getattr(self, name), 0.0 <= getattr(self, name) <= 1.0, "from 0 to 1")
+        check("gamma", self.gamma, 0.0 <= self.gamma < 1.0, "from 0 to below 1")
+        check("learning_rate", self.learning_rate, 0.0 < self.learning_rate <= 1.0, "in (0, 1]")
+        for name in ("hidden", "sweeps", "epochs"):
+            check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        check(
+            "pretraining_sweeps",
+            self.pretraining_sweeps,
+            self.pretraining_sweeps >= 0,
+            "at least 0",
+        )
+
+    @property
+    def inputs(self) -> FeatureSchema:
+        """The feature schema that the network's inputs follow."""
+        return SCHEMAS[self.schema]
+
+
+#: As printed in 2008, section V.A; it learns to start interactive jobs last (see the reward). The
+#: utility_weight is that of 2011 (section 4.3), for 2008 prints none, nor epochs or sweeps.
+PAPER = SarsaSettings(
+    epsilon=0.3,
+    gamma=0.2,
+    learning_rate=0.3,
+    hidden=20,
+    reward="literal",
+    utility_weight=0.5,
+    pretraining="edf",
+    update="batch",
+    keep="last",
+)
+
+
+#: Rewards by name, as the compiled loop knows them.
+_REWARDS = {
+    "literal": LITERAL,
+    "difference": DIFFERENCE,
+    "difference-reached": DIFFERENCE_REACHED,
+    "completed": COMPLETED,
+    "running": RUNNING,
+}
+
+
+def input_width(schema: FeatureSchema) -> int:
+    """How many inputs a network of the schema has."""
+    return len(schema.queue) + len(schema.jobs)
+
+
+def grid_scaler(schema: FeatureSchema) -> Scaler:
+    """Fixed mean and scale of the inputs.
+
+    Times from seconds to a day fill a third of their logarithmic inputs: these are spread out, so
+    that the sigmoids can tell them apart.
+    """
+    state, job = np.full(len(schema.queue), 0.5), np.full(len(schema.jobs), 0.5)
+    spread = np.array([0.15 if name.startswith("log_") else 0.5 for name in schema.jobs])
+    return state, state.copy(), job, spread
+
+
+def grid_inputs(load: TrainingLoad, schema: FeatureSchema) -> GridInputs:
+    """The inputs of a load's jobs, scaled."""
+    queue_mean, queue_scale, job_mean, job_scale = grid_scaler(schema)
+    known = len(schema.static_jobs)
+    return GridInputs(
+        jobs=(grid_job_table(load.workload) - job_mean[:known]) / job_scale[:known],
+        places=account_places(load.workload.shares),
+        queue_mean=queue_mean,
+        queue_scale=queue_scale,
+        wait_mean=float(job_mean[-1]),
+        wait_scale=float(job_scale[-1]),
+        grid=grid_code(schema),
+        rows=job_rows(load.workload.interactive, load.prepared.utilities),
+    )
+
+
+def network_of(parameters: FloatArray, schema: FeatureSchema) -> QNetwork:
+    """The frozen network of a SARSA learner's parameters, which are copied."""
+    learned = perceptron_of(parameters.copy(), input_width(schema))
+    queue_mean, queue_scale, job_mean, job_scale = grid_scaler(schema)
+    state = len(schema.queue)
+    return QNetwork(
+        schema=schema,
+        queue_mean=queue_mean,
+        queue_scale=queue_scale,
+        job_mean=job_mean,
+        job_scale=job_scale,
+        queue_weights=learned.weights[:state],
+        job_weights=learned.weights[state:],
+        bias=learned.bias,
+        output=learned.output,
+        linear=np.zeros(len(schema.jobs)),
+        output_bias=float(learned.offset[0]),
+        activation="sigmoid",
+    )
+
+
+def sweep_settings(
+    settings: SarsaSettings, load: TrainingLoad, *, by_deadline: bool
+) -> SweepSettings:
+    """How a sweep over a load acts, and how it learns at every start where it does."""
+    online = settings.update == "online"
+    return SweepSettings(
+        by_deadline=by_deadline,
+        epsilon=0.0 if by_deadline else float(settings.epsilon),
+        gamma=float(settings.gamma),
+        rate=float(settings.learning_rate) if online else 0.0,
+        replayed=0,
+        utility_weight=float(settings.utility_weight),
+        reward=_REWARDS[settings.reward],
+        cycle=float(load.settings.cycle),
+        reserve=int(load.settings.reserve),
+    )
+
+
+def acted_starts(
+    parameters: FloatArray,
+    load: TrainingLoad,
+    settings: SarsaSettings,
+    rng: np.random.Generator,
+    *,
+    by_deadline: bool,
+) -> Transitions:
+    """The starts of one simulated pass; the online variant learns on the way.
+
+    Args:
+        parameters: of the network; changed in place by the online variant.
+        load: what is simulated.
+        settings: of the learner.
+        rng: draws the exploration.
+        by_deadline: act by early deadline first instead of by the network.
+    """
+    width = input_width(settings.inputs)
+    network = perceptron_of(parameters, width)
+    return sarsa_sweep(
+        load.workload,
+        load.settings.empty_cluster(load.workload),
+        grid_inputs(load, settings.inputs),
+        network,
+        sweep_settings(settings, load, by_deadline=by_deadline),
+        rng.random((len(load.workload.submit), 2)),
+        Transitions(np.empty((0, width)), np.empty(0)),
+        network,
+    )
+
+
+def recorded_starts(load: TrainingLoad, settings: SarsaSettings) -> Transitions:
+    """The starts that the load's log records (2008, section VII: calibration by a real scheduler).
+
+    Raises:
+        ConfigurationError: the log lacks some.
+    """
+    start = load.prepared.log.start
+    if np.isnan(start).any():
+        raise ConfigurationError(
+            f"pre-training on recorded starts: {int(np.isnan(start).sum())} jobs of a training "
+            "log lack theirs; choose edf or none."
+        )
+    sweep = sweep_settings(settings, load, by_deadline=False)
+    grid = grid_inputs(load, settings.inputs)
+    return recorded_transitions(load.workload, load.settings.capacity, start, grid, sweep)
+
+
+def learn_afresh(
+    parameters: FloatArray,
+    initial: FloatArray,
+    collected: Sequence[Transitions],
+    settings: SarsaSettings,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Batch re-learning: a new network fitted to SARSA's targets for everything collected.
+
+    Args:
+        parameters: of the network that gives the values of the next starts.
+        initial: where the new network starts.
+        collected: one element a sweep.
+        settings: of the learner.
+        rng: draws the order of the examples.
+    """
+    fitted, width = initial.copy(), input_width(settings.inputs)
+    old, network = perceptron_of(parameters, width), perceptron_of(fitted, width)
+    examples = np.concatenate([each.inputs[:-1] for each in collected])
+    targets = np.concatenate(
+        [each.reward[:-1] + settings.gamma * values_of(old, each.inputs[1:]) for each in collected]
+    )
+    for _ in range(settings.epochs):
+        order = rng.permutation(len(targets))
+        descend_through(network, examples, targets, order, settings.learning_rate)
+    return fitted
+
+
+class SarsaLearner:
+    """A network and what it has seen.
+
+    Attributes:
+        parameters: of the network, as `perceptron_of` takes them.
+        collected: starts of the sweeps so far, one element a sweep; kept by the batch variant.
+    """
+
+    def __init__(self, settings: SarsaSettings) -> None:
+        self._settings = settings
+        self._width = input_width(settings.inputs)
+        self.parameters = self._initial(0)
+        self.collected: list[Transitions] = []
+
+    def _generator(self, sweep: int, purpose: int) -> np.random.Generator:
+        """Randomness of its own for each sweep, so that a resumed training draws the same."""
+        return np.random.default_rng([self._settings.seed, sweep, purpose])
+
+    def _initial(self, sweep: int) -> FloatArray:
+        return random_parameters(self._generator(sweep, 0), self._width, self._settings.hidden)
+
+    def sweep(self, number: int, load: TrainingLoad) -> None:
+        """Act and learn on one load; sweeps count from 1.
+
+        Raises:
+            ConfigurationError: pre-training on recorded starts that the log lacks.
+        """
+        settings = self._settings
+        starts = self.starts(number, load)
+        if settings.update == "batch":
+            self.collected.append(starts)
+            self.parameters = learn_afresh(
+                self.parameters,
+                self._initial(number),
+                self.collected,
+                settings,
+                self._generator(number, 2),
+            )
+
+    def starts(self, number: int, load: TrainingLoad) -> Transitions:
+        """The starts of a sweep; the online variant learns from them on the way."""
+        settings = self._settings
+        pretraining = number <= settings.pretraining_sweeps
+        if pretraining and settings.pretraining == "recorded":
+            starts = recorded_starts(load, settings)
+            if settings.update == "online":
+                network = perceptron_of(self.parameters, self._width)
+                learn_in_order(network, starts, settings.gamma, settings.learning_rate)
+            return starts
+        by_deadline = pretraining and settings.pretraining == "edf"
+        rng = self._generator(number, 1)
+        return acted_starts(self.parameters, load, settings, rng, by_deadline=by_deadline)
+
+    def take_up(self, number: int, load: TrainingLoad, parameters: list[float]) -> None:
+        """Be as after a sweep that an earlier run has learned from."""
+        if self._settings.update == "batch":  # the starts follow from the network before it
+            self.collected.append(self.starts(number, load))
+        self.parameters = np.array(parameters)
+
+
+def train_sarsa(
+    training: Sequence[TrainingLoad],
+    validation: Sequence[TrainingLoad],
+    settings: SarsaSettings,
+    *,
+    checkpoint: Path | None = None,
+    load_key: str = "",
+    progress: Progress | None = None,
+) -> TrainedPolicy:
+    """Learn a Q-network by SARSA and keep the best one or the last, which then acts greedily.
+
+    Args:
+        training: loads to act on, in turn.
+        validation: loads that choose among the networks after each sweep; never acted on.
+        settings: of the learner.
+        checkpoint: file that keeps the progress; a training with the same settings and loads that
+            was interrupted goes on from there and ends with the same result.
+        load_key: names the loads, so that a checkpoint of other loads is not taken up.
+        progress: called after each sweep with its number and the objective of the network that
+            would be kept.
+
+    Returns:
+        The policy; its curve holds an entry for the untrained network and one a sweep, both
+        objectives those of the greedy network.
+
+    Raises:
+        ConfigurationError: no training or no validation load, or pre-training on recorded starts
+            that a log lacks.
+    """
+    if not training or not validation:
+        raise ConfigurationError("SARSA needs at least one training and validation load.")
+    kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
+    learner = SarsaLearner(settings)
+    steps = [_step(learner, training, validation, settings)]
+    best = steps[0]
+    for number in range(1, settings.sweeps + 1):
+        load = training[(number - 1) % len(training)]
+        if number <= len(kept.steps):
+            step = kept.steps[number - 1]
+            learner.take_up(number, load, step["parameters"])
+        else:
+            learner.sweep(number, load)
+            step = _step(learner, training, validation, settings)
+            kept.add(step)
+        steps.append(step)
+        if settings.keep == "last" or step["validation"] > best["validation"]:
+            best = step
+        if progress is not None:
+            progress(number, best["validation"])
+    kept.close()
+    jobs = [len(load.workload.submit) for load in training]
+    return TrainedPolicy(
+        network=network_of(np.array(best["parameters"]), settings.inputs),
+        validation_objective=best["validation"],
+        curve=tuple(
+            (number, step["training"], step["validation"]) for number, step in enumerate(steps)
+        ),
+        simulated_jobs=sum(jobs[number % len(jobs)] for number in range(settings.sweeps)),
+    )
+
+
+def _step(
+    learner: SarsaLearner,
+    training: Sequence[TrainingLoad],
+    validation: Sequence[TrainingLoad],
+    settings: SarsaSettings,
+) -> dict[str, Any]:
+    """What the checkpoint keeps of a sweep: the network and what it is worth when greedy."""
+    network = network_of(learner.parameters, settings.inputs)
+    return {
+        "parameters": learner.parameters.tolist(),
+        "training": mean_objective(network, training, settings.weights),
+        "validation": mean_objective(network, validation, settings.weights),
+    }
+
+
+#: Sweeps of the learner over the starts of early deadline first ("a few", section III.C).
+_SWEEPS = 3
+
+
+class OnLineLearner:
+    """A network that learns at every start.
+
+    Attributes:
+        parameters: of the network, as `perceptron_of` takes them.
+    """
+
+    def __init__(
+        self, calibration: TrainingLoad, settings: SarsaSettings, *, replayed: int, one_hot: bool
+    ) -> None:
+        """Initialise the policy by early deadline first.
+
+        Args:
+            calibration: load that early deadline first schedules.
+            settings: of SARSA; its schema is the paper's.
+            replayed: examples of each training at a start.
+            one_hot: whether a job's VO is an input for each VO instead of one number.
+        """
+        self._settings, self._replayed, self._one_hot = settings, replayed, one_hot
+        self._width = int(input_count(self._inputs(calibration)))
+        rng = np.random.default_rng(settings.seed)
+        self._fresh = random_parameters(rng, self._width, settings.hidden)
+        self.parameters = self._fresh.copy()
+        nothing = Transitions(np.empty((0, self._width)), np.empty(0))
+        self._past = self._swept(calibration, rng, nothing, by_deadline=True)[0]
+        self._learn_past(rng)
+
+    def run(self, load: TrainingLoad, *, learning: bool) -> FloatArray:
+        """Schedule a load: start of each job, seconds, shape [n].
+
+        Args:
+            load: what is scheduled.
+            learning: explore and learn at every start; otherwise act greedily by what was learned.
+        """
+        rng = np.random.default_rng([self._settings.seed, 1])
+        return self._swept(load, rng, self._past, learning=learning)[1]
+
+    def _inputs(self, load: TrainingLoad) -> GridInputs:
+        grid = grid_inputs(load, self._settings.inputs)
+        if not self._one_hot:
+            return grid
+        place = grid.places[load.workload.account]
+        vo = (np.eye(VO_PLACES)[place] - 0.5) / 0.5
+        return grid._replace(jobs=np.column_stack([grid.jobs[:, :1], vo, grid.jobs[:, 2:]]))
+
+    def _swept(
+        self,
+        load: TrainingLoad,
+        rng: np.random.Generator,
+        past: Transitions,
+        *,
+        by_deadline: bool = False,
+        learning: bool = False,
+    ) -> tuple[Transitions, FloatArray]:
+        settings = self._settings
+        sweep = sweep_settings(settings, load, by_deadline=by_deadline)._replace(
+            epsilon=float(settings.epsilon) if learning else 0.0,
+            rate=float(settings.learning_rate) if learning else 0.0,
+            replayed=self._replayed,
+        )
+        cluster = load.settings.empty_cluster(load.workload)
+        network = perceptron_of(self.parameters, self._width)
+        fresh = perceptron_of(self._fresh, self._width)
+        draws = rng.random((len(load.workload.submit), 2))
+        grid = self._inputs(load)
+        starts = sarsa_sweep(load.workload, cluster, grid, network, sweep, draws, past, fresh)
+        return starts, cluster.start
+
+    def _learn_past(self, rng: np.random.Generator) -> None:
+        """Fit the network to SARSA's targets for the starts of early deadline first."""
+        settings, past = self._settings, self._past
+        network = perceptron_of(self.parameters, self._width)
+        for _ in range(_SWEEPS):
+            ahead = values_of(network, past.inputs[1:])
+            targets = past.reward[:-1] + settings.gamma * ahead
+            order = rng.permutation(len(targets))
+            descend_through(network, past.inputs[:-1], targets, order, settings.learning_rate)
