@@ -45,9 +45,6 @@ def start_python(words: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
     Args:
         words: a program's path, or -m and a module, and what follows.
         more: as subprocess.Popen takes it.
-
-    Raises:
-        OSError: it cannot be started.
     """
     return subprocess.Popen([sys.executable, "-P", *words], cwd="/", **more)
 
@@ -99,12 +96,7 @@ class KillableCommands:
         return any(phrase in words for phrase in cls.unreachable)
 
     def read(self, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
-        """Output of a command that must succeed.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time, or the batch system cannot be reached.
-            BatchSystemError: the command failed in another way.
-        """
+        """Output of a command that must succeed."""
         answer = self.call(arguments, variables=variables)
         if answer.status:
             raise self.failure(arguments[0], answer.errors or answer.output)
@@ -131,7 +123,6 @@ class KillableCommands:
             start: starts it; `start_python` for a program of ours.
 
         Raises:
-            BatchSystemUnavailable: no answer in time, or there is no such command.
             BatchSystemError: it printed too much, and was killed.
         """
         called = name or arguments[0]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,13 +24,9 @@ _Parsed = TypeVar("_Parsed")
 
 @dataclass(frozen=True, slots=True)
 class KeptRecord:
-    """The file, and a copy beside it that counts only while the file is there and broken.
+    """The file, and a copy beside it that counts only while the file is there and broken."""
 
-    Attributes:
-        path: of the file; nothing is kept where it is missing, whatever the copy says.
-    """
-
-    path: Path
+    path: Path  #: of the file; nothing is kept where it is missing, whatever the copy says
 
     @property
     def copy(self) -> Path:
@@ -59,21 +56,13 @@ class KeptRecord:
             return found
 
     def write(self, document: Any) -> None:
-        """Replace the copy, then the file, by this JSON document.
-
-        Raises:
-            OSError: as the file system says.
-        """
+        """Replace the copy, then the file, by this JSON document."""
         content = json.dumps(document)
         for path in (self.copy, self.path):
             write_whole(path, content, mode=PRIVATE)
 
     def remove(self) -> None:
-        """Remove the copy and the file; either may be missing.
-
-        Raises:
-            OSError: as the file system says.
-        """
+        """Remove the copy and the file; either may be missing."""
         for path in (self.copy, self.path):
             path.unlink(missing_ok=True)
 
@@ -115,18 +104,13 @@ class StandingLimit:
 class LimitFile:
     """Exists while a limit of ours may stand; written before the limit is, so never too late.
 
-    Attributes:
-        path: of the file; None keeps nothing, for those who only look.
+    Where the file cannot be read or changed ConfigurationError says so, and nothing may be limited.
     """
 
-    path: Path | None
+    path: Path | None  #: of the file; None keeps nothing, for those who only look
 
     def read(self) -> StandingLimit | None:
-        """What is remembered; None where no limit of ours can stand.
-
-        Raises:
-            ConfigurationError: the file cannot be read or is no such file.
-        """
+        """What is remembered; None where no limit of ours can stand."""
         try:
             return KeptRecord(self.path).read(_parsed) if self.path else None
         except FileNotFoundError:
@@ -140,11 +124,7 @@ class LimitFile:
             ) from None
 
     def write(self, standing: StandingLimit) -> None:
-        """Replace the file: written beside, synced, renamed.
-
-        Raises:
-            ConfigurationError: the folder is missing or not writable; then nothing may be limited.
-        """
+        """Replace the file: written beside, synced, renamed."""
         if self.path is None:
             raise ConfigurationError("no file is given to keep the site's own limit in.")
         content = {
@@ -153,26 +133,22 @@ class LimitFile:
             "confirmed": standing.confirmed,
             **_amounts_of(standing),
         }
-        try:
+        with self._said("written"):
             KeptRecord(self.path).write(content)
-        except OSError as error:
-            raise ConfigurationError(
-                f"{self.path}, which keeps the site's own limit, cannot be written "
-                f"({error.strerror}): make its folder writable for this user."
-            ) from None
 
     def remove(self) -> None:
-        """Remove the file, since no limit of ours stands any more.
-
-        Raises:
-            ConfigurationError: the folder is not writable.
-        """
-        try:
-            if self.path is not None:
+        """Remove the file, since no limit of ours stands any more."""
+        if self.path is not None:
+            with self._said("removed"):
                 KeptRecord(self.path).remove()
+
+    @contextmanager
+    def _said(self, done: str) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise ConfigurationError(
-                f"{self.path}, which keeps the site's own limit, cannot be removed "
+                f"{self.path}, which keeps the site's own limit, cannot be {done} "
                 f"({error.strerror}): make its folder writable for this user."
             ) from None
 
@@ -222,12 +198,7 @@ def _parsed(content: dict[str, object]) -> StandingLimit:
 def _read_amounts(
     content: dict[str, object],
 ) -> tuple[tuple[str, ...], Amounts, frozenset[Amounts]]:
-    """Resources, the site's own limit, and ours.
-
-    Raises:
-        ValueError: of no version that is known.
-        KeyError: something is missing.
-    """
+    """Resources, the site's own limit, and ours; an error of UNREADABLE for another document."""
     version, own, ours = (content[key] for key in ("version", "own", "ours"))
     if version == _PROCESSORS and isinstance(ours, list):
         return (CPUS,), (_amount(own),), frozenset((_amount(each),) for each in ours)

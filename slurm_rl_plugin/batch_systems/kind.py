@@ -66,39 +66,29 @@ class JobSubmission(Protocol):
     @property
     def program(self) -> str:
         """What submits, by its name on the PATH."""
-        ...
 
     def command(self, words: Sequence[str]) -> SubmitCommand:
         """Understand a user's words, the program's name first.
 
         Raises:
-            ConfigurationError: another command, an option that is not known, or one that binds the
-                job to one place.
+            ConfigurationError: another command, an option or, later, a line or a value that is not
+                understood or that binds the job to one place.
         """
-        ...
 
     def request(
         self, command: SubmitCommand, script: str, environment: Mapping[str, str], user: str
     ) -> JobRequest:
-        """What the command asks for.
-
-        Raises:
-            ConfigurationError: a line of the script or a value is not understood, or it binds the
-                job to one place.
-        """
-        ...
+        """What the command asks for."""
 
     def submit(self, cluster: str, words: Sequence[str], script: str | None) -> tuple[int, str]:
         """Submit; the job's number there, and what the program said.
 
-        Args:
-            script: for standard input; None where it is not read.
+        `script` is for standard input; None where it is not read.
 
         Raises:
             JobNotAccepted: surely not submitted; in the batch system's words.
             SubmissionUnknown: it may have been submitted.
         """
-        ...
 
     def ended(
         self, cluster: str, job_ids: Sequence[int], since: float | None = None
@@ -110,7 +100,6 @@ class JobSubmission(Protocol):
         Args:
             since: instead of these, all jobs of this user in the last so many seconds.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,21 +162,13 @@ class AdapterParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presence:
-    """What of a batch system is on this host; nothing is run to see it.
+    """What of a batch system is on this host; nothing is run to see it."""
 
-    Attributes:
-        is_here: whether its commands are.
-        sign: by what that is seen.
-        lacks: what is missing where it is not here, in words behind "no OpenPBS is here".
-        is_configured: whether a configuration of it is here.
-        lacks_configuration: which is missing otherwise.
-    """
-
-    is_here: bool
-    sign: str
-    lacks: str
-    is_configured: bool
-    lacks_configuration: str
+    is_here: bool  #: whether its commands are
+    sign: str  #: by what that is seen
+    lacks: str  #: what is missing where it is not here, in words behind "no OpenPBS is here"
+    is_configured: bool  #: whether a configuration of it is here
+    lacks_configuration: str  #: which is missing otherwise
 
 
 class OfferingSite(Protocol):
@@ -196,42 +177,27 @@ class OfferingSite(Protocol):
     def expected_start(self, request: JobRequest) -> float | None:
         """When a job would start, were it submitted now, in seconds since the epoch.
 
-        Nothing is submitted.
-
-        Returns:
-            The time; None where the job would be taken and no time is known.
-
-        Raises:
-            JobNotAccepted: it would not take the job, or never start it; in its own words.
+        None where the job would be taken and no time is known; JobNotAccepted, in the batch
+        system's words, where it would not be taken or never start.
         """
-        ...
 
     def reserve(self, name: str, request: JobRequest, start: float, idle: float) -> None:
-        """Reserve processors for the account of a job, from `start` on.
+        """Reserve processors for the account of a job, from `start` on; JobNotAccepted if refused.
 
         The batch system itself ends the reservation where no job uses it for `idle` seconds.
-
-        Raises:
-            JobNotAccepted: it cannot be made; in the batch system's words.
-            BatchSystemUnavailable: nobody knows whether it was made.
         """
-        ...
 
     def release(self, name: str) -> bool:
         """Take a reservation back; False where a job uses it."""
-        ...
 
     def schedule(self) -> Sequence[Allocation]:
         """What runs until its time limit, and what is planned."""
-        ...
 
     def name(self) -> str:
         """Of the cluster."""
-        ...
 
     def processors(self) -> int:
         """All of the cluster's, those of nodes that are down as well."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,72 +231,41 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDump:
-    """Jobs that ended, as accounting printed them.
+    """Jobs that ended, as accounting printed them."""
 
-    Attributes:
-        text: a log that its reader reads from a file too.
-        lines: below its header; a job whose text holds line breaks has several.
-        commands: the command lines that gave it.
-    """
-
-    text: str
-    lines: int
-    commands: tuple[str, ...]
+    text: str  #: a log that its reader reads from a file too
+    lines: int  #: below its header; a job whose text holds line breaks has several
+    commands: tuple[str, ...]  #: the command lines that gave it
 
 
 class OwnAccounting(Protocol):
     """The batch system's accounting as a log to train on, with what a log needs beside jobs."""
 
     def check(self) -> None:
-        """Refuse a host that has none, before anything is asked.
-
-        Raises:
-            ConfigurationError: says what is missing.
-        """
-        ...
+        """Raise ConfigurationError on a host that has none, before anything is asked."""
 
     def dump(
         self, since: datetime, until: datetime, progress: Callable[[int, float], None]
     ) -> LogDump:
-        """Jobs that ended in a time.
-
-        Args:
-            progress: told the queries done and the lines so far.
-
-        Raises:
-            ConfigurationError: no accounting is kept.
-        """
-        ...
+        """Jobs that ended in a time; `progress` is told the queries done and the lines so far."""
 
     def queries(self, since: datetime, until: datetime) -> int:
         """How many a dump of that time takes."""
-        ...
 
     def read(self, dump: LogDump, when: str) -> tuple[JobLog, ReadReport]:
-        """The jobs of a dump that ran.
-
-        Args:
-            when: the time asked for, in words of an error.
-
-        Raises:
-            AccountingLogError: no job ran, or an answer that is no dump.
-        """
-        ...
+        """The jobs of a dump that ran; AccountingLogError, with the words `when`, for none."""
 
     def processors(self) -> int:
         """All processors of the cluster, those of nodes that are down as well."""
-        ...
 
     def shares(self, accounts: Sequence[str]) -> dict[str, float] | None:
         """Shares of these accounts, sum 1; None where none of them has any.
 
         What an account without jobs does not use falls to the others.
         """
-        ...
 
     def billing(self) -> Billing:
         """What jobs are billed by the weights of now."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

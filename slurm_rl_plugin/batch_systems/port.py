@@ -28,17 +28,11 @@ PASS, WARN, FAIL = "pass", "warn", "fail"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactorChange:
-    """Set our additive term in the priority of one pending job (array, for a job array).
+    """Set our additive term in the priority of one pending job (array, for a job array)."""
 
-    Attributes:
-        job_id: as in `JobTable.job_id`.
-        old: the factor that the snapshot reported.
-        new: the factor to write, in the batch system's priority points.
-    """
-
-    job_id: int
-    old: int
-    new: int
+    job_id: int  #: as in `JobTable.job_id`
+    old: int  #: the factor that the snapshot reported
+    new: int  #: the factor to write, in the batch system's priority points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -194,19 +194,12 @@ def _kept(record: ConfRecord, of_core: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node that serves.
+    """One node that serves."""
 
-    Attributes:
-        name: of the node.
-        counts: resource -> how much jobs may have of it; memory in MiB.
-        features: words that constraints may ask for.
-        weight: those of less weight are taken first.
-    """
-
-    name: str
-    counts: Counts
-    features: frozenset[str]
-    weight: int
+    name: str  #: of the node
+    counts: Counts  #: resource -> how much jobs may have of it; memory in MiB
+    features: frozenset[str]  #: words that constraints may ask for
+    weight: int  #: those of less weight are taken first
 
 
 def nodes_of(

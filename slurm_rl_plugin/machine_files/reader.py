@@ -183,17 +183,11 @@ SLURM_CONF, GRES_CONF = "slurm.conf", "gres.conf"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedCluster:
-    """Everything that is said of a cluster, before a machine is made of it.
+    """Everything that is said of a cluster, before a machine is made of it."""
 
-    Attributes:
-        said: by slurm.conf, or by a running Slurm.
-        gres_conf: generic resources by node.
-        entries: of the accounting database.
-    """
-
-    said: Statements
-    gres_conf: Mapping[str, Counts] = field(default_factory=dict)
-    entries: Sequence[DatabaseEntry] = ()
+    said: Statements  #: by slurm.conf, or by a running Slurm
+    gres_conf: Mapping[str, Counts] = field(default_factory=dict)  #: generic resources by node
+    entries: Sequence[DatabaseEntry] = ()  #: of the accounting database
 
     @property
     def machine(self) -> Machine:

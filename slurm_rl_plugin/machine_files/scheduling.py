@@ -49,15 +49,10 @@ _WEIGHTS = {
 
 @dataclass(frozen=True, slots=True)
 class NodeSharing:
-    """What of a node jobs are given.
+    """What of a node jobs are given."""
 
-    Attributes:
-        whole_nodes: nodes are given out whole.
-        words: of SelectTypeParameters, in lower case.
-    """
-
-    whole_nodes: bool
-    words: tuple[str, ...]
+    whole_nodes: bool  #: nodes are given out whole
+    words: tuple[str, ...]  #: of SelectTypeParameters, in lower case
 
     @property
     def counts_memory(self) -> bool:

@@ -27,17 +27,11 @@ _SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 10
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What one key is set to.
+    """What one key is set to."""
 
-    Attributes:
-        place: file and line, or the command that told it.
-        key: as it is written there.
-        text: without quotes.
-    """
-
-    place: str
-    key: str
-    text: str
+    place: str  #: file and line, or the command that told it
+    key: str  #: as it is written there
+    text: str  #: without quotes
 
     @property
     def said(self) -> str:

@@ -44,7 +44,6 @@ from slurm_rl_plugin.batch_systems.pbs.scores import (
     SOUND_SCORES,
     Ifl,
     Qalter,
-    ScoreSender,
     ScoreWrite,
     installed_library,
     is_sound,
@@ -87,7 +86,7 @@ class Pbs(BatchSystem):
         )
         library = installed_library(self.commands)
         self._queue = PbsQueueReader(self.commands, library)
-        self._sender: ScoreSender = Ifl(library) if library else Qalter(self.commands)
+        self._sender = Ifl(library) if library else Qalter(self.commands)
         self._fairshare = Fairshare(self.commands)
         self._sorting = SortSettings(self.commands, given.clock)
         self._given = given
@@ -145,20 +144,12 @@ class Pbs(BatchSystem):
         return SiteNames(accounts=None, partitions=queues or None, qos=frozenset())
 
     def beat(self) -> None:
-        """Leave a sign of life where the dead-man hook of pbs_server looks for it.
-
-        Raises:
-            OSError: it cannot be left.
-        """
+        """Leave a sign of life where the dead-man hook of pbs_server looks for it."""
         if self._heartbeat is not None:
             write_whole(self._heartbeat, "", sync=False)
 
     def leave(self) -> None:
-        """Take the sign of life away: nothing of ours is left that anybody has to undo.
-
-        Raises:
-            OSError: it cannot be taken away.
-        """
+        """Take the sign of life away: nothing of ours is left that anybody has to undo."""
         if self._heartbeat is not None:
             self._heartbeat.unlink(missing_ok=True)
 
@@ -222,21 +213,13 @@ class Pbs(BatchSystem):
         self._history_days = days
 
     def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
-        """Write scores: the server's default plus our factor; a factor of 0 clears the score.
-
-        Raises:
-            ChangeRejected: no job that still waits took its score.
-        """
+        """Write scores: the server's default plus our factor; a factor of 0 clears the score."""
         base = self._base()
         wanted = {change.job_id: base + change.new if change.new else None for change in changes}
         return self._write(wanted)
 
     def release(self, job_ids: IntArray | None = None) -> ApplyReport:
-        """Clear the scores of the jobs named, or of every waiting job with a factor of ours.
-
-        Raises:
-            ChangeRejected: no job that still waits took it.
-        """
+        """Clear the scores of the jobs named, or of every waiting job with a factor of ours."""
         base = self._base()  # of the server: what a cleared score goes back to
         if job_ids is None:
             jobs = [*self._queue.jobs(), *self._queue.namesakes]
@@ -249,9 +232,6 @@ class Pbs(BatchSystem):
 
         Several queues share the amounts by what runs and waits in each of them, so call it again
         where the queue has changed.
-
-        Raises:
-            ChangeRejected: it cannot be set.
         """
         self._limit.set(amounts, self._gpus)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from slurm_rl_plugin.batch_systems.command_process import first_line
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
@@ -71,25 +71,11 @@ class ScoreWrite:
 
 @dataclass(frozen=True, slots=True)
 class JobAfterWrite:
-    """What the server says of a job afterwards: its state, the value, words of a refusal.
+    """What the server says of a job afterwards: its state, the value, words of a refusal."""
 
-    Attributes:
-        state: one letter.
-        value: of the score; "" for none.
-        words: PBS's own, or why nothing was sent; "" where nothing was said.
-    """
-
-    state: str
-    value: str
-    words: str = ""
-
-
-class ScoreSender(Protocol):
-    """Sends scores and reads them back."""
-
-    def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
-        """What the server says of its jobs after the writes; jobs that it lacks are gone."""
-        ...
+    state: str  #: one letter
+    value: str  #: of the score; "" for none
+    words: str = ""  #: PBS's own, or why nothing was sent; "" where nothing was said
 
 
 class Qalter:
@@ -99,9 +85,10 @@ class Qalter:
         self._commands = commands
 
     def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
-        """Run `qalter` once for each job, until SECONDS_OF_WRITING are over, then read all back.
+        """What the server says of the jobs afterwards; jobs that it lacks are gone.
 
-        A job that was not reached says so in its words; it is written in the next cycle.
+        A job that was not reached in SECONDS_OF_WRITING says so in its words; it is written in the
+        next cycle.
         """
         words: dict[str, str] = {}
         until = time.monotonic() + SECONDS_OF_WRITING
@@ -139,7 +126,7 @@ class Ifl:
         self._library = library
 
     def send(self, writes: Sequence[ScoreWrite]) -> Mapping[str, JobAfterWrite]:
-        """Send all values over one connection of libpbs, which also reads them back."""
+        """As `Qalter.send`; the connection also reads the values back."""
         answer = self._library.ask(
             {
                 "resource": SCORE,
@@ -191,7 +178,7 @@ def is_sound(score: float) -> bool:
 
 
 def write_scores(
-    sender: ScoreSender, writes: Sequence[ScoreWrite], default: float | None
+    sender: Qalter | Ifl, writes: Sequence[ScoreWrite], default: float | None
 ) -> tuple[dict[str, str], frozenset[str]]:
     """Write scores, read them back, and return those that are not as wanted, and why.
 
@@ -200,9 +187,6 @@ def write_scores(
     Args:
         writes: every score from LOWEST_SCORE to HIGHEST_SCORE, or None.
         default: what a job has that carries none.
-
-    Raises:
-        ChangeRejected: no job that still waits took its score.
     """
     if not all(write.score is None or is_sound(write.score) for write in writes):
         raise BatchSystemError(f"a score is no whole number of {SOUND_SCORES}")

@@ -44,15 +44,11 @@ def heartbeat_file(state_file: Path) -> Path:
 
 
 class SiteFormula(NamedTuple):
-    """The site's own terms without ours, who told them, and what stood where before.
-
-    Attributes:
-        stood: by whose attribute it is, `server` or `sched NAME`; "" for none.
-    """
+    """The site's own terms without ours, who told them, and what stood where before."""
 
     terms: str
     whence: str
-    stood: dict[str, str]
+    stood: dict[str, str]  #: by whose attribute it is, `server` or `sched NAME`; "" for none
 
 
 def setup_steps(
@@ -182,11 +178,7 @@ def _setting(whose: str, formula: str) -> str:
 
 
 def site_formula(given: str | None) -> SiteFormula:
-    """The formula of before, as given or as PBS tells it.
-
-    Raises:
-        ConfigurationError: they cannot be kept.
-    """
+    """The formula of before, as given or as PBS tells it."""
     commands = PbsCommands(timeout=10.0)
     try:
         told = parse_server(commands.read_json(QSTAT_SERVER)).formula
@@ -224,11 +216,7 @@ def _if_apart(formula: str) -> str:
 
 
 def _as_told(server: str, schedulers: Sequence[PbsScheduler]) -> SiteFormula:
-    """By the server's formula; where it has none each scheduler sorts by its own.
-
-    Raises:
-        ConfigurationError: there are several, or the one cannot be kept.
-    """
+    """By the server's formula; where it has none each scheduler sorts by its own."""
     found = [server] if server else sorted({each.formula for each in schedulers})
     if len(found) > 1:
         raise ConfigurationError(

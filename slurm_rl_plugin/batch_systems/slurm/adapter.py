@@ -141,8 +141,8 @@ def ask_pyslurm(
     return commands.ask(PROGRAM, asked, name=call, library="pyslurm", extra=extra)
 
 
-class PyslurmQueue:
-    """Lists jobs by `pyslurm.Jobs.load()`; see `QueueReader`.
+class PyslurmQueue(Squeue):
+    """Lists jobs by `pyslurm.Jobs.load()`, and by `squeue` what pyslurm does not tell.
 
     It gives every job that slurmctld knows, so one call tells of those that are over too.
     """
@@ -150,9 +150,7 @@ class PyslurmQueue:
     def __init__(
         self, commands: CommandRunner, machine: MachineLook, *, reads_comments: bool = False
     ) -> None:
-        self._commands = commands
-        self._squeue = Squeue(commands, machine, reads_comments=reads_comments)
-        self._machine = machine
+        super().__init__(commands, machine, reads_comments=reads_comments)
         self._rows: list[QueueRow] = []
         #: Jobs of the last look that are neither of an array nor of a heterogeneous job.
         self.single: frozenset[int] = frozenset()
@@ -160,25 +158,25 @@ class PyslurmQueue:
     def waiting_and_running(self) -> list[QueueRow]:
         """Have the child read all jobs; those that wait or run."""
         if self._by_squeue:
-            return self._listed(self._squeue.waiting_and_running())
+            return self._listed(super().waiting_and_running())
         return [row for row in self._look() if row.state in WAITING_OR_RUNNING]
 
     def waiting(self) -> list[QueueRow]:
         """Have the child read all jobs; those that wait."""
         if self._by_squeue:
-            return self._listed(self._squeue.waiting())
+            return self._listed(super().waiting())
         return [row for row in self._look() if row.state in WAITING_STATES]
 
     def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
         """Records of these numbers from the last look; Slurm is not asked again by pyslurm."""
         if self._by_squeue:
-            return self._squeue.of_arrays(array_ids)
+            return super().of_arrays(array_ids)
         wanted = set(array_ids)
         return [row for row in self._rows if row.array_id in wanted or row.het_id in wanted]
 
     @property
     def _by_squeue(self) -> bool:
-        return self._machine.seen is not None or self._squeue.reads_comments
+        return self.tells_requests or self.reads_comments
 
     def _listed(self, rows: list[QueueRow]) -> list[QueueRow]:
         self.single = frozenset(row.job_id for row in rows if not row.tasks and not row.het_id)
@@ -194,7 +192,7 @@ class PyslurmQueue:
         return self._rows
 
 
-class PyslurmSender:
+class PyslurmSender(Scontrol):
     """Sends changes of single jobs through pyslurm, all others through `scontrol`.
 
     pyslurm names one record of slurmctld by its number; of a job array that is the rest from which
@@ -204,9 +202,8 @@ class PyslurmSender:
     """
 
     def __init__(self, commands: CommandRunner, queue: PyslurmQueue) -> None:
-        self._commands = commands
+        super().__init__(commands)
         self._queue = queue
-        self._scontrol = Scontrol(commands)
 
     def send(self, changes: Sequence[ValueWrite]) -> dict[int, str]:
         """Single jobs by the child; arrays and heterogeneous jobs by `scontrol`."""
@@ -218,7 +215,7 @@ class PyslurmSender:
             answer = ask_pyslurm(self._commands, "pyslurm_write", question, extra)
             refused.update({int(job_id): words for job_id, words in answer["refused"]})
         if others:
-            refused.update(self._scontrol.send(others))
+            refused.update(super().send(others))
         return refused
 
 

@@ -12,9 +12,9 @@ import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar
 
 from slurm_rl_plugin.accounting.slurm.resources import parse_tres
 from slurm_rl_plugin.batch_systems.command_process import first_line
@@ -46,76 +46,86 @@ _LIVE = re.compile(r"(?:^|,)(?P<tres>[^=,]+)=(?P<limit>N|\d+)\(\d+\)")
 TRES = {CPUS: "cpu", MEMORY: "mem", GPUS: "gres/gpu"}
 
 
-class QosLimit:
-    """One QOS and what its jobs may use together; see `LimitCarrier`."""
+@dataclass(frozen=True, slots=True)
+class LimitCarrier:
+    """What of Slurm's carries a limit on what batch jobs may use together.
+
+    Attributes:
+        names: of the QOS, or of the licence and the reservation.
+        resources: that it limits, of BASIC_RESOURCES; every limit is in this order.
+    """
+
+    mechanism: ClassVar[str]  #: as in [reserve] mechanism
+    commands: CommandRunner
+    names: tuple[str, ...]
+    resources: tuple[str, ...] = (CPUS,)
+
+    def live(self) -> Amounts:
+        """The limit that slurmctld enforces; ChangeRejected where nothing could carry one."""
+        raise NotImplementedError
+
+    def stored(self) -> Amounts:
+        """The limit that a restart of slurmctld would find."""
+        return self.live()
+
+    def write(self, limit: Amounts) -> None:
+        """Set the limit; where it has None there is none afterwards."""
+        raise NotImplementedError
+
+    def site_own(self, found: Amounts) -> Amounts:
+        """Which part of a limit that was there before us is the site's own."""
+        return found
+
+    def as_carried(self, limit: Amounts) -> Amounts:
+        """What it would show for this limit."""
+        return limit
+
+
+class QosLimit(LimitCarrier):
+    """One QOS, which is the site's, and what its jobs may use together."""
 
     mechanism = QOS
 
-    def __init__(
-        self, commands: CommandRunner, name: str, resources: tuple[str, ...] = (CPUS,)
-    ) -> None:
-        self._commands = commands
-        self._name = name
-        self._resources = resources
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The name of the QOS, alone."""
-        return (self._name,)
-
-    @property
-    def resources(self) -> tuple[str, ...]:
-        """Keys of TRES."""
-        return self._resources
-
     def live(self) -> Amounts:
         """GrpTRES of the QOS in slurmctld's memory; takes 9 ms, and slurmdbd is not asked."""
-        asked = ("scontrol", "-o", "show", "assoc_mgr", f"qos={self._name}", "flags=qos")
-        return parse_live(self._commands.read(asked), self._name, self._resources)
+        asked = ("scontrol", "-o", "show", "assoc_mgr", f"qos={self.names[0]}", "flags=qos")
+        return parse_live(self.commands.read(asked), self.names[0], self.resources)
 
     def stored(self) -> Amounts:
         """GrpTRES of the QOS in the database, by `sacctmgr`."""
-        wanted = ("show", "qos", "where", f"name={self._name}", "format=Name,GrpTRES")
+        wanted = ("show", "qos", "where", f"name={self.names[0]}", "format=Name,GrpTRES")
         text = self._sacctmgr((*SACCTMGR, *wanted))
         for line in text.splitlines():
             name, bar, limits = line.partition("|")
             if not bar:
                 raise not_understood("sacctmgr", line)
-            if name.lower() == self._name.lower():
+            if name.lower() == self.names[0].lower():
                 found = parse_tres(limits)
-                return tuple(_whole(found.get(TRES[each])) for each in self._resources)
-        raise no_such_qos(self._name)
+                return tuple(_whole(found.get(TRES[each])) for each in self.resources)
+        raise no_such_qos(self.names[0])
 
     def write(self, limit: Amounts) -> None:
         """Set GrpTRES by `sacctmgr`: a transaction of the database, also for the same value."""
         values = (
             f"{TRES[name]}={-1 if amount is None else amount}"
-            for name, amount in zip(self._resources, limit, strict=True)
+            for name, amount in zip(self.resources, limit, strict=True)
         )
         said = f"GrpTRES={','.join(values)}"
-        self._sacctmgr(("sacctmgr", "-i", "modify", "qos", self._name, "set", said))
-
-    def site_own(self, found: Amounts) -> Amounts:
-        """All of what was found: the QOS is the site's, and so is its limit."""
-        return found
-
-    def as_carried(self, limit: Amounts) -> Amounts:
-        """The limit itself: a QOS shows any number as it was given."""
-        return limit
+        self._sacctmgr(("sacctmgr", "-i", "modify", "qos", self.names[0], "set", said))
 
     def _sacctmgr(self, words: tuple[str, ...]) -> str:
-        answer = self._commands.call(words)
+        answer = self.commands.call(words)
         if answer.status == 0:
             return answer.output
         said = answer.errors + answer.output
         if any(phrase in said for phrase in DENIED_BY_DATABASE):
             raise ChangeRejected(
-                f"Slurm denies changing QOS {self._name}: give the user of this daemon "
+                f"Slurm denies changing QOS {self.names[0]}: give the user of this daemon "
                 "AdminLevel=Administrator (sacctmgr modify user NAME set AdminLevel=Administrator),"
                 ' or set [reserve] mechanism = "licenses", for which Operator is enough'
             )
         if "Nothing modified" in said:
-            raise no_such_qos(self._name)
+            raise no_such_qos(self.names[0])
         if any(phrase in said for phrase in NO_DATABASE):
             first = first_line(said)
             raise BatchSystemUnavailable(f"slurmdbd does not answer ({first}); check slurmdbd")
@@ -131,11 +141,7 @@ def no_such_qos(name: str) -> NothingCarriesLimit:
 
 
 def parse_live(text: str, name: str, resources: tuple[str, ...]) -> Amounts:
-    """The limit in the answer of `scontrol -o show assoc_mgr`.
-
-    Raises:
-        ChangeRejected: slurmctld knows no such QOS, or does not count a resource.
-    """
+    """The limit in the answer of `scontrol -o show assoc_mgr`."""
     for line in text.splitlines():
         record = _RECORD.match(line)
         if record and record["name"].lower() == name.lower():
@@ -178,60 +184,41 @@ _HELD = re.compile(r"\bLicenses=(?P<name>[^:\s]+):(?P<count>\d+)(?:\s|$)")
 _NO_NODES = re.compile(r"\bNodeCnt=0\b")
 
 
-class LicenseLimit:
-    """One kind of licence and our reservation of it; see `LimitCarrier`."""
+class LicenseLimit(LimitCarrier):
+    """One kind of licence, each for one processor, and our reservation of it.
+
+    slurmctld itself saves reservations, so what is stored is what is live.
+    """
 
     mechanism = LICENSES
 
-    def __init__(self, commands: CommandRunner, name: str, reservation: str) -> None:
-        self._commands = commands
-        self._name = name
-        self._reservation = reservation
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The licence's name, then the reservation's."""
-        return (self._name, self._reservation)
-
     def total(self) -> int:
-        """How many licences of this name the cluster has, withheld ones included.
-
-        Raises:
-            ChangeRejected: Slurm knows no such licence.
-        """
-        text = self._commands.read(("scontrol", "-o", "show", "licenses"))
+        """How many licences of this name the cluster has, withheld ones included."""
+        text = self.commands.read(("scontrol", "-o", "show", "licenses"))
         for found in _TOTAL.finditer(text):
-            if found["name"] == self._name:
+            if found["name"] == self.names[0]:
                 return int(found["total"])
+        name = self.names[0]
         raise ChangeRejected(
-            f"Slurm knows no licence {self._name}: add Licenses={self._name}:N to slurm.conf, N "
-            "being the processors of the cluster, or correct [reserve] license"
+            f"Slurm knows no licence {name}: add Licenses={name}:N to slurm.conf, N being the "
+            "processors of the cluster, or correct [reserve] license"
         )
-
-    @property
-    def resources(self) -> tuple[str, ...]:
-        """Processors alone: a licence stands for one."""
-        return (CPUS,)
 
     def live(self) -> Amounts:
         """The licences that our reservation leaves to jobs; None where it does not exist."""
         held = self._held()
         return (None if held is None else max(self.total() - held, 0),)
 
-    def stored(self) -> Amounts:
-        """The same as `live`: slurmctld saves reservations itself."""
-        return self.live()
-
     def write(self, limit: Amounts) -> None:
         """Create, resize or delete the reservation, so that so many licences are left to jobs."""
         (left,) = limit
-        named = f"reservation={self._reservation}"
+        named = f"reservation={self.names[1]}"
         held = self._held()
         if left is None:
             if held is not None:
                 self._scontrol(("scontrol", "delete", named))
             return
-        wanted = f"licenses={self._name}:{self.total() - left}"
+        wanted = f"licenses={self.names[0]}:{self.total() - left}"
         if held is None:
             self._scontrol(("scontrol", "create", named, *_ALONE, wanted))
         else:
@@ -249,30 +236,30 @@ class LicenseLimit:
 
     def try_right(self) -> None:
         """Ask for a change of a reservation that cannot be: who may not is told so first."""
-        answer = self._commands.call(("scontrol", "delete", f"reservation={_NOBODYS}"))
+        answer = self.commands.call(("scontrol", "delete", f"reservation={_NOBODYS}"))
         said = answer.errors + answer.output
         if _denied(said):
             raise _no_right()
 
     def _held(self) -> int | None:
         """Licences in our reservation; None where there is none."""
-        words = ("scontrol", "-o", "show", "reservation", self._reservation)
-        answer = self._commands.call(words)
+        words = ("scontrol", "-o", "show", "reservation", self.names[1])
+        answer = self.commands.call(words)
         said = answer.errors + answer.output
         if answer.status:
             if NOT_FOUND in said:
                 return None
             raise failure("scontrol", said)
         found = _HELD.search(answer.output)
-        if found is None or found["name"] != self._name or not _NO_NODES.search(answer.output):
+        if found is None or found["name"] != self.names[0] or not _NO_NODES.search(answer.output):
             raise ChangeRejected(
-                f"reservation {self._reservation} is not ours: it holds more than {self._name} "
+                f"reservation {self.names[1]} is not ours: it holds more than {self.names[0]} "
                 "licences; give another name in [reserve] reservation"
             )
         return int(found["count"])
 
     def _scontrol(self, words: tuple[str, ...]) -> None:
-        answer = self._commands.call(words)
+        answer = self.commands.call(words)
         if answer.status == 0:
             return
         said = answer.errors + answer.output
@@ -296,49 +283,6 @@ _SHOWN_WITHIN, _PAUSE = 3.0, 0.05
 #: A change that a killed daemon had begun is done within 0.4 s; it is waited for before the last
 #: look at what is stored.
 _SETTLES, _RESTORE_TRIES = 1.0, 4
-
-
-class LimitCarrier(Protocol):
-    """What of Slurm's carries a limit on what batch jobs may use together."""
-
-    @property
-    def mechanism(self) -> str:
-        """The word for it in [reserve] mechanism, `qos` or `licenses`."""
-        ...
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What it is called: the QOS, or the licence and the reservation."""
-        ...
-
-    @property
-    def resources(self) -> tuple[str, ...]:
-        """What it limits, of BASIC_RESOURCES; every limit is in this order."""
-        ...
-
-    def live(self) -> Amounts:
-        """The limit that slurmctld enforces now.
-
-        Raises:
-            ChangeRejected: there is nothing that could carry a limit.
-        """
-        ...
-
-    def stored(self) -> Amounts:
-        """The limit that a restart of slurmctld would find."""
-        ...
-
-    def write(self, limit: Amounts) -> None:
-        """Set the limit; where it has None there is none afterwards."""
-        ...
-
-    def site_own(self, found: Amounts) -> Amounts:
-        """Which part of a limit that was there before us is the site's own."""
-        ...
-
-    def as_carried(self, limit: Amounts) -> Amounts:
-        """What it would show for this limit."""
-        ...
 
 
 class SlurmBatchLimit:
@@ -370,9 +314,6 @@ class SlurmBatchLimit:
 
         Args:
             amounts: by resource, of those that the configuration names.
-
-        Raises:
-            ConfigurationError: the site's own limit cannot be remembered; nothing was limited.
         """
         carrier = self._carrier()
         asked = tuple(amounts.get(name) for name in carrier.resources)
@@ -502,9 +443,9 @@ def carrier_of(
         ConfigurationError: nothing of Slurm's is; the file of another batch system.
     """
     if mechanism == QOS and len(names) == 1:
-        return QosLimit(commands, *names, resources=resources)
+        return QosLimit(commands, names, resources)
     if mechanism == LICENSES and len(names) == 2 and resources == (CPUS,):
-        return LicenseLimit(commands, *names)
+        return LicenseLimit(commands, names)
     raise ConfigurationError(
         f"the site's own limit is kept for mechanism {mechanism!r}, which is not Slurm's: take it "
         "back with the configuration that it was set with."

@@ -131,13 +131,13 @@ def limit_checks(
     quick = [row for row in rows if is_interactive(describe(row))]
     if limit.mechanism == QOS:
         yield _enforced(commands)
-        yield _qos(QosLimit(commands, limit.qos, (CPUS, *limit.resources)), given)
+        yield _qos(QosLimit(commands, (limit.qos,), (CPUS, *limit.resources)), given)
         yield _only_this_cluster(commands, limit.qos)
         having = {row.job_id for row in rows if row.qos.lower() == limit.qos.lower()}
         fix = f"make {limit.qos} their DefaultQOS, or set it in a job_submit.lua of the site"
         yield _jobs(batch, quick, having, f"QOS {limit.qos}", fix)
     elif limit.mechanism == LICENSES:
-        yield _licenses(LicenseLimit(commands, *names_of(limit, LICENSES)), commands, sinfo)
+        yield _licenses(LicenseLimit(commands, names_of(limit, LICENSES)), commands, sinfo)
         fix = f"let a job_submit.lua of the site add --licenses={limit.license}:<processors>"
         having = _with_license(commands.read(LICENSES_OF_JOBS), limit.license)
         yield _jobs(batch, quick, having, f"licence {limit.license}", fix)

@@ -56,7 +56,6 @@ from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
 from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch, PastRun, read_past_runs
 from slurm_rl_plugin.batch_systems.slurm.queue.reader import (
     MachineLook,
-    QueueReader,
     Squeue,
     federation_checks,
     shared_jobs,
@@ -64,7 +63,6 @@ from slurm_rl_plugin.batch_systems.slurm.queue.reader import (
 )
 from slurm_rl_plugin.batch_systems.slurm.site_factor import (
     SPRIO,
-    ChangeSender,
     FactorWriter,
     Scontrol,
     SiteFactors,
@@ -87,17 +85,11 @@ WRITES_PER_CALL = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """What the last snapshot saw beside the jobs that wait.
+    """What the last snapshot saw beside the jobs that wait."""
 
-    Attributes:
-        running: rows of running jobs.
-        tree: shares and usage.
-        nodes: the answer of SINFO.
-    """
-
-    running: list[QueueRow]
-    tree: AccountTree
-    nodes: str
+    running: list[QueueRow]  #: rows of running jobs
+    tree: AccountTree  #: shares and usage
+    nodes: str  #: the answer of SINFO
 
     def without(self, waiting: Sequence[QueueRow]) -> _Seen:
         """The same without those that run no more, as they were requeued."""
@@ -141,9 +133,7 @@ class SlurmCommands(BatchSystem):
         self._history_days = given.history_days
         self._seen: _Seen | None = None
 
-    def _parts(
-        self, commands: CommandRunner, machine: MachineLook
-    ) -> tuple[QueueReader, ChangeSender]:
+    def _parts(self, commands: CommandRunner, machine: MachineLook) -> tuple[Squeue, Scontrol]:
         """What lists the jobs, and what sends factors."""
         reads_comments = self._given.classifier.users_choose
         return Squeue(commands, machine, reads_comments=reads_comments), Scontrol(commands)
@@ -171,16 +161,10 @@ class SlurmCommands(BatchSystem):
         """How busy slurmctld is, by `sdiag`; unknown where its answer is not understood."""
         text = self._runner.read(SDIAG)
         try:
-            found = parse_load(text)
+            return parse_load(text)
         except BatchSystemError as error:  # a hint, and no reason not to act
             logger.warning("load=unknown reason=%s", error)
             return SchedulerLoad(struggles=None, events=())
-        return SchedulerLoad(
-            struggles=found.struggles,
-            events=found.events,
-            backlog=found.database,
-            submitted=found.submitted,
-        )
 
     @collector_paused()
     def snapshot(self) -> QueueSnapshot:
@@ -294,11 +278,7 @@ class SlurmCommands(BatchSystem):
         return replace(report, later=still)
 
     def limit_batch(self, amounts: Mapping[str, int] | None) -> None:
-        """Limit batch jobs by a QOS or by licences.
-
-        Raises:
-            ConfigurationError: the site's own limit cannot be remembered, or it is not known.
-        """
+        """Limit batch jobs by a QOS or by licences."""
         if amounts is None:
             self._limit.take_back()
         else:

@@ -65,9 +65,10 @@ def _job_record(job: int, timeout: float) -> JobRecord:
 
 
 def _offers(timeout: float, account: str) -> OfferingSite:
-    from slurm_rl_plugin.batch_systems.slurm.offers import slurm_offers  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.slurm.offers import SlurmOffers  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner  # noqa: PLC0415
 
-    return slurm_offers(timeout, account)
+    return SlurmOffers(CommandRunner(timeout=timeout), account)
 
 
 def _accounting(timeout: float) -> OwnAccounting:

@@ -45,19 +45,12 @@ _REFUSED = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """What decides whether a job may start in a partition at all.
+    """What decides whether a job may start in a partition at all."""
 
-    Attributes:
-        name: without the star of the default one.
-        is_default: whether jobs that name none go there.
-        is_up: whether jobs start there now.
-        longest: seconds that a job may ask for; inf for no limit.
-    """
-
-    name: str
-    is_default: bool
-    is_up: bool
-    longest: float
+    name: str  #: without the star of the default one
+    is_default: bool  #: whether jobs that name none go there
+    is_up: bool  #: whether jobs start there now
+    longest: float  #: seconds that a job may ask for; inf for no limit
 
 
 def will_run_command(request: JobRequest, account: str) -> list[str]:
@@ -99,11 +92,7 @@ def _tasks(processors: int, of_each: str) -> int:
 
 
 def parse_start(status: int, text: str) -> float:
-    """The time of a will-run test.
-
-    Raises:
-        JobNotAccepted: Slurm would not take the job.
-    """
+    """The time of a will-run test."""
     found = _STARTS.search(text)
     if found is not None:
         return _seconds(found["time"])
@@ -145,11 +134,7 @@ def _partitions(text: str) -> Iterator[Partition]:
 
 
 def check_partitions(request: JobRequest, partitions: list[Partition]) -> None:
-    """Refuse a job that no partition it names would start.
-
-    Raises:
-        JobNotAccepted: says why.
-    """
+    """Refuse a job that no partition it names would start."""
     asked = [name for name in request.job.partition.split(",") if name]
     mine = [each for each in partitions if (each.name in asked if asked else each.is_default)]
     if not mine:
@@ -194,33 +179,23 @@ def parse_schedule(text: str) -> list[Allocation]:
 
 @dataclass(frozen=True, slots=True)
 class SlurmOffers:
-    """What brokers are told of a site with Slurm. Any number of threads may ask at once.
+    """What brokers are told of a site with Slurm; see `OfferingSite`.
 
-    Slurm tests as the user who asks, so accounts and QOS are checked by *his* associations.
-
-    Args:
-        account: that every will-run test is made under; "" takes the job's own.
+    Slurm tests as the user who asks, so accounts and QOS are checked by the associations of that
+    user. Every will-run test is made under `account`; "" takes the job's own.
     """
 
     commands: CommandRunner
     account: str
 
     def expected_start(self, request: JobRequest) -> float | None:
-        """Slurm's own estimate, in seconds since the epoch; nothing is submitted.
-
-        Raises:
-            JobNotAccepted: Slurm would not take the job, or no partition would ever start it.
-        """
+        """Slurm's own estimate, in seconds since the epoch; nothing is submitted."""
         check_partitions(request, parse_partitions(self.commands.read(PARTITIONS)))
         answer = self.commands.call(will_run_command(request, self.account))
         return parse_start(answer.status, answer.errors + answer.output)
 
     def reserve(self, name: str, request: JobRequest, start: float, idle: float) -> None:
-        """An advance reservation for the account, long enough for a job that comes in time.
-
-        Raises:
-            JobNotAccepted: Slurm makes none; in its own words.
-        """
+        """An advance reservation for the account, long enough for a job that comes in time."""
         job, spare = request.job, math.ceil(idle / MINUTE)
         words = {
             "reservationname": name,
@@ -258,9 +233,3 @@ class SlurmOffers:
     def processors(self) -> int:
         """All processors by `sinfo`, those of nodes that are down as well."""
         return parse_all_processors(self.commands.read(SINFO))
-
-
-def slurm_offers(timeout: float, account: str) -> SlurmOffers:
-    """Asks the Slurm that is here."""
-    commands = CommandRunner(timeout=timeout)
-    return SlurmOffers(commands, account)

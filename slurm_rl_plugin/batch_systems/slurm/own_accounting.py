@@ -87,9 +87,6 @@ def read_accounting_dump(
         runner: of Slurm's commands, with a time-out that a month of jobs needs.
         stretches: in order, none overlapping another.
         progress: told the queries done and the lines so far.
-
-    Raises:
-        ConfigurationError: this cluster keeps no accounting.
     """
     # text of a job that was stored before the call cannot hold it, and nobody sees it meanwhile
     mark = marked_format(secrets.token_hex(8))
@@ -148,11 +145,7 @@ class SlurmAccounting:
         self._commands = CommandRunner(timeout=timeout)
 
     def check(self) -> None:
-        """Refuse a host without `sacct`.
-
-        Raises:
-            ConfigurationError: it is not on the PATH.
-        """
+        """Refuse a host without `sacct`."""
         if shutil.which("sacct") is None:
             raise ConfigurationError(
                 "--from slurm needs sacct, which is not on the PATH: install Slurm's client "
@@ -171,11 +164,7 @@ class SlurmAccounting:
         return read_accounting_dump(self._commands, SACCT_FIELDS, stretches, progress)
 
     def read(self, dump: LogDump, when: str) -> tuple[JobLog, ReadReport]:
-        """The jobs of a dump that ran; polars is needed.
-
-        Raises:
-            AccountingLogError: no job ran, or an answer that is no dump.
-        """
+        """The jobs of a dump that ran; polars is needed."""
         if not dump.lines:
             raise AccountingLogError("sacct", f"no job ended {when}; give an earlier --since")
         content = dump.text.encode()

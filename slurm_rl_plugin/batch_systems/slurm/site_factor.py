@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
 
 from slurm_rl_plugin.batch_systems.command_process import Answer
 from slurm_rl_plugin.batch_systems.port import LARGEST_FACTOR, ApplyReport
@@ -54,21 +53,10 @@ def still_waiting(rejected: Mapping[int, str]) -> frozenset[int]:
     )
 
 
-class ChangeSender(Protocol):
-    """Sends one burst of changes to Slurm."""
-
-    def send(self, changes: Sequence[ValueWrite]) -> dict[int, str]:
-        """Set the factor of each job (of the array, for a job array); those refused, and why.
-
-        The words are Slurm's own, such as `Access/permission denied`.
-        """
-        ...
-
-
 class FactorWriter:
     """Writes values of one field of jobs, at most `writes_per_call` in one burst."""
 
-    def __init__(self, sender: ChangeSender, writes_per_call: int) -> None:
+    def __init__(self, sender: Scontrol, writes_per_call: int) -> None:
         self._sender = sender
         self._writes_per_call = writes_per_call
         #: Whether Slurm has accepted a change of ours since it last denied us the right.
@@ -112,7 +100,7 @@ class FactorWriter:
 
 
 class Scontrol:
-    """Sends each burst through one run of `scontrol`; see `ChangeSender`.
+    """Sends each burst of changes through one run of `scontrol`.
 
     It names an array by its number, which Slurm takes for every record of it.
     """
@@ -121,7 +109,10 @@ class Scontrol:
         self._commands = commands
 
     def send(self, changes: Sequence[ValueWrite]) -> dict[int, str]:
-        """One `scontrol` for all changes, a line of its input for each."""
+        """Set the factor of each job (of the array, for a job array); those refused, and why.
+
+        The words are Slurm's own, such as `Access/permission denied`.
+        """
         lines = [f"update jobid={job_id} sitefactor={value}\n" for job_id, value in changes]
         answer = self._commands.call(
             ["scontrol"], stdin="".join(lines), extra=SECONDS_A_WRITE * len(changes)

@@ -41,12 +41,7 @@ SBATCH = "sbatch"
 
 
 def sbatch_command(command: Sequence[str]) -> SubmitCommand:
-    """Understand the words `sbatch ...`.
-
-    Raises:
-        ConfigurationError: another command, an option that is not known, or one that binds the
-            job to one place.
-    """
+    """Understand the words `sbatch ...`; see `JobSubmission.command`."""
     if not command or command[0].rpartition("/")[2] != SBATCH:
         raise ConfigurationError(
             "give the command to submit with behind --, such as -- sbatch job.sh."
@@ -65,12 +60,7 @@ def sbatch_command(command: Sequence[str]) -> SubmitCommand:
 def job_request_of(
     command: SubmitCommand, script: str, environment: Mapping[str, str], user: str
 ) -> JobRequest:
-    """What the command asks for; the words go over variables, these over the script's lines.
-
-    Raises:
-        ConfigurationError: a line of the script or a value is not understood, or it binds the job
-            to one place.
-    """
+    """What the command asks for; the words go over variables, these over the script's lines."""
     given = script_options(script)
     given |= {name: environment[key] for key, name in VARIABLES.items() if key in environment}
     given |= command.options
@@ -94,11 +84,7 @@ def job_request_of(
 
 
 def script_options(script: str) -> dict[str, str]:
-    """Options of the lines #SBATCH, up to the first command, as sbatch reads them.
-
-    Raises:
-        ConfigurationError: a line is not understood; names it.
-    """
+    """Options of the lines #SBATCH, up to the first command, as sbatch reads them."""
     found: dict[str, str] = {}
     for number, line in enumerate(script.splitlines(), start=1):
         if line.startswith("#SBATCH"):
@@ -118,15 +104,7 @@ def script_options(script: str) -> dict[str, str]:
 
 
 def parse_time_limit(text: str) -> float:
-    """Seconds of sbatch's --time; NaN for none.
-
-    Args:
-        text: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes or
-            days-hours:minutes:seconds.
-
-    Raises:
-        ConfigurationError: another form.
-    """
+    """Seconds of sbatch's --time, in any of its forms; NaN for none."""
     try:
         return limit_seconds(text)
     except ValueError:
@@ -144,14 +122,7 @@ def _options(words: Sequence[str], where: str) -> tuple[dict[str, str], int]:
 
 
 def least_processors(needs: Mapping[str, str]) -> int:
-    """Processors that a job asks for, at least.
-
-    Args:
-        needs: names of NEEDS and their values, as sbatch takes them.
-
-    Raises:
-        ConfigurationError: a count is none.
-    """
+    """Processors that a job asks for, at least, by names of NEEDS and values of sbatch."""
     try:
         return asked_counts(needs).processors
     except ValueError as error:
@@ -177,27 +148,15 @@ _NOT_LAUNCHED = ("FAILED", "0:53")
 class SlurmSubmission:
     """Speaks to the clusters that share one accounting database; see `JobSubmission`.
 
-    Args:
-        submitting: runs sbatch with the user's own environment, which his job inherits.
+    `submitting` runs sbatch with the user's own environment, which the job inherits.
     """
 
     submitting: CommandRunner
     asking: CommandRunner
 
-    @property
-    def program(self) -> str:
-        """The command that submits."""
-        return SBATCH
-
-    def command(self, words: Sequence[str]) -> SubmitCommand:
-        """The words of a command `sbatch ...`, its options told apart from the script's."""
-        return sbatch_command(words)
-
-    def request(
-        self, command: SubmitCommand, script: str, environment: Mapping[str, str], user: str
-    ) -> JobRequest:
-        """What the job asks for, by options, variables and `#SBATCH` lines."""
-        return job_request_of(command, script, environment, user)
+    program = SBATCH
+    command = staticmethod(sbatch_command)
+    request = staticmethod(job_request_of)
 
     def submit(self, cluster: str, words: Sequence[str], script: str | None) -> tuple[int, str]:
         """Run `sbatch -M CLUSTER WORDS`; see `JobSubmission.submit`."""

@@ -36,14 +36,10 @@ class SchedConfig:
 
     Of two lines for the same the last counts, but of `job_sort_key` the first: it sorts before
     those that follow.
-
-    Attributes:
-        path: of the file.
-        values: (name, `prime` or `non_prime`) -> value, without quotes.
     """
 
-    path: Path
-    values: dict[tuple[str, str], str]
+    path: Path  #: of the file
+    values: dict[tuple[str, str], str]  #: (name, `prime` or `non_prime`) -> value, without quotes
 
     def always(self, name: str) -> bool:
         """Whether it is true in prime time and outside."""
@@ -73,11 +69,7 @@ def sched_folder(commands: PbsCommands) -> Path:
 
 
 def read_sched_config(path: Path) -> SchedConfig:
-    """Read the file; lines of another form are passed over, as pbs_sched does.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Read the file; lines of another form are passed over, as pbs_sched does."""
     values: dict[tuple[str, str], str] = {}
     for line in read_whole(path).decode(errors="replace").replace("\\\n", " ").splitlines():
         found = None if line.lstrip().startswith("#") else _LINE.match(line)

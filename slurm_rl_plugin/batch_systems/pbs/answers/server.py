@@ -108,17 +108,11 @@ LIST_SCHEDULERS = ("qmgr", "-c", "list sched")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PbsScheduler:
-    """One scheduler of the server.
+    """One scheduler of the server."""
 
-    Attributes:
-        name: `default` for the first.
-        formula: by which it sorts where the server has none; "" for none.
-        threshold: at or below which no job runs; None where unset.
-    """
-
-    name: str
-    formula: str
-    threshold: float | None
+    name: str  #: `default` for the first
+    formula: str  #: by which it sorts where the server has none; "" for none
+    threshold: float | None  #: at or below which no job runs; None where unset
 
     def harm(self, ours: str) -> str | None:
         """Why a score would do nothing, or worse; None where it works."""

@@ -1,4 +1,7 @@
-"""Slurm's words: fields of `squeue`, job states, and how times and numbers are written."""
+"""Slurm's words: fields of `squeue`, job states, and how times and numbers are written.
+
+A value of another form raises ValueError.
+"""
 
 from __future__ import annotations
 
@@ -297,21 +300,13 @@ def _cpus_with_gpus(values: Sequence[str], request: NodeRequest | None) -> int:
 
 @lru_cache(maxsize=4096)  # most jobs are eligible when they come, and most limits are of few
 def parse_time(text: str, missing: float) -> float:
-    """Seconds since the epoch, as printed under SLURM_TIME_FORMAT=%s.
-
-    Raises:
-        ValueError: neither a number nor one of Slurm's words for no time.
-    """
+    """Seconds since the epoch, as printed under SLURM_TIME_FORMAT=%s."""
     return missing if text in NO_TIME else float(parse_integer(text))
 
 
 @lru_cache(maxsize=4096)
 def parse_duration(text: str) -> float:
-    """Seconds as Slurm prints them; NaN for its words for no limit.
-
-    Raises:
-        ValueError: another form.
-    """
+    """Seconds as Slurm prints them; NaN for its words for no limit."""
     return math.nan if text in NO_LIMIT else printed_seconds(text)
 
 
@@ -321,11 +316,7 @@ def _partitions(text: str) -> tuple[str, ...]:
 
 
 def parse_count(text: str) -> int:
-    """Read a number that Slurm may shorten with K, M or G, or give as a range (the least is meant).
-
-    Raises:
-        ValueError: another form.
-    """
+    """Read a number that Slurm may shorten with K, M or G, or of a range the least."""
     least = text.partition("-")[0]
     if least[-1:] not in SCALE:
         return parse_integer(least)
@@ -333,22 +324,14 @@ def parse_count(text: str) -> int:
 
 
 def parse_integer(text: str) -> int:
-    """Read a number of Slurm's.
-
-    Raises:
-        ValueError: it is none, or larger than any that Slurm prints.
-    """
+    """Read a number of Slurm's."""
     number = int(text)
     bounded(number)
     return number
 
 
 def bounded(number: float) -> float:
-    """A number that columns can hold.
-
-    Raises:
-        ValueError: it is NaN, or larger than any that Slurm prints.
-    """
+    """A number that columns can hold."""
     if not abs(number) <= _MOST:
         raise ValueError("larger than any number that Slurm prints")
     return number

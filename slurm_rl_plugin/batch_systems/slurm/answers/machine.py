@@ -66,9 +66,6 @@ def read_running_cluster(read: Callable[[Sequence[str]], str]) -> DescribedClust
 
     Nodes that are down or drained now are counted, since the machine has them; those that are
     FUTURE are not.
-
-    Raises:
-        ConfigurationError: a value in it that is not understood.
     """
     settings = parse_config(read(SHOW_CONFIG))
     said = parse_machine(settings, read(SHOW_NODES), read(SHOW_PARTITIONS))

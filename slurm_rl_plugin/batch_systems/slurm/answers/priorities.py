@@ -175,11 +175,7 @@ def _tells(name: str, points: int) -> bool:
 
 
 def _cut(line: str) -> tuple[int, str, list[int], tuple[tuple[str, float], ...]]:
-    """Job, partition, the numbers of TERMS, and name and points of each TRES.
-
-    Raises:
-        ValueError: the line has another form.
-    """
+    """Job, partition, the numbers of TERMS, and name and points of each TRES."""
     job_id, partition, *numbers, tres = line.split(SEPARATOR, len(TERMS) + 2)
     if len(numbers) != len(TERMS):
         raise ValueError(line)
@@ -215,15 +211,10 @@ class AccountTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimeLeft:
-    """Time limits less the time that slurmctld has counted, summed up over running jobs.
+    """Time limits less the time that slurmctld has counted, summed up over running jobs."""
 
-    Attributes:
-        processors: processor-seconds.
-        billing: billing-seconds.
-    """
-
-    processors: float
-    billing: float
+    processors: float  #: processor-seconds
+    billing: float  #: billing-seconds
 
 
 def parse_shares(text: str) -> AccountTree:

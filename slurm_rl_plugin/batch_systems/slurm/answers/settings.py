@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from slurm_rl_plugin.accounting.slurm.resources import parse_licences
+from slurm_rl_plugin.batch_systems.port import SchedulerLoad
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_duration
 from slurm_rl_plugin.batch_systems.slurm.process import not_understood
 from slurm_rl_plugin.units import HOUR
@@ -246,48 +247,20 @@ EVENTS = ("submitted", "started", "completed", "canceled", "failed")
 _NUMBER = re.compile(r"^\s*(?P<name>[A-Za-z][A-Za-z ]*):\s+(?P<value>\d+)\s*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmLoad:
-    """How busy slurmctld is, and what has happened so far, as `sdiag` tells it.
-
-    Attributes:
-        threads: calls that it serves now.
-        agents: messages to nodes that wait.
-        database: messages to slurmdbd that wait.
-        events: how often each of EVENTS has happened; counted anew from time to time.
-    """
-
-    threads: int
-    agents: int
-    database: int
-    events: tuple[int, ...]
-
-    @property
-    def submitted(self) -> int:
-        """Jobs that have come; an array is one."""
-        return self.events[EVENTS.index("submitted")]
-
-    @property
-    def struggles(self) -> str | None:
-        """Why we should wait, or None."""
-        if self.threads > BUSY_THREADS:
-            return f"slurmctld serves {self.threads} calls at once"
-        if self.agents > BUSY_AGENTS:
-            return f"{self.agents} messages to nodes wait"
-        return None
-
-
-def parse_load(text: str) -> SlurmLoad:
-    """Read the answer of SDIAG."""
+def parse_load(text: str) -> SchedulerLoad:
+    """Read the answer of SDIAG; slurmctld counts EVENTS anew from time to time."""
     found: dict[str, int] = {}
     for match in _NUMBER.finditer(text):
         found.setdefault(match["name"], int(match["value"]))
     try:
-        return SlurmLoad(
-            threads=found["Server thread count"],
-            agents=found["Agent queue size"],
-            database=found["DBD Agent queue size"],
-            events=tuple(found[f"Jobs {event}"] for event in EVENTS),
-        )
+        threads, agents = found["Server thread count"], found["Agent queue size"]
+        events = tuple(found[f"Jobs {event}"] for event in EVENTS)
+        backlog = found["DBD Agent queue size"]
     except KeyError as error:
         raise not_understood("sdiag", f"no line {error.args[0]!r}") from error
+    struggles = None
+    if threads > BUSY_THREADS:
+        struggles = f"slurmctld serves {threads} calls at once"
+    elif agents > BUSY_AGENTS:
+        struggles = f"{agents} messages to nodes wait"
+    return SchedulerLoad(struggles=struggles, events=events, backlog=backlog, submitted=events[0])

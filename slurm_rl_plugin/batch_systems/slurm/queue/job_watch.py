@@ -239,11 +239,7 @@ def _parse(text: str) -> tuple[list[PastRun], list[str]]:
 
 
 def _run(line: str) -> PastRun | None:
-    """The run that a line tells of; None where the job never ran or is not over.
-
-    Raises:
-        ValueError: the line has another form.
-    """
+    """The run that a line tells of; None where the job never ran or is not over."""
     told = sound_values(FIELDS, line)
     job_id, user, processors, allocated, limit, submit, start, end, state, tres = told
     if state.partition(" ")[0] not in FINAL_STATES or not parse_count(allocated) > 0:

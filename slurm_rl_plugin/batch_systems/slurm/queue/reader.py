@@ -7,7 +7,6 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -186,26 +185,6 @@ def federation_checks(commands: CommandRunner, waiting: Sequence[QueueRow]) -> l
     return [Check(WARN, "federation", what)]
 
 
-class QueueReader(Protocol):
-    """Lists Slurm's jobs, one row a record; every call ends within its time-out."""
-
-    def waiting_and_running(self) -> list[QueueRow]:
-        """Every job that waits or occupies processors, of all users and partitions."""
-        ...
-
-    def waiting(self) -> list[QueueRow]:
-        """Every job that waits."""
-        ...
-
-    def of_arrays(self, array_ids: Sequence[int]) -> list[QueueRow]:
-        """Every record of these arrays, heterogeneous and single jobs that Slurm still knows.
-
-        In any state. Asked after `waiting_and_running`, whose answer may be looked at again;
-        raises as it does.
-        """
-        ...
-
-
 def whole_jobs(rows: Sequence[QueueRow]) -> list[QueueRow]:
     """The rows that are no components, and one for each heterogeneous job.
 
@@ -266,11 +245,10 @@ SQUEUE = ("squeue", "--noheader", "--all", "--local")
 
 
 class Squeue:
-    """Lists jobs with `squeue`; see `QueueReader`.
+    """Lists Slurm's jobs with `squeue`, one row a record.
 
     Args:
-        machine: where it has more than processors, what jobs ask of it is listed too; None where
-            nobody looked.
+        machine: None where nobody looked.
         reads_comments: whether users may choose classes in the comments of their jobs.
     """
 
@@ -287,6 +265,11 @@ class Squeue:
         self._fields: tuple[str, ...] = QUEUE_FIELDS
         #: Records of the last look at the whole queue; most are the same in the next one.
         self._known: Mapping[str, QueueRow] = {}
+
+    @property
+    def tells_requests(self) -> bool:
+        """Whether the machine has more than processors, so that what jobs ask of it is listed."""
+        return self._machine is not None and self._machine.seen is not None
 
     def waiting_and_running(self) -> list[QueueRow]:
         """Ask `squeue` for jobs that wait or run, and keep the answer for the next look."""
@@ -306,7 +289,7 @@ class Squeue:
 
     def _read(self, *options: str) -> dict[str, QueueRow]:
         fields: tuple[str, ...] = QUEUE_FIELDS
-        if self._machine is not None and self._machine.seen is not None:
+        if self._machine is not None and self.tells_requests:
             fields = self._machine.request_fields
         if self.reads_comments:
             fields = with_comment(fields)
