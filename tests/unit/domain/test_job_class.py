@@ -4,6 +4,8 @@ import math
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule, words_for_us
 from slurm_rl_plugin.domain.job_description import JobDescription
@@ -194,3 +196,15 @@ def test_a_user_chooses_among_the_classes_that_the_site_allows(fields, name, fou
 def test_the_last_words_of_a_comment_count():
     assert words_for_us("x slurm-rl:class=a, slurm-rl:class=b c") == "slurm-rl:class=b"
     assert words_for_us("(null)") == ""
+
+
+@given(
+    st.text(max_size=70)
+    | st.datetimes().map(datetime.isoformat)
+    | st.datetimes().map(lambda each: f"{each:%Y-%m-%dT%H:%M}-23:59")
+)
+def test_no_words_of_a_user_stop_the_daemon(text):
+    for word in ("deadline", "class", ""):
+        words = words_for_us(f"slurm-rl:{word}={text}")
+        counts = CHOSEN.job_class(job(words=words), 1.8e9)
+        assert not counts.allowed > 48 * 3600.0
