@@ -17,6 +17,19 @@ from slurm_rl_plugin.errors import ConfigurationError
 LARGEST = 2**31 - 1
 
 
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_RELATIVE = re.compile(r"now(?:(?P<sign>[+-])(?P<count>\d{1,9})(?P<unit>[a-z]*))?")
+_FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
+_CLOCK_FORMS = ("%H:%M", "%H:%M:%S")
+_SHORT_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_COUNTED = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
+_UNITED = re.compile(r"(?:\d{1,9}[smhdw])+", re.ASCII)
+#: Ten years: beyond, somebody means `disable`.
+_LONGEST_SPAN = 3650 * 86400.0
+#: A job, a job array, one task of it or a list of tasks in brackets, or a component.
+_JOB = re.compile(r"(?P<number>\d{1,10})(?:_(?:\d+|\[[\d,%:-]+\])|\+\d+)?")
+
+
 def whole_number(least: int, most: int = LARGEST) -> Callable[[str], int]:
     """The type of a whole number from `least` to `most`, by default what compiled code takes."""
 
@@ -66,17 +79,6 @@ def number_from_zero(what: str, most: float = math.inf) -> Callable[[str], float
 
 
 at_least_one = whole_number(1)
-
-
-_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
-_RELATIVE = re.compile(r"now(?:(?P<sign>[+-])(?P<count>\d{1,9})(?P<unit>[a-z]*))?")
-_FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
-_CLOCK_FORMS = ("%H:%M", "%H:%M:%S")
-_SHORT_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_COUNTED = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
-_UNITED = re.compile(r"(?:\d{1,9}[smhdw])+", re.ASCII)
-#: Ten years: beyond, somebody means `disable`.
-_LONGEST_SPAN = 3650 * 86400.0
 
 
 def time_argument(text: str) -> float:
@@ -155,10 +157,6 @@ def _not_a_time(text: str) -> argparse.ArgumentTypeError:
     return argparse.ArgumentTypeError(
         f"{text!r} is no time: give YYYY-MM-DD[THH:MM[:SS]] or now-COUNT[hours]"
     )
-
-
-#: A job, a job array, one task of it or a list of tasks in brackets, or a component.
-_JOB = re.compile(r"(?P<number>\d{1,10})(?:_(?:\d+|\[[\d,%:-]+\])|\+\d+)?")
 
 
 def job_number(text: str) -> int:

@@ -35,6 +35,14 @@ UNTOUCHED = {
     "exempt_qos": "its QOS is exempt ([guard_rails] exempt_qos)",
 }
 
+#: Whether tasks of it have started -> why not all of a wait counts.
+_WHY_NOT_ALL = {
+    False: "the batch system accrues no more",
+    True: "an array has waited since a task of it last started",
+}
+#: How one and several of a resource are called.
+_WORDS = {CPUS: ("processor", "processors"), GPUS: ("GPU", "GPUs")}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The job that is explained, and the configuration."""
@@ -169,13 +177,6 @@ def _start(told: Mapping[str, Any] | None) -> list[str]:
     low, high = (slurm_time(each) for each in told["forecast"]["bands"]["90 %"])
     start = slurm_time(told["forecast"]["start"])
     return [f"Start: {start} (median), 90 % between {low} and {high}; see `slurm-rl start`."]
-
-
-#: Whether tasks of it have started -> why not all of a wait counts.
-_WHY_NOT_ALL = {
-    False: "the batch system accrues no more",
-    True: "an array has waited since a task of it last started",
-}
 
 
 def _accrued(document: Mapping[str, Any]) -> list[str]:
@@ -354,10 +355,6 @@ def _print_audit(lines: list[dict[str, Any]]) -> None:
     names = ("event", "policy", "old", "new", "reason")
     rows = [[slurm_time(line["time"]), *(line.get(name) for name in names)] for line in lines]
     print_table(["AUDIT", *(name.upper() for name in names)], rows)
-
-
-#: How one and several of a resource are called.
-_WORDS = {CPUS: ("processor", "processors"), GPUS: ("GPU", "GPUs")}
 
 
 def amount_text(resource: str, amount: float) -> str:

@@ -12,7 +12,6 @@ from slurm_rl_plugin.cli.site_options import (
     become_owner,
     configuration_of,
 )
-from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import ConfigurationError
 
 
@@ -27,7 +26,11 @@ def main(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
     log_to_standard_error(verbose=options.verbose)
     configuration = configuration_of(options)
-    _check_queue_file(configuration)
+    if not configuration.sections.forecast.queue_file:
+        raise ConfigurationError(
+            "[forecast] queue_file is empty: name the file in which the daemon leaves the queue, "
+            "and restart the daemon."
+        )
     become_owner(Path(configuration.sections.forecast.kept_file).parent)
     with said_if_long("loading"):
         from slurm_rl_plugin.services.forecast_service import forecast_service  # noqa: PLC0415 - the simulator takes seconds, a faulty configuration none
@@ -38,11 +41,3 @@ def main(options: argparse.Namespace) -> int:
     serve_until_stopped(service.serve, service.renew_when_due)
     service.forecaster.kept.close()
     return 0
-
-
-def _check_queue_file(configuration: Configuration) -> None:
-    if not configuration.sections.forecast.queue_file:
-        raise ConfigurationError(
-            "[forecast] queue_file is empty: name the file in which the daemon leaves the queue, "
-            "and restart the daemon."
-        )

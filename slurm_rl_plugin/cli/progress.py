@@ -13,10 +13,8 @@ from threading import Timer
 
 #: For those who wait at the beginning of the first run on a machine.
 COMPILES_FIRST = "the first run compiles the simulator for this machine: a minute or two"
-
 #: Seconds in which nobody wonders whether anything goes on.
 PATIENCE = 2.0
-
 #: Of the work that lies between two lines of a log, the least: its seconds and its fraction.
 LOG_SECONDS, LOG_PART = 60.0, 0.1
 

@@ -32,6 +32,36 @@ from slurm_rl_plugin.services.queue_reading import (
     look_at_queue,
 )
 
+Row = dict[str, Any]
+#: Printed unless --format says otherwise.
+DEFAULT_FIELDS = (
+    *("rank", "jobid", "user", "account", "partition", "class", "untouched", "wait", "score"),
+    *("native", "factor", "total", "siterank", "nowrank"),
+)
+#: Printed behind these where any pending job asks for some of it.
+RESOURCE_FIELDS = ("gpus", "memory")
+#: Every field that --format can name; how a value is printed where not as it is.
+FIELDS: dict[str, Callable[[Any], Any] | None] = {
+    **dict.fromkeys(DEFAULT_FIELDS, None),
+    "newfactor": None,
+    "newtotal": None,
+    "nice": None,
+    "tier": None,
+    "processors": None,
+    "gpus": lambda gpus: f"{gpus:g}",
+    "memory": slurm_size,
+    "resources": resources_text,
+    "wait": slurm_duration,
+    "accrued": slurm_duration,
+    "passedover": None,
+    "timelimit": slurm_duration,
+    "submit": slurm_time,
+    "eligible": slurm_time,
+    "start": slurm_time,
+}
+#: The field that the forecast service is asked for.
+START = "start"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which pending jobs are listed, with which columns, in the manner of `squeue`."""
@@ -113,38 +143,6 @@ def _document(look: QueueLook, rows: list[Row]) -> dict[str, Any]:
         "ranked": look.considered.ranked,
         "jobs": rows,
     }
-
-
-Row = dict[str, Any]
-
-#: Printed unless --format says otherwise.
-DEFAULT_FIELDS = (
-    *("rank", "jobid", "user", "account", "partition", "class", "untouched", "wait", "score"),
-    *("native", "factor", "total", "siterank", "nowrank"),
-)
-#: Printed behind these where any pending job asks for some of it.
-RESOURCE_FIELDS = ("gpus", "memory")
-#: Every field that --format can name; how a value is printed where not as it is.
-FIELDS: dict[str, Callable[[Any], Any] | None] = {
-    **dict.fromkeys(DEFAULT_FIELDS, None),
-    "newfactor": None,
-    "newtotal": None,
-    "nice": None,
-    "tier": None,
-    "processors": None,
-    "gpus": lambda gpus: f"{gpus:g}",
-    "memory": slurm_size,
-    "resources": resources_text,
-    "wait": slurm_duration,
-    "accrued": slurm_duration,
-    "passedover": None,
-    "timelimit": slurm_duration,
-    "submit": slurm_time,
-    "eligible": slurm_time,
-    "start": slurm_time,
-}
-#: The field that the forecast service is asked for.
-START = "start"
 
 
 def fields(text: str) -> tuple[str, ...]:

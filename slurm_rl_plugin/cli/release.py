@@ -15,7 +15,7 @@ from slurm_rl_plugin.batch_systems.registry import taken_back_by_hand
 from slurm_rl_plugin.cli.site_options import (
     add_way_out_options,
     become_state_owner,
-    quiet_known_configuration,
+    known_configuration_of,
     tell_faults,
 )
 from slurm_rl_plugin.configuration import KnownConfiguration
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Release every job, whoever gave it a factor; 1 where one keeps it for now."""
-    known = quiet_known_configuration(options)
+    known = known_configuration_of(options, quiet=True)
     become_state_owner(known.configuration)
     if options.unattended and _rests(known):
         return 0

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.kind import JobSubmission, SubmitCommand
-from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.brokers.learning_agent import LearningAgentBroker
 from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer, ask_sites
 from slurm_rl_plugin.brokers.live.forwarding import LONGEST_LIFE, Forwarding
@@ -43,6 +42,7 @@ from slurm_rl_plugin.services.route_requests import (
     request_of,
     sites_of,
     state_file,
+    submission_within,
 )
 
 now = time.time  # noqa: TID251 - the composition root hands out the clock
@@ -130,7 +130,7 @@ def _broker(named: str, formula: str | None, configuration: Configuration) -> Br
 
 
 def _route(options: argparse.Namespace, configuration: Configuration) -> Route:
-    submission = _submission(float(configuration.sections.route.submit_timeout))
+    submission = submission_within(float(configuration.sections.route.submit_timeout))
     command, script = given_command(submission, options.command)
     if options.submit and shutil.which(submission.program) is None:
         raise ConfigurationError(
@@ -145,12 +145,6 @@ def _route(options: argparse.Namespace, configuration: Configuration) -> Route:
         past=RoutedJobsFile(state_file(os.environ)),
         sites=sites_of(configuration, os.environ),
     )
-
-
-def _submission(timeout: float) -> JobSubmission:
-    """For the user's own submission, by the batch system that can submit to several clusters."""
-    makes = [kind.submission for kind in BATCH_SYSTEMS.values() if kind.submission is not None]
-    return makes[0](os.environ, timeout)
 
 
 def _learned(broker: Broker, route: Route) -> tuple[list[RankedSite], list[SiteAnswer]]:

@@ -17,6 +17,8 @@ from slurm_rl_plugin.hook.daemon.signals import SignalRequest
 
 #: Characters of the longest line.
 LONGEST_LINE = 4000
+#: Seconds between signs of life to systemd, and between two times that `work` is done.
+_SIGN_OF_LIFE = 5.0
 
 
 class OneLineFormatter(logging.Formatter):
@@ -55,10 +57,6 @@ def _line(text: str) -> str:
     short = text[:LONGEST_LINE]
     cut = f"... ({len(text)} characters)" if len(text) > LONGEST_LINE else ""
     return printable(short) + cut
-
-
-#: Seconds between signs of life to systemd, and between two times that `work` is done.
-_SIGN_OF_LIFE = 5.0
 
 
 def serve_until_stopped(begin: Callable[[], object], work: Callable[[], object]) -> None:

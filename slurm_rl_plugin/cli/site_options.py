@@ -77,21 +77,19 @@ def add_way_out_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def known_configuration_of(options: argparse.Namespace) -> KnownConfiguration:
-    """The configuration as far as it can be known; what is wrong with it goes to stderr."""
-    found = quiet_known_configuration(options)
-    tell_faults(options.verb, found)
-    return found
-
-
-def quiet_known_configuration(options: argparse.Namespace) -> KnownConfiguration:
-    """What `known_configuration_of` finds, with no warning printed."""
-    return known_configuration(
+def known_configuration_of(
+    options: argparse.Namespace, *, quiet: bool = False
+) -> KnownConfiguration:
+    """The configuration as far as it can be known; unless `quiet`, its faults go to stderr."""
+    found = known_configuration(
         options.config or DEFAULT_PATH,
         environment=os.environ,
         flags=[*_settings(options), *state_file_flags(options)],
         left_behind=lambda path: StateFile(path).left_behind(),
     )
+    if not quiet:
+        tell_faults(options.verb, found)
+    return found
 
 
 def state_file_flags(options: argparse.Namespace) -> list[Flag]:

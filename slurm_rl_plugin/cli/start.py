@@ -12,7 +12,6 @@ from typing import Any
 
 from slurm_rl_plugin.accounting.sbatch.asked import asked_of
 from slurm_rl_plugin.batch_systems.kind import JobSubmission
-from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.cli.argument_types import job_number
 from slurm_rl_plugin.cli.site_options import (
     add_configuration_options,
@@ -23,10 +22,13 @@ from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.resources import GPUS, MEMORY
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.services.forecast_client import ServiceClient
-from slurm_rl_plugin.services.route_requests import given_command, request_of
+from slurm_rl_plugin.services.route_requests import given_command, request_of, submission_within
 
 #: Seconds that reading a user's options may take.
 _SECONDS = 10.0
+
+
+_HEADER = ("JOBID", "PARTITION", "START", "50 % BETWEEN", "90 % BETWEEN", *("10 MIN", "1 H", "1 D"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Ask the service and print what it says."""
-    configuration = _readable_configuration(options)
+    configuration = configuration_of(options, or_defaults=True)
     if options.url and not options.token_file:
         raise ConfigurationError("--url needs --token-file: give both.")
     client = ServiceClient(
@@ -69,11 +71,6 @@ def main(options: argparse.Namespace) -> int:
     else:
         print_starts(document)
     return 0
-
-
-def _readable_configuration(options: argparse.Namespace) -> Configuration:
-    """What is in force; an ordinary user who may not read the site's file has the defaults."""
-    return configuration_of(options, or_defaults=True)
 
 
 def _answer(
@@ -113,8 +110,7 @@ def _check_single_word(submission: JobSubmission, word: str) -> None:
 
 def _request(words: list[str], configuration: Configuration) -> dict[str, Any]:
     """What a command asks for, as the service takes it."""
-    makes = [kind.submission for kind in BATCH_SYSTEMS.values() if kind.submission is not None]
-    submission = makes[0](os.environ, _SECONDS)
+    submission = submission_within(_SECONDS)
     if len(words) == 1:
         _check_single_word(submission, words[0])
     command, script = given_command(submission, words)
@@ -136,9 +132,6 @@ def _request(words: list[str], configuration: Configuration) -> dict[str, Any]:
         "gpus": asked.amounts.get(GPUS, 0.0),
         "interactive": configuration.classifier.is_interactive(request.job),
     }
-
-
-_HEADER = ("JOBID", "PARTITION", "START", "50 % BETWEEN", "90 % BETWEEN", *("10 MIN", "1 H", "1 D"))
 
 
 def print_starts(document: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from slurm_rl_plugin.cli.site_options import (
     add_way_out_options,
     become_state_owner,
-    quiet_known_configuration,
+    known_configuration_of,
 )
 from slurm_rl_plugin.cli.tables import (
     print_json,
@@ -119,7 +119,7 @@ class Status:
 
 def main(options: argparse.Namespace) -> int:
     """Print what is known of the daemon; 1 when something is wrong."""
-    known = quiet_known_configuration(options)
+    known = known_configuration_of(options, quiet=True)
     become_state_owner(known.configuration)
     status = _status(known, time.time())  # noqa: TID251 - the composition root
     if options.json:

@@ -25,6 +25,8 @@ CLASSES = ("batch", "interactive")
 _QUEUE = ("partition", "job_class")
 #: Prometheus counts sizes in bytes.
 BYTES_IN_MIB = 1024.0**2
+#: The label value of all names without series of their own.
+OTHER = "_other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,10 +237,6 @@ def limit_families(report: CycleReport) -> Iterator[Metric]:
 def limit_as_before(limit: LimitReport) -> LimitReport:
     """What stands after a cycle that saw nothing: nothing was changed."""
     return replace(limit, change=None, failure=None, failure_reason=None)
-
-
-#: The label value of all names without series of their own.
-OTHER = "_other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

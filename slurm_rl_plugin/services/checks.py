@@ -42,6 +42,11 @@ from slurm_rl_plugin.services.queue_reading import QueueLook, amount_words
 
 #: Below this part of what the site's own priorities differ by, bounded influence changes little.
 _LITTLE = 0.1
+#: Unknown names that the line shows.
+_SHOWN = 5
+#: Waiting jobs that a decision is tried on at least.
+FEWEST_JOBS = 1000
+_REPEATS = 3
 
 
 def site(
@@ -214,10 +219,6 @@ def _right_to_write(look: QueueLook) -> Check:
     return Check(PASS, "right to write", f"job {job} was written the factor that it has")
 
 
-#: Unknown names that the line shows.
-_SHOWN = 5
-
-
 def exemptions_of(configuration: Configuration, look: QueueLook) -> Iterator[Check]:
     """Whether the cluster knows who is exempt; nothing where nobody is, or nobody can tell."""
     rails, system = configuration.sections.guard_rails, look.cycle.batch_system
@@ -316,11 +317,6 @@ def _resource(name: str, reserve: ReserveSettings, snapshot: QueueSnapshot) -> C
     if most >= has:
         return Check(WARN, "reserve size", f"{said}: batch work that asks for it might stop")
     return Check(PASS, "reserve size", f"{said} at most")
-
-
-#: Waiting jobs that a decision is tried on at least.
-FEWEST_JOBS = 1000
-_REPEATS = 3
 
 
 def model_of(

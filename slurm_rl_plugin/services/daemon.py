@@ -49,7 +49,9 @@ class LoadedFiles:
             loaded = load_policy(configuration.sections.policy.model)
             cycle = build_cycle(configuration, loaded)
             check_lever(configuration, cycle)
-            _go_on_from(cycle, earlier)
+            # what the earlier cycle knew of jobs and limits counts for the one that follows it
+            cycle.batch_system.go_on_from(earlier.batch_system)
+            cycle.limit.go_on_from(earlier.limit)
         except SlurmRLError as error:
             logger.error("reload=refused reason=%s", error)
             return None
@@ -98,12 +100,6 @@ class LoadedFiles:
         self.metrics.describe_model(loaded.labels)
         logger.info("model=in_turn policy=%s", candidate or "as configured")
         return True
-
-
-def _go_on_from(cycle: Cycle, earlier: Cycle) -> None:
-    """What an earlier cycle knew of jobs and limits counts for the one that follows it."""
-    cycle.batch_system.go_on_from(earlier.batch_system)
-    cycle.limit.go_on_from(earlier.limit)
 
 
 def check_lever(configuration: Configuration, cycle: Cycle) -> None:

@@ -53,6 +53,8 @@ from slurm_rl_plugin.utility.time_utility import time_utility
 NONE_TOLD: Mapping[str, float] = MappingProxyType({})
 #: Bytes at the end of the audit log that are searched, and lines shown.
 AUDIT_TAIL, AUDIT_LINES = 20_000_000, 3
+#: Jobs shown on either side of the explained one.
+NEIGHBOURS = 2
 
 
 def explained(configuration: Configuration, job: int, record: JobRecord) -> dict[str, Any]:
@@ -327,10 +329,6 @@ def _meets(constraint: str, node: NodeNow) -> bool:
 
 def _fits(node: NodeNow, amounts: Mapping[str, float]) -> bool:
     return all(node.free(name) >= amount for name, amount in amounts.items())
-
-
-#: Jobs shown on either side of the explained one.
-NEIGHBOURS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

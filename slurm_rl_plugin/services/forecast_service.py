@@ -46,6 +46,23 @@ from slurm_rl_plugin.whole_file import version_of, write_in_place
 
 logger = logging.getLogger(__name__)
 
+#: The batch system whose own backfilling is known.
+_SLURM = "slurm"
+#: Seconds after which past usage counts half, where no batch system tells.
+_HALF_LIFE = 7.0 * DAY
+#: Seconds of each minute for which one client may have the queue played forward, and without a
+#: pause: the others have three quarters of the time.
+_SECONDS_A_MINUTE, _AT_ONCE = 15.0, 2.0 * QUESTION_SECONDS
+#: What a question counts as at least, seconds.
+_LEAST_OF_QUESTION = 1.0
+#: The same of writing out what is forecast already, processor seconds, and what a request for it
+#: counts as at least: 240 requests a minute of a client whose jobs are few.
+_READING_SECONDS_A_MINUTE, _READING_AT_ONCE, _LEAST_OF_READING = 3.0, 3.0, 1.0 / 80.0
+#: Modes of a cycle whose order is the policy's.
+_ORDERS = ("active", "fallback")
+#: As [policy] fallback: our factors are taken back, so that the site's own order is in force.
+_SITE = "site"
+
 
 @dataclass(slots=True, kw_only=True)
 class ForecastService:
@@ -84,8 +101,8 @@ class ForecastService:
             desk=self.asked_desk(),
             scores=lambda: self._scores,
             metrics=self._metrics,
-            trusted=trusted_users(),
-            is_token=token_of(self.configuration),
+            trusted=frozenset({0, os.geteuid()}),  # root, and whom the service runs as
+            is_token=_token_of(self.configuration),
         )
         if given.socket:
             serve_pages_locally(pages, Path(given.socket), section="forecast")
@@ -164,7 +181,7 @@ class ForecastService:
 
     def _read_model(self) -> None:
         """Read the model again where its file has been replaced."""
-        version = model_version(self.configuration)
+        version = _model_version(self.configuration)
         if self._model is not None and version != self._model:
             self.orders = build_orders(self.configuration)
             logger.info("forecast=another_model")
@@ -218,26 +235,6 @@ def forecast_service(
     )
 
 
-logger = logging.getLogger(__name__)
-
-#: The batch system whose own backfilling is known.
-SLURM = "slurm"
-#: Seconds after which past usage counts half, where no batch system tells.
-_HALF_LIFE = 7.0 * DAY
-#: Seconds of each minute for which one client may have the queue played forward, and without a
-#: pause: the others have three quarters of the time.
-_SECONDS_A_MINUTE, _AT_ONCE = 15.0, 2.0 * QUESTION_SECONDS
-#: What a question counts as at least, seconds.
-_LEAST_OF_QUESTION = 1.0
-#: The same of writing out what is forecast already, processor seconds, and what a request for it
-#: counts as at least: 240 requests a minute of a client whose jobs are few.
-_READING_SECONDS_A_MINUTE, _READING_AT_ONCE, _LEAST_OF_READING = 3.0, 3.0, 1.0 / 80.0
-#: Modes of a cycle whose order is the policy's.
-_ORDERS = ("active", "fallback")
-#: As [policy] fallback: our factors are taken back, so that the site's own order is in force.
-_SITE = "site"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
     """The orders that replays of this site may have."""
@@ -270,7 +267,7 @@ def build_source(configuration: Configuration, kind: str) -> ReplaySource:
     return ReplaySource(
         order=own_order,
         backfilling="easy",
-        on_nodes=AS_SLURM if kind == SLURM else "easy",
+        on_nodes=AS_SLURM if kind == _SLURM else "easy",
         half_life=_HALF_LIFE,
         influence=written_influence(configuration),
         site_points=configuration.cycle_settings.site_points,
@@ -285,7 +282,7 @@ def build_orders(configuration: Configuration) -> Orders:
     return Orders(policy=order_of(policy.model), fallback=fallback)
 
 
-def model_version(configuration: Configuration) -> object:
+def _model_version(configuration: Configuration) -> object:
     """Changes where the file of the configured model is replaced; of a rule it never does."""
     model = configuration.sections.policy.model
     named = named_policy(model)
@@ -306,22 +303,10 @@ def order_of(model: str) -> SiteOrder:
     return learned_order(network)
 
 
-def token_of(configuration: Configuration) -> Callable[[str], bool]:
+def _token_of(configuration: Configuration) -> Callable[[str], bool]:
     """Whether a header bears the token of portals; nobody's does where none is configured."""
     path = configuration.sections.forecast.token_file
-    if not path:
-        return _nobodys
-    return SharedToken(Path(path)).is_in
-
-
-def trusted_users() -> frozenset[int]:
-    """Numbers of users that see everything: root, and whom the service runs as."""
-    return frozenset({0, os.geteuid()})
-
-
-def _nobodys(header: str) -> bool:
-    del header
-    return False
+    return SharedToken(Path(path)).is_in if path else lambda _: False
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,10 @@ from slurm_rl_plugin.whole_file import plain_file
 
 logger = logging.getLogger(__name__)
 
+#: Where pip puts data: into an environment, with a distribution's Python beside its own files, or
+#: into the user's home.
+_PREFIXES = (sys.prefix, sysconfig.get_path("data"), site.getuserbase())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedPolicy:
@@ -142,11 +146,6 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
         ),
         calls=calls,
     )
-
-
-#: Where pip puts data: into an environment, with a distribution's Python beside its own files, or
-#: into the user's home.
-_PREFIXES = (sys.prefix, sysconfig.get_path("data"), site.getuserbase())
 
 
 def shipped_folder(name: str) -> Path:

@@ -17,6 +17,16 @@ from slurm_rl_plugin.hook.rails.batch_limit import FALLBACK, OFF, LimitReport
 from slurm_rl_plugin.hook.rails.reserve import KEPT, NOBODY, STARVING, UNWANTED
 from slurm_rl_plugin.services.hook import LoadedPolicy, build_cycle, load_policy_or_fall_back
 
+#: What the operator reads for each reason.
+REASONS = {
+    OFF: "[reserve] is off",
+    UNWANTED: "the policy keeps nothing free",
+    NOBODY: "no interactive job has come for long",
+    STARVING: "a batch job of several processors has waited for too long",
+    FALLBACK: "the policy is not used",
+    KEPT: "processors are kept free for interactive jobs",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLook:
@@ -71,17 +81,6 @@ def _daemon_remembers(configuration: Configuration, loaded: LoadedPolicy) -> boo
     state = Path(configuration.sections.hook.state_file)
     memory = MemoryFile(path=memory_path(state), model_sha256=loaded.sha256, read_only=True)
     return bool(daemon_runs(state)) and memory.read() is not None
-
-
-#: What the operator reads for each reason.
-REASONS = {
-    OFF: "[reserve] is off",
-    UNWANTED: "the policy keeps nothing free",
-    NOBODY: "no interactive job has come for long",
-    STARVING: "a batch job of several processors has waited for too long",
-    FALLBACK: "the policy is not used",
-    KEPT: "processors are kept free for interactive jobs",
-}
 
 
 def limit_sentence(limit: LimitReport) -> str:

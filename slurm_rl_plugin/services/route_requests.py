@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from slurm_rl_plugin.batch_systems.kind import EndedRun, JobSubmission, SubmitCommand
+from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.remote_site import SiteAddress
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, News, RoutedJobs, RoutedJobsFile
@@ -23,6 +24,14 @@ from slurm_rl_plugin.units import DAY, HOUR
 
 #: Bytes of the longest script, slurmctld's own default limit.
 LONGEST_SCRIPT = 4 * 1024 * 1024
+#: Seconds between questions for all of a user's jobs at a site; how far the first one looks back.
+ASKED_EVERY, FIRST_LOOK = HOUR, 7 * DAY
+
+
+def submission_within(seconds: float) -> JobSubmission:
+    """The user's own submission, by the batch system that can submit to several clusters."""
+    makes = [kind.submission for kind in BATCH_SYSTEMS.values() if kind.submission is not None]
+    return makes[0](os.environ, seconds)
 
 
 def given_command(submission: JobSubmission, words: Sequence[str]) -> tuple[SubmitCommand, str]:
@@ -93,10 +102,6 @@ def sites_of(configuration: Configuration, environment: Mapping[str, str]) -> li
             f"there is no site to ask: write a [[site]] into {' or '.join(map(str, places))}."
         )
     return sites
-
-
-#: Seconds between questions for all of a user's jobs at a site; how far the first one looks back.
-ASKED_EVERY, FIRST_LOOK = HOUR, 7 * DAY
 
 
 @runtime_checkable

@@ -24,6 +24,9 @@ from slurm_rl_plugin.services.offer_service import build_forwarder, offering_sit
 from slurm_rl_plugin.serving.clients import read_token
 from slurm_rl_plugin.serving.tls import ServedTls
 
+#: A job that nearly every site would take.
+_SMALL = {"processors": 1, "time_limit": 60}
+
 
 def files_of(configuration: Configuration, now: float) -> Iterator[Check]:
     """Whether the daemon's files can be written by this user, and nothing is switched off."""
@@ -109,10 +112,6 @@ def why_not_listen(address: str, port: int) -> str | None:
     except OSError as error:
         return str(error.strerror)
     return None
-
-
-#: A job that nearly every site would take.
-_SMALL = {"processors": 1, "time_limit": 60}
 
 
 def offer_checks(configuration: Configuration, now: float) -> Iterator[Check]:

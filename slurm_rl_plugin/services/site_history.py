@@ -77,7 +77,7 @@ class OwnHistory:
         accounting.check()
         until = datetime.now().replace(microsecond=0)  # Slurm's commands take local time
         days = float(self.configuration.sections.forecast.history_days)
-        dump = accounting.dump(until - timedelta(days=days), until, _quietly)
+        dump = accounting.dump(until - timedelta(days=days), until, lambda *_: None)
         return accounting.read(dump, f"of the last {days:g} days")[0]
 
     def _machine(self) -> Machine | None:
@@ -89,7 +89,3 @@ class OwnHistory:
         except (BatchSystemError, ConfigurationError) as error:
             logger.warning("machine=unread: processors alone are counted reason=%s", error)
             return None
-
-
-def _quietly(done: int, lines: float) -> None:
-    del done, lines

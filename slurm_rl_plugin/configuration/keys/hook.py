@@ -16,10 +16,13 @@ from slurm_rl_plugin.hook.cycle.settings import CycleSettings
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, SHIPPED_MODEL, SHIPPED_MODELS
 
 _RULES = [each.name for each in NAMED_POLICIES.values() if each.is_rule and not each.needs_log]
-
-
 #: Has the defaults of the settings of a cycle.
 _CYCLE = CycleSettings()
+#: Nothing limits batch jobs.
+OFF = "off"
+#: Words of batch systems, and our own.
+_NAMES = {"gres/gpu": GPUS, "gpus": GPUS, "ngpus": GPUS, "mem": MEMORY, "memory": MEMORY}
+_COUNT = re.compile(r"[1-9]\d{0,8}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,10 +266,6 @@ class GuardSection:
     )
 
 
-#: Nothing limits batch jobs.
-OFF = "off"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReserveSection:
     """How processors are kept free of batch jobs."""
@@ -354,11 +353,6 @@ class ReserveSection:
         default=[],
         meaning="execution queues of the batch jobs, for mechanism max_run_res",
     )
-
-
-#: Words of batch systems, and our own.
-_NAMES = {"gres/gpu": GPUS, "gpus": GPUS, "ngpus": GPUS, "mem": MEMORY, "memory": MEMORY}
-_COUNT = re.compile(r"[1-9]\d{0,8}", re.ASCII)
 
 
 def reserved_amounts(words: Iterable[str]) -> dict[str, int]:

@@ -19,6 +19,46 @@ _KIND_NAMES = {
     dict: "a table of numbers",
 }
 
+#: What every name in the environment begins with.
+ENVIRONMENT_PREFIX = "SLURM_RL_"
+#: `section` or `section.key` -> what follows its name in a warning: what it was, that it is gone,
+#: and what to do.
+REMOVED: dict[str, str] = {
+    "hook.class_defaults_file": "named the table from which job_submit.lua gave new jobs a factor; "
+    "it is gone: new jobs get their factor in the next cycle. Remove this line, and take our "
+    "job_submit.lua out of JobSubmitPlugins in slurm.conf before you delete the script.",
+    "plan": "gave the scheduler predicted run times; it is gone, because jobs waited just as long "
+    "with it. Remove the section.",
+}
+#: A link of Markdown: its words, and the document, with or without an anchor.
+_LINK = re.compile(r"\[([^]]*)\]\(([^)]*)\)")
+#: What is said before the choices of a text, and before the names that a table may have.
+_CHOICES = ("One of", "Names are")
+DEFAULT_PATH = Path("/etc/slurm-rl/slurm-rl.toml")
+#: What is to be said of a whole section, in Markdown.
+SECTION_NOTES = {
+    "goals": "They act without training, on models whose score is linear as the shipped one's is: "
+    "[order](order.md) tells what a step of each does.",
+    "reward": "The weights act by training: `slurm-rl train --config` maximises them and records "
+    "them in the model. `slurm-rl check` fails, and the daemon logs a warning, where the model was "
+    "trained for others. The first three sum to 1; the defaults are those of the default model "
+    "([objective](definitions.md#objective-of-training)).",
+    "guard_rails": "Held jobs, jobs with a priority set by hand and jobs that cannot start yet are "
+    "never touched either.",
+    "guard": "A group is late where its jobs that started in the last fortnight, 100 at least, "
+    "waited for more than 1.2 times its target, given here or measured by an experiment: "
+    "[who guards the groups](order.md#who-guards-the-groups).",
+    "reserve": "Processors kept free of batch jobs, so that interactive ones start at once; off by "
+    "default. A model may say how many ([reserve](reserve.md)).",
+    "metrics": "What is served: [metrics](metrics.md).",
+    "forecast": "When jobs start: the service `slurm-rl forecast` reads them when it starts, the "
+    "daemon `queue_file` alone: [when jobs start](when-jobs-start.md).",
+    "offer": "Of the offer service, which reads them when it starts: [brokers](brokers.md).",
+    "route": "Of `slurm-rl route`, which users run: [brokers](brokers.md#for-users).",
+}
+#: Sections with keys of the site's own choice.
+SHARES, JOB_CLASS, UTILITY = "shares", "job_class", "utility"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
@@ -140,10 +180,6 @@ def keys_of(section: type) -> dict[str, Key]:
     }
 
 
-#: What every name in the environment begins with.
-ENVIRONMENT_PREFIX = "SLURM_RL_"
-
-
 class NamedKey(NamedTuple):
     """A key with its place; `former` is the old name under which it was found, or ""."""
 
@@ -183,26 +219,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f", give one of {', '.join(candidates)}." if candidates else "."
 
 
-#: `section` or `section.key` -> what follows its name in a warning: what it was, that it is gone,
-#: and what to do.
-REMOVED: dict[str, str] = {
-    "hook.class_defaults_file": "named the table from which job_submit.lua gave new jobs a factor; "
-    "it is gone: new jobs get their factor in the next cycle. Remove this line, and take our "
-    "job_submit.lua out of JobSubmitPlugins in slurm.conf before you delete the script.",
-    "plan": "gave the scheduler predicted run times; it is gone, because jobs waited just as long "
-    "with it. Remove the section.",
-}
-
-
 def removal_of(section: str, name: str = "") -> str | None:
     """Why a section or a key no longer exists; None if no release had it."""
     return REMOVED.get(section) or REMOVED.get(f"{section}.{name}")
-
-
-#: A link of Markdown: its words, and the document, with or without an anchor.
-_LINK = re.compile(r"\[([^]]*)\]\(([^)]*)\)")
-#: What is said before the choices of a text, and before the names that a table may have.
-_CHOICES = ("One of", "Names are")
 
 
 def markdown_of(key: Key) -> str:
@@ -228,30 +247,3 @@ def _linked(link: re.Match[str]) -> str:
     words, path = link.groups()
     named = words.lower().replace(" ", "-") == path.partition(".")[0]
     return f"docs/{path}" if named else f"{words}: docs/{path}"
-
-
-DEFAULT_PATH = Path("/etc/slurm-rl/slurm-rl.toml")
-
-#: What is to be said of a whole section, in Markdown.
-SECTION_NOTES = {
-    "goals": "They act without training, on models whose score is linear as the shipped one's is: "
-    "[order](order.md) tells what a step of each does.",
-    "reward": "The weights act by training: `slurm-rl train --config` maximises them and records "
-    "them in the model. `slurm-rl check` fails, and the daemon logs a warning, where the model was "
-    "trained for others. The first three sum to 1; the defaults are those of the default model "
-    "([objective](definitions.md#objective-of-training)).",
-    "guard_rails": "Held jobs, jobs with a priority set by hand and jobs that cannot start yet are "
-    "never touched either.",
-    "guard": "A group is late where its jobs that started in the last fortnight, 100 at least, "
-    "waited for more than 1.2 times its target, given here or measured by an experiment: "
-    "[who guards the groups](order.md#who-guards-the-groups).",
-    "reserve": "Processors kept free of batch jobs, so that interactive ones start at once; off by "
-    "default. A model may say how many ([reserve](reserve.md)).",
-    "metrics": "What is served: [metrics](metrics.md).",
-    "forecast": "When jobs start: the service `slurm-rl forecast` reads them when it starts, the "
-    "daemon `queue_file` alone: [when jobs start](when-jobs-start.md).",
-    "offer": "Of the offer service, which reads them when it starts: [brokers](brokers.md).",
-    "route": "Of `slurm-rl route`, which users run: [brokers](brokers.md#for-users).",
-}
-#: Sections with keys of the site's own choice.
-SHARES, JOB_CLASS, UTILITY = "shares", "job_class", "utility"

@@ -16,14 +16,17 @@ from slurm_rl_plugin.whole_file import read_whole
 
 #: Folder beside the file whose *.toml are read after it, in the order of their names.
 FURTHER_FILES = "conf.d"
-
-
 #: Keys and, for elements of lists of tables, places from 0.
 TomlPath = tuple[str | int, ...]
 _WORD = r"""(?:[\w-]+|"(?:\\[btnfr\\]|[^"\\])*"|'[^']*')"""
 _WORDS = rf"({_WORD}(?:\s*\.\s*{_WORD})*)\s*"
 _HEADER = re.compile(rf"\s*\[(\[?)\s*{_WORDS}\]")
 _STATEMENT = re.compile(rf"\s*{_WORDS}=")
+
+
+_LINE = re.compile(r"\s*([A-Za-z_]+)\s*=\s*(.*)")
+#: A text whose quotes are the typo.
+_TEXT = re.compile(r"[\"']?([^\"'#]+)")
 
 
 def _statements(text: str) -> Iterator[tuple[TomlPath, int, bool]]:
@@ -169,11 +172,6 @@ def shown_path(path: TomlPath) -> str:
 def shown(key: str) -> str:
     """A key as TOML has it, always in one line."""
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)
-
-
-_LINE = re.compile(r"\s*([A-Za-z_]+)\s*=\s*(.*)")
-#: A text whose quotes are the typo.
-_TEXT = re.compile(r"[\"']?([^\"'#]+)")
 
 
 def standing_lines(path: Path, wanted: Collection[str]) -> dict[str, dict[str, Any]]:

@@ -26,6 +26,11 @@ from slurm_rl_plugin.configuration.reading.files import ConfigurationFile, shown
 DEFAULT = "default"
 
 
+_IN_FILES_ONLY = "is given in files only: write it there."
+#: How alike two names must be, from 0 to 1, for one to be a slip of the other.
+_SLIP = 0.8
+
+
 class Given(NamedTuple):
     """A value and where it comes from: `default`, `file:line`, a variable, or a flag."""
 
@@ -126,11 +131,6 @@ def _take_section(
         else:
             under[str(named)] = called
             given.give(named, value, where)
-
-
-_IN_FILES_ONLY = "is given in files only: write it there."
-#: How alike two names must be, from 0 to 1, for one to be a slip of the other.
-_SLIP = 0.8
 
 
 class Flag(NamedTuple):

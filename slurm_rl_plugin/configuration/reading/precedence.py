@@ -37,6 +37,18 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.utility.reward import RewardWeights
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+#: Sections that serve.
+_SERVING = ("metrics", "offer", "forecast")
+#: Key of such a section that is given -> the one that it needs.
+_NEEDS = (
+    ("tls_certificate", "tls_key"),
+    ("tls_key", "tls_certificate"),
+    ("tls_client_ca", "tls_certificate"),
+)
+#: Mechanism of [reserve] -> keys that it needs.
+_RESERVE_NEEDS = {name: ("most_processors", *keys) for name, keys in LIMITS.items()}
+#: They become words of commands that take commas and blanks for several names.
+_ONE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 def read_configuration(
@@ -128,22 +140,6 @@ def _of(given: GivenKeys, shares: GivenShares, rules: GivenRules) -> Configurati
         warnings=tuple(given.warnings),
         is_whole=not given.faults,
     )
-
-
-#: Sections that serve.
-_SERVING = ("metrics", "offer", "forecast")
-#: Key of such a section that is given -> the one that it needs.
-_NEEDS = (
-    ("tls_certificate", "tls_key"),
-    ("tls_key", "tls_certificate"),
-    ("tls_client_ca", "tls_certificate"),
-)
-
-
-#: Mechanism of [reserve] -> keys that it needs.
-_RESERVE_NEEDS = {name: ("most_processors", *keys) for name, keys in LIMITS.items()}
-#: They become words of commands that take commas and blanks for several names.
-_ONE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 def add_joint_faults(given: GivenKeys) -> None:

@@ -30,6 +30,13 @@ _EITHER = (
     + ") or one share an account"
 )
 
+#: Key of a rule -> field of `JobClassRule`.
+FIELDS = {"class": "job_class"} | {
+    name: name for name in JobClassRule.__dataclass_fields__ if name != "job_class"
+}
+#: Keys of a class.
+CLASS_KEYS = tuple(each.name for each in fields(UtilityClass))
+
 
 @dataclass(frozen=True, slots=True)
 class GivenShares:
@@ -91,14 +98,6 @@ def _wrong_sum(given: Mapping[str, float]) -> str:
         return "names no account"
     each = ", ".join(f"{shown(account)} {share:g}" for account, share in given.items())
     return f"sum to {sum(given.values()):g} ({each})"
-
-
-#: Key of a rule -> field of `JobClassRule`.
-FIELDS = {"class": "job_class"} | {
-    name: name for name in JobClassRule.__dataclass_fields__ if name != "job_class"
-}
-#: Keys of a class.
-CLASS_KEYS = tuple(each.name for each in fields(UtilityClass))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.configuration.reading.precedence import read_configuration
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, write_queue
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
@@ -38,6 +39,7 @@ def test_scores_and_metrics_cost_nothing_but_a_forecast_of_the_queue(
         orders=Orders(policy=rule_order("fifo"), fallback=rule_order("fifo")),
         history=OwnHistory(configuration=configuration, kind=None),  # type: ignore[arg-type]
         queue_file=tmp_path / "queue.npz",
+        progress_bar=progress_bar,
     )
     loaded = list[float]()
     rows = KeptForecasts.rows
