@@ -31,7 +31,6 @@ from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.domain import Memory
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
 from slurm_rl_plugin.hook.order.order_changes import order_changes
-from slurm_rl_plugin.hook.rails.guard_rails import total_priority
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
 from slurm_rl_plugin.services.hook import load_policy
@@ -192,7 +191,7 @@ class Decider:
         decision = self.policy.decide(snapshot, self.memory)
         self.memory = decision.memory
         order = np.argsort(-decision.scores, kind="stable")
-        order_changes(total_priority(snapshot.pending)[order])
+        order_changes(snapshot.pending.total_priority[order])
         end = self.clock()
         told = snapshot.resources.names if snapshot.resources else ()
         assert len(told) == (4 if self.answers.resources else 0), told

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from slurm_rl_plugin.accounting.port import JobLog, ReadReport
     from slurm_rl_plugin.batch_systems.port import BatchSystem
     from slurm_rl_plugin.domain.billing import Billing
-    from slurm_rl_plugin.domain.job_class import JobClassifier
-    from slurm_rl_plugin.domain.job_description import JobDescription
+    from slurm_rl_plugin.domain.job_class import JobClassifier, JobDescription
     from slurm_rl_plugin.domain.machine import Machine
     from slurm_rl_plugin.domain.nodes import NodeNow
     from slurm_rl_plugin.domain.site import Allocation, JobRequest

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from slurm_rl_plugin.brokers.live.offer_worth import offer_value
 from slurm_rl_plugin.brokers.market.functions import user_function
 from slurm_rl_plugin.brokers.port import RankedSite, RoutedJob
-from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import JobRequest, Site, SiteOffer
 from slurm_rl_plugin.errors import ConfigurationError
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from slurm_rl_plugin.brokers.port import Broker
-    from slurm_rl_plugin.domain.job_description import JobDescription
+    from slurm_rl_plugin.domain.job_class import JobDescription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

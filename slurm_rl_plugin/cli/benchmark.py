@@ -19,7 +19,6 @@ from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.domain import Memory, QueueSnapshot
 from slurm_rl_plugin.hook.order.order_changes import LOWEST_PRIORITY, order_changes
-from slurm_rl_plugin.hook.rails.guard_rails import total_priority
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
@@ -147,7 +146,7 @@ def _decisions(
     decide = watch.seconds(
         lambda: np.argsort(-policy.decide(snapshot, first.memory).scores, kind="stable"), repeats
     )
-    priority = total_priority(snapshot.pending)[np.argsort(-first.scores, kind="stable")]
+    priority = snapshot.pending.total_priority[np.argsort(-first.scores, kind="stable")]
     order = watch.seconds(lambda: order_changes(priority), _ORDERS)
     return {
         "first_decide_seconds": first_seconds,

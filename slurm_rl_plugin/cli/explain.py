@@ -18,7 +18,7 @@ from slurm_rl_plugin.cli.tables import (
 )
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, LICENCE_PREFIX, MEMORY
 from slurm_rl_plugin.hook.rails.batch_limit import OFF
-from slurm_rl_plugin.hook.rails.claims import ACCOUNT, NO_RESERVE, OVERRUN
+from slurm_rl_plugin.hook.rails.reserve import ACCOUNT, NO_RESERVE, OVERRUN
 from slurm_rl_plugin.services.configured_site import chosen_batch_system
 from slurm_rl_plugin.services.explanation import explained
 

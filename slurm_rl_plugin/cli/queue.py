@@ -23,7 +23,7 @@ from slurm_rl_plugin.cli.tables import (
     slurm_time,
 )
 from slurm_rl_plugin.domain.resources import GPUS, MEMORY, ResourceRequests
-from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
+from slurm_rl_plugin.hook.order.queue_plan import ConsideredJobs
 from slurm_rl_plugin.services.forecast_client import foretold_starts
 from slurm_rl_plugin.services.queue_reading import (
     QueueLook,

@@ -12,8 +12,7 @@ from types import FrameType
 from typing import IO
 
 from slurm_rl_plugin.cli.tables import printable
-from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
-from slurm_rl_plugin.hook.daemon.signals import SignalRequest
+from slurm_rl_plugin.hook.daemon.signals import SignalRequest, sd_notify
 
 #: Characters of the longest line.
 LONGEST_LINE = 4000

@@ -23,7 +23,7 @@ from slurm_rl_plugin.cli.tables import (
     slurm_time,
 )
 from slurm_rl_plugin.configuration import Configuration, KnownConfiguration
-from slurm_rl_plugin.domain.resource_use import ResourceUse, resource_use
+from slurm_rl_plugin.domain.queue_snapshot import ResourceUse, resource_use
 from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.errors import SlurmRLError
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs, lock_path

@@ -55,16 +55,7 @@ def billed_each_second(
     requests: ResourceRequests | None,
     qos: Sequence[str],
 ) -> FloatArray:
-    """Billing units of each job for a second of its run, shape [n].
-
-    Args:
-        billing: of the site.
-        partitions: names.
-        partition: of each job, an index into `partitions`, shape [n].
-        processors: that each job got, shape [n].
-        requests: what else they asked for and got; None for nothing.
-        qos: of each job, n names; "" where it is not known.
-    """
+    """Billing units of each job for a second of its run, shape [n]."""
     cpus = processors.astype(np.float64)
 
     def amounts(resource: str) -> FloatArray:

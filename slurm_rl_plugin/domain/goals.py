@@ -44,9 +44,6 @@ class Goals:
 
         Equal shares are what a batch system gives every account that nobody gave any: they count
         where a goal says so.
-
-        Args:
-            shares: of the accounts, shape [accounts].
         """
         if self.shares is not None:
             return self

@@ -10,7 +10,6 @@ from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-from slurm_rl_plugin.domain.job_description import JobDescription
 from slurm_rl_plugin.domain.utility_class import BATCH, BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import HOUR, SHORT_JOB_RUN_TIME
@@ -19,6 +18,31 @@ _QUICK = r"(?i)(^|[-_])(interactive|interact|debug|short|dev|devel|test)($|[-_])
 
 #: What a user may write with a job.
 _ASKED = re.compile(r"slurm-rl:([^\s=]{0,64})=?(\S{0,64})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDescription:
+    """The words of one job, as the batch system gives them, at which a class rule may look.
+
+    Attributes:
+        partition: where it was submitted; all, with commas, for a job that names several.
+        qos: quality of service; empty where there is none.
+        name: job name, any text.
+        time_limit: requested run time in seconds; NaN where none is known.
+        has_batch_script: False for a job started from a terminal; None where unknown.
+        account: account that is charged.
+        user: login name of the owner.
+        words: what the user wrote for us with the job, as `words_for_us` finds it.
+    """
+
+    partition: str
+    qos: str
+    name: str
+    time_limit: float
+    has_batch_script: bool | None
+    account: str
+    user: str
+    words: str = ""
 
 
 def words_for_us(text: str) -> str:

@@ -37,12 +37,7 @@ class Grouping:
 
 
 def grouped_by_width(processors: IntArray, capacity: int) -> Grouping:
-    """Jobs by the part of the machine.
-
-    Args:
-        processors: of each job, shape [n].
-        capacity: processors of the machine, > 0.
-    """
+    """Jobs by the part of the machine."""
     part = processors / capacity
     several = 1 + (part > 1.0 / 8.0).astype(np.int64) + (part >= 0.5)
     return Grouping(names=WIDTHS, place=np.where(processors <= 1, 0, several))

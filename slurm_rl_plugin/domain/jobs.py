@@ -145,7 +145,7 @@ class PendingJobs:
             where the system shares none.
         wait_counts: how many times a policy counts the wait of each, float64; None for once.
         as_batch: why each counts as batch though its class is interactive, numbered as
-            `claims.AS_BATCH`; -1 where it counts as classed. None where every job does.
+            `reserve.AS_BATCH`; -1 where it counts as classed. None where every job does.
     """
 
     jobs: JobTable
@@ -170,6 +170,11 @@ class PendingJobs:
 
     def __len__(self) -> int:
         return len(self.jobs)
+
+    @property
+    def total_priority(self) -> IntArray:
+        """The batch system's own priority plus our factor, shape [n]."""
+        return self.native_priority + self.factor
 
     @property
     def each_own_doing(self) -> BoolArray:

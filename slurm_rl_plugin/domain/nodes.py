@@ -64,13 +64,7 @@ class MachineResources:
     def with_running(
         self, running: RunningJobs, processors: int, withheld: Mapping[str, float] | None = None
     ) -> ResourcesNow:
-        """What is free of it now: what no running job has.
-
-        Args:
-            running: what occupies the machine; without requests they take processors alone.
-            processors: usable ones of this moment.
-            withheld: what nobody uses of nodes that one job has for itself, by resource.
-        """
+        """What is free of it now: what no running job has."""
         capacity = self.capacity.copy()
         taken = np.zeros(len(self.names))
         if running.jobs.requests is not None:

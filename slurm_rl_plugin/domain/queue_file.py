@@ -44,11 +44,7 @@ class QueueOnFile:
 
 
 def write_queue(path: Path, queue: QueueOnFile) -> None:
-    """Replace the file: written beside, then renamed, for its owner and group to read.
-
-    Raises:
-        OSError: as the file system says.
-    """
+    """Replace the file: written beside, then renamed, for its owner and group to read."""
     content = io.BytesIO()
     np.savez(content, **dict(_entries(queue, "")))
     write_whole(path, content.getvalue(), sync=False, mode=PRIVATE)
@@ -94,11 +90,7 @@ def _entries(table: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _built(table: type, entries: Mapping[str, Any], prefix: str) -> Any:
-    """A table of what stands under a prefix; what is missing has its default.
-
-    Raises:
-        KeyError, TypeError, ValueError: the entries make no such table.
-    """
+    """A table of what stands under a prefix; what is missing has its default."""
     values: dict[str, Any] = {}
     for name, kind in get_type_hints(table).items():
         full = prefix + name
@@ -120,11 +112,7 @@ def _value(found: Any, kind: Any) -> Any:
 
 
 def _check_lengths(snapshot: QueueSnapshot) -> None:
-    """Refuse columns of one table that have different lengths.
-
-    Raises:
-        ValueError: they have.
-    """
+    """Refuse columns of one table that have different lengths."""
     for table in (snapshot.pending, snapshot.running, snapshot.started, snapshot.ended):
         for holder in (table, table.jobs):
             lengths = {

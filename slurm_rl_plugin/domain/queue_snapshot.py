@@ -8,16 +8,13 @@ import numpy as np
 
 from slurm_rl_plugin.domain.jobs import (
     EndedJobs,
-    JobColumns,
     JobTable,
     PendingJobs,
     RunningJobs,
     StartedJobs,
 )
 from slurm_rl_plugin.domain.resources import (
-    CPUS,
     ResourcesNow,
-    shares_of_machine,
     weighed_processors,
 )
 from slurm_rl_plugin.units import BoolArray, FloatArray
@@ -115,17 +112,6 @@ class QueueSnapshot:
         size = self.weighed(self.pending.jobs).size
         return np.maximum(tasks * size / max(self.capacity, 1), 1.0)
 
-    def shares_asked(self, jobs: JobColumns) -> FloatArray:
-        """The part of each resource of this machine that jobs ask for, shape [n, resources].
-
-        Of processors alone where the machine tells nothing else.
-        """
-        names: tuple[str, ...] = (CPUS,)
-        capacity = np.array([float(max(self.capacity, 1))])
-        if self.resources is not None:
-            names, capacity = self.resources.names, self.resources.capacity
-        return shares_of_machine(jobs.processors, jobs.requests, names, capacity)
-
     def weighed(self, jobs: JobTable) -> JobTable:
         """Jobs of this queue with the processors that they weigh on this machine.
 
@@ -141,3 +127,37 @@ class QueueSnapshot:
             self.resources.beside,
         )
         return replace(jobs, weighed=weighed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceUse:
+    """One resource; memory in MiB.
+
+    Attributes:
+        name: one of the snapshot's resources.
+        usable: what usable nodes have of it.
+        running: what running jobs have of it.
+        pending: what pending jobs ask for, a pending array as one job.
+    """
+
+    name: str
+    usable: float
+    running: float
+    pending: float
+
+
+def resource_use(snapshot: QueueSnapshot) -> tuple[ResourceUse, ...]:
+    """Each resource of the machine; none where the system tells of processors alone."""
+    machine = snapshot.resources
+    waiting, having = snapshot.pending.jobs.requests, snapshot.running.jobs.requests
+    if machine is None:
+        return ()
+    return tuple(
+        ResourceUse(
+            name=name,
+            usable=usable,
+            running=0.0 if having is None else float(having.of(name).sum()),
+            pending=0.0 if waiting is None else float(waiting.of(name).sum()),
+        )
+        for name, usable in zip(machine.names, machine.capacity.tolist(), strict=True)
+    )

@@ -96,12 +96,7 @@ class RequestWatch:
     _compared: tuple[IntArray, Columns, Mapping[str, tuple[str, ...]]] | None = None
 
     def compare(self, snapshot: QueueSnapshot, ranked: BoolArray) -> ChangedRequests:
-        """Find what has changed since the last commit.
-
-        Args:
-            snapshot: the queue.
-            ranked: which pending jobs we order, shape [n].
-        """
+        """Find what has changed since the last commit."""
         columns, names = _columns(snapshot), {"partition": snapshot.partitions, "qos": snapshot.qos}
         job_id = snapshot.pending.jobs.job_id
         found = self._changed(job_id, columns, names, ranked)
@@ -115,11 +110,7 @@ class RequestWatch:
         return found
 
     def commit(self, left: frozenset[int] = frozenset()) -> None:
-        """Remember what the last compared jobs ask for: they have been ordered by it.
-
-        Args:
-            left: jobs whose places were not sent: new ones stay new, others lose theirs later.
-        """
+        """Remember what the last compared jobs ask for: they have been ordered by it."""
         if self._compared is None:
             return
         job_id, columns, self._names = self._compared

@@ -167,11 +167,7 @@ class Declaration:
         return found
 
     def _check(self) -> None:
-        """Refuse what no `as_json` makes.
-
-        Raises:
-            ValueError: it is odd.
-        """
+        """Refuse what no `as_json` makes."""
         numbers = (self.harm, self.longest_wait, self.day, self.misdelivered)
         if not self.blocks or not all(each > 0.0 for each in numbers) or math.isinf(self.harm):
             raise ValueError("an experiment without blocks or bounds")
@@ -239,11 +235,7 @@ def drawn_blocks(
 
 
 def check_hours(hours: Sequence[int]) -> None:
-    """Refuse lengths of blocks that do not fill days.
-
-    Raises:
-        ConfigurationError: some is none of BLOCK_HOURS, or none is given.
-    """
+    """Refuse lengths of blocks that do not fill days."""
     if not hours or any(each not in BLOCK_HOURS for each in hours):
         raise ConfigurationError(
             f"blocks of {', '.join(map(str, hours))} hours: give of "
@@ -275,12 +267,7 @@ class Pairs:
 
     @classmethod
     def closed(cls, declared: Declaration, blocks: int) -> Pairs:
-        """In the order in which they were over.
-
-        Args:
-            declared: the experiment.
-            blocks: of which the first so many are over.
-        """
+        """In the order in which they were over."""
         first: dict[int, int] = {}
         rows = []
         for place, block in enumerate(declared.blocks[:blocks]):

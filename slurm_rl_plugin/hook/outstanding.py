@@ -22,30 +22,20 @@ class Outstanding(Protocol):
     @property
     def name(self) -> str:
         """What it is, for messages and as a key of `status --json`."""
-        ...
 
     @property
     def path(self) -> Path | None:
         """The file that remembers it; None if nothing of it can be outstanding."""
-        ...
 
     @property
     def words(self) -> str:
         """What may be outstanding now, a clause without an end."""
-        ...
 
     def is_outstanding(self) -> bool:
         """Whether it may be outstanding; true if the file cannot be trusted."""
-        ...
 
     def restore(self, system: BatchSystem) -> ApplyReport:
-        """Give the batch system back what it had before us.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time; call again.
-            SlurmRLError: it cannot be restored.
-        """
-        ...
+        """Give the batch system back what it had before us."""
 
 
 def limits_path(state_file: Path) -> Path:
@@ -56,13 +46,7 @@ def limits_path(state_file: Path) -> Path:
 def outstanding_at(
     state_file: Path, *, limit: BatchLimit | None = None, factors: CarriedFactors | None = None
 ) -> tuple[Outstanding, ...]:
-    """All that may be outstanding of a daemon.
-
-    Args:
-        state_file: of the daemon.
-        limit: as the daemon itself knows it; by its file if None.
-        factors: the same.
-    """
+    """All that may be outstanding of a daemon."""
     return (
         limit or BatchLimit(file=limits_path(state_file)),
         factors or CarriedFactors(StateFile(state_file)),
@@ -70,12 +54,7 @@ def outstanding_at(
 
 
 def restore_all(entries: Iterable[Outstanding], system: BatchSystem) -> ApplyReport:
-    """Restore every entry; one that fails keeps no other from being restored.
-
-    Raises:
-        BatchSystemUnavailable: no answer in time; call again.
-        SlurmRLError: the first failure.
-    """
+    """Restore every entry; one that fails keeps no other from being restored."""
     report, failure = ApplyReport(), None
     for entry in entries:
         try:

@@ -37,7 +37,7 @@ from slurm_rl_plugin.hook.cycle_report import (
     CycleReport,
 )
 from slurm_rl_plugin.hook.disturbances import DISTURBANCES
-from slurm_rl_plugin.hook.experiment.report import (
+from slurm_rl_plugin.hook.experiment.files import (
     EXPERIMENT_PHASES,
     EXPERIMENT_WORDS,
     ExperimentReport,

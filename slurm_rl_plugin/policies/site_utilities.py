@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.domain.published_utilities import JOB_CLASSES, PublishedUtilities
+from slurm_rl_plugin.domain.site import JOB_CLASSES, PublishedUtilities
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ScoreInvalid
 from slurm_rl_plugin.features.offered_jobs import offered_job_features
 from slurm_rl_plugin.features.site import SITE

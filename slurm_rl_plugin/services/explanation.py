@@ -29,11 +29,10 @@ from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.hook.audit.reader import AuditFilter, tail_of
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
-from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
-from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, orderable_by_score
+from slurm_rl_plugin.hook.order.queue_plan import ConsideredJobs, QueuePlan, orderable_by_score
 from slurm_rl_plugin.hook.order.said_order import own_jobs
-from slurm_rl_plugin.hook.rails.claims import ACCOUNT, AS_BATCH, AS_CLASSED, OVERRUN, USER
 from slurm_rl_plugin.hook.rails.guard_rails import rail_name
+from slurm_rl_plugin.hook.rails.reserve import ACCOUNT, AS_BATCH, AS_CLASSED, OVERRUN, USER
 from slurm_rl_plugin.policies.feature_effects import feature_effects
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy

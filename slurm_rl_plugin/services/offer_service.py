@@ -22,8 +22,7 @@ from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
 from slurm_rl_plugin.brokers.live.remote_site import RemoteSite
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.reading.site_list import read_sites
-from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
-from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
+from slurm_rl_plugin.domain.site import JobRequest, PublishedUtilities, SiteOffer
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
 from slurm_rl_plugin.policies.site_utilities import check_site_utility, published_utilities

@@ -12,7 +12,7 @@ from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.daemon.lock import daemon_runs
 from slurm_rl_plugin.hook.experiment.files import RUNNING, ExperimentFiles
 from slurm_rl_plugin.hook.memory.records import MemoryFile, memory_path
-from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
+from slurm_rl_plugin.hook.order.queue_plan import ConsideredJobs
 from slurm_rl_plugin.hook.rails.batch_limit import FALLBACK, OFF, LimitReport
 from slurm_rl_plugin.hook.rails.reserve import KEPT, NOBODY, STARVING, UNWANTED
 from slurm_rl_plugin.services.hook import LoadedPolicy, build_cycle, load_policy_or_fall_back

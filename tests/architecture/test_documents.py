@@ -24,7 +24,7 @@ from slurm_rl_plugin.domain.site import NEEDS
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook import cycle_report, disturbances
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.experiment.report import (
+from slurm_rl_plugin.hook.experiment.files import (
     EXPERIMENT_PHASES,
     EXPERIMENT_WORDS,
     ExperimentReport,

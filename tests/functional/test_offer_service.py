@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
+from slurm_rl_plugin.domain.site import PublishedUtilities
 from slurm_rl_plugin.services.hook import model_path
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster

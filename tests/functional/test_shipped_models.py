@@ -24,8 +24,7 @@ from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
-from tests.unit.hook.queues import QueueInMemory, pending_jobs
-from tests.unit.hook.test_cycle import cycle_over
+from tests.unit.hook.queues import QueueInMemory, cycle_over, pending_jobs
 
 EVERY = pytest.mark.parametrize("name", SHIPPED_MODELS)
 FOLDER = Path(__file__).parents[2] / "policy_models"

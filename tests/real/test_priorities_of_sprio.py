@@ -18,19 +18,18 @@ from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.domain.share_tree import ShareTree
-from slurm_rl_plugin.domain.site_priority import (
-    BilledJobs,
-    age_factors,
-    association_factors,
-    fair_share_factors,
-    fixed_points,
-    usage_at,
-    whole_points,
-)
+from slurm_rl_plugin.domain.site_priority import association_factors, fixed_points
 from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.units import FloatArray
 from tests.real.conftest import StartSlurm
 from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
+from tests.reference.slurm_priority import (
+    BilledJobs,
+    age_factors,
+    fair_share_factors,
+    usage_at,
+    whole_points,
+)
 
 pytestmark = pytest.mark.real
 

@@ -12,8 +12,7 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
-from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
-from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule, JobDescription
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (
     BatchSystemContract,

@@ -9,10 +9,10 @@ import numpy as np
 
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.share_tree import Association, ShareTree
-from slurm_rl_plugin.domain.site_priority import fair_share_factors
 from tests.reference.node_loads import NodeLoad
 from tests.reference.readable_machine import QueuedJob
 from tests.reference.readable_nodes import Scorer, World
+from tests.reference.slurm_priority import fair_share_factors
 
 #: Of the accounts of the loads.
 SHARES = {"root": 0.5, "physics": 0.3, "optics": 0.2}

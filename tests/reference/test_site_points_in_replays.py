@@ -10,7 +10,6 @@ import pytest
 
 from slurm_rl_plugin.domain import Decision, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.hook.order.queue_plan import planned_order
-from slurm_rl_plugin.hook.order.said_order import SaidOrder
 from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound, UntouchedJobs
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
@@ -60,8 +59,7 @@ def starts_of_the_hook(
         decision = StarvationBound(bound=starvation).check(
             Decision(scores=scores[places]), snapshot
         )
-        said = SaidOrder(span=SPAN, steps=decision.steps, kept=decision.kept)
-        order, _ = planned_order(snapshot, decision.scores, UntouchedJobs(), said=said)
+        order, _ = planned_order(snapshot, decision, UntouchedJobs(), span=SPAN)
         start[places[order[0]]] = now
         now += float(workload.run_time[places[order[0]]])
     found: list[float] = start.tolist()

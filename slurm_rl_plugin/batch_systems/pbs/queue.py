@@ -37,8 +37,7 @@ from slurm_rl_plugin.batch_systems.pbs.process import (
 )
 from slurm_rl_plugin.batch_systems.pbs.scores import PbsLibrary
 from slurm_rl_plugin.domain import EndedJobs, JobTable, PendingJobs
-from slurm_rl_plugin.domain.job_class import JobClass, JobClassifier
-from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.job_class import JobClass, JobClassifier, JobDescription
 from slurm_rl_plugin.domain.jobs import measures
 from slurm_rl_plugin.domain.resources import GPUS, ResourceRequests
 from slurm_rl_plugin.errors import AccountingLogError, BatchSystemError

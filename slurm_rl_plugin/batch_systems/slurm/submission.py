@@ -17,7 +17,7 @@ from slurm_rl_plugin.batch_systems.command_process import Answer
 from slurm_rl_plugin.batch_systems.kind import EndedRun, SubmitCommand
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner, failure, not_understood
-from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest
 from slurm_rl_plugin.errors import (
     BatchSystemUnavailable,

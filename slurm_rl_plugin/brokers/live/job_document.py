@@ -8,7 +8,7 @@ from typing import Any
 
 from slurm_rl_plugin.brokers.live.forwarding import FIELDS as FORWARDED
 from slurm_rl_plugin.brokers.live.strict_json import BAD
-from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest
 from slurm_rl_plugin.errors import RequestRefused
 

@@ -20,7 +20,7 @@ from typing import Any
 from slurm_rl_plugin.brokers.live.own_utilities import PERIOD
 from slurm_rl_plugin.brokers.live.recent_starts import BUSY
 from slurm_rl_plugin.brokers.live.strict_json import strict_object
-from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
+from slurm_rl_plugin.domain.site import PublishedUtilities
 from slurm_rl_plugin.errors import RequestRefused
 from slurm_rl_plugin.serving.clients import RequestRate, SharedToken
 from slurm_rl_plugin.serving.json_pages import TOO_OFTEN, JsonPages, Page, body_of

@@ -10,8 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
-from slurm_rl_plugin.domain.site import JobRequest
+from slurm_rl_plugin.domain.site import JobRequest, PublishedUtilities
 from slurm_rl_plugin.errors import SlurmRLError
 
 logger = logging.getLogger(__name__)

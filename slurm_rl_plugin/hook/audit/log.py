@@ -94,17 +94,7 @@ class AuditLog:
         self._append("".join(json.dumps(line) + "\n" for line in lines))
 
     def tell_experiment(self, time: float, mode: str, policy: str, reason: str) -> None:
-        """Append a line: whose turn it is in an experiment, or why the queue is left to the site.
-
-        Args:
-            time: seconds since the epoch.
-            mode: of the cycle.
-            policy: that is on trial.
-            reason: in words.
-
-        Raises:
-            ConfigurationError: the file cannot be written.
-        """
+        """Append a line: whose turn it is in an experiment, or why the site has the queue."""
         if self.path is None:
             return
         line = {"event": "experiment", "time": time, "mode": mode, "policy": policy, "model": ""}

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slurm_rl_plugin.hook.audit.rank_moves import RankMoves, kendall_tau
 from slurm_rl_plugin.hook.rails.reserve import STARVING
 from slurm_rl_plugin.units import IntArray
 
@@ -25,6 +24,91 @@ REST = "(others)"
 LIMIT_EVENTS = ("limit", "would_limit")
 #: Seconds between two cycles beyond which nobody knows what stood in between.
 LONGEST_GAP = 900.0
+#: Moves up to this many ranks are counted each, longer ones in steps of 10 %.
+_EXACT = 100
+_STEPS = _EXACT * 1.1 ** np.arange(1, 120)
+#: Upper edges of the bins of a move's length; what is longer counts as the last.
+_EDGES = np.unique(np.concatenate([np.arange(_EXACT + 1), _STEPS.astype(np.int64)]))
+#: Ranks that each bin of moves stands for, backward ones below 0.
+_RANKS = np.concatenate([-_EDGES[:0:-1], _EDGES])
+
+
+def kendall_tau(site_rank: IntArray) -> float | None:
+    """Kendall's tau between the decided order and the site's: 1 the same, -1 the reverse.
+
+    Args:
+        site_rank: of the jobs in the decided order, all different, shape [n].
+    """
+    count = len(site_rank)
+    if count < 2:
+        return None
+    return 1.0 - 4.0 * inversions(site_rank) / (count * (count - 1))
+
+
+def inversions(values: IntArray) -> int:
+    """Pairs of different values that stand the wrong way round, bit by bit of their ranks."""
+    rank = np.argsort(np.argsort(values, kind="stable"), kind="stable")
+    found = 0
+    for bit in range(max(len(rank) - 1, 1).bit_length()):
+        # pairs equal above the bit differ in it for the first time: a 1 before a 0 is inverted
+        order = np.argsort(rank >> (bit + 1), kind="stable")
+        group, one = rank[order] >> (bit + 1), (rank[order] >> bit) & 1
+        ones = np.cumsum(one)
+        begins = np.flatnonzero(np.diff(group, prepend=-1))
+        before = np.repeat((ones - one)[begins], np.diff(np.append(begins, len(group))))
+        found += int(((ones - before) * (1 - one)).sum())
+    return found
+
+
+@dataclass(slots=True)
+class RankMoves:
+    """Ranks that jobs would move, forward counted positive; each job once in every cycle.
+
+    Attributes:
+        counts: moves of each of _RANKS.
+    """
+
+    counts: IntArray = field(default_factory=lambda: np.zeros(len(_RANKS), dtype=np.int64))
+
+    def add(self, moves: IntArray) -> None:
+        """Count the moves of one cycle."""
+        length = np.minimum(np.searchsorted(_EDGES, np.abs(moves)), len(_EDGES) - 1)
+        place = np.sign(moves) * length + len(_EDGES) - 1
+        self.counts += np.bincount(place, minlength=len(_RANKS))
+
+    @property
+    def count(self) -> int:
+        """Moves counted, those of 0 ranks too."""
+        return int(self.counts.sum())
+
+    def shares(self, further_than: int) -> tuple[float | None, float | None]:
+        """Shares that would start more than so many ranks earlier, and later; None without any.
+
+        Args:
+            further_than: at most 100, up to which lengths are counted one by one.
+        """
+        if not self.count:
+            return None, None
+        earlier = self.counts[further_than < _RANKS].sum()
+        later = self.counts[-further_than > _RANKS].sum()
+        return float(earlier / self.count), float(later / self.count)
+
+    def median(self) -> float | None:
+        """Median move; exact up to 100 ranks, and within 10 % beyond; None without any."""
+        if not self.count:
+            return None
+        place = int(np.searchsorted(np.cumsum(self.counts), (self.count + 1) // 2))
+        return float(_RANKS[place])
+
+    def document(self, further_than: int) -> dict[str, Any]:
+        """Its figures, as a part of the report."""
+        earlier, later = self.shares(further_than)
+        return {
+            "job_cycles": self.count,
+            "earlier": earlier,
+            "later": later,
+            "median_move": self.median(),
+        }
 
 
 @dataclass(slots=True)
@@ -173,12 +257,8 @@ class AuditSummary:
             self._tau[1] += 1
 
     def document(self, further_than: int) -> dict[str, Any]:
-        """The shadow part of the report.
-
-        Args:
-            further_than: ranks that a job must move to count as moved, at most 100.
-        """
-        ranked = {name: self.by_account[name] for name in sorted(self.by_account)}
+        """The shadow part of the report."""
+        by_class, by_account = self.by_class.items(), sorted(self.by_account.items())
         return {
             "first": self.first if self.cycles else None,
             "last": self.last if self.cycles else None,
@@ -197,20 +277,10 @@ class AuditSummary:
             "batch_limit": self.limits.document(),
             "kendall_tau": self._tau[0] / self._tau[1] if self._tau[1] else None,
             "moved_further_than": further_than,
-            "moves": _moves(self.all_moves, further_than),
-            "classes": {name: _moves(each, further_than) for name, each in self.by_class.items()},
-            "accounts": {name: _moves(each, further_than) for name, each in ranked.items()},
+            "moves": self.all_moves.document(further_than),
+            "classes": {name: each.document(further_than) for name, each in by_class},
+            "accounts": {name: each.document(further_than) for name, each in by_account},
         }
-
-
-def _moves(moves: RankMoves, further_than: int) -> dict[str, Any]:
-    earlier, later = moves.shares(further_than)
-    return {
-        "job_cycles": moves.count,
-        "earlier": earlier,
-        "later": later,
-        "median_move": moves.median(),
-    }
 
 
 def _count(counter: Counter[str], name: Any) -> None:

@@ -35,12 +35,11 @@ from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors, StateFil
 from slurm_rl_plugin.hook.memory.records import MemoryFile, beside, memory_path
 from slurm_rl_plugin.hook.order.order_changes import in_safe_order
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
-from slurm_rl_plugin.hook.order.said_order import OwnNice, SaidOrder
+from slurm_rl_plugin.hook.order.said_order import OwnNice
 from slurm_rl_plugin.hook.outstanding import Outstanding, outstanding_at, restore_all
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
-from slurm_rl_plugin.hook.rails.claims import classes_without_reserve, counted_classes
-from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, UntouchedJobs
-from slurm_rl_plugin.hook.rails.policy_guard import PolicyGuard
+from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, PolicyGuard, UntouchedJobs
+from slurm_rl_plugin.hook.rails.reserve import classes_without_reserve, counted_classes
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.units import BoolArray
 
@@ -297,35 +296,20 @@ class Cycle:
         requests: ChangedRequests,
         most: int,
     ) -> QueuePlan:
-        """The order, the writes and the limit that a decision asks for.
-
-        Args:
-            snapshot: the queue.
-            facts: of the scheduler.
-            decision: as the guard rails left it.
-            fallback_reason: why the policy is not used; None when it is.
-            requests: what ranked jobs have changed since they were ordered.
-            most: writes that may be sent of this plan; 0 for the fewest that give the order.
-        """
+        """The order, the writes and the limit that a decision asks for."""
         influence = self.settings.influence_points(facts)
         # a bounded order leaves the site's points as they are
         is_full = self.settings.site_points and math.isinf(influence)
-        said = SaidOrder(
-            span=facts.replaced_points if is_full else None,
-            nice=self._own_nice.look(snapshot),
-            steps=decision.steps,
-            kept=decision.kept,
-        )
         order, changes = planned_order(
             snapshot,
-            decision.scores,
+            decision,
             self.untouched,
             influence,
             facts.highest_priority,
             most,
-            requests.lost,
-            requests.new,
-            said,
+            requests,
+            span=facts.replaced_points if is_full else None,
+            nice=self._own_nice.look(snapshot),
         )
         falls_back = fallback_reason is not None
         releases = falls_back and self.settings.fallback == "site"
@@ -341,12 +325,7 @@ class Cycle:
         )
 
     def _write(self, plan: QueuePlan, changes: Sequence[FactorChange]) -> ApplyReport:
-        """Send the writes of a plan, or restore every factor, also those of an earlier run.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time.
-            ConfigurationError: the state file cannot be written; nothing was sent.
-        """
+        """Send the writes of a plan, or restore every factor, also those of an earlier run."""
         if plan.releases:
             self._factors.before_writing(plan.snapshot, ())
             return self._factors.restore(self.batch_system)
@@ -407,11 +386,7 @@ class Cycle:
         return replace(report, adjustments=directions, suppressed=suppressed)
 
     def look(self) -> QueuePlan:
-        """What a cycle would decide now; nothing is written, audited or remembered.
-
-        Raises:
-            BatchSystemError: the queue cannot be read.
-        """
+        """What a cycle would decide now; nothing is written, audited or remembered."""
         facts, service = self.batch_system.facts(), self._new_service()
         snapshot = self._classed(self.batch_system.snapshot(), service)
         guard = self._new_guard(read_only=True)
@@ -427,11 +402,7 @@ class Cycle:
         )
 
     def release(self) -> ApplyReport:
-        """Restore all that is outstanding in the batch system: the limit on batch jobs, factors.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time; call again.
-        """
+        """Restore all that is outstanding in the batch system: the limit on batch jobs, factors."""
         return restore_all(self._outstanding, self.batch_system)
 
     def look_back(self) -> None:
@@ -453,11 +424,7 @@ class Cycle:
             self._own_nice.keep()
 
     def stands_by(self) -> bool:
-        """Whether the factors are those of a daemon on another host.
-
-        Raises:
-            BatchSystemUnavailable: no answer in time: it cannot be told.
-        """
+        """Whether the factors are those of a daemon on another host."""
         return self.settings.beside_controllers and self.settings.leaves_to_another(
             self.batch_system.facts()
         )

@@ -84,11 +84,7 @@ class Daemon:
     _next_try: float = 0.0
 
     def run(self) -> bool:
-        """Cycle until `stop` is set, then leave.
-
-        Returns:
-            Whether every factor of ours was taken back.
-        """
+        """Cycle until `stop` is set, then leave."""
         try:
             self._cycles()
         except Exception:  # whatever breaks, no factor may stay for it
@@ -111,12 +107,7 @@ class Daemon:
             self._rest(taken, report)
 
     def _rest(self, taken: float, report: CycleReport) -> None:
-        """Wait until the next cycle; a long pause must neither look dead nor miss a wish.
-
-        Args:
-            taken: seconds since the cycle began.
-            report: of that cycle.
-        """
+        """Wait until the next cycle; a long pause must neither look dead nor miss a wish."""
         waited, rested = taken, taken + self.pace.air(taken)
         end = max(self._pause(report), rested)
         earliest = max(self.pace.earliest(report), rested)

@@ -1,8 +1,10 @@
-"""What signal handlers ask of the daemon: to stop, or to read its configuration again."""
+"""What signal handlers ask of the daemon, and what the daemon tells systemd."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import socket
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 #: Longest time until a signal is noticed, seconds.
@@ -35,3 +37,14 @@ class SignalRequest:
             self.sleep(min(left, _TICK))
             left -= _TICK
         return self.made
+
+
+def sd_notify(message: str, environment: Mapping[str, str]) -> None:
+    """Send `READY=1`, `WATCHDOG=1` or `STOPPING=1` to systemd; nothing where it is not there."""
+    address = environment.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.sendto(message.encode(), address)

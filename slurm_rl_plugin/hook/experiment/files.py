@@ -10,13 +10,16 @@ import json
 import logging
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.domain.switchback import Declaration
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.hook.memory.records import beside
+from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
 from slurm_rl_plugin.whole_file import (
     PRIVATE,
     append_whole,
@@ -31,6 +34,10 @@ logger = logging.getLogger(__name__)
 #: How an experiment may stand; in all but the first the site's own order is in force.
 RUNNING, STEPPED_BACK, STOPPED, OVER = "running", "stepped back", "stopped", "over"
 STATES = (RUNNING, STEPPED_BACK, STOPPED, OVER)
+#: In words of a metric: no experiment, whose block it is, or ours but left to the site.
+EXPERIMENT_PHASES = ("none", "site", "ours", "left_to_site")
+#: What is known of a goal.
+EXPERIMENT_WORDS = (BETTER, WORSE, INCONCLUSIVE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +78,43 @@ class InForce:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GoalSeen:
+    """What has been found of one goal.
+
+    Attributes:
+        goal: name.
+        ratio: cost of ours over the site's.
+        low, high: ends of its interval.
+        word: one of EXPERIMENT_WORDS.
+    """
+
+    goal: str
+    ratio: float
+    low: float
+    high: float
+    word: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentReport:
+    """An experiment as a cycle saw it.
+
+    Attributes:
+        phase: one of EXPERIMENT_PHASES.
+        state: how it stands; "" of none.
+        goals: what has been found so far.
+        pairs: of blocks that are over.
+    """
+
+    phase: str = "none"
+    state: str = ""
+    goals: tuple[GoalSeen, ...] = ()
+    pairs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentFiles:
-    """Reads and writes them.
+    """Reads and writes them; ConfigurationError where the folder is not writable for this user.
 
     Attributes:
         state_file: of the daemon.
@@ -80,33 +122,30 @@ class ExperimentFiles:
 
     state_file: Path
 
-    def _path(self, ending: str) -> Path:
-        return self.state_file.with_name(f"{self.state_file.name}.{ending}")
-
     @property
     def declaration(self) -> Path:
         """What was declared."""
-        return self._path("experiment")
+        return beside(self.state_file, "experiment")
 
     @property
     def standing(self) -> Path:
         """How it stands."""
-        return self._path("experiment.standing")
+        return beside(self.declaration, "standing")
 
     @property
     def look(self) -> Path:
         """When somebody last looked at what it costs."""
-        return self._path("experiment.look")
+        return beside(self.declaration, "look")
 
     @property
     def journal(self) -> Path:
         """What was in force, a line each time that it changed."""
-        return self._path("experiment.journal")
+        return beside(self.declaration, "journal")
 
     @property
     def findings(self) -> Path:
         """What it has found so far."""
-        return self._path("experiment.findings")
+        return beside(self.declaration, "findings")
 
     def declared(self) -> Declaration | None:
         """What was declared; None where nothing is.
@@ -116,11 +155,9 @@ class ExperimentFiles:
             OSError: it cannot be read.
         """
         try:
-            return Declaration.of_json(json.loads(self._content(self.declaration)))
+            return Declaration.of_json(_document(self.declaration))
         except FileNotFoundError:
             return None
-        except RecursionError as error:
-            raise ValueError(f"no experiment was declared so: {error}") from None
 
     def stands(self) -> ExperimentStanding:
         """How it stands.
@@ -130,9 +167,9 @@ class ExperimentFiles:
             OSError: it cannot be read, or is not there.
         """
         try:
-            found = ExperimentStanding(**json.loads(self._content(self.standing)))
+            found = ExperimentStanding(**_document(self.standing))
             at = float(found.at)
-        except (TypeError, OverflowError, RecursionError) as error:
+        except (TypeError, OverflowError) as error:
             raise ValueError(f"no standing: {error}") from None
         if found.state not in STATES or not math.isfinite(at):
             raise ValueError(f"no standing: {found.state!r}")
@@ -141,82 +178,58 @@ class ExperimentFiles:
     def looked_at(self, standing: ExperimentStanding) -> ExperimentStanding:
         """The same with when somebody looked last; when it came about where none can tell."""
         try:
-            found = float(json.loads(self._content(self.look)))
-        except (OSError, ValueError, TypeError, OverflowError, RecursionError):
+            found = float(_document(self.look))
+        except (OSError, ValueError, TypeError, OverflowError):
             found = standing.at
         return replace(standing, looked=max(standing.at, found if math.isfinite(found) else 0.0))
 
     def looked(self, now: float) -> None:
-        """Say that somebody has looked.
+        """Say that somebody has looked `now`, seconds since the epoch.
 
         In a file of its own: who says so must not undo what somebody else says of the standing.
-
-        Args:
-            now: seconds since the epoch.
-
-        Raises:
-            ConfigurationError: the folder is not writable for this user.
         """
-        self._write(self.look, now)
+        _write(self.look, now)
 
     def declare(self, declared: Declaration, standing: ExperimentStanding) -> None:
-        """Begin one: the standing first, so that no declaration ever counts without.
-
-        Raises:
-            ConfigurationError: the folder is not writable for this user.
-        """
+        """Begin one: the standing first, so that no declaration ever counts without."""
         for path in (self.findings, self.look, self.journal):
-            try:
+            with _told(path):
                 path.unlink(missing_ok=True)  # of an earlier one that was put away in part
-            except OSError as error:
-                raise _unwritable(path, error) from None
         self.stand(standing)
-        self._write(self.declaration, declared.as_json())
+        _write(self.declaration, declared.as_json())
 
     def stand(self, standing: ExperimentStanding) -> None:
-        """Say how it stands.
-
-        Raises:
-            ConfigurationError: the folder is not writable for this user.
-        """
+        """Say how it stands."""
         told = asdict(standing)
         del told["looked"]
-        self._write(self.standing, told)
+        _write(self.standing, told)
 
     def find(self, document: dict[str, Any]) -> None:
-        """Leave what was found.
-
-        Raises:
-            ConfigurationError: the folder is not writable for this user.
-        """
-        self._write(self.findings, document)
+        """Leave what was found."""
+        _write(self.findings, document)
 
     def found(self) -> dict[str, Any] | None:
         """What was found so far; None where nothing was, or nobody can read it."""
         try:
-            found = json.loads(self._content(self.findings))
-        except (OSError, ValueError, RecursionError):
+            found = _document(self.findings)
+        except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) else None
 
+    def goals_seen(self) -> tuple[tuple[GoalSeen, ...], int]:
+        """What was found of each goal, and of how many pairs; nothing where that is odd."""
+        try:
+            found = self.found() or {"goals": (), "pairs": 0}
+            return tuple(_goal(each) for each in found["goals"]), int(found["pairs"])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return (), 0
+
     def put_away(self, number: int) -> None:
-        """Rename the files of an experiment that is over, so that the configuration counts again.
-
-        Args:
-            number: behind their names.
-
-        Raises:
-            ConfigurationError: the folder is not writable for this user.
-        """
+        """Rename the files of an experiment that is over; the configuration then counts again."""
         # the declaration first: without it none of the others counts
-        files = (self.declaration, self.standing, self.look, self.journal, self.findings)
-        for path in files:
-            try:
-                path.rename(path.with_name(f"{path.name}.{number}"))
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise _unwritable(path, error) from None
+        for path in (self.declaration, self.standing, self.look, self.journal, self.findings):
+            with _told(path), suppress(FileNotFoundError):
+                path.rename(beside(path, str(number)))
 
     def note(self, entry: InForce) -> None:
         """Add a line to the journal; a disk that is full costs a line and no cycle."""
@@ -228,29 +241,42 @@ class ExperimentFiles:
             logger.warning("experiment=unjournaled path=%s error=%s", self.journal, error)
 
     def journaled(self) -> Iterator[InForce]:
-        """Lines of the journal; one that was cut short is left out.
-
-        Raises:
-            OSError: it cannot be read; a missing one has no line.
-        """
-        try:
+        """Lines of the journal; one that was cut short is left out."""
+        with suppress(FileNotFoundError):
             opened = own_file(self.journal, owners=owner_of_folder(self.journal))
             with os.fdopen(opened, "rb") as file:
-                for line in file:
-                    entry = _entry(line)
-                    if entry is not None:
-                        yield entry
-        except FileNotFoundError:
-            return
+                yield from (entry for line in file if (entry := _entry(line)) is not None)
 
-    def _content(self, path: Path) -> bytes:
-        return read_own(path, owners=owner_of_folder(path))
 
-    def _write(self, path: Path, document: object) -> None:
-        try:
-            write_whole(path, json.dumps(document, indent=1) + "\n", mode=PRIVATE)
-        except OSError as error:
-            raise _unwritable(path, error) from None
+def _document(path: Path) -> Any:
+    try:
+        return json.loads(read_own(path, owners=owner_of_folder(path)))
+    except RecursionError as error:
+        raise ValueError(f"{path} is no such file: {error}") from None
+
+
+def _write(path: Path, document: object) -> None:
+    with _told(path):
+        write_whole(path, json.dumps(document, indent=1) + "\n", mode=PRIVATE)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path} cannot be written ({error.strerror}): do it as the daemon's user, or as root."
+        ) from None
+
+
+def _goal(found: Mapping[str, Any]) -> GoalSeen:
+    ratio, low, high = (
+        math.nan if found[name] is None else float(str(found[name]))
+        for name in ("ratio", "low", "high")
+    )
+    word = found["word"] if found["word"] in EXPERIMENT_WORDS else EXPERIMENT_WORDS[-1]
+    return GoalSeen(goal=str(found["goal"]), ratio=ratio, low=low, high=high, word=word)
 
 
 def _entry(line: bytes) -> InForce | None:
@@ -263,9 +289,3 @@ def _entry(line: bytes) -> InForce | None:
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
     return replace(found, time=time) if math.isfinite(time) else None
-
-
-def _unwritable(path: Path, error: OSError) -> ConfigurationError:
-    return ConfigurationError(
-        f"{path} cannot be written ({error.strerror}): do it as the daemon's user, or as root."
-    )

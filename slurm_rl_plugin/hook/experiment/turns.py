@@ -14,10 +14,11 @@ from slurm_rl_plugin.domain.switchback import ARMS, OURS, SITE, Declaration, Tur
 from slurm_rl_plugin.hook.experiment.files import (
     RUNNING,
     ExperimentFiles,
+    ExperimentReport,
     ExperimentStanding,
+    GoalSeen,
     InForce,
 )
-from slurm_rl_plugin.hook.experiment.report import ExperimentReport, GoalSeen, goals_seen
 from slurm_rl_plugin.whole_file import version_of
 
 logger = logging.getLogger(__name__)
@@ -68,13 +69,7 @@ class ExperimentTurns:
     _found: tuple[object, tuple[GoalSeen, ...], int] = (None, (), 0)
 
     def turn(self, now: float, policy: str, model_sha256: str) -> Turn:
-        """Whose turn it is.
-
-        Args:
-            now: seconds since the epoch.
-            policy: name of the one in service, which the configuration names.
-            model_sha256: of its model.
-        """
+        """Whose turn it is."""
         self._read()
         found = self._turn(now, policy, model_sha256)
         if found != self._told:
@@ -88,14 +83,7 @@ class ExperimentTurns:
         return found
 
     def note(self, turn: Turn, mode: str, now: float, misdelivered: float | None = None) -> None:
-        """Remember what was in force, where that has changed or a while has passed.
-
-        Args:
-            turn: of the cycle.
-            mode: of the cycle; "failed" of one that did.
-            now: seconds since the epoch.
-            misdelivered: see `InForce`.
-        """
+        """Remember what was in force, where that has changed or a while has passed."""
         if self._declared is None or mode == "standby":  # whose daemon acts writes
             self._noted = None
             return
@@ -114,7 +102,7 @@ class ExperimentTurns:
             return ExperimentReport()
         version = version_of(self.files.findings)
         if version is None or version != self._found[0]:
-            self._found = (version, *goals_seen(self.files.found()))
+            self._found = (version, *self.files.goals_seen())
         given = turn.arm != SITE if turn.left_to_site else bool(turn.why)
         return ExperimentReport(
             phase="left_to_site" if given else turn.arm,
@@ -206,9 +194,6 @@ def misdelivered_since_begin(journal: Sequence[InForce]) -> float:
 
     0 where nobody knows, or where it is no larger than it was when the experiment began: that is
     not the experiment's to answer for.
-
-    Args:
-        journal: in order of time.
     """
     told = [each.misdelivered for each in journal if each.misdelivered is not None]
     return told[-1] if told and told[-1] > told[0] else 0.0

@@ -101,13 +101,7 @@ def groupings(jobs: JobTable, capacity: int) -> tuple[Grouping, Grouping]:
 
 
 def moved(lifts: Mapping[str, float], rising: Collection[str], seconds: float) -> dict[str, float]:
-    """The lifts after some time, those above 0: of rising names higher, of all others lower.
-
-    Args:
-        lifts: name -> doublings.
-        rising: names.
-        seconds: since the lifts were moved last.
-    """
+    """The lifts after some time, those above 0: of rising names higher, of all others lower."""
     step = A_DAY * seconds / DAY
     found = {name: lift - step for name, lift in lifts.items() if name not in rising}
     found |= {name: min(lifts.get(name, 0.0) + step, MOST) for name in rising}
@@ -184,11 +178,7 @@ class Overruns:
 
     @classmethod
     def of_document(cls, found: Mapping[str, Any]) -> Self:
-        """What `document` gave.
-
-        Raises:
-            ValueError, KeyError, TypeError, AttributeError: it is no such document.
-        """
+        """What `document` gave."""
         return cls(
             _days={
                 int(day): {
@@ -287,12 +277,7 @@ class AccountService:
     _is_read: bool = False
 
     def look(self, snapshot: QueueSnapshot, *, sites_turn: bool = False) -> ServiceSeen | None:
-        """Count what has run since the last look; None until a week has been seen.
-
-        Args:
-            snapshot: the queue.
-            sites_turn: whether an experiment has the site's own order in force.
-        """
+        """Count what has run since the last look; None until a week has been seen."""
         self._read()
         now = snapshot.now
         since = now - self._last

@@ -72,10 +72,6 @@ class StateFile:
     def write(self, jobs: Iterable[int], *, unanswered: bool = False) -> None:
         """Replace the file.
 
-        Args:
-            jobs: that may carry a factor.
-            unanswered: see `is_unanswered`.
-
         Raises:
             ConfigurationError: the folder is missing or not writable.
         """
@@ -175,11 +171,6 @@ class CarriedFactors:
     ) -> ApplyReport:
         """Remember the jobs that are about to be written, then write them.
 
-        Args:
-            snapshot: the queue.
-            changes: writes.
-            send: sends them.
-
         Raises:
             BatchSystemUnavailable: no answer in time: they may still be done, also after a write
                 that takes them back.
@@ -204,9 +195,6 @@ class CarriedFactors:
         """Remember the jobs about to be written, and forget those that are gone for good.
 
         Called before the write: a crash in between may only remember too many.
-
-        Raises:
-            ConfigurationError: the state file cannot be written; then nothing may be.
         """
         pending = snapshot.pending
         alive = {*pending.jobs.job_id.tolist(), *snapshot.running.numbers}

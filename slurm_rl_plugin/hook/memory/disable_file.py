@@ -116,13 +116,7 @@ class DisableWatch:
     _over: bool = False
 
     def standing(self, path: Path | None, now: float, monotonic: float) -> Disablement | None:
-        """What keeps the daemon from writing; None where nothing does.
-
-        Args:
-            path: of the file; None for none.
-            now: seconds since the epoch.
-            monotonic: seconds of a clock that is never set.
-        """
+        """What keeps the daemon from writing; None where nothing does."""
         found = None if path is None else read_disable_file(path)
         if found is None:
             self._seen = None
@@ -162,11 +156,7 @@ def _parsed(content: bytes) -> Disablement:
 
 
 def _moment(text: str) -> float:
-    """Seconds since the epoch of a time that names its zone.
-
-    Raises:
-        ValueError: it is none, or names no zone.
-    """
+    """Seconds since the epoch of a time that names its zone."""
     time = datetime.fromisoformat(text)
     if time.tzinfo is None:
         raise ValueError(text)

@@ -66,9 +66,6 @@ def jobs_to_keep(
         ceiling: all must stay below it.
         lost: jobs that may not keep theirs, shape [n]; None for none.
         floor: all must stay above it.
-
-    Returns:
-        bool[n].
     """
     count = len(priority)
     place = np.arange(count)
@@ -160,12 +157,6 @@ def _head_first(
     A job stands where its priority is above those of all that are to come later. Who does is kept;
     the first of the others go above whatever stands behind them, with room for the rest. Some that
     sink from above are sent before them, where more jobs stand by that.
-
-    Args:
-        priority: as `order_changes` takes it.
-        wanted: priorities by the fewest writes, which those that sink get.
-        ceiling: as `order_changes` takes it.
-        most: as `order_changes` takes it.
 
     Returns:
         None where no numbers are left for that.
@@ -275,9 +266,6 @@ def in_safe_order(changes: Sequence[FactorChange]) -> list[FactorChange]:
     """Changes so that no two jobs pass each other on the way: Slurm may start a job in between.
 
     Jobs that rise go first, the highest foremost; then those that sink, the lowest foremost.
-
-    Args:
-        changes: the highest placed first.
     """
     rising = [change for change in changes if change.new >= change.old]
     sinking = [change for change in changes if change.new < change.old]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import overload
+from typing import Self, overload
 
 import numpy as np
 
@@ -14,21 +14,18 @@ from slurm_rl_plugin.domain import Decision, Memory, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.domain.request_watch import ChangedRequests
 from slurm_rl_plugin.hook.memory.account_service import Lifts, Overrun, ServiceSeen
 from slurm_rl_plugin.hook.order.order_changes import bounded_changes, order_changes
-from slurm_rl_plugin.hook.order.said_order import SaidOrder
+from slurm_rl_plugin.hook.order.said_order import in_own_order, in_site_order
 from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
-from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, total_priority
+from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
-#: The nice of the batch system orders each user's jobs.
-_NOTHING_MORE = SaidOrder()
+_UNCHANGED = ChangedRequests()
+#: The rank of a job that cannot start: held, or not eligible yet.
+NO_RANK = 0
 
 
 class PlannedChanges(Sequence[FactorChange]):
-    """Writes as columns, made objects when they are asked for: few of many are sent in a cycle.
-
-    Args:
-        job_id, old, new: of each write, shape [writes].
-    """
+    """Writes as columns, made objects when they are asked for: few of many are sent in a cycle."""
 
     def __init__(self, job_id: IntArray, old: IntArray, new: IntArray) -> None:
         self._job_id, self._old, self._new = job_id, old, new
@@ -107,41 +104,48 @@ class QueuePlan:
 
 def planned_order(
     snapshot: QueueSnapshot,
-    scores: FloatArray,
+    decision: Decision,
     untouched: UntouchedJobs,
     influence: float = math.inf,
     highest: int = HIGHEST_PRIORITY,
     most: int | None = None,
-    lost: BoolArray | None = None,
-    new: BoolArray | None = None,
-    said: SaidOrder = _NOTHING_MORE,
+    requests: ChangedRequests = _UNCHANGED,
+    span: float | None = None,
+    nice: IntArray | None = None,
 ) -> tuple[list[int], PlannedChanges]:
     """Job places in the decided order, and the fewest writes that give it.
 
+    Jobs are ordered by score, then by the points of the site, then by each user's own order.
+
     Args:
         snapshot: the queue.
-        scores: of every pending job, shape [n].
+        decision: on every pending job.
         untouched: jobs that get no factor.
         influence: priority points that the best place is worth; inf where our order wins.
         highest: priority that the batch system takes.
         most: writes that are sent in one cycle; None for all, 0 for so few that nothing is spaced
             anew.
-        lost: jobs whose place was for another request, shape [n]; their writes come first. None for
-            none.
-        new: jobs that had no place yet, shape [n]; theirs come next. None for none.
-        said: what moves jobs after they were ordered by score.
+        requests: writes of jobs whose place was for another request come first, then those of jobs
+            that had no place yet.
+        span: points that our order stands for where it wins, next to those of QOS, partition and
+            association; None where these move no job.
+        nice: of each pending job as its user meant it, lower first, shape [n]; None for that of
+            the batch system.
     """
-    pending = snapshot.pending
+    pending, steps, kept = snapshot.pending, decision.steps, decision.kept
     weighed = replace(pending, jobs=snapshot.weighed(pending.jobs))
-    order = said.kept_in(orderable_by_score(snapshot, scores, untouched), weighed)
+    order = orderable_by_score(snapshot, decision.scores, untouched)
+    if span is not None:
+        order = in_site_order(weighed, order, span, steps, kept)
+    order = in_own_order(weighed, order, pending.nice if nice is None else nice, steps, kept)
     ceiling = _ceiling(snapshot, order, untouched, highest)
-    in_order = None if lost is None else lost[order]
+    lost = None if requests.lost is None else requests.lost[order]
     if math.isinf(influence):
-        wanted = order_changes(total_priority(pending)[order], ceiling, most, in_order)
+        wanted = order_changes(pending.total_priority[order], ceiling, most, lost)
     else:
         native, factor_now = pending.native_priority[order], pending.factor[order]
-        in_steps = None if said.steps is None else said.steps[order]
-        wanted = bounded_changes(native, factor_now, influence, ceiling, in_order, in_steps)
+        in_steps = None if steps is None else steps[order]
+        wanted = bounded_changes(native, factor_now, influence, ceiling, lost, in_steps)
     moved = order[wanted.place]
     factor = np.clip(
         wanted.priority - pending.native_priority[moved], -LARGEST_FACTOR, LARGEST_FACTOR
@@ -149,11 +153,12 @@ def planned_order(
     freed = np.flatnonzero(untouched.exempt(snapshot) & (pending.factor != 0))
     joined = _torn_apart(pending, order, moved, factor)
     places = np.concatenate([moved, joined, freed])
-    kept = pending.factor[joined]
-    kept[kept == 0] = 1  # 0 would tell that the job carries nothing of ours
-    wanted_factor = np.concatenate([factor, kept, np.zeros(len(freed), dtype=np.int64)])
-    none = np.zeros(len(pending), dtype=np.int64)
-    haste = 2 * (none if lost is None else lost) + (none if new is None else new)
+    stays = pending.factor[joined]
+    stays[stays == 0] = 1  # 0 would tell that the job carries nothing of ours
+    wanted_factor = np.concatenate([factor, stays, np.zeros(len(freed), dtype=np.int64)])
+    haste = np.zeros(len(pending), dtype=np.int64)
+    haste += 0 if requests.lost is None else 2 * requests.lost
+    haste += 0 if requests.new is None else requests.new
     first = np.argsort(-haste[places], kind="stable")
     places, wanted_factor = places[first], wanted_factor[first]
     changes = PlannedChanges(pending.jobs.job_id[places], pending.factor[places], wanted_factor)
@@ -169,7 +174,7 @@ def _torn_apart(
     """
     if pending.spread is None or not pending.spread[order].any():
         return np.empty(0, dtype=np.int64)
-    priority = total_priority(pending)
+    priority = pending.total_priority
     priority[moved] = pending.native_priority[moved] + factor
     by_priority = np.sort(priority[~pending.held])
     whole = np.setdiff1d(order[pending.spread[order] > 0], moved)
@@ -197,3 +202,76 @@ def _ceiling(
     native = pending.native_priority
     before = native[others & (native > native[order].max(initial=0))]
     return int(before.min()) if len(before) else highest + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsideredJobs:
+    """Columns of shape [n], one row for each pending job of the plan's snapshot.
+
+    Ranks count from 1 over all jobs that the site may start, those included that we never touch.
+    They are by the tier of the partition and then by priority, as the batch system tries them;
+    reservations and room are not considered.
+
+    Attributes:
+        plan: where they come from.
+        rank: once the decided order is written.
+        site_rank: by the site's own priority, without any factor of ours.
+        current_rank: by the priority that the jobs have now, our factors included.
+        untouched: why a job is never given a factor; "" for one that may be.
+        wait: seconds since the job was eligible; 0 before.
+        accrued: those of them that count for the score, the starvation bound and a lift.
+        passed_over: whether it waits by its own doing, so that the starvation bound passes over it.
+    """
+
+    plan: QueuePlan
+    rank: IntArray
+    site_rank: IntArray
+    current_rank: IntArray
+    untouched: tuple[str, ...]
+    wait: FloatArray
+    accrued: FloatArray
+    passed_over: BoolArray
+
+    @classmethod
+    def of(cls, plan: QueuePlan, untouched: UntouchedJobs) -> Self:
+        """What a plan makes of each job."""
+        snapshot = plan.snapshot
+        pending = snapshot.pending
+        startable = ~pending.held & (pending.jobs.eligible <= snapshot.now)
+        names = np.full(len(pending), "", dtype=object)
+        for reason, matches in untouched.reasons(snapshot).items():
+            names[matches] = reason
+        waited = np.where(startable, snapshot.now - pending.jobs.eligible, 0.0)
+        return cls(
+            plan=plan,
+            rank=_ranks(snapshot, plan.priority_after, startable),
+            site_rank=_ranks(snapshot, pending.native_priority, startable),
+            current_rank=_ranks(snapshot, pending.total_priority, startable),
+            untouched=tuple(names.tolist()),
+            wait=np.maximum(waited, 0.0),
+            accrued=np.where(startable, snapshot.unserved_wait, 0.0),
+            passed_over=pending.each_own_doing,
+        )
+
+    @property
+    def ranked(self) -> int:
+        """How many jobs have a rank."""
+        return int(np.count_nonzero(self.rank != NO_RANK))
+
+    @property
+    def in_order(self) -> list[int]:
+        """Places of all pending jobs: by rank, then those that cannot start."""
+        last = np.where(self.rank == NO_RANK, len(self.rank) + 1, self.rank)
+        job_id = self.plan.snapshot.pending.jobs.job_id
+        return [int(place) for place in np.lexsort((job_id, last))]
+
+
+def _ranks(snapshot: QueueSnapshot, priority: IntArray, startable: BoolArray) -> IntArray:
+    """Place of each job by tier and priority; of equal ones the lower job number comes first."""
+    pending = snapshot.pending
+    places = np.flatnonzero(startable)
+    job_id = pending.jobs.job_id[places]
+    order = places[np.lexsort((job_id, -priority[places], -pending.each_tier[places]))]
+    rank = np.full(len(priority), NO_RANK, dtype=np.int64)
+    rank[order] = np.arange(1, len(order) + 1)
+    return rank

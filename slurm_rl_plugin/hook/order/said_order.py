@@ -13,38 +13,7 @@ import numpy as np
 from slurm_rl_plugin.domain import PendingJobs, QueueSnapshot
 from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END
 from slurm_rl_plugin.hook.memory.records import JsonRecord
-from slurm_rl_plugin.hook.rails.guard_rails import total_priority
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaidOrder:
-    """What moves jobs after they were ordered by score.
-
-    Attributes:
-        span: points that our order stands for where it wins, next to those of QOS, partition and
-            association; None where these move no job.
-        nice: of each pending job as its user meant it, lower first, shape [n]; None for that of
-            the batch system.
-        steps, kept: see `Decision`.
-    """
-
-    span: float | None = None
-    nice: IntArray | None = None
-    steps: IntArray | None = None
-    kept: BoolArray | None = None
-
-    def kept_in(self, order: IntArray, pending: PendingJobs) -> IntArray:
-        """The order with what was said: first the site's points, then each user's own order.
-
-        Args:
-            order: places of the orderable jobs by score, first to start first, shape [m].
-            pending: the queue of n jobs.
-        """
-        if self.span is not None:
-            order = in_site_order(pending, order, self.span, self.steps, self.kept)
-        nice = pending.nice if self.nice is None else self.nice
-        return in_own_order(pending, order, nice, self.steps, self.kept)
 
 
 def in_site_order(
@@ -65,9 +34,6 @@ def in_site_order(
         steps: jobs pass others of their step only; see `Decision`.
         kept: such a job counts for as much as the best of its account, so that it stays before
             them; see `Decision`.
-
-    Returns:
-        As `order`.
     """
     if pending.standing is None:
         return order
@@ -112,9 +78,6 @@ def in_own_order(
         nice: of each pending job, lower first, shape [n].
         steps: jobs move among others of their step only; see `Decision`.
         kept: jobs that keep their places; see `Decision`. One of an unknown user does too.
-
-    Returns:
-        As `order`.
     """
     if not nice[order].any():
         return order
@@ -215,7 +178,7 @@ class OwnNice:
             groups = own_jobs(pending)
             for group in np.unique(groups[change < 0]):
                 own = (groups == group) & ~pending.held
-                _without_top(found, meant, change, total_priority(pending), own)
+                _without_top(found, meant, change, pending.total_priority, own)
         rows = np.column_stack([job_id, nice, found, np.full(len(job_id), now)])
         rows = np.concatenate([rows, self._away(job_id, snapshot.running.numbers, now)])
         self._seen = rows[np.argsort(rows[:, 0])]

@@ -103,13 +103,7 @@ class BatchLimit:
             self.rail.go_on_from(earlier.rail)
 
     def planned(self, snapshot: QueueSnapshot, reserve: int, *, fallback: bool) -> LimitReport:
-        """Which limit this cycle is to set; nothing is remembered.
-
-        Args:
-            snapshot: the queue.
-            reserve: of the guarded decision, processors.
-            fallback: the policy is not used, so there is no wish for a reserve.
-        """
+        """Which limit this cycle is to set; nothing is remembered."""
         rail = self.rail
         wanted: Mapping[str, int] | None = None
         if rail is None:

@@ -16,9 +16,8 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.brokers.earliest_start import EarliestStartBroker
 from slurm_rl_plugin.brokers.port import Broker, RankedSite, RoutedJob
 from slurm_rl_plugin.brokers.site_utility import SiteUtilityBroker
-from slurm_rl_plugin.domain.job_description import JobDescription
-from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
-from slurm_rl_plugin.domain.site import JobRequest, Site, SiteOffer
+from slurm_rl_plugin.domain.job_class import JobDescription
+from slurm_rl_plugin.domain.site import JobRequest, PublishedUtilities, Site, SiteOffer
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.papers.study.logs import SEGMENT_JOBS, segment_of
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy

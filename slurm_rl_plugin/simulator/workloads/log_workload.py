@@ -11,8 +11,7 @@ from slurm_rl_plugin.accounting.port import OWN_BEGINNING, JobLog
 from slurm_rl_plugin.domain import JobTable
 from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING, Goals
-from slurm_rl_plugin.domain.job_class import JobClass, JobClassifier, words_for_us
-from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.job_class import JobClass, JobClassifier, JobDescription, words_for_us
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.resources import shares_of_machine, weighed_processors
 from slurm_rl_plugin.domain.utility_class import BUILT_IN

@@ -19,14 +19,18 @@ from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
-from slurm_rl_plugin.hook.rails.claims import classes_without_reserve, counted_classes
 from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound
-from slurm_rl_plugin.hook.rails.reserve import KEPT, ReserveRail, ReserveSettings
+from slurm_rl_plugin.hook.rails.reserve import (
+    KEPT,
+    ReserveRail,
+    ReserveSettings,
+    classes_without_reserve,
+    counted_classes,
+)
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.policies.registry import rule_policy
 from tests.fakes.fake_cluster import NOW, FakeCluster
-from tests.unit.hook.queues import QueueInMemory, pending_jobs
-from tests.unit.hook.test_cycle import cycle_over
+from tests.unit.hook.queues import QueueInMemory, cycle_over, pending_jobs
 
 HOUR, DAY = 3600, 86_400
 HONEST, ATTACKER = 1, 2

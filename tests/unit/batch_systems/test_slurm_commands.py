@@ -19,8 +19,7 @@ from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.process import commands_of
 from slurm_rl_plugin.batch_systems.slurm.queue import job_watch as slurm_accounting
 from slurm_rl_plugin.batch_systems.slurm.site_factor import DENIED, NO_RIGHT
-from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
-from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule, JobDescription
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from tests.contracts.batch_system_contract import (

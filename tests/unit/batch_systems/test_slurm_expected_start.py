@@ -18,7 +18,7 @@ from slurm_rl_plugin.batch_systems.slurm.offers import (
     will_run_command,
 )
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
-from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, JobNotAccepted
 from tests.assets.record_slurm_answers import ASSETS

@@ -14,8 +14,7 @@ from slurm_rl_plugin.batch_systems.numbered_names import Names
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import QueueRow
 from slurm_rl_plugin.batch_systems.slurm.queue import job_tables
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import RowNumbers, numbers_of
-from slurm_rl_plugin.domain.job_class import JobClassifier
-from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobDescription
 from tests.fakes.fake_cluster import OF_A_MINUTE
 from tests.unit.batch_systems.test_slurm_watch import waiting_row
 

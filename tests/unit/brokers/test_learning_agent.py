@@ -10,7 +10,7 @@ import pytest
 
 from slurm_rl_plugin.brokers.learning_agent import FADING, LearningAgentBroker
 from slurm_rl_plugin.brokers.port import Broker, Outcome, RoutedJob
-from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
 
 NOW = 1_800_000_000.0

@@ -22,7 +22,7 @@ from slurm_rl_plugin.brokers.live.job_document import (
 )
 from slurm_rl_plugin.brokers.live.offer_document import offer_document, site_offer
 from slurm_rl_plugin.brokers.live.strict_json import DEEPEST, strict_object
-from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest, SiteOffer
 from slurm_rl_plugin.errors import RequestRefused
 

@@ -10,7 +10,7 @@ import pytest
 
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.own_utilities import PERIOD, OwnUtilities
-from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
+from slurm_rl_plugin.domain.site import PublishedUtilities
 from slurm_rl_plugin.errors import BatchSystemUnavailable
 
 REQUEST = job_request({"processors": 1, "account": "physics"})

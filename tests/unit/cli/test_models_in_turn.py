@@ -17,8 +17,7 @@ from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.services.daemon import LoadedFiles
 from slurm_rl_plugin.services.hook import load_policy
-from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
-from tests.unit.hook.test_cycle import cycle_over
+from tests.unit.hook.queues import QueueInMemory, ScorePolicy, cycle_over, pending_jobs
 
 MODEL = Path("policy_models/default.onnx").resolve()
 SHA256 = hashlib.sha256(MODEL.read_bytes()).hexdigest()

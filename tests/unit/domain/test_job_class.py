@@ -7,8 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule, words_for_us
-from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.job_class import (
+    JobClassifier,
+    JobClassRule,
+    JobDescription,
+    words_for_us,
+)
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import ConfigurationError
 

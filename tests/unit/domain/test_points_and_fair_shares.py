@@ -14,13 +14,11 @@ from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind, 
 from slurm_rl_plugin.domain.machine import ResourceLimit as Qos
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.domain.share_tree import Association, ShareTree
-from slurm_rl_plugin.domain.site_priority import (
+from slurm_rl_plugin.domain.site_priority import association_factors, fixed_points, next_reset
+from tests.reference.slurm_priority import (
     BilledJobs,
     age_factors,
-    association_factors,
     fair_share_factors,
-    fixed_points,
-    next_reset,
     usage_at,
     whole_points,
 )

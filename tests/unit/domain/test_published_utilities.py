@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_rl_plugin.domain.published_utilities import PublishedUtilities
+from slurm_rl_plugin.domain.site import PublishedUtilities
 
 PUBLISHED = PublishedUtilities(
     site="north",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from threading import Event
 
 import numpy as np
 
@@ -25,6 +29,17 @@ from slurm_rl_plugin.domain import (
 )
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.errors import BatchSystemUnavailable, PolicyError
+from slurm_rl_plugin.hook.audit.log import AuditLog
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.settings import CycleSettings
+from slurm_rl_plugin.hook.cycle_report import CycleReport
+from slurm_rl_plugin.hook.daemon.daemon import Daemon, Reloaded
+from slurm_rl_plugin.hook.daemon.pace import Pace
+from slurm_rl_plugin.hook.memory.carried_factors import StateFile
+from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
+from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
+from slurm_rl_plugin.hook.rails.reserve import ReserveRail
+from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.units import IntArray
 
 NOW = 1000.0
@@ -154,3 +169,94 @@ class ScorePolicy:
         if self.broken:
             raise PolicyError("the model is broken")
         return Decision(scores=np.array(self.scores, dtype=np.float64))
+
+
+class CountingPolicy(ScorePolicy):
+    """Remembers how often it was asked."""
+
+    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
+        decision = super().decide(snapshot, memory)
+        return replace(decision, memory=np.array([1.0 if memory is None else memory[0] + 1.0]))
+
+
+def cycle_over(
+    queue: BatchSystem,
+    policy: Policy,
+    folder: Path,
+    rail: ReserveRail | None = None,
+    **settings: object,
+) -> Cycle:
+    ticks = count()
+    return Cycle(
+        batch_system=queue,
+        policy=policy,
+        model_sha256="abc",
+        settings=CycleSettings(**{"shadow": False, **settings}),  # type: ignore[arg-type]
+        guard_rails=default_guard_rails(float("inf"), rail),
+        untouched=UntouchedJobs(),
+        state=StateFile(folder / "state.json"),
+        audit=AuditLog(folder / "audit.jsonl"),
+        monotonic=lambda: next(ticks) * 0.001,
+        limit=BatchLimit(rail=rail),
+    )
+
+
+def site(
+    folder: Path,
+    native: Sequence[int] = (3, 2, 1),
+    scores: Sequence[float] = (1, 2, 3),
+    **settings: object,
+) -> tuple[QueueInMemory, Cycle]:
+    """A queue and a cycle over it; by default the policy wants the opposite order."""
+    queue = QueueInMemory(pending_jobs(native))
+    return queue, cycle_over(queue, ScorePolicy(scores), folder, **settings)  # type: ignore[arg-type]
+
+
+def audit_lines(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "audit.jsonl").read_text().splitlines()]
+
+
+def state_jobs(folder: Path) -> list[int]:
+    return list(json.loads((folder / "state.json").read_text())["jobs"])
+
+
+class CountedStop(Event):
+    """Set by itself after so many waits; remembers how long each was to be."""
+
+    def __init__(self, waits: int, between: Callable[[int], None] = lambda number: None) -> None:
+        super().__init__()
+        self.left = waits
+        self.between = between
+        self.pauses: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.pauses.append(timeout or 0.0)
+        self.between(len(self.pauses))
+        if len(self.pauses) >= self.left:
+            self.set()
+        return self.is_set()
+
+
+def daemon_of(
+    cycle: Cycle,
+    stop: Event,
+    *,
+    disable_file: Path | None = None,
+    reload: Callable[[], Reloaded | None] = lambda: None,
+) -> tuple[Daemon, list[CycleReport]]:
+    reports: list[CycleReport] = []
+    daemon = Daemon(
+        cycle=cycle,
+        pace=Pace(longest=5.0, soonest=5.0),
+        publish=reports.append,
+        stop=stop,
+        reload_wanted=Event(),
+        reload=reload,
+        disable_file=disable_file,
+        alive=lambda: None,
+        monotonic=lambda: 0.0,
+        clock=lambda: 0.0,
+        sleep=lambda seconds: None,
+        bring_in=lambda cycle, candidate, model_sha256: True,
+    )
+    return daemon, reports

@@ -16,8 +16,14 @@ from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import default_guard_rails
 from slurm_rl_plugin.hook.rails.reserve import ReserveRail, ReserveSettings
-from tests.unit.hook.queues import FACTS, QueueInMemory, ScorePolicy, pending_jobs
-from tests.unit.hook.test_cycle import audit_lines, cycle_over
+from tests.unit.hook.queues import (
+    FACTS,
+    QueueInMemory,
+    ScorePolicy,
+    audit_lines,
+    cycle_over,
+    pending_jobs,
+)
 
 INTERVAL = 60.0
 

@@ -10,24 +10,21 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import JobTable, QueueSnapshot, RunningJobs, StartedJobs
-from slurm_rl_plugin.hook.rails.claims import (
+from slurm_rl_plugin.hook.rails.reserve import (
     ACCOUNT,
     AS_BATCH,
     NO_RESERVE,
     OVERRUN,
     USER,
-    classes_without_reserve,
-    counted_classes,
-)
-from slurm_rl_plugin.hook.rails.reserve import (
     ReserveRail,
     ReserveSettings,
     batch_limit,
+    classes_without_reserve,
+    counted_classes,
     newest_interactive,
 )
 from slurm_rl_plugin.policies.registry import rule_policy
-from tests.unit.hook.queues import QueueInMemory, job_table, pending_jobs, snapshot_of
-from tests.unit.hook.test_cycle import cycle_over
+from tests.unit.hook.queues import QueueInMemory, cycle_over, job_table, pending_jobs, snapshot_of
 
 #: Of 12 processors an account may hold 6, a user 4.
 SETTINGS = ReserveSettings(most=12, account_share=0.5, user_share=0.33)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -12,21 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.domain import Decision, PendingJobs
-from slurm_rl_plugin.hook.audit.log import AuditLog
-from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.cycle.settings import CycleSettings
-from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.memory.records import MemoryFile
-from slurm_rl_plugin.hook.order.considered_jobs import ConsideredJobs
-from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
-from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
-from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs, snapshot_of
+from slurm_rl_plugin.hook.order.queue_plan import ConsideredJobs, QueuePlan, planned_order
+from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs
+from tests.unit.hook.queues import (
+    CountingPolicy,
+    QueueInMemory,
+    cycle_over,
+    pending_jobs,
+    snapshot_of,
+)
 
 
 def considered(pending: PendingJobs, scores: list[float]) -> ConsideredJobs:
     snapshot = snapshot_of(pending)
     decision = Decision(scores=np.array(scores, dtype=np.float64))
-    order, changes = planned_order(snapshot, decision.scores, UntouchedJobs())
+    order, changes = planned_order(snapshot, decision, UntouchedJobs())
     plan = QueuePlan(
         snapshot=snapshot, decision=decision, fallback_reason=None, order=order, changes=changes
     )
@@ -92,28 +92,9 @@ def test_once_all_is_written_the_ranks_of_now_are_the_decided_ones(
     assert ranked == before.plan.order
 
 
-class CountingPolicy(ScorePolicy):
-    """Remembers how often it was asked."""
-
-    def decide(self, snapshot: object, memory: object = None) -> Decision:
-        asked = 1.0 if memory is None else float(np.asarray(memory)[0]) + 1.0
-        return Decision(scores=np.array(self.scores), memory=np.array([asked]))
-
-
 def test_a_look_decides_as_the_next_cycle_and_leaves_nothing(tmp_path: Path) -> None:
     queue = QueueInMemory(pending_jobs([5, 4, 3]))
-    ticks = count()
-    cycle = Cycle(
-        batch_system=queue,
-        policy=CountingPolicy([1.0, 2.0, 3.0]),
-        model_sha256="abc",
-        settings=CycleSettings(shadow=False),
-        guard_rails=default_guard_rails(float("inf")),
-        untouched=UntouchedJobs(),
-        state=StateFile(tmp_path / "state.json"),
-        audit=AuditLog(tmp_path / "audit.jsonl"),
-        monotonic=lambda: next(ticks) * 0.001,
-    )
+    cycle = cycle_over(queue, CountingPolicy([1.0, 2.0, 3.0]), tmp_path)
     plan = cycle.look()
     assert list(tmp_path.iterdir()) == []
     assert not queue.written

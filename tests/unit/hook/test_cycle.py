@@ -1,61 +1,35 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
-from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot, RunningJobs
-from slurm_rl_plugin.hook.audit.log import AuditLog
-from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.cycle.settings import CycleSettings
-from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END, StateFile
+from slurm_rl_plugin.domain import RunningJobs
+from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END
 from slurm_rl_plugin.hook.memory.records import MemoryFile
 from slurm_rl_plugin.hook.order.order_changes import in_safe_order
-from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
-from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
-from slurm_rl_plugin.hook.rails.policy_guard import MEMORY_INTERVAL
-from slurm_rl_plugin.hook.rails.reserve import ReserveRail
-from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
-
-
-def cycle_over(
-    queue: QueueInMemory,
-    policy: ScorePolicy,
-    folder: Path,
-    rail: ReserveRail | None = None,
-    **settings: object,
-) -> Cycle:
-    ticks = count()
-    return Cycle(
-        batch_system=queue,
-        policy=policy,
-        model_sha256="abc",
-        settings=CycleSettings(**{"shadow": False, **settings}),  # type: ignore[arg-type]
-        guard_rails=default_guard_rails(float("inf"), rail),
-        untouched=UntouchedJobs(),
-        state=StateFile(folder / "state.json"),
-        audit=AuditLog(folder / "audit.jsonl"),
-        monotonic=lambda: next(ticks) * 0.001,
-        limit=BatchLimit(rail=rail),
-    )
-
-
-def audit_lines(folder: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in (folder / "audit.jsonl").read_text().splitlines()]
-
-
-def state_jobs(folder: Path) -> list[int]:
-    return list(json.loads((folder / "state.json").read_text())["jobs"])
+from slurm_rl_plugin.hook.rails.guard_rails import (
+    MEMORY_INTERVAL,
+    UntouchedJobs,
+)
+from tests.unit.hook.queues import (
+    CountingPolicy,
+    QueueInMemory,
+    ScorePolicy,
+    audit_lines,
+    cycle_over,
+    pending_jobs,
+    site,
+    state_jobs,
+)
 
 
 def test_the_queue_follows_the_scores(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([5, 4, 3, 2]))
-    report = cycle_over(queue, ScorePolicy([1, 4, 2, 3]), tmp_path).run()
+    queue, cycle = site(tmp_path, [5, 4, 3, 2], [1, 4, 2, 3])
+    report = cycle.run()
     assert queue.order() == [2, 4, 3, 1]
     assert report.succeeded
     assert report.mode == "active"
@@ -63,8 +37,7 @@ def test_the_queue_follows_the_scores(tmp_path: Path) -> None:
 
 
 def test_a_second_cycle_with_the_same_scores_writes_nothing(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([5, 4, 3, 2]))
-    cycle = cycle_over(queue, ScorePolicy([1, 4, 2, 3]), tmp_path)
+    queue, cycle = site(tmp_path, [5, 4, 3, 2], [1, 4, 2, 3])
     cycle.run()
     queue.written.clear()
     assert cycle.run().writes == 0
@@ -72,8 +45,8 @@ def test_a_second_cycle_with_the_same_scores_writes_nothing(tmp_path: Path) -> N
 
 
 def test_shadow_mode_audits_and_writes_nothing(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([5, 4, 3]))
-    report = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path, shadow=True).run()
+    queue, cycle = site(tmp_path, [5, 4, 3], shadow=True)
+    report = cycle.run()
     assert not queue.written
     assert report.suppressed["shadow"] > 0
     assert {line["event"] for line in audit_lines(tmp_path)} == {"cycle", "would_write"}
@@ -113,12 +86,6 @@ def test_fallback_to_the_site_takes_our_factors_back(tmp_path: Path) -> None:
     assert cycle.run().adjustments["reset"] == 0
 
 
-def test_a_slow_policy_falls_back(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([1, 1]))
-    cycle = cycle_over(queue, ScorePolicy([1, 2]), tmp_path, inference_deadline=0.0001)
-    assert "deadline" in str(cycle.run().fallback_reason)
-
-
 def test_a_policy_that_keeps_failing_rests_and_is_then_asked_again(tmp_path: Path) -> None:
     queue = QueueInMemory(pending_jobs([1, 1]))
     policy = ScorePolicy([1, 2], broken=True)
@@ -153,8 +120,7 @@ def test_an_unreachable_batch_system_is_reported_and_nothing_is_touched(tmp_path
 
 
 def test_writes_are_bounded_and_the_first_places_come_first(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([1] * 10))
-    cycle = cycle_over(queue, ScorePolicy(range(10)), tmp_path, max_writes=3)
+    queue, cycle = site(tmp_path, [1] * 10, range(10), max_writes=3)
     report = cycle.run()
     assert [change.job_id for change in queue.written] == [10, 9, 8]
     assert report.suppressed["write_bound"] > 0
@@ -174,8 +140,8 @@ def test_jobs_are_remembered_before_they_are_written(tmp_path: Path) -> None:
 
 
 def test_release_takes_back_every_factor_also_after_a_restart(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
+    queue, cycle = site(tmp_path)
+    cycle.run()
     restarted = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
     assert restarted.has_outstanding
     restarted.release()
@@ -185,8 +151,8 @@ def test_release_takes_back_every_factor_also_after_a_restart(tmp_path: Path) ->
 
 
 def test_a_broken_state_file_makes_release_take_back_every_factor(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
+    queue, cycle = site(tmp_path)
+    cycle.run()
     (tmp_path / "state.json").write_text('{"version": 1, "jo')
     restarted = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
     assert restarted.has_outstanding
@@ -195,8 +161,7 @@ def test_a_broken_state_file_makes_release_take_back_every_factor(tmp_path: Path
 
 
 def test_jobs_that_ended_are_forgotten(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    queue, cycle = site(tmp_path)
     cycle.run()
     queue.pending = queue.pending.select(np.array([0]))
     cycle.policy = ScorePolicy([1])
@@ -208,8 +173,7 @@ def test_jobs_that_ended_are_forgotten(tmp_path: Path) -> None:
 
 
 def test_an_array_is_remembered_while_a_task_of_it_runs(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    queue, cycle = site(tmp_path)
     cycle.run()
     task = replace(queue.pending.jobs.select(np.array([2])), job_id=np.array([103]))
     queue.running = RunningJobs(jobs=task, start=task.submit, waited_as=np.array([3]))
@@ -221,8 +185,7 @@ def test_an_array_is_remembered_while_a_task_of_it_runs(tmp_path: Path) -> None:
 
 
 def test_a_job_that_completes_and_is_requeued_is_not_forgotten(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    queue, cycle = site(tmp_path)
     cycle.run()
     before = queue.pending
     assert before.factor[2] != 0
@@ -244,8 +207,7 @@ def test_a_factor_seen_on_a_job_is_ours_to_take_back(tmp_path: Path) -> None:
 
 
 def test_a_job_exempt_from_now_on_loses_its_factor(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    queue, cycle = site(tmp_path)
     cycle.run()
     assert any(queue.pending.factor)
     cycle.untouched = UntouchedJobs(accounts=["physics"])
@@ -262,8 +224,8 @@ def test_a_priority_set_above_all_jobs_by_hand_stays_above_them(tmp_path: Path) 
 
 
 def test_priorities_above_two_billion_are_ordered(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3_000_000_000 + each for each in range(4)]))
-    cycle_over(queue, ScorePolicy([4, 3, 2, 1]), tmp_path).run()
+    queue, cycle = site(tmp_path, [3_000_000_000 + each for each in range(4)], [4, 3, 2, 1])
+    cycle.run()
     assert queue.order() == [1, 2, 3, 4]
     assert all(abs(change.new) < 2**31 for change in queue.written)
 
@@ -299,18 +261,9 @@ def test_rejected_writes_are_counted(tmp_path: Path) -> None:
     assert report.writes == len(queue.written)
 
 
-def test_an_unwritable_audit_log_stops_writes(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
-    cycle.audit = AuditLog(tmp_path / "missing" / "audit.jsonl")
-    report = cycle.run()
-    assert report.failure == "write"
-    assert not queue.written
-
-
 def test_every_write_is_audited_with_score_model_and_reason(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
+    queue, cycle = site(tmp_path)
+    cycle.run()
     lines = audit_lines(tmp_path)
     writes = [line for line in lines if line["event"] == "write"]
     assert {line["job"] for line in writes} == {change.job_id for change in queue.written}
@@ -331,14 +284,6 @@ def test_jobs_that_keep_their_order_never_pass_each_other_on_the_way() -> None:
         now[change.job_id] = change.new
         assert now == sorted(now, reverse=True)
     assert now == new
-
-
-class CountingPolicy(ScorePolicy):
-    """Remembers how often it was asked."""
-
-    def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
-        decision = super().decide(snapshot, memory)
-        return replace(decision, memory=np.array([1.0 if memory is None else memory[0] + 1.0]))
 
 
 def test_the_policy_remembers_across_cycles_and_across_a_restart(tmp_path: Path) -> None:

@@ -22,9 +22,17 @@ from slurm_rl_plugin.hook.memory import carried_factors
 from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors, StateFile
 from slurm_rl_plugin.hook.memory.records import MemoryFile
 from slurm_rl_plugin.units import IntArray
-from tests.unit.hook.queues import FACTS, QueueInMemory, ScorePolicy, pending_jobs
-from tests.unit.hook.test_cycle import CountingPolicy, cycle_over, state_jobs
-from tests.unit.hook.test_daemon import CountedStop, daemon_of
+from tests.unit.hook.queues import (
+    FACTS,
+    CountedStop,
+    CountingPolicy,
+    QueueInMemory,
+    ScorePolicy,
+    cycle_over,
+    daemon_of,
+    pending_jobs,
+    state_jobs,
+)
 
 SCORES = ScorePolicy([1, 2, 3])
 

@@ -2,71 +2,33 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 
 import pytest
 
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.daemon.daemon import Daemon, Reloaded
-from slurm_rl_plugin.hook.daemon.lock import only_daemon
+from slurm_rl_plugin.hook.daemon.daemon import Reloaded
 from slurm_rl_plugin.hook.daemon.pace import Pace
-from slurm_rl_plugin.hook.daemon.sd_notify import sd_notify
-from slurm_rl_plugin.hook.daemon.signals import SignalRequest
+from slurm_rl_plugin.hook.daemon.signals import SignalRequest, sd_notify
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, write_disable_file
 from slurm_rl_plugin.hook.memory.records import MemoryFile
-from tests.unit.hook.queues import QueueInMemory, ScorePolicy, pending_jobs
-from tests.unit.hook.test_cycle import CountingPolicy, cycle_over
-
-
-class CountedStop(Event):
-    """Set by itself after so many waits; remembers how long each was to be."""
-
-    def __init__(self, waits: int, between: Callable[[int], None] = lambda number: None) -> None:
-        super().__init__()
-        self.left = waits
-        self.between = between
-        self.pauses: list[float] = []
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.pauses.append(timeout or 0.0)
-        self.between(len(self.pauses))
-        if len(self.pauses) >= self.left:
-            self.set()
-        return self.is_set()
-
-
-def daemon_of(
-    cycle: Cycle,
-    stop: Event,
-    *,
-    disable_file: Path | None = None,
-    reload: Callable[[], Reloaded | None] = lambda: None,
-) -> tuple[Daemon, list[CycleReport]]:
-    reports: list[CycleReport] = []
-    daemon = Daemon(
-        cycle=cycle,
-        pace=Pace(longest=5.0, soonest=5.0),
-        publish=reports.append,
-        stop=stop,
-        reload_wanted=Event(),
-        reload=reload,
-        disable_file=disable_file,
-        alive=lambda: None,
-        monotonic=lambda: 0.0,
-        clock=lambda: 0.0,
-        sleep=lambda seconds: None,
-        bring_in=lambda cycle, candidate, model_sha256: True,
-    )
-    return daemon, reports
+from tests.unit.hook.queues import (
+    CountedStop,
+    CountingPolicy,
+    QueueInMemory,
+    ScorePolicy,
+    cycle_over,
+    daemon_of,
+    pending_jobs,
+    site,
+)
 
 
 def test_leaving_takes_back_every_factor(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    daemon, reports = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), CountedStop(2))
+    queue, cycle = site(tmp_path)
+    daemon, reports = daemon_of(cycle, CountedStop(2))
     assert daemon.run()
     assert len(reports) == 2
     assert queue.written
@@ -137,8 +99,8 @@ def test_the_disable_file_takes_factors_back_and_stops_writes(tmp_path: Path) ->
 
 
 def test_shadow_mode_takes_back_what_an_active_run_left(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
+    queue, cycle = site(tmp_path)
+    cycle.run()
     assert any(queue.pending.factor)
     shadow = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path, shadow=True)
     daemon_of(shadow, CountedStop(1))[0].run()
@@ -146,8 +108,8 @@ def test_shadow_mode_takes_back_what_an_active_run_left(tmp_path: Path) -> None:
 
 
 def test_shadow_mode_tries_again_while_the_batch_system_is_away(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
+    queue, cycle = site(tmp_path)
+    cycle.run()
     queue.away = True
     shadow = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path, shadow=True)
     daemon, _ = daemon_of(shadow, Event())
@@ -197,25 +159,6 @@ def test_reload_takes_the_new_cycle_or_keeps_the_old(tmp_path: Path, faulty: boo
     assert not daemon.reload_wanted.is_set()
     assert daemon.pace.longest == (5.0 if faulty else 4.0)
     assert daemon.disable_file == (None if faulty else tmp_path / "OFF")
-
-
-def test_two_daemons_cannot_share_a_state_file(tmp_path: Path) -> None:
-    with (
-        only_daemon(tmp_path / "state.json"),
-        pytest.raises(ConfigurationError, match="stop it first"),
-        only_daemon(tmp_path / "state.json"),
-    ):
-        pass
-    with only_daemon(tmp_path / "state.json"):
-        pass
-
-
-def test_a_missing_state_folder_is_one_sentence(tmp_path: Path) -> None:
-    with (
-        pytest.raises(ConfigurationError, match="make its folder exist"),
-        only_daemon(tmp_path / "missing" / "state.json"),
-    ):
-        pass
 
 
 def test_systemd_is_told_where_it_listens(tmp_path: Path) -> None:
@@ -287,8 +230,7 @@ def test_a_pause_takes_factors_back_and_ends_by_itself(
 def test_leaving_outlasts_a_fault_that_is_none_of_the_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    queue, cycle = site(tmp_path)
     daemon, _ = daemon_of(cycle, CountedStop(1))
     release, faults = Cycle.release, [OverflowError("too large"), RuntimeError("a bug")]
 
@@ -306,8 +248,8 @@ def test_leaving_outlasts_a_fault_that_is_none_of_the_known(
 
 
 def test_a_fault_of_a_report_ends_the_daemon_without_a_factor(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    daemon, _ = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), CountedStop(9))
+    queue, cycle = site(tmp_path)
+    daemon, _ = daemon_of(cycle, CountedStop(9))
 
     def broken(report: CycleReport) -> None:
         assert any(queue.pending.factor)
@@ -322,8 +264,8 @@ def test_a_fault_of_a_report_ends_the_daemon_without_a_factor(tmp_path: Path) ->
 def test_shadow_mode_outlasts_a_fault_that_is_none_of_the_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()
+    queue, cycle = site(tmp_path)
+    cycle.run()
     shadow = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path, shadow=True)
     daemon, reports = daemon_of(shadow, CountedStop(1))
 

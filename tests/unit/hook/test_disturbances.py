@@ -20,9 +20,16 @@ from slurm_rl_plugin.hook.disturbances import (
     ClockWatch,
     Disturbances,
 )
-from tests.unit.hook.queues import FACTS, QueueInMemory, ScorePolicy, pending_jobs
-from tests.unit.hook.test_cycle import cycle_over
-from tests.unit.hook.test_daemon import CountedStop, daemon_of
+from tests.unit.hook.queues import (
+    FACTS,
+    CountedStop,
+    QueueInMemory,
+    ScorePolicy,
+    cycle_over,
+    daemon_of,
+    pending_jobs,
+    site,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,8 +62,7 @@ def test_a_clock_that_is_set_is_told_with_the_step(caplog: pytest.LogCaptureFixt
 
 
 def test_a_lost_write_is_told_and_written_again(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    queue, cycle = site(tmp_path)
     cycle.run()
     wanted = queue.order()
     assert cycle.run().disturbances == {}
@@ -100,8 +106,7 @@ def test_factors_that_are_only_taken_for_0_are_no_lost_ones(tmp_path: Path, what
 
 
 def test_what_another_hosts_daemon_wrote_meanwhile_is_no_lost_write(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path, beside_controllers=True)
+    queue, cycle = site(tmp_path, beside_controllers=True)
     cycle.run()
     queue.known = replace(FACTS, in_charge=False)
     assert cycle.run().mode == "standby"
@@ -146,8 +151,7 @@ def test_factors_of_an_earlier_run_are_told_at_the_start(
 @pytest.mark.parametrize("kept", [0.0, 0.5])
 def test_a_cut_state_file_is_told_and_forgets_no_job(tmp_path: Path, kept: float) -> None:
     """A job of ours that runs meanwhile may be requeued: it must still be taken back."""
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    queue, cycle = site(tmp_path)
     cycle.run()
     carrying = set(queue.pending.jobs.job_id[queue.pending.factor != 0].tolist())
     assert carrying
@@ -160,8 +164,7 @@ def test_a_cut_state_file_is_told_and_forgets_no_job(tmp_path: Path, kept: float
 
 
 def test_a_release_after_a_lost_state_file_also_frees_jobs_that_run(tmp_path: Path) -> None:
-    queue = QueueInMemory(pending_jobs([3, 2, 1]))
-    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    queue, cycle = site(tmp_path)
     cycle.run()
     cycle.state.path.write_text("")
     released: list[set[int] | None] = []

@@ -8,7 +8,6 @@ import pytest
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
 from slurm_rl_plugin.errors import ScoreInvalid
 from slurm_rl_plugin.hook.rails.guard_rails import (
-    CompleteRanking,
     FiniteScores,
     StarvationBound,
     UntouchedJobs,
@@ -27,7 +26,7 @@ def test_scores_that_are_not_finite_are_refused(bad: float) -> None:
 @pytest.mark.parametrize("count", [0, 2, 4])
 def test_missing_and_surplus_scores_are_refused(count: int) -> None:
     with pytest.raises(ScoreInvalid, match="3 pending jobs"):
-        CompleteRanking().check(Decision(scores=np.zeros(count)), SNAPSHOT)
+        FiniteScores().check(Decision(scores=np.zeros(count)), SNAPSHOT)
 
 
 def test_jobs_past_the_starvation_bound_go_first_the_oldest_foremost() -> None:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.domain import Decision, PendingJobs
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.batch_systems.port import ApplyReport, FactorChange
+from slurm_rl_plugin.batch_systems.simulated import SimulatedCluster
+from slurm_rl_plugin.domain import Decision, PendingJobs, QueueSnapshot
 from slurm_rl_plugin.features.columns import site_job_features
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.hook.audit.log import AuditLog
-from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.cycle.settings import CycleSettings
-from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.rails.guard_rails import (
     StarvationBound,
-    UntouchedJobs,
-    default_guard_rails,
 )
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import load_q_network
@@ -27,9 +24,8 @@ from slurm_rl_plugin.policies.registry import rule_policy
 from slurm_rl_plugin.services.hook import model_path
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
-from slurm_rl_plugin.units import HOUR, MINUTE, FloatArray
-from tests.unit.hook.array_cluster import ArrayCluster, log_of
-from tests.unit.hook.queues import NOW, pending_jobs, snapshot_of
+from slurm_rl_plugin.units import HOUR, MINUTE, FloatArray, IntArray
+from tests.unit.hook.queues import NOW, cycle_over, pending_jobs, snapshot_of
 
 
 def with_array(tasks: int, last_start: float) -> PendingJobs:
@@ -76,6 +72,70 @@ def test_the_starvation_bound_passes_an_array_that_is_being_served() -> None:
     assert not_served.scores.tolist() == [2.0, 1.0]
 
 
+def log_of(
+    submit: FloatArray, run_time: FloatArray, account: IntArray, names: Sequence[str], capacity: int
+) -> JobLog:
+    """Jobs of one processor; their limits are their run times; each account is one user."""
+    count = len(submit)
+    return JobLog(
+        job_id=np.arange(1, count + 1),
+        submit=submit,
+        eligible=submit,
+        start=np.full(count, np.nan),
+        run_time=run_time,
+        processors=np.ones(count, dtype=np.int64),
+        time_limit=run_time,
+        account=account,
+        user=account,
+        partition=np.zeros(count, dtype=np.int64),
+        accounts=tuple(names),
+        users=tuple(names),
+        partitions=("",),
+        processors_available=capacity,
+        kind="swf",
+    )
+
+
+class ArrayCluster(SimulatedCluster):
+    """Jobs of the account `array` are tasks of one array: one pending row, one factor."""
+
+    tasks: Sequence[int] = ()
+
+    def snapshot(self) -> QueueSnapshot:
+        """The queue with all waiting tasks in the row of the first one."""
+        found = super().snapshot()
+        pending = found.pending
+        is_task = pending.jobs.account == found.accounts.index("array")
+        self.tasks = pending.jobs.job_id[is_task].tolist()
+        if not self.tasks:
+            return found
+        first = int(np.flatnonzero(is_task)[0])
+        rows = np.sort(np.append(np.flatnonzero(~is_task), first))
+        last_start = np.full(len(pending), np.nan)
+        last_start[first] = self._last_start(found)
+        whole = replace(
+            pending,
+            tasks=np.where(np.arange(len(pending)) == first, len(self.tasks), 1),
+            last_start=last_start,
+        )
+        return replace(found, pending=whole.select(rows))
+
+    def apply(self, changes: Sequence[FactorChange]) -> ApplyReport:
+        """Write an array's factor to every waiting task of it."""
+        spread = []
+        for change in changes:
+            jobs = self.tasks if change.job_id in self.tasks else [change.job_id]
+            spread += [replace(change, job_id=job) for job in jobs]
+        report = super().apply(spread)
+        asked = {change.job_id for change in changes}
+        return replace(report, accepted=report.accepted & asked)
+
+    def _last_start(self, found: QueueSnapshot) -> float:
+        tasks = np.flatnonzero(self._jobs.account == found.accounts.index("array"))
+        starts = self.start[tasks]
+        return float(np.nanmax(starts)) if np.isfinite(starts).any() else np.nan
+
+
 #: As 20,000 tasks on 100 processors: 200 minutes of the whole machine.
 TASKS, CAPACITY, OTHERS = 1000, 5, 50
 LONGEST = 8 * HOUR
@@ -101,18 +161,7 @@ def waits(policy: Policy, tasks: int, folder: Path) -> tuple[FloatArray, FloatAr
     prepared = prepare_log(log, shares=dict.fromkeys(names, 0.25))
     cluster = ArrayCluster(prepared, SimulationSettings(capacity=CAPACITY))
     folder.mkdir()
-    ticks = count()
-    cycle = Cycle(
-        batch_system=cluster,
-        policy=policy,
-        model_sha256="",
-        settings=CycleSettings(shadow=False),
-        guard_rails=default_guard_rails(float("inf")),
-        untouched=UntouchedJobs(),
-        state=StateFile(folder / "state.json"),
-        audit=AuditLog(folder / "audit.jsonl"),
-        monotonic=lambda: next(ticks) * 0.001,
-    )
+    cycle = cycle_over(cluster, policy, folder)
     while not cluster.finished:
         cluster.advance(cluster.now + MINUTE)
         cycle.run()

@@ -21,9 +21,17 @@ from slurm_rl_plugin.errors import ChangeRejected
 from slurm_rl_plugin.hook.cycle.cycle import LONGEST_WRITING, WRITES_AT_ONCE, Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.pace import SOONEST_POLL, Pace
-from tests.unit.hook.queues import FACTS, NOW, QueueInMemory, ScorePolicy, pending_jobs
-from tests.unit.hook.test_cycle import audit_lines, cycle_over
-from tests.unit.hook.test_daemon import CountedStop, daemon_of
+from tests.unit.hook.queues import (
+    FACTS,
+    NOW,
+    CountedStop,
+    QueueInMemory,
+    ScorePolicy,
+    audit_lines,
+    cycle_over,
+    daemon_of,
+    pending_jobs,
+)
 
 
 @dataclass

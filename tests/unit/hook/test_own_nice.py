@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.domain import RunningJobs
+from slurm_rl_plugin.domain import Decision, RunningJobs
 from slurm_rl_plugin.hook.order.queue_plan import planned_order
-from slurm_rl_plugin.hook.order.said_order import OwnNice, SaidOrder
+from slurm_rl_plugin.hook.order.said_order import OwnNice
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs
 from tests.unit.hook.queues import NOW, pending_jobs, snapshot_of
 
@@ -77,7 +77,7 @@ class OneUser:
             snapshot = replace(snapshot, running=runs)
         scores = -np.array(here, dtype=np.float64)
         own = self.seen.look(snapshot)
-        order, changes = planned_order(snapshot, scores, UntouchedJobs(), said=SaidOrder(nice=own))
+        order, changes = planned_order(snapshot, Decision(scores=scores), UntouchedJobs(), nice=own)
         self.seen.keep()
         for change in changes:
             self.factor[change.job_id - 1] = change.new

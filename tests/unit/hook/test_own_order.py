@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
 from slurm_rl_plugin.hook.order.queue_plan import orderable_by_score, planned_order
-from slurm_rl_plugin.hook.order.said_order import SaidOrder, in_own_order, own_jobs
+from slurm_rl_plugin.hook.order.said_order import in_own_order, own_jobs
 from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound, UntouchedJobs
 from slurm_rl_plugin.hook.rails.reserve import ReserveRail, ReserveSettings
 from tests.unit.hook.queues import NOW, pending_jobs, snapshot_of
@@ -36,10 +36,14 @@ def queue(
     return snapshot_of(replace(pending, jobs=replace(pending.jobs, **arrays)))
 
 
+def decided(scores: Sequence[float]) -> Decision:
+    return Decision(scores=np.array(scores, dtype=np.float64))
+
+
 def started(snapshot: QueueSnapshot, scores: Sequence[float], influence: float = math.inf) -> str:
     """Job numbers in the order of priority once all is written."""
     pending = snapshot.pending
-    _, changes = planned_order(snapshot, np.array(scores, dtype=np.float64), ALL, influence)
+    _, changes = planned_order(snapshot, decided(scores), ALL, influence)
     total = dict(zip(pending.jobs.job_id.tolist(), pending.native_priority.tolist(), strict=True))
     for change in changes:
         total[change.job_id] += change.new
@@ -117,13 +121,13 @@ def test_places_of_each_user_stay_the_same(jobs: list[tuple[int, int, int, int]]
 
 def test_the_order_stays_in_further_cycles() -> None:
     snapshot = queue([5, 0, 0], native=[95, 100, 100])
-    scores = np.array([3.0, 2.0, 1.0])
-    _, changes = planned_order(snapshot, scores, ALL)
+    decision = decided([3, 2, 1])
+    _, changes = planned_order(snapshot, decision, ALL)
     factor = np.zeros(3, dtype=np.int64)
     for change in changes:
         factor[change.job_id - 1] = change.new
     again = replace(snapshot, pending=replace(snapshot.pending, factor=factor))
-    order, changes = planned_order(again, scores, ALL)
+    order, changes = planned_order(again, decision, ALL)
     assert (order, list(changes)) == ([1, 2, 0], [])
 
 
@@ -134,8 +138,7 @@ def test_no_job_takes_the_place_of_a_starving_one() -> None:
     decision = rail.check(Decision(scores=np.array([1.0, 2.0, 3.0])), snapshot)
     assert decision.kept is not None
     assert decision.kept.tolist() == [True, False, False]
-    said = SaidOrder(steps=decision.steps, kept=decision.kept)
-    order, _ = planned_order(snapshot, decision.scores, ALL, said=said)
+    order, _ = planned_order(snapshot, decision, ALL)
     assert order == [0, 2, 1]
 
 
@@ -145,8 +148,7 @@ def test_batch_jobs_take_no_place_of_interactive_ones_beside_a_reserve() -> None
     rail = ReserveRail(ReserveSettings(most=2))
     decision = rail.check(Decision(scores=np.array([1.0, 3.0, 2.0]), reserve=2), snapshot)
     assert decision.reserve == 2
-    said = SaidOrder(steps=decision.steps, kept=decision.kept)
-    order, _ = planned_order(snapshot, decision.scores, ALL, said=said)
+    order, _ = planned_order(snapshot, decision, ALL)
     assert order == [2, 0, 1]
 
 
@@ -239,3 +241,43 @@ def test_what_a_job_costs_that_lends_its_place_to_jobs_alike() -> None:
     at_once = started(queue([9, 0, 0, 0, 0, 0], user=user), [6, 5, 4, 3, 2, 1])
     assert at_once == "4 2 3 5 6 1"
     assert starts([9, 0, 0, 0, 0, 0], user) == younger + older + others
+
+
+def written(
+    native: list[int], spread: list[int], scores: list[float], **columns: list[object]
+) -> list[tuple[int, int]]:
+    """Job and factor of each write."""
+    snapshot = snapshot_of(pending_jobs(native, spread=spread, **columns))
+    _, changes = planned_order(snapshot, Decision(scores=np.array(scores)), UntouchedJobs())
+    return [(change.job_id, change.new) for change in changes]
+
+
+def test_nobody_between_is_no_write() -> None:
+    assert written([5000, 3000, 1000], [0, 900, 0], [3, 2, 1]) == []
+
+
+def test_one_between_is_one_write_of_the_job_alone() -> None:
+    assert written([5000, 3500, 3000], [0, 0, 900], [3, 2, 1]) == [(3, 1)]
+
+
+def test_a_factor_that_the_job_has_is_written_again() -> None:
+    columns = {"factor": [0, 0, 70]}
+    assert written([5000, 3500, 2930], [0, 0, 900], [3, 2, 1], **columns) == [(3, 70)]
+
+
+def test_a_job_that_is_placed_anyway_is_written_once() -> None:
+    jobs = [job for job, _ in written([5000, 3500, 3000], [0, 0, 900], [1, 2, 3])]
+    assert len(jobs) == len(set(jobs))
+    assert 3 in jobs
+
+
+@pytest.mark.parametrize("reason", ["held", "admin_set"])
+def test_a_job_that_we_do_not_order_stays_as_it_is(reason: str) -> None:
+    columns = {reason: [False, False, True]}
+    assert written([5000, 3500, 3000], [0, 0, 900], [3, 2, 1], **columns) == []
+
+
+def test_a_job_that_was_moved_between_is_seen() -> None:
+    # the second one comes down behind the first, whose components reach 2000 points below it
+    changes = written([8000, 9000, 1000], [3000, 0, 0], [3, 2, 1])
+    assert changes[0][0] in (1, 2)

@@ -10,15 +10,18 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import Decision, QueueSnapshot
-from slurm_rl_plugin.hook.audit.log import AuditLog
-from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.cycle.settings import CycleSettings
-from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.order.queue_plan import planned_order
-from slurm_rl_plugin.hook.order.said_order import SaidOrder
 from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound, UntouchedJobs
 from slurm_rl_plugin.hook.rails.reserve import ReserveRail, ReserveSettings
-from tests.unit.hook.queues import FACTS, NOW, QueueInMemory, ScorePolicy, pending_jobs, snapshot_of
+from tests.unit.hook.queues import (
+    FACTS,
+    NOW,
+    QueueInMemory,
+    ScorePolicy,
+    cycle_over,
+    pending_jobs,
+    snapshot_of,
+)
 
 #: Age, fair share and size, as slurm.conf weighs them.
 SPAN = 1000.0
@@ -41,8 +44,7 @@ def order(
     """Job numbers in the decided order; by default job 1 has the best score."""
     count = len(snapshot.pending)
     given = decision or Decision(scores=np.array(scores or range(count, 0, -1), dtype=np.float64))
-    said = SaidOrder(span=span, steps=given.steps, kept=given.kept)
-    places, _ = planned_order(snapshot, given.scores, UntouchedJobs(), said=said)
+    places, _ = planned_order(snapshot, given, UntouchedJobs(), span=span)
     return [place + 1 for place in places]
 
 
@@ -115,17 +117,7 @@ def test_the_cycle_keeps_them_in_the_full_order_unless_they_are_turned_off(
     users = replace(pending.jobs, user=np.arange(3))
     system = QueueInMemory(replace(pending, jobs=users))
     system.known = replace(FACTS, replaced_points=600.0)
-    cycle = Cycle(
-        batch_system=system,
-        policy=ScorePolicy([3.0, 2.0, 1.0]),
-        model_sha256="",
-        settings=CycleSettings(shadow=False, **settings),  # type: ignore[arg-type]
-        guard_rails=(),
-        untouched=UntouchedJobs(),
-        state=StateFile(tmp_path / "state.json"),
-        audit=AuditLog(tmp_path / "audit.jsonl"),
-        monotonic=lambda: 0.0,
-    )
+    cycle = cycle_over(system, ScorePolicy([3.0, 2.0, 1.0]), tmp_path, **settings)
     report = cycle.run()
     assert report.failure is None
     assert [place + 1 for place in report.order] == first

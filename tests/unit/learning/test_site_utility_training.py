@@ -12,7 +12,7 @@ import pytest
 
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.domain.published_utilities import JOB_CLASSES
+from slurm_rl_plugin.domain.site import JOB_CLASSES
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.learning.policy_search import rule_network
 from slurm_rl_plugin.learning.site_utility import (

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.domain.published_utilities import JOB_CLASSES
+from slurm_rl_plugin.domain.site import JOB_CLASSES
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ScoreInvalid
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.site import SITE

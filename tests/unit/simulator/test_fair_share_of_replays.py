@@ -9,7 +9,6 @@ import pytest
 
 from slurm_rl_plugin.domain.machine import PriorityWeights
 from slurm_rl_plugin.domain.share_tree import Association, ShareTree
-from slurm_rl_plugin.domain.site_priority import fair_share_factors
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -17,6 +16,7 @@ from slurm_rl_plugin.simulator.scoring.fair_share import fair_share
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, calculate
 from slurm_rl_plugin.units import FloatArray
 from tests.reference.loads import random_workload
+from tests.reference.slurm_priority import fair_share_factors
 
 PERIOD, RESET, LAST = 50.0, 2050.0, 4000.0
 ACCOUNTS = (

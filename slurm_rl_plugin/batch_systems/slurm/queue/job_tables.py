@@ -19,8 +19,7 @@ from slurm_rl_plugin.batch_systems.slurm.answers.reasons import is_own_doing, wa
 from slurm_rl_plugin.batch_systems.slurm.answers.requests import request_columns
 from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import PastRun
 from slurm_rl_plugin.domain import JobTable, PendingJobs, RunningJobs
-from slurm_rl_plugin.domain.job_class import JobClassifier
-from slurm_rl_plugin.domain.job_description import JobDescription
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobDescription
 from slurm_rl_plugin.domain.jobs import measures
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.units import IntArray
