@@ -1,4 +1,4 @@
-"""What happened from outside and was got over: each told once in the log and in a metric."""
+"""External faults that the daemon survived: each is one line of the log and counts in a metric."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BACKLOG_LOOKS = 3
 
 @dataclass(slots=True)
 class Disturbances:
-    """Counts them until the next report takes them."""
+    """Counts external faults until the next report takes them."""
 
     _counts: Counter[str] = field(default_factory=Counter)
 
@@ -46,7 +46,7 @@ class Disturbances:
 
 @dataclass(slots=True)
 class AccountingWatch:
-    """Tells when messages to accounting pile up, once until they are gone: nobody takes them."""
+    """Reports once that messages to the accounting daemon pile up, until they are gone."""
 
     _before: int = 0
     _looks: int = 0
@@ -69,7 +69,7 @@ class AccountingWatch:
 
 @dataclass(slots=True)
 class ClockWatch:
-    """Tells when the clock of the day was set, by a clock that nobody sets."""
+    """Compares the clock of the day with a clock that is never set, and reports a step."""
 
     _ahead: float | None = None
 

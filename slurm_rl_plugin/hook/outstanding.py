@@ -1,7 +1,7 @@
-"""What of ours may be outstanding in the batch system: one list for everybody who asks.
+"""The one list of what the daemon may have outstanding in the batch system.
 
-The daemon, `status`, `check`, `disable` and `release` loop over it. Nothing else that we write
-stays in the batch system. To add such a write, add an entry to `outstanding_at`.
+The daemon, `status`, `check`, `disable` and `release` loop over it. No other write stays in the
+batch system. To add such a write, add an entry to `outstanding_at`.
 """
 
 from __future__ import annotations

@@ -55,21 +55,21 @@ class Cycle:
 
     Attributes:
         batch_system: where jobs are read and ordered.
-        policy: who scores them.
+        policy: scores the jobs.
         model_sha256: of the policy's model; "" for a rule.
         settings: what the site allows.
         guard_rails: checks on each decision.
         untouched: jobs that never get a factor.
-        state: where the jobs with factors are remembered; the policy's memory lies beside it.
+        state: remembers the jobs with factors; the policy's memory lies next to this file.
         audit: where decisions and writes are recorded.
         monotonic: clock for durations, seconds.
         limit: on batch jobs, so that processors stay free for interactive ones.
         calls: seconds of batch-system calls, filled by the adapter, emptied by each report.
-        left_to_site: nothing is written though the mode be active: it is the site's turn.
-        candidate: of an experiment, while it decides; "" for the model that is configured.
-        configured: name and checksum of that model, whichever decides.
-        stood_by: whether the last cycle that Slurm answered was another host's to do.
-        disturbances: what happened from outside, emptied by each report.
+        left_to_site: write nothing, even in active mode: it is the site's turn.
+        candidate: the model of an experiment while it decides; "" for the configured model.
+        configured: name and checksum of the configured model.
+        stood_by: whether this daemon was on standby in the last cycle that Slurm answered.
+        disturbances: external faults, emptied by each report.
     """
 
     batch_system: BatchSystem
@@ -113,7 +113,7 @@ class Cycle:
         self._guard = self._new_guard()
 
     def _read_files(self) -> None:
-        """Let what the files say count; another daemon may have written them."""
+        """Go on from the files, which another daemon may have written."""
         self._service = self._new_service()
         self._own_nice = OwnNice(path=beside(self.state.path, "own-nice"))
 
@@ -178,7 +178,7 @@ class Cycle:
         if answered and not new_jobs and report.failure not in (None, "busy") and self._is_ours:
             # Slurm is up but we cannot follow the queue: a job could starve behind our limit.
             report = replace(report, limit=self.limit.lift(self.batch_system))
-        calls = tuple(self.calls)
+        calls, self._snapshot = tuple(self.calls), None  # a queue of 100,000 jobs takes its room
         self.calls.clear()
         return replace(
             report,
@@ -194,11 +194,11 @@ class Cycle:
 
     def _steps(self, *, new_jobs: bool) -> CycleReport:
         begin = self.monotonic()
-        # 1. Ask whose turn it is; on standby query nothing further.
+        # 1. Ask which host must act. On standby query nothing further.
         self._facts = facts = self.batch_system.facts()
         if self._stands_by_now(facts):
             return replace(self._report(), mode="standby")
-        # 2. Leave alone a batch system that struggles, or to whose queue our writes do harm.
+        # 2. Do nothing if the batch system is overloaded, or if our writes would do harm.
         self._load = load = self.batch_system.load()
         if not new_jobs:  # a backlog is judged over cycles, not over seconds
             self._accounting.look(load.backlog, self.disturbances)
@@ -251,9 +251,9 @@ class Cycle:
         rails, failed = self._guard.acted, self._unaudited
         self.audit.record(report, plan, changes, guard_rails=rails, failed=failed)
         self._unaudited = []
-        # 7. Write, or in shadow mode only take back what is left of an earlier time.
+        # 7. Write. In shadow mode only restore a limit that an earlier run left.
         if self._shadow:
-            if self.writes_nothing:  # else the right was denied, and the place is still to be lost
+            if self.writes_nothing:  # if the right was denied, places must still be taken away
                 self._requests.commit()
             suppressed["shadow"] = len(changes)
             limit = self.limit.only_shown(self.batch_system, plan.limit)
@@ -261,7 +261,7 @@ class Cycle:
         sent = self._write(plan, changes)
         limit = self.limit.carry_out(self.batch_system, plan.limit)
         self._lap("apply", begin)
-        # 8. Tell what became of the writes.
+        # 8. Report the result of the writes.
         report = replace(report, suppressed=suppressed, limit=limit)
         return self._with_writes(report, plan, changes, sent)
 
@@ -357,9 +357,9 @@ class Cycle:
         changes: Sequence[FactorChange],
         sent: ApplyReport,
     ) -> CycleReport:
-        """The report with what became of the writes; jobs now have their places by their requests.
+        """Add the result of the writes to the report, and commit the requests of the jobs.
 
-        A new job's place took from when the job could start until now, when it is written.
+        The delay of a new job is the time from when it could start until now.
         """
         jobs, before = plan.snapshot.pending.jobs, self._requests.left
         left = {change.job_id for change in _first_changes(plan)}
@@ -367,7 +367,7 @@ class Cycle:
         self._requests.commit(frozenset(left))
         since, self._seen_at = self._seen_at, plan.snapshot.now
         if plan.requests.new is not None:
-            came = jobs.eligible >= math.floor(since)  # others were held, and for how long?
+            came = jobs.eligible >= math.floor(since)  # the others were held, for an unknown time
             came |= np.isin(jobs.job_id, list(before))
             came &= plan.requests.new & ~np.isin(jobs.job_id, list(left))
             now = plan.snapshot.now + sum(self._phases.values())
@@ -406,17 +406,17 @@ class Cycle:
         return restore_all(self._outstanding, self.batch_system)
 
     def look_back(self) -> None:
-        """Tell of factors that an earlier run left, which this one goes on with.
+        """Report factors that an earlier run left; this run goes on with them.
 
-        Beside several controllers they may be those of a daemon that runs.
+        With several controllers they may belong to a daemon that is running.
         """
         if self.has_outstanding and not self.settings.beside_controllers:
             self.disturbances.tell(FOUND, "an earlier run has not taken its factors back")
 
     def remember(self) -> None:
-        """Write down what policy and accounts' service remember, before a stop or a reload.
+        """Save the memory of the policy and of the accounts' service before a stop or a reload.
 
-        On standby another host's daemon does.
+        On standby the daemon of the other host does this.
         """
         if not self.stood_by:
             self._guard.remember()
@@ -424,19 +424,19 @@ class Cycle:
             self._own_nice.keep()
 
     def stands_by(self) -> bool:
-        """Whether the factors are those of a daemon on another host."""
+        """Whether the factors belong to a daemon on another host."""
         return self.settings.beside_controllers and self.settings.leaves_to_another(
             self.batch_system.facts()
         )
 
     @property
     def has_outstanding(self) -> bool:
-        """Whether anything of ours may be outstanding in the batch system."""
+        """Whether a write of the daemon may be outstanding in the batch system."""
         return any(entry.is_outstanding() for entry in self._outstanding)
 
     @property
     def writes_nothing(self) -> bool:
-        """Whether nothing may carry a factor of ours."""
+        """Whether no job may carry a factor of the daemon."""
         return self.settings.shadow or self.left_to_site
 
     @property
@@ -446,18 +446,18 @@ class Cycle:
 
     @property
     def _shadow(self) -> bool:
-        """Whether nothing is written: as configured, or since the right was denied."""
+        """Whether the cycle writes nothing: as configured, or because the right was denied."""
         return self.writes_nothing or self._denied > 0
 
     @property
     def _is_ours(self) -> bool:
-        """Whether no other host's daemon may have set the limit that stands."""
+        """Whether the limit on batch jobs cannot be that of another host's daemon."""
         if self._facts is None:
             return not self.settings.beside_controllers
         return self.settings.controller_fault(self._facts) is None
 
     def _stands_by_now(self, facts: SchedulerFacts) -> bool:
-        """Whether this cycle is another host's to do; what that one changes is then forgotten."""
+        """Whether another host's daemon acts; then forget what that daemon will change."""
         if self.settings.leaves_to_another(facts):
             self.stood_by = True
             self._factors.forget_values()

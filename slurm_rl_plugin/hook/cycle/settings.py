@@ -1,4 +1,4 @@
-"""What a site allows a cycle to do, and which host's daemon has to do it."""
+"""What a site allows a cycle to do, and which host's daemon must act."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ class CycleSettings:
     wait_targets: Mapping[str, float] = field(default_factory=dict)
 
     def leaves_to_another(self, facts: SchedulerFacts) -> bool:
-        """Whether another host's daemon has to act; a daemon that is alone always must itself.
+        """Whether another host's daemon must act; a lone daemon must always act itself.
 
         Raises:
-            BatchSystemUnavailable: it cannot be told.
+            BatchSystemUnavailable: the controller in charge is unknown.
         """
         if self.beside_controllers and facts.in_charge is None:
             raise BatchSystemUnavailable(NOBODY_IN_CHARGE)
         return self.beside_controllers and not facts.in_charge
 
     def controller_fault(self, facts: SchedulerFacts) -> str | None:
-        """Why a daemon cannot be beside a controller here, one sentence; None where it can."""
+        """Why no daemon can run next to a controller here, one sentence; None where it can."""
         if not self.beside_controllers:
             return None
         if facts.traits.alone is not None:

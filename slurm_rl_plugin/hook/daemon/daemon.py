@@ -84,10 +84,10 @@ class Daemon:
     _next_try: float = 0.0
 
     def run(self) -> bool:
-        """Cycle until `stop` is set, then leave."""
+        """Run cycles until `stop` is set, then restore all; whether all was restored."""
         try:
             self._cycles()
-        except Exception:  # whatever breaks, no factor may stay for it
+        except Exception:  # no error may leave a factor behind
             logger.exception("daemon=broken: leaving")
             self.leave()
             raise
@@ -102,7 +102,7 @@ class Daemon:
             begin, stood_by = self.monotonic(), self.cycle.stood_by
             report = self.run_once()
             taken = self.monotonic() - begin
-            if stood_by:  # calls that wait for a takeover are no work of the one who takes over
+            if stood_by:  # the batch system owes no rest for calls that waited for a takeover
                 report, taken = replace(report, calls=()), 0.0
             self._rest(taken, report)
 
@@ -127,7 +127,7 @@ class Daemon:
                 waited = since + self.monotonic() - begin
                 next_look = waited + max(poll, (waited - since) / self.pace.busy_share)
                 if load is None:
-                    looks = False  # who did not answer is left alone until the cycle
+                    looks = False  # no answer: do not poll again before the next cycle
                 elif since >= earliest and load.events != report.events:
                     return
                 elif new_jobs is not None and new_jobs.may_have_come(load, since):
@@ -160,7 +160,7 @@ class Daemon:
         return load if load.struggles is None else None
 
     def _places_new(self, report: CycleReport) -> bool:
-        """Whether jobs that come before the next cycle get their places at once."""
+        """Whether new jobs get their places before the next cycle."""
         acts = report.mode == "active" and report.succeeded and bool(report.events)
         return acts and self.cycle.batch_system.lists_pending
 
@@ -173,13 +173,13 @@ class Daemon:
         return report
 
     def _unanswered(self, report: CycleReport) -> bool:
-        """Whether the cheap look itself failed, or told that the batch system struggles."""
+        """Whether the poll itself failed, or found the batch system overloaded."""
         return report.failure == "busy" or (self._unreachable > 0 and not report.events)
 
     def _answers(self) -> bool:
-        """Whether a cheap look says that a cycle may go well again; one a cycle's time, no more."""
+        """Whether a poll answers, so that a cycle may succeed; called once a cycle's time."""
         is_well = self._load() is not None
-        self.cycle.calls.clear()  # a call without an answer is no work of the batch system
+        self.cycle.calls.clear()  # a call without an answer cost the batch system nothing
         return is_well
 
     def run_once(self) -> CycleReport:
@@ -203,7 +203,7 @@ class Daemon:
         return report
 
     def _report_in_turn(self) -> CycleReport:
-        """A cycle in the turn of an experiment, which its report tells."""
+        """Run a cycle in a turn of the experiment and add the turn to its report."""
         if self.turns is None:
             return self._report()
         self._asked = self._whose_turn(self.turns)
@@ -216,7 +216,7 @@ class Daemon:
         try:
             report = replace(report, experiment=self.turns.seen(turn))
             self.turns.note(turn, mode, self.clock(), report.misdelivered)
-        except Exception:  # what is told of a turn must not end the daemon
+        except Exception:  # a fault in the report of a turn must not end the daemon
             logger.exception("experiment=untold")
         if changed:
             self._audit_turn(turn, mode)
@@ -240,14 +240,14 @@ class Daemon:
         return Turn(turn.arm, why="the candidate cannot be used")
 
     def _turn_changed(self) -> bool:
-        """Whether another's turn has begun since the last cycle, or an experiment was stopped."""
+        """Whether a turn has begun or an experiment has ended since the last cycle."""
         if self.turns is None:
             return False
         now, then = self._whose_turn(self.turns), self._asked
         return (now.left_to_site, now.candidate) != (then.left_to_site, then.candidate)
 
     def _whose_turn(self, turns: ExperimentTurns) -> Turn:
-        """Whose turn it is; the site's where a bug of ours keeps it from being known."""
+        """Whose turn it is; the site's if an error of the daemon hides it."""
         try:
             return turns.turn(self.clock(), *self.cycle.configured)
         except Exception:
@@ -255,7 +255,7 @@ class Daemon:
             return Turn(left_to_site=True, why="whose turn it is cannot be told")
 
     def _audit_turn(self, turn: Turn, mode: str) -> None:
-        """A line of the audit log; a disk that is full costs the line and no cycle."""
+        """Add a line to the audit log; a full disk loses the line, not the cycle."""
         words = (
             turn.why or {OURS: "our turn", SITE: "the site's turn", "": "no experiment"}[turn.arm]
         )
@@ -278,17 +278,13 @@ class Daemon:
         return self.cycle.settings.shadow or self._load() is not None
 
     def _release_once(self, why: str) -> tuple[int, str | None]:
-        """How many factors were taken back, and why not if they were not."""
+        """How many factors were restored, and the failure if they were not."""
         try:
-            if self.cycle.stands_by():
-                return 0, None
-            return self.cycle.release().applied, None
-        except SlurmRLError as error:
-            logger.error("%s=yes release=failed reason=%s", why, error)
-            return 0, str(error)
-        except Exception as error:  # a bug of ours must not end the tries
-            logger.exception("%s=yes release=broken", why)
-            return 0, f"{type(error).__name__}: {error}"
+            return 0 if self.cycle.stands_by() else self.cycle.release().applied, None
+        except Exception as error:  # an error of the daemon must not end the tries
+            known, words = _told(error)
+            logger.error("%s=yes release=failed reason=%s", why, words, exc_info=not known)
+            return 0, words
 
     def leave(self) -> bool:
         """Take back every factor; tries again while the batch system does not answer.
@@ -298,15 +294,17 @@ class Daemon:
         """
         try:
             self.cycle.remember()
-        except Exception:  # it costs some good decisions, and no job
+        except Exception:  # a lost memory costs some good decisions and no job
             logger.exception("leaving=forgets")
         for attempt in range(_LEAVING_TRIES):
             try:
                 if not self.cycle.has_outstanding or self.cycle.stands_by():
                     return True
                 result = self.cycle.release()
-            except Exception as error:  # noqa: BLE001 - told below, and tried again
-                self._tell_failed(attempt + 1, error)
+            except Exception as error:  # tried again
+                known, words = _told(error)
+                shown = (attempt + 1, words)
+                logger.warning("leaving=failed try=%d reason=%s", *shown, exc_info=not known)
                 self.sleep(2.0**attempt)
                 continue
             gone = len(result.rejected) - len(result.later)
@@ -315,14 +313,9 @@ class Daemon:
             )
             if not result.later:
                 return True
-            self.sleep(2.0**attempt)  # whoever was refused may not be any more
+            self.sleep(2.0**attempt)  # a refused write may succeed on retry
         logger.error("leaving=failed: run `slurm-rl release` when the batch system answers")
         return False
-
-    def _tell_failed(self, tried: int, error: Exception) -> None:
-        known = isinstance(error, SlurmRLError)
-        words = error if known else f"{type(error).__name__}: {error}"
-        logger.warning("leaving=failed try=%d reason=%s", tried, words, exc_info=not known)
 
     def _pause(self, report: CycleReport) -> float:
         """Seconds from the beginning of this cycle to the next one."""
@@ -360,3 +353,9 @@ class Daemon:
         if fresh is not None:
             self.cycle, self.pace, self.disable_file = fresh
             self._asked = Turn()
+
+
+def _told(error: Exception) -> tuple[bool, str]:
+    """Whether an error is one of ours, and its text."""
+    known = isinstance(error, SlurmRLError)
+    return known, str(error) if known else f"{type(error).__name__}: {error}"

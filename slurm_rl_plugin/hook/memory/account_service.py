@@ -179,19 +179,18 @@ class Overruns:
     @classmethod
     def of_document(cls, found: Mapping[str, Any]) -> Self:
         """What `document` gave."""
-        return cls(
-            _days={
-                int(day): {
-                    str(user): (int(str(runs)), int(str(timed_out)))
-                    for user, (runs, timed_out) in users.items()
-                }
-                for day, users in found.get("days", {}).items()
-            },
-            _lost={
-                str(user): Overrun(float(str(until)), int(str(timed_out)), int(str(runs)))
-                for user, (until, timed_out, runs) in found.get("lost", {}).items()
-            },
-        )
+        days = {
+            int(day): {
+                str(user): (int(str(runs)), int(str(timed_out)))
+                for user, (runs, timed_out) in users.items()
+            }
+            for day, users in found.get("days", {}).items()
+        }
+        lost = {
+            str(user): Overrun(float(str(until)), int(str(timed_out)), int(str(runs)))
+            for user, (until, timed_out, runs) in found.get("lost", {}).items()
+        }
+        return cls(_days=days, _lost=lost)
 
 
 def _key(user: str) -> str:

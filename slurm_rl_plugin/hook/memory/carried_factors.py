@@ -1,6 +1,7 @@
-"""Which jobs carry a factor of ours, and which: kept across restarts, never too few.
+"""Which jobs carry a factor of the daemon, and its value; kept across restarts.
 
-No other part of the hook knows. The state file keeps the jobs; a job is forgotten late.
+No other part of the hook knows this. The list of jobs is never too short: the state file is written
+before a factor is, and a job leaves it late.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from slurm_rl_plugin.whole_file import version_of
 logger = logging.getLogger(__name__)
 #: Subjobs of OpenPBS have numbers of their own above its 999999999999, up to what 64 bits hold.
 _LARGEST = 2**63 - 1
-#: Seconds in which the batch system does what nobody waits for any more: a command that was ended
-#: without an answer has sent its writes, and a slurmctld that wakes up does them in any order.
+#: Seconds in which slurmctld may still do a write that got no answer: the command has sent the
+#: write, and a slurmctld that wakes up does pending writes in any order.
 SETTLED = 2.0
-#: After so many the state file is written: a release that is cut short goes on there.
+#: Jobs that are restored between two writes of the state file, where a cut release goes on.
 RELEASED_AT_ONCE = 2000
 #: Seconds for which a job that is neither pending nor running is remembered: while it completes
 #: or is suspended it can still be requeued, and comes back with what it had.
@@ -38,7 +39,7 @@ REMEMBERED_AFTER_END = 600.0
 
 @dataclass(frozen=True, slots=True)
 class StateFile:
-    """Job ids that may carry a factor of ours; written before a factor is, so never too few.
+    """The file of the jobs that may carry a factor; written before a factor is.
 
     Attributes:
         path: of the file.
@@ -66,7 +67,7 @@ class StateFile:
         return found if isinstance(found, dict) else {}
 
     def is_unanswered(self) -> bool:
-        """Whether a write to the batch system got no answer, so that it may still be done."""
+        """Whether a write got no answer, so that the batch system may still do it."""
         return self._entry("unanswered") is True
 
     def write(self, jobs: Iterable[int], *, unanswered: bool = False) -> None:
@@ -96,11 +97,11 @@ def _job_id(found: object) -> int:
 
 @dataclass(slots=True)
 class CarriedFactors:
-    """The jobs that may carry a factor of ours, and what the batch system showed of each.
+    """The jobs that may carry a factor of the daemon, and the factor that each showed last.
 
     Attributes:
         state: the file that keeps them; the daemon beside another controller may write it too.
-        disturbances: told where the file cannot be trusted, or a factor is not what we wrote.
+        disturbances: take a file that cannot be trusted, or a factor that the daemon did not write.
         sleep: waits some seconds.
     """
 
@@ -108,7 +109,7 @@ class CarriedFactors:
     disturbances: Disturbances = field(default_factory=Disturbances)
     sleep: Callable[[float], None] = time.sleep
     _jobs: set[int] | None = None
-    #: The file is lost: whatever is in the queue may carry a factor of ours.
+    #: The file is lost: any job of the queue may carry a factor.
     _is_lost: bool = False
     _version: tuple[int, int] | None = None
     #: Since when remembered jobs are neither pending nor running.
@@ -144,7 +145,7 @@ class CarriedFactors:
         return jobs is None or bool(jobs) or self._is_unanswered
 
     def compare(self, snapshot: QueueSnapshot) -> None:
-        """Tell of factors that are not what we wrote or saw last: by lost writes, or by others."""
+        """Report factors that differ from what the daemon wrote or saw last."""
         pending = snapshot.pending
         visible = np.flatnonzero(_shows_factor(pending, snapshot.now))
         jobs, factors = pending.jobs.job_id[visible].tolist(), pending.factor[visible].tolist()
@@ -160,7 +161,7 @@ class CarriedFactors:
         self._values = seen
 
     def forget_values(self) -> None:
-        """Miss no factor that is another than now: another daemon writes them, or restores them."""
+        """Expect no values any more: another daemon writes the factors, or they are restored."""
         self._values.clear()
 
     def write(
@@ -224,7 +225,7 @@ class CarriedFactors:
     def _release(self, batch_system: BatchSystem) -> ApplyReport:
         jobs = self._known()
         result = ApplyReport()
-        if jobs is None:  # whatever carries a factor may be ours; of a job that runs it is not seen
+        if jobs is None:  # any factor may be ours, and a running job shows none
             result = batch_system.release(None)
             jobs = (self._jobs or set()) | batch_system.snapshot().running.numbers
         waiting = sorted(jobs)
@@ -244,7 +245,7 @@ class CarriedFactors:
             self._jobs, self._is_lost = jobs, False
 
     def _known(self) -> set[int] | None:
-        """The jobs; None where the file is lost, what this process knows itself is kept then."""
+        """The jobs; None where the file is lost. The process keeps what it knows itself."""
         version = version_of(self.state.path)
         if self._jobs is None or (version is not None and version != self._version):
             found, self._version = self.state.read(), version
@@ -267,7 +268,7 @@ class CarriedFactors:
         self._jobs = jobs
 
     def _not_yet_gone(self, alive: set[int], now: float) -> set[int]:
-        """Ours, except those away for so long that they will not be requeued any more."""
+        """The jobs, without those that ended so long ago that Slurm requeues them no more."""
         known = self._known()
         jobs = (self._jobs or set()) | alive if known is None else known
         self._absent = {job: self._absent.get(job, now) for job in jobs - alive}
@@ -275,11 +276,11 @@ class CarriedFactors:
 
 
 def _shows_factor(pending: PendingJobs, now: float) -> BoolArray:
-    """Of which jobs the batch system tells the factor, and not the adapter what it takes it for.
+    """Which jobs show the factor that the batch system has, shape [n].
 
-    A priority set by hand hides ours. Slurm tells nothing of held jobs and of those that are not
-    eligible yet, as requeued ones: they come back with the factor that they had. Where components
-    of a job stand apart, which one speaks for it may change.
+    A priority set by hand hides the factor. Slurm shows none of held jobs and of jobs that are not
+    eligible yet, such as requeued ones, which come back with the factor that they had. If the
+    components of a job have several priorities, the one that is shown may change.
     """
     shows = ~pending.admin_set & ~pending.held & (pending.jobs.eligible <= now)
     return shows if pending.spread is None else shows & (pending.spread == 0)

@@ -1,4 +1,4 @@
-"""What the daemon keeps in files next to its state file, each written whole or not at all."""
+"""The files that the daemon keeps next to its state file; each is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class JsonRecord:
         """What the document says; None, and a line in the log, where it cannot be trusted.
 
         Args:
-            parsed: makes it of the document; raises one of UNREADABLE where it is none of ours.
+            parsed: makes the value from the document, or raises one of UNREADABLE.
 
         Raises:
             FileNotFoundError: there is none.
@@ -79,7 +79,7 @@ class JsonRecord:
             raise unwritable(f"{self.what} file", self.path, error) from None
 
     def keep(self, document: Mapping[str, Any]) -> bool:
-        """Replace a file whose loss harms no job: without waiting for the disk; whether it was."""
+        """Replace a file whose loss harms no job, without waiting for the disk; False if it failed."""
         try:
             self._write(document, sync=False)
         except OSError as error:
@@ -93,7 +93,7 @@ class JsonRecord:
 
 
 def unwritable(name: str, path: Path, error: OSError) -> ConfigurationError:
-    """A file of ours cannot be written."""
+    """The error of a file that cannot be written."""
     return ConfigurationError(
         f"{name} {path} cannot be written ({error.strerror}): make its folder writable for this "
         "user."
@@ -110,7 +110,7 @@ class MemoryFile:
     Attributes:
         path: of the file.
         model_sha256: the model that the memory belongs to.
-        read_only: `write` does nothing, for those who only look.
+        read_only: `write` does nothing; for commands that only read.
     """
 
     path: Path
@@ -153,5 +153,5 @@ def beside(state_path: Path, ending: str) -> Path:
 
 
 def memory_path(state_path: Path, *, of_candidate: bool = False) -> Path:
-    """Where the memory lies, beside the state file: of the configured model, or of a candidate."""
+    """The file of the configured model's memory, or of a candidate's."""
     return beside(state_path, "memory" + ".candidate" * of_candidate)

@@ -128,15 +128,12 @@ def order_changes(
     wanted = _placed(priority, keep, ceiling)
     moved = np.flatnonzero(~keep)
     nearly_all = len(moved) >= HEAD_FIRST_FROM * len(priority)
-    if most is not None and 0 < most < len(moved) and nearly_all and not _any(lost):
+    nothing_lost = lost is None or not lost.any()
+    if most is not None and 0 < most < len(moved) and nearly_all and nothing_lost:
         head = _head_first(priority, wanted, ceiling, most)
         if head is not None:
             return head
     return OrderChanges(place=moved, priority=wanted[moved])
-
-
-def _any(lost: BoolArray | None) -> bool:
-    return lost is not None and bool(lost.any())
 
 
 def _placed(priority: IntArray, keep: BoolArray, ceiling: int) -> IntArray:

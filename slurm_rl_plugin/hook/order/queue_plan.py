@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self, overload
+from typing import Any, Self
 
 import numpy as np
 
@@ -38,17 +38,10 @@ class PlannedChanges(Sequence[FactorChange]):
         for job, old, new in zip(*columns, strict=True):
             yield FactorChange(job_id=job, old=old, new=new)
 
-    @overload
-    def __getitem__(self, place: int) -> FactorChange: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[FactorChange]: ...
-
-    def __getitem__(self, place: int | slice) -> FactorChange | list[FactorChange]:
-        if isinstance(place, slice):
-            return list(PlannedChanges(self._job_id[place], self._old[place], self._new[place]))
-        job, old, new = (int(each[place]) for each in (self._job_id, self._old, self._new))
-        return FactorChange(job_id=job, old=old, new=new)
+    def __getitem__(self, place: Any) -> Any:
+        if not isinstance(place, slice):
+            return self[place : place + 1 or None][0]
+        return list(PlannedChanges(self._job_id[place], self._old[place], self._new[place]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

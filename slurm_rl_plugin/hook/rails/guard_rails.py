@@ -182,6 +182,8 @@ class PolicyGuard:
         monotonic: clock for the deadline and for the memory file, seconds.
         memory_file: keeps the memory across restarts; written every MEMORY_INTERVAL, the first
             time at once, and by `remember`.
+        memory: what the policy remembers for its next decision.
+        acted: names of the guard rails that changed the last decision.
     """
 
     guard_rails: Sequence[GuardRail]
@@ -190,7 +192,8 @@ class PolicyGuard:
     breaker_rest: int
     monotonic: Callable[[], float]
     memory_file: MemoryFile
-    _memory: Memory | None = field(init=False)
+    memory: Memory | None = field(init=False)
+    acted: tuple[str, ...] = ()
     #: When the memory file was last written; None where a write is due.
     _written: float | None = None
     #: Whether the file has it all.
@@ -198,32 +201,21 @@ class PolicyGuard:
     _failures: int = 0
     _rest: int = 0
     _reason: str | None = None
-    _acted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        self._memory = self.memory_file.read()
+        self.memory = self.memory_file.read()
 
     def begin_anew(self) -> None:
         """Go on with what the file says; another daemon may have written it."""
-        self._memory = self.memory_file.read()
-        self._written, self._is_kept, self._reason, self._acted = None, True, None, ()
+        self.memory = self.memory_file.read()
+        self._written, self._is_kept, self._reason, self.acted = None, True, None, ()
         self._failures = self._rest = 0
-
-    @property
-    def memory(self) -> Memory | None:
-        """What the policy remembers for its next decision."""
-        return self._memory
 
     def remember(self) -> None:
         """Write the memory file, where it does not know everything."""
-        if self._memory is not None and not self._is_kept:
-            self.memory_file.write(self._memory)
+        if self.memory is not None and not self._is_kept:
+            self.memory_file.write(self.memory)
             self._is_kept, self._written = True, self.monotonic()
-
-    @property
-    def acted(self) -> tuple[str, ...]:
-        """Names of the guard rails that changed the last decision."""
-        return self._acted
 
     def decide(
         self,
@@ -263,7 +255,7 @@ class PolicyGuard:
     def _checked(
         self, policy: Policy, snapshot: QueueSnapshot, seen: QueueSnapshot, *, remembers: bool
     ) -> Decision:
-        self._acted = ()
+        self.acted = ()
         if self._rest:
             raise PolicyError(self._reason)
         begin = self.monotonic()
@@ -272,11 +264,12 @@ class PolicyGuard:
         for rail in self.guard_rails:
             before, decision = decision, rail.check(decision, snapshot)
             if decision is not before:
-                self._acted += (rail_name(rail),)
+                self.acted += (rail_name(rail),)
         if remembers:
-            self._memory = decision.memory  # of a late decision too: a job ends only once
+            self.memory = decision.memory  # of a late decision too: a job ends only once
             self._is_kept = False
-            self._remember_now_and_then(begin)
+            if self._written is None or begin - self._written >= MEMORY_INTERVAL:
+                self.remember()
         if took > self.deadline:
             raise PolicyTimeout(
                 f"the policy took {took:.2f} s, its deadline is {self.deadline:g} s: raise it or "
@@ -285,13 +278,9 @@ class PolicyGuard:
         self._failures = 0
         return decision
 
-    def _remember_now_and_then(self, now: float) -> None:
-        if self._written is None or now - self._written >= MEMORY_INTERVAL:
-            self.remember()
-
     def _asked(self, policy: Policy, snapshot: QueueSnapshot) -> Decision:
         try:
-            return policy.decide(snapshot, self._memory)
+            return policy.decide(snapshot, self.memory)
         except PolicyError:
             raise
         except Exception as error:  # a bug in a policy is no reason to leave the queue unordered
