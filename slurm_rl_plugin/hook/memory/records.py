@@ -79,7 +79,7 @@ class JsonRecord:
             raise unwritable(f"{self.what} file", self.path, error) from None
 
     def keep(self, document: Mapping[str, Any]) -> bool:
-        """Replace a file whose loss harms no job, without waiting for the disk; False if it failed."""
+        """Replace a file whose loss harms no job, without a wait for the disk; False on failure."""
         try:
             self._write(document, sync=False)
         except OSError as error:
