@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from slurm_rl_plugin.brokers.live.offer_worth import offer_value
-from slurm_rl_plugin.brokers.market.functions import user_function
+from slurm_rl_plugin.brokers.market.formula import user_function
 from slurm_rl_plugin.brokers.port import RankedSite, RoutedJob
 from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import JobRequest, Site, SiteOffer

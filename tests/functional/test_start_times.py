@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.papers.start_times_2023.study import (
+from slurm_rl_plugin.papers.start_times_2023.experiment import (
     ALIKE,
     COVERAGE,
     ERROR,

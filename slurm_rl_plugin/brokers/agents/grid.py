@@ -24,7 +24,6 @@ class GridSettings:
 
     Attributes:
         agents: N, who submit independently of each other.
-        resources: R.
         ticks: how long it runs.
         rate: g, probability that an agent submits a job in a tick.
         capacity: lowest and highest, drawn uniformly; work a tick.
@@ -108,3 +107,44 @@ def _happenings(
     if not ticks:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     return np.concatenate(ticks), np.concatenate(agents)
+
+
+_BISECTIONS = 200
+
+
+def utilization_at(price: float, capacity: FloatArray, variability: float) -> FloatArray:
+    """Utilization at which one more unit of work costs `price` everywhere; 0 where it costs more.
+
+    Args:
+        price: the common derivative, ticks a unit of work over E[J].
+        capacity: work a tick, shape [R].
+        variability: k = E[J^2]/E[J]^2.
+    """
+    over = np.maximum(price * capacity - 1.0, 0.0)
+    return np.asarray(1.0 - 1.0 / np.sqrt(1.0 + 2.0 / variability * over))
+
+
+def optimal_split(capacity: FloatArray, work_rate: float, variability: float) -> FloatArray:
+    """Probability of each resource, shape [R], sum 1.
+
+    Where the work does not fit, the split is in proportion to the capacities.
+
+    Args:
+        capacity: work a tick, shape [R].
+        work_rate: work that is submitted in a tick.
+        variability: k = E[J^2]/E[J]^2.
+    """
+    if work_rate >= capacity.sum():
+        return np.asarray(capacity / capacity.sum())
+    low = 1.0 / float(capacity.max())  # the fastest takes the first unit at this price
+    high = 2.0 * low
+    while (utilization_at(high, capacity, variability) * capacity).sum() < work_rate:
+        high *= 2.0
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        if (utilization_at(middle, capacity, variability) * capacity).sum() < work_rate:
+            low = middle
+        else:
+            high = middle
+    work = utilization_at(high, capacity, variability) * capacity
+    return np.asarray(work / work.sum())

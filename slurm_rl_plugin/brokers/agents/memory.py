@@ -67,14 +67,7 @@ class AgentMemory(NamedTuple):
 
 
 def agent_memory(scoring: int, probing: int, resources: int, places: int) -> AgentMemory:
-    """Empty memories for so many agents; probing ones begin by `forget`.
-
-    Args:
-        scoring: how many are the paper's agents.
-        probing: how many are probing agents.
-        resources: R.
-        places: M.
-    """
+    """Empty memories for so many agents; probing ones begin by `forget`."""
     return AgentMemory(
         scores=np.zeros((scoring, resources), dtype=np.int64),
         tallies=np.zeros(scoring, dtype=TALLY),
@@ -141,8 +134,6 @@ def learn_score(scores: IntArray, tally: Any, resource: int, met: float) -> None
 
     Args:
         scores: of one agent, shape [R].
-        tally: of the same.
-        resource: that the job went to.
         met: `experience` of the job.
     """
     scores[resource] += reward(met, tally.total, tally.jobs)
@@ -165,9 +156,6 @@ def choose_place(
         places: of the agent, shape [M].
         chances: of each, shape [M].
         jobs: all, with `tick` and `size`.
-        job: to be sent.
-        probes: constants of the rule.
-        rng: source of randomness.
     """
     now, size = float(jobs[job].tick), jobs[job].size
     best, shortest = 0, np.inf

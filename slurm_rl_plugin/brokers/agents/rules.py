@@ -48,8 +48,6 @@ def reward(met: float, total: float, count: int) -> int:
 
     Args:
         met: `experience` of a job.
-        total: sum of the experiences of the agent's earlier jobs.
-        count: number of these.
     """
     if count == 0:
         return 0
@@ -61,7 +59,6 @@ def best_score(scores: IntArray, chance: float) -> int:
 
     Args:
         scores: of one agent, shape [R].
-        chance: drawn uniformly.
     """
     highest = scores.max()
     equal = 0
@@ -83,8 +80,6 @@ def drawn_places(chances: FloatArray, probes: int, rng: np.random.Generator) -> 
 
     Args:
         chances: of each place, above 0, shape [M], M >= probes.
-        probes: how many.
-        rng: source of randomness.
     """
     left = chances.copy()
     places = np.empty(probes, dtype=np.int64)
@@ -116,7 +111,6 @@ def expected_wait(
 
     Args:
         mean_wait: of the waits met; 0 where the agent has never been.
-        last_wait: the newest of them.
         silence: time since the agent last heard from there.
         recent: `ProbeSettings.recent`.
         fading: `ProbeSettings.fading`.
@@ -132,7 +126,6 @@ def waited_so_far(age: float, size: float, capacity: float) -> float:
     Args:
         age: time since its submission.
         size: its work.
-        capacity: of its resource.
     """
     return max(age - size / capacity, 0.0)
 
@@ -142,8 +135,6 @@ def learned_wait(mean_wait: float, count: int, wait: float, weight: float) -> fl
 
     Args:
         mean_wait: of `count` earlier waits.
-        count: how many there were.
-        wait: the new one.
         weight: `ProbeSettings.weight`.
     """
     return mean_wait + max(1.0 / (count + 1), weight) * (wait - mean_wait)

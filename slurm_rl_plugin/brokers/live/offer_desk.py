@@ -14,7 +14,7 @@ from slurm_rl_plugin.brokers.live.offer_document import MOST_FORWARDED, offer_do
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
 from slurm_rl_plugin.brokers.live.recent_starts import BUSY, RecentStarts
 from slurm_rl_plugin.brokers.live.strict_json import BAD
-from slurm_rl_plugin.brokers.market.functions import user_function
+from slurm_rl_plugin.brokers.market.formula import user_function
 from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
 from slurm_rl_plugin.errors import (
     BatchSystemError,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slurm_rl_plugin.brokers.market.functions import (
+from slurm_rl_plugin.brokers.market.formula import (
     SCHEDULE_VARIABLES,
     machine_function,
     user_function,

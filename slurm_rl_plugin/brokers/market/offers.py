@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.brokers.market.lanes import (
+from slurm_rl_plugin.brokers.market.prices import Terms, price, utility
+from slurm_rl_plugin.brokers.market.timetable import (
     Gaps,
     Lanes,
+    Timetable,
     empty_gaps,
     end_of_schedule,
     look,
 )
-from slurm_rl_plugin.brokers.market.prices import Terms, price, utility
-from slurm_rl_plugin.brokers.market.timetable import Timetable
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -278,8 +278,6 @@ def best_offer(lanes: Lanes, table: Timetable, request: Request, terms: Terms) -
     Args:
         lanes: the schedule of all processors, without what has ended.
         table: how many stay free in it, from now on: tells instants without an offer quickly.
-        request: of the job.
-        terms: price and utility functions.
 
     Returns:
         Of equal ones the cheaper, then that of the machine that could start first. No lanes where

@@ -19,18 +19,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.brokers.market.agreements import (
+from slurm_rl_plugin.brokers.market.timetable import (
     RUNNING,
     WAITING,
     Agreements,
     MarketJobs,
-    sort_waiting,
-)
-from slurm_rl_plugin.brokers.market.timetable import (
     Timetable,
     copy_table,
     earliest,
     empty_timetable,
+    sort_waiting,
     tabulate_running,
     take,
     take_planned,
@@ -91,7 +89,6 @@ def reschedule(jobs: MarketJobs, state: Agreements, draft: Draft, now: float) ->
     Args:
         jobs: all of them.
         state: changed in place; nobody's planned start is later than promised, before or after.
-        draft: room.
         now: seconds; what is due has started.
     """
     _count_idle(state, draft.idle)

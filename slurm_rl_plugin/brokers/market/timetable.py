@@ -1,8 +1,9 @@
-"""How many processors of each machine stay free over time, and the earliest place for a job.
+"""What a market has agreed upon: jobs, their guarantees, and which processors are free when.
 
-Rescheduling looks at machines as wholes: which processors a job gets is settled when it starts, so
-that numbers are enough (intervals on one machine can always be given processors in the order of
-their starts).
+Offers look at lanes: a lane is a processor, and what it is taken for. The lanes of a machine stand
+together, so that machine m has those from first[m] to first[m + 1]. Rescheduling looks at machines
+as wholes: which processors a job gets is settled when it starts, so that numbers are enough
+(intervals on one machine can always be given processors in the order of their starts).
 """
 
 from __future__ import annotations
@@ -11,9 +12,289 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.brokers.market.agreements import RUNNING, Agreements, MarketJobs
-from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+#: Indices into `Agreements.counts`.
+WAITING, RUNNING, NEXT = 0, 1, 2
+
+
+class MarketJobs(NamedTuple):
+    """Jobs in order of submission; columns of shape [n].
+
+    Attributes:
+        submit: seconds.
+        run_time: seconds that a job will really run.
+        allocated: seconds that it asks for and is given; never less than it runs.
+        processors: that it asks for.
+        splits: whether it may run on several of them at once.
+        interactive: whether it is of that class.
+        reach: machines that its request gets to, shape [n, machines].
+    """
+
+    submit: FloatArray
+    run_time: FloatArray
+    allocated: FloatArray
+    processors: IntArray
+    splits: BoolArray
+    interactive: BoolArray
+    reach: BoolArray
+
+
+class Agreements(NamedTuple):
+    """The changing state of a market; functions of the market change it in place.
+
+    Attributes:
+        promised: latest start that was agreed, NaN before; shape [n]. Its end is `allocated` later.
+        planned: start in the present schedule, in which every job has a place; shape [n].
+        start: start, NaN until then; shape [n].
+        price: that was agreed; shape [n].
+        parts: processors on each machine, as planned and then as run; shape [n, machines].
+        waiting: jobs with an agreement that have not started, the first counts[WAITING].
+        running: jobs that run, the first counts[RUNNING].
+        lane_job: the job on each processor, -1 for none; shape [lanes].
+        capacity: processors of each machine.
+        counts: see the index names above.
+    """
+
+    promised: FloatArray
+    planned: FloatArray
+    start: FloatArray
+    price: FloatArray
+    parts: IntArray
+    waiting: IntArray
+    running: IntArray
+    lane_job: IntArray
+    capacity: IntArray
+    counts: IntArray
+
+
+def no_agreements(jobs: int, capacity: IntArray) -> Agreements:
+    """A market before the first request."""
+    return Agreements(
+        promised=np.full(jobs, np.nan),
+        planned=np.full(jobs, np.inf),
+        start=np.full(jobs, np.nan),
+        price=np.full(jobs, np.nan),
+        parts=np.zeros((jobs, len(capacity)), dtype=np.int64),
+        waiting=np.empty(jobs, dtype=np.int64),
+        running=np.empty(jobs, dtype=np.int64),
+        lane_job=np.full(int(capacity.sum()), -1, dtype=np.int64),
+        capacity=capacity,
+        counts=np.zeros(NEXT + 1, dtype=np.int64),
+    )
+
+
+@compiled_borrowing
+def next_event(jobs: MarketJobs, state: Agreements) -> float:
+    """When the next job is submitted, ends, or has its planned start; inf when nothing follows."""
+    counts, time = state.counts, np.inf
+    if counts[NEXT] < len(jobs.submit):
+        time = jobs.submit[counts[NEXT]]
+    for job in state.running[: counts[RUNNING]]:
+        time = min(time, state.start[job] + jobs.run_time[job])
+    for job in state.waiting[: counts[WAITING]]:
+        time = min(time, state.planned[job])
+    return time
+
+
+@compiled_borrowing
+def end_jobs(jobs: MarketJobs, state: Agreements, now: float) -> None:
+    """Let everything end that ends by now."""
+    kept = 0
+    for place in range(state.counts[RUNNING]):
+        job = state.running[place]
+        if state.start[job] + jobs.run_time[job] > now:
+            state.running[kept] = job
+            kept += 1
+            continue
+        for lane in range(len(state.lane_job)):
+            if state.lane_job[lane] == job:
+                state.lane_job[lane] = -1
+    state.counts[RUNNING] = kept
+
+
+@compiled_borrowing
+def _settle_lanes(state: Agreements, job: int) -> None:
+    """Give a starting job its processors: the first idle ones of each of its machines."""
+    first = 0
+    for machine in range(len(state.capacity)):
+        last = first + state.capacity[machine]
+        left = state.parts[job, machine]
+        for lane in range(first, last):
+            if left > 0 and state.lane_job[lane] < 0:
+                state.lane_job[lane] = job
+                left -= 1
+        first = last
+
+
+@compiled_borrowing
+def start_planned(state: Agreements, now: float) -> None:
+    """Start every job whose planned start has come."""
+    counts, kept = state.counts, 0
+    for place in range(counts[WAITING]):
+        job = state.waiting[place]
+        if state.planned[job] > now:
+            state.waiting[kept] = job
+            kept += 1
+            continue
+        state.start[job] = now
+        _settle_lanes(state, job)
+        state.running[counts[RUNNING]] = job
+        counts[RUNNING] += 1
+    counts[WAITING] = kept
+
+
+@compiled
+def sort_waiting(state: Agreements, key: FloatArray, found: IntArray) -> None:
+    """Fill in the waiting jobs by a column of shape [n], ties in the order of their agreements."""
+    count = state.counts[WAITING]
+    values = np.empty(count)
+    for place in range(count):
+        values[place] = key[state.waiting[place]]
+    order = np.argsort(values, kind="mergesort")
+    for place in range(count):
+        found[place] = state.waiting[order[place]]
+
+
+class Lanes(NamedTuple):
+    """Allocations of every processor in order of time; functions of this module change it.
+
+    Attributes:
+        begin, finish: seconds, shape [places, lanes]: neighbouring lanes are looked at together.
+        owner: job number, shape [places, lanes].
+        depth: how many allocations a lane has, shape [lanes].
+        last: end of the last one, -inf where there is none, shape [lanes].
+        first: first lane of each machine and one past the last, shape [machines + 1].
+    """
+
+    begin: FloatArray
+    finish: FloatArray
+    owner: IntArray
+    depth: IntArray
+    last: FloatArray
+    first: IntArray
+
+
+class Gaps(NamedTuple):
+    """The free interval of each lane around one instant; shape [lanes].
+
+    Attributes:
+        place: number of the first allocation that ends after the instant.
+        begin, end: of the gap, seconds; both the end of the allocation where the lane is taken.
+        free: 1 where the lane is free at the instant.
+    """
+
+    place: IntArray
+    begin: FloatArray
+    end: FloatArray
+    free: IntArray
+
+
+def empty_lanes(processors: IntArray, places: int) -> Lanes:
+    """One lane for each processor of each machine, with no allocation in any.
+
+    Args:
+        processors: of each machine.
+    """
+    first = np.concatenate([[0], np.cumsum(processors)]).astype(np.int64)
+    shape = (places, int(first[-1]))
+    return Lanes(
+        begin=np.empty(shape),
+        finish=np.empty(shape),
+        owner=np.empty(shape, dtype=np.int64),
+        depth=np.zeros(shape[1], dtype=np.int64),
+        last=np.full(shape[1], -np.inf),
+        first=first,
+    )
+
+
+@compiled_borrowing
+def allocate(lanes: Lanes, lane: int, begin: float, finish: float, owner: int) -> None:
+    """Take a lane for an interval that is free on it."""
+    place = lanes.depth[lane]
+    while place > 0 and lanes.begin[place - 1, lane] > begin:
+        lanes.begin[place, lane] = lanes.begin[place - 1, lane]
+        lanes.finish[place, lane] = lanes.finish[place - 1, lane]
+        lanes.owner[place, lane] = lanes.owner[place - 1, lane]
+        place -= 1
+    lanes.begin[place, lane], lanes.finish[place, lane] = begin, finish
+    lanes.owner[place, lane] = owner
+    lanes.depth[lane] += 1
+    lanes.last[lane] = max(lanes.last[lane], finish)
+
+
+@compiled_borrowing
+def drop_first(lanes: Lanes, lane: int) -> None:
+    """Forget the first allocation of a lane."""
+    for place in range(1, lanes.depth[lane]):
+        lanes.begin[place - 1, lane] = lanes.begin[place, lane]
+        lanes.finish[place - 1, lane] = lanes.finish[place, lane]
+        lanes.owner[place - 1, lane] = lanes.owner[place, lane]
+    lanes.depth[lane] -= 1
+    if lanes.depth[lane] == 0:
+        lanes.last[lane] = -np.inf
+
+
+@compiled_borrowing
+def drop_ended(lanes: Lanes, run_time: FloatArray, now: float) -> None:
+    """Forget jobs that have ended by now, early or not: what they leave is free."""
+    for lane in range(len(lanes.depth)):
+        while lanes.depth[lane] > 0:
+            if lanes.begin[0, lane] + run_time[lanes.owner[0, lane]] > now:
+                break
+            drop_first(lanes, lane)
+
+
+@compiled
+def empty_gaps(lanes: Lanes) -> Gaps:
+    """Arrays for the gaps of all lanes, which `look` fills in."""
+    count = len(lanes.depth)
+    return Gaps(
+        np.zeros(count, dtype=np.int64),
+        np.empty(count),
+        np.empty(count),
+        np.zeros(count, dtype=np.int64),
+    )
+
+
+@compiled_borrowing
+def look(lanes: Lanes, gaps: Gaps, lane: int, time: float, now: float) -> None:
+    """Find the gap of a lane around `time`, which must not be before that of the last look."""
+    place = gaps.place[lane]
+    while place < lanes.depth[lane] and lanes.finish[place, lane] <= time:
+        place += 1
+    gaps.place[lane] = place
+    gaps.begin[lane] = now if place == 0 else max(lanes.finish[place - 1, lane], now)
+    gaps.end[lane] = np.inf
+    gaps.free[lane] = 1
+    if place < lanes.depth[lane]:
+        gaps.end[lane] = lanes.begin[place, lane]
+        if gaps.end[lane] <= time:
+            gaps.begin[lane] = gaps.end[lane] = lanes.finish[place, lane]
+            gaps.free[lane] = 0
+
+
+@compiled_borrowing
+def end_of_schedule(lanes: Lanes, machine: int, least: float) -> float:
+    """When the last allocation of a machine ends, at the least `least`."""
+    end = least
+    for lane in range(lanes.first[machine], lanes.first[machine + 1]):
+        end = max(end, lanes.last[lane])
+    return end
+
+
+@compiled_borrowing
+def taken_area(lanes: Lanes, machine: int, begin: float, end: float) -> float:
+    """Processor-seconds that are taken on a machine between two instants."""
+    area = 0.0
+    for lane in range(lanes.first[machine], lanes.first[machine + 1]):
+        for place in range(lanes.depth[lane]):
+            if lanes.begin[place, lane] >= end:
+                break
+            overlap = min(lanes.finish[place, lane], end) - max(lanes.begin[place, lane], begin)
+            area += max(overlap, 0.0)
+    return area
 
 
 class Timetable(NamedTuple):
@@ -132,12 +413,9 @@ def earliest(
     """The first place of a timetable from which there is room for a job; -1 for none in time.
 
     Args:
-        table: with everything that is taken.
         jobs: all of them.
-        job: its number.
         latest: start that is still in time, seconds.
         parts: processors on each machine, filled in at a row; shape [rows, machines].
-        row: which one.
     """
     first = 0
     while table.time[first] <= latest:

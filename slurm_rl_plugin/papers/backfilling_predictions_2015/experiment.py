@@ -61,11 +61,7 @@ SETTINGS = (Setting(0.1), Setting(0.05), Setting(0.2))
 
 
 def refuse_without_prediction(network: object) -> QNetwork:
-    """The network, where it predicts run times.
-
-    Raises:
-        ConfigurationError: it does not, or it keeps processors free, which the study does not.
-    """
+    """The network, where it predicts run times."""
     if not isinstance(network, QNetwork) or not network.looks_at_past:
         raise ConfigurationError(
             "the model of --policy looks at no past runs: give one of train --protocol heldout."
@@ -113,7 +109,6 @@ class LogResults:
     """What came out on one log.
 
     Attributes:
-        jobs: that were simulated.
         cells: each without learning.
         method: the one method under each setting.
     """
@@ -139,16 +134,8 @@ def measure(
     """Simulate all cells and settings on each log, or take what was simulated before.
 
     Args:
-        traces: folder of the logs.
         network: orders the queue of the one method and predicts.
-        model: checksum of its file.
-        store: of results.
-        add: told how many parts more are done.
         most: jobs of each log; None for all.
-
-    Raises:
-        ConfigurationError: a log is missing.
-        AccountingLogError: a log cannot be read.
     """
     logs = {name: read_benchmark_log(traces, file, most) for name, file in LOGS.items()}
     found = {}

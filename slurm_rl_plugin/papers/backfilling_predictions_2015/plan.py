@@ -96,7 +96,6 @@ class Plan(NamedTuple):
     """Plan estimates, and the promises to heads.
 
     Attributes:
-        kind: PENDING_ONLY or CONSISTENT.
         correction: of an estimate that a running job has outlived, for CONSISTENT.
         seconds: the plan's estimate of each job, shape [n]; inf for its request.
         promise: start of each job by the requests of running jobs, when it first became head; NaN
@@ -225,7 +224,6 @@ class Estimates(NamedTuple):
     """The plan, and where its estimates come from.
 
     Attributes:
-        plan: estimates and promises.
         history: past runs; NO_HISTORY where the estimates do not come from there.
         runs: last runs of users; empty where the estimates do not come from there.
         slack: of a promise, as a part of the longest recent wait.
@@ -262,7 +260,6 @@ def by_last_runs(workload: Workload, correction: str) -> Estimates:
     """A consistent plan by the mean of the user's last two runs when a job arrives (EASY++).
 
     Args:
-        workload: the jobs, with their users.
         correction: one of CORRECTIONS.
 
     Raises:
@@ -282,7 +279,6 @@ def by_prediction(workload: Workload, network: QNetwork, slack: float) -> Estima
     """A pending-only plan by the predicted median.
 
     Args:
-        workload: the jobs, with their users.
         network: whose order it is.
         slack: of a promise, as a part of the longest recent wait.
     """

@@ -90,10 +90,8 @@ def starts_under(
     """When each job starts under EASY backfilling, seconds, shape [n].
 
     Args:
-        workload: the jobs.
         capacity: processors.
         queue: its order.
-        estimates: what the plan goes by.
 
     Raises:
         SimulationError: a job wider than the machine, or one that never started.
@@ -221,13 +219,7 @@ def read_benchmark_log(folder: Path, name: str, most: int | None) -> BenchmarkLo
     """A log of the Parallel Workloads Archive.
 
     Args:
-        folder: that holds it.
-        name: of its file.
         most: jobs to take; None for all.
-
-    Raises:
-        ConfigurationError: the folder does not hold it, or no job of it asked for a time.
-        AccountingLogError: it cannot be read.
     """
     path = archived_log(folder, name)
     log, report = read_log(path)

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurm_rl_plugin.brokers.market.agreements import (
+from slurm_rl_plugin.brokers.market.timetable import (
     NEXT,
     RUNNING,
     WAITING,
     Agreements,
     MarketJobs,
-    end_jobs,
-    next_event,
-    no_agreements,
-)
-from slurm_rl_plugin.brokers.market.timetable import (
     Timetable,
     earliest,
     empty_timetable,
+    end_jobs,
+    next_event,
+    no_agreements,
     tabulate_running,
     take,
 )

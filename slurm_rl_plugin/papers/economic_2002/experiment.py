@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
+from slurm_rl_plugin.brokers.market.formula import MACHINE_FUNCTIONS, USER_FUNCTIONS
 from slurm_rl_plugin.papers.economic_2002.markets import (
     ASKED,
     CONFIGURATIONS,
@@ -133,7 +133,6 @@ def reproduce(
         log: CTC-SP2.
         seeds: logs of untouched weeks of CTC-SP2 on which rescheduling is compared with EASY.
         jobs: of each workload.
-        store: of what was measured.
         after_market: told after each market, and after the conventional schedulers.
     """
     workloads = {name: extract(log, number, jobs) for name, number in EXTRACTS.items()}

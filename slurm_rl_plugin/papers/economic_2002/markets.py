@@ -10,9 +10,8 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.accounting.swf.reader import SwfReader
-from slurm_rl_plugin.brokers.market.domains import ring
-from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
-from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, simulate_market
+from slurm_rl_plugin.brokers.market.formula import MACHINE_FUNCTIONS, USER_FUNCTIONS
+from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, ring, simulate_market
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.papers.economic_2002.conventional import starts_on_machines
@@ -63,12 +62,7 @@ def read_ctc(folder: Path, jobs: int = EXTRACT_JOBS) -> JobLog:
     """The jobs of CTC-SP2 that ran.
 
     Args:
-        folder: with the log.
         jobs: of each extract; there must be enough for the last one.
-
-    Raises:
-        ConfigurationError: the folder does not hold it, or it is too short.
-        AccountingLogError: it cannot be read.
     """
     path = archived_log(folder, CTC)
     log = SwfReader().read(path)[0]
@@ -115,11 +109,7 @@ def untouched_weeks(log: JobLog, jobs: int = EXTRACT_JOBS) -> JobLog:
 
 
 def economic_log(log: JobLog) -> EconomicLog:
-    """A log made ready for all schedulers.
-
-    Raises:
-        ConfigurationError: no job fits.
-    """
+    """A log made ready for all schedulers."""
     prepared = prepare_log(log, capacity=PROCESSORS)
     asked = prepared.workload(RequestedLimit())
     estimate = np.maximum(asked.estimate, asked.run_time)

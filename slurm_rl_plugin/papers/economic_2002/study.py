@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 from matplotlib import pyplot as plt
 
-from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
-from slurm_rl_plugin.papers.economic_2002.claims import DECLARED, rows_of
+from slurm_rl_plugin.brokers.market.formula import MACHINE_FUNCTIONS, USER_FUNCTIONS
 from slurm_rl_plugin.papers.economic_2002.experiment import (
     HOPS,
     LIKE_CTC,
@@ -17,26 +18,221 @@ from slurm_rl_plugin.papers.economic_2002.experiment import (
     TABULATED,
     Economic,
     LogResults,
+    combinations,
     forwarded,
+    paper_split,
     reproduce,
     steps,
 )
 from slurm_rl_plugin.papers.economic_2002.markets import (
+    ASKED,
     CONFIGURATIONS,
     EASY,
     EASY_EXACT,
     EXACT,
     EXTRACT_JOBS,
+    FCFS,
     RESCHEDULED,
     Market,
     MarketFigures,
     read_ctc,
 )
-from slurm_rl_plugin.papers.study.claims import TextTable, judged_claims
+from slurm_rl_plugin.papers.study.claims import (
+    Cell,
+    Declared,
+    Judgement,
+    Measurement,
+    Row,
+    TextTable,
+    judged_claims,
+)
 from slurm_rl_plugin.papers.study.figures import legend_above
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
+from slurm_rl_plugin.simulator.workloads.resampling import resampled_ratio
 from slurm_rl_plugin.units import HOUR
+
+DECLARED = Declared(__package__)
+RESPONSE = "AWRT (s)"
+WIDE_SPLIT = "only jobs wider than a machine split"
+
+
+def rows_of(found: Economic) -> Iterator[Row]:
+    """Goals first, then the paper's sentences figure by figure, then the whole table."""
+    for name, results in found.logs.items():
+        easy = results.conventional[EASY]
+        for configuration in TABULATED:
+            yield _row(
+                f"goal, {name}",
+                f"{configuration} MF1 UF1, rescheduling",
+                "AWRT / EASY's, user estimates",
+                results.response(Market(configuration=configuration)) / easy,
+                baselines=results.conventional,
+            )
+    yield from rows_over_seeds(found)
+    for name, results in found.logs.items():
+        yield from _comparisons(name, results)
+    yield from _rows_on_functions(found.logs[LIKE_CTC])
+    for name, results in found.logs.items():
+        yield from _table(name, results)
+
+
+def _row(group: str, policy: str, column: str, value: float, **more: Any) -> Row:
+    return Row(cell=Cell(group, policy, column), measured=Measurement(value=value), **more)
+
+
+def rows_over_seeds(found: Economic) -> Iterator[Row]:
+    """Over logs of drawn weeks; the interval is the middle 95 % of the logs.
+
+    That of their mean would become as narrow as one likes with the number of draws, which bring
+    no new weeks.
+    """
+    easy = np.array([each.conventional[EASY] for each in found.seeds])
+    for configuration in TABULATED:
+        plain = Market(configuration=configuration)
+        market = np.array([each.response(plain) for each in found.seeds])
+        ratio = resampled_ratio(market, easy)
+        column = "AWRT / EASY's, user estimates"
+        cell = Cell("logs of untouched weeks", f"{configuration} MF1 UF1, rescheduling", column)
+        measured = Measurement(value=ratio.mean, ci95=ratio.ci95)
+        yield Row(cell=cell, measured=measured, logs=len(easy))
+
+
+def _comparisons(name: str, results: LogResults) -> Iterator[Row]:
+    """Figures 10 to 13: against the same machines' conventional scheduler, and one another."""
+    for configuration in CONFIGURATIONS:
+        best, figures = results.best(configuration, EXACT)
+        label = f"{configuration} best ({best.owner} {best.user})"
+        yield _against_control(name, results, "Fig. 10", (label, figures.response), best)
+    for configuration in TABULATED:
+        markets = [Market(configuration=configuration, way=way) for way in (EXACT, ASKED)]
+        if configuration == "m128":
+            markets.append(paper_split(EXACT))
+        for market in markets:
+            split = f", {WIDE_SPLIT}" if market.splitting == paper_split(EXACT).splitting else ""
+            label = f"{configuration} MF1 UF1{split}"
+            measured = (label, results.response(market))
+            yield _against_control(name, results, "Fig. 11", measured, market)
+    group, column = f"Fig. 12-13, {name}", "AWRT / that of one machine"
+    for way in (EXACT, RESCHEDULED):
+        single = results.response(Market(configuration="m512", way=way))
+        for configuration in CONFIGURATIONS:
+            if configuration != "m512":
+                several = results.response(Market(configuration=configuration, way=way))
+                yield _row(group, f"{configuration} MF1 UF1, {way}", column, several / single)
+        split_ratio = results.response(paper_split(way)) / single
+        yield _row(group, f"m128 MF1 UF1, {way}, {WIDE_SPLIT}", column, split_ratio)
+    if name == LIKE_CTC:
+        yield from _sizes(results)
+
+
+def _against_control(
+    name: str, results: LogResults, figure: str, measured: tuple[str, float], market: Market
+) -> Row:
+    """A market's response time over that of FCFS with backfilling on the same machines."""
+    label, response = measured
+    control, least = results.control(market.configuration, market.way)
+    one = results.conventional[EASY_EXACT if market.way == EXACT else EASY]
+    return _row(
+        f"{figure}, {name}",
+        f"{label}, {market.way}",
+        f"AWRT / FCFS with backfilling on the same machines ({control})",
+        response / least,
+        baselines={"EASY on one machine of 512 over the same": one / least},
+    )
+
+
+def _sizes(results: LogResults) -> Iterator[Row]:
+    names = list(CONFIGURATIONS)
+    found = [results.markets[Market(configuration=each, way=EXACT)] for each in names]
+    for small, large, several, fewer in zip(names, names[1:], found, found[1:], strict=False):
+        policy = f"MF1 UF1, {large} over {small}"
+        yield _row("Fig. 13", policy, "AWRT", fewer.response / several.response)
+    for each, several in zip(names[:-1], found, strict=False):
+        column = "AWWT / that of one machine"
+        yield _row("Fig. 13", f"{each} MF1 UF1", column, _ratio(several.wait, found[-1].wait))
+
+
+def _rows_on_functions(results: LogResults) -> Iterator[Row]:
+    """Figures 14 to 18: what functions do to the balance of m128 and to response times."""
+    plain, even, uneven = (
+        results.markets[Market(configuration="m128", owner=owner, user=user, way=EXACT)]
+        for owner, user in (("MF1", "UF1"), ("MF1", "UF2"), ("MF2", "UF2"))
+    )
+    one, two, three = "m128 MF1 UF1", "m128 MF1 UF2", "m128 MF2 UF2"
+    spread = _spread(plain.squashed_area)
+    column = "largest difference of squashed areas"
+    ratio = _ratio(_spread(even.squashed_area), spread)
+    widest = sorted(uneven.squashed_area)[-2:]
+    part = 100.0 * sum(widest) / sum(uneven.squashed_area)
+    used, percent = sorted(100.0 * each for each in uneven.utilization), "utilization (%)"
+    yield _row("Fig. 14", one, f"{column} (%)", spread)
+    yield _row("Fig. 14", two, f"{column} / that of MF1 UF1", ratio)
+    yield _row("Fig. 14", three, "work of two machines (%)", part)
+    yield _row("Fig. 15", two, f"highest {percent}", 100.0 * max(even.utilization))
+    yield _row("Fig. 15", one, f"lowest {percent}", 100.0 * min(plain.utilization))
+    yield _row("Fig. 15", one, f"highest {percent}", 100.0 * max(plain.utilization))
+    yield _row("Fig. 15", three, f"second highest {percent}", used[2])
+    yield _row("Fig. 15", three, f"second lowest {percent}", used[1])
+    for policy, market in ((two, even), (three, uneven)):
+        yield _row("Fig. 16", policy, "AWRT / that of MF1 UF1", market.response / plain.response)
+    owners = {owner: (owner, "UF3") for owner in MACHINE_FUNCTIONS}
+    users = {user: ("MF2", user) for user in USER_FUNCTIONS}
+    yield _winner(results, "Fig. 17", "MF2", owners)
+    yield _winner(results, "Fig. 18", "UF1", users)
+    del users["UF1"]
+    yield _winner(results, "Fig. 18", "UF3", users)
+    slow = [_m128(results, *owners.pop(owner)) for owner in ("MF1", "MF3", "MF6")]
+    ratio = min(slow) / max(_m128(results, *pair) for pair in owners.values())
+    column = "least AWRT / the largest of the others"
+    yield _row("Fig. 17", "m128, MF1, MF3 and MF6 (`under`)", column, ratio)
+
+
+def _spread(area: Sequence[float]) -> float:
+    """The largest difference of the work of machines, percent of the largest."""
+    return 100.0 * (max(area) - min(area)) / max(area)
+
+
+def _ratio(value: float, base: float) -> float:
+    """NaN over 0, as on a log without waits."""
+    return value / base if base else math.nan
+
+
+def _m128(results: LogResults, owner: str, user: str) -> float:
+    """Average weighted response time on m128 with exact times, seconds."""
+    return results.response(Market(configuration="m128", owner=owner, user=user, way=EXACT))
+
+
+def _winner(
+    results: LogResults, figure: str, paper: str, pairs: Mapping[str, tuple[str, str]]
+) -> Row:
+    """Whether the function that the paper finds best of its kind is the best here."""
+    responses = {name: _m128(results, *pair) for name, pair in pairs.items()}
+    best = min(responses, key=lambda name: responses[name])
+    others = min(value for name, value in responses.items() if name != paper)
+    return _row(
+        figure,
+        f"m128, {paper} of {', '.join(responses)}",
+        "AWRT / the best of the others",
+        responses[paper] / others,
+        judged=Judgement(best == paper, f"the best is {best}"),
+    )
+
+
+def _table(name: str, results: LogResults) -> Iterator[Row]:
+    """Every market's and every conventional scheduler's AWRT."""
+    for configuration, ways in results.same_machines.items():
+        for way, schedulers in ways.items():
+            for scheduler, seconds in schedulers.items():
+                yield _row(name, f"{configuration} {scheduler}, {way}", RESPONSE, seconds)
+    for scheduler in (FCFS, EASY, EASY_EXACT):
+        yield _row(name, scheduler, RESPONSE, results.conventional[scheduler])
+    for configuration in TABULATED:
+        for way in (EXACT, RESCHEDULED):
+            for market in combinations(configuration, way):
+                policy = f"{configuration} {market.owner} {market.user}, {way}"
+                yield _row(name, policy, RESPONSE, results.response(market))
+
 
 #: Functions of Figures 14 to 16.
 _BALANCED = (("MF1", "UF1"), ("MF1", "UF2"), ("MF2", "UF2"))

@@ -83,7 +83,6 @@ def ablate(
     """Train every variant with every seed, then measure each log.
 
     Args:
-        plan: what is studied.
         store: keeps the networks.
         after_log: called when a log has been measured.
     """

@@ -124,12 +124,7 @@ class HeldoutPlan:
 
     @classmethod
     def of(cls, asked: Asked) -> HeldoutPlan:
-        """What is asked of a study on the logs of parallel machines.
-
-        Raises:
-            ConfigurationError: no logs, no seeds, or a network.
-            AccountingLogError: a log cannot be read.
-        """
+        """What is asked of a study on the logs of parallel machines."""
         seeds = asked.number_of_seeds(fewest=1, why="give at least 1")
         no_traces = f"{asked.paper} needs logs: give the directory of the traces."
         traces = asked.traces_or_refuse(no_traces)
@@ -178,8 +173,6 @@ def study_log(name: str, plan: HeldoutPlan, store: ResultStore) -> LogStudy:
     """Train, choose on the past of a log, then measure on what came after.
 
     Args:
-        name: of the log.
-        plan: what is studied.
         store: keeps the networks.
     """
     networks: dict[str, list[QNetwork]] = {kind: [] for kind in (WITHOUT, FITTED, TUNED, HOLDING)}
@@ -244,11 +237,8 @@ def figures_by_kind(
     """Rules and networks on the same windows: rule -> figures, and kind -> figures of each network.
 
     Args:
-        rules: by name.
         networks: kind -> its networks.
-        known: the log.
         firsts: first job of each window.
-        protocol: how windows are run.
     """
     learned = [
         Candidate(name=f"{kind} {place}", network=network)
@@ -284,7 +274,6 @@ def figure_of(study: LogStudy, policy: str, column: str) -> Measurement:
     """Median over the seeds of a figure, its interval that of the mean over seeds by blocks.
 
     Args:
-        study: of one log.
         policy: a kind of network, or a rule.
         column: one of COLUMNS.
     """

@@ -42,7 +42,6 @@ class StudySize:
     Attributes:
         settings: of the search on several logs.
         fitted: of fitted Q iteration on the same.
-        tuning: generations of fine-tuning.
         training: windows of a log that train.
         validation: windows of a log that choose.
         test: windows of a log that measure.
@@ -82,8 +81,6 @@ class HeldoutTraining:
 
         Args:
             logs: name -> whole log.
-            size: how much is trained.
-            seed: of the trainings.
             store: keeps the networks.
         """
         self._logs, self._size, self._store = logs, size, store

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.papers.non_markovian_2011.load import (
-    BASELINES,
-    FIFO,
-    LEARNED,
-    NATIVE,
-    PRINTED,
-    SJF,
-)
+from slurm_rl_plugin.features.estimates import ClassMedian
+from slurm_rl_plugin.learning.fitted_q import FittedQSettings, train_fitted_q
+from slurm_rl_plugin.papers.reactive_grids_2008.load import medians_of, training_loads
 from slurm_rl_plugin.papers.study.claims import (
     Cell,
     Declared,
@@ -26,13 +22,139 @@ from slurm_rl_plugin.papers.study.claims import (
     measure,
     row,
 )
+from slurm_rl_plugin.papers.study.result_store import (
+    LearnedNetwork,
+    LearningTask,
+    Loads,
+    ResultStore,
+)
+from slurm_rl_plugin.papers.study.study import Effort
 from slurm_rl_plugin.papers.study.trials import (
+    Contender,
     PairedTrial,
     figures_by_learner,
     measure_over_learners,
 )
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.policies.echo_state import ReservoirSettings
+from slurm_rl_plugin.simulator.workloads.generators import egee_log
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import DAY, SHORT_JOB_RUN_TIME
+
+NATIVE, FIFO, SJF = "native", "FIFO", "SJF oracle"
+#: The learned policies: feed-forward (NN) or echo state network (ESN), run times known (ORA) or
+#: taken to be the median of the class (EST).
+LEARNED = ("NN-ORA", "NN-EST", "ESN-ORA", "ESN-EST")
+#: Behind the name of a learned policy: by the reward as printed, not by the difference reward.
+PRINTED = ", as printed"
+AS_PRINTED = tuple(f"{name}{PRINTED}" for name in LEARNED)
+#: Controls: the same echo state network, its reservoir forgetting at once.
+FORGETFUL = ("ESN0-ORA", "ESN0-EST")
+#: Policies that stand beside the learned ones in every claim.
+BASELINES = (
+    NATIVE,
+    FIFO,
+    SJF,
+    "interactive first",
+    "min(run + wait) EST",
+    "SJF oracle, 4 held",
+)
+
+JOBS, PROCESSORS = 9500, 81
+SHARES = {"vo0": 0.53, "vo1": 0.19, "vo2": 0.10, "vo3": 0.18}
+#: Loads of the generator that are measured: a light one, where queues are rare (what Table 1 prints
+#: would fill the machine to .29), and one with the queues that the paper's native figures speak of.
+LOADS = (0.44, 0.7)
+#: Load to learn on: without a queue there is nothing to learn.
+_TRAINING_LOAD = 0.7
+_TRAINING_SEED, _VALIDATION_SEED = 1000, 2000
+#: Without recurrent weights the echo state network sees the present alone.
+_WITHOUT_MEMORY = ReservoirSettings(spectral_radius=0.0, leak=1.0)
+_SETTINGS = {
+    "NN": FittedQSettings(regressor="feed-forward"),
+    "ESN": FittedQSettings(regressor="echo-state"),
+    "ESN0": FittedQSettings(regressor="echo-state", reservoir=_WITHOUT_MEMORY),
+}
+
+
+def generated(load: float, seeds: Iterable[int], effort: Effort) -> list[PreparedLog]:
+    """EGEE-like logs, one a seed, with the paper's targets on its 81 processors."""
+    jobs = effort.jobs_of(JOBS)
+    logs = (egee_log(np.random.default_rng(seed), load=load, jobs=jobs) for seed in seeds)
+    return [prepare_log(log, capacity=PROCESSORS, shares=SHARES) for log in logs]
+
+
+def training_logs(effort: Effort) -> list[PreparedLog]:
+    """Generated logs of seeds 1000 and above."""
+    seeds = range(_TRAINING_SEED, _TRAINING_SEED + effort.training)
+    return generated(_TRAINING_LOAD, seeds, effort)
+
+
+def learning_task(name: str, learner: int, effort: Effort) -> LearningTask:
+    """Fitted Q for a learned policy, on logs of seeds 1000 and above, chosen on 2000 and above.
+
+    Args:
+        name: one of LEARNED, FORGETFUL or AS_PRINTED.
+    """
+    regressor, estimates = name.removesuffix(PRINTED).split("-")
+    settings = replace(_SETTINGS[regressor], iterations=effort.iterations, seed=learner)
+    if name in AS_PRINTED:
+        settings = replace(settings, reward="literal")
+
+    def loads() -> Loads:
+        training = training_logs(effort)
+        medians = medians_of(*training) if estimates == "EST" else None
+        seeds = range(_VALIDATION_SEED, _VALIDATION_SEED + effort.validation)
+        return (
+            training_loads(training, medians),
+            training_loads(generated(_TRAINING_LOAD, seeds, effort), medians),
+        )
+
+    counts = (effort.training, effort.validation)
+    return LearningTask(
+        name=f"non-markovian-{regressor}-{estimates}-{settings.reward}-{learner}".lower(),
+        settings=settings,
+        train=train_fitted_q,
+        sources=[f"egee load={_TRAINING_LOAD} jobs={effort.jobs_of(JOBS)} {counts} {estimates}"],
+        loads=loads,
+        steps=effort.iterations,
+    )
+
+
+def learn(effort: Effort, store: ResultStore) -> dict[str, list[LearnedNetwork]]:
+    """Each of LEARNED and FORGETFUL -> its networks, one a learner; of AS_PRINTED one."""
+    return {
+        name: [
+            store.network(learning_task(name, learner, effort)).network
+            for learner in range(1, (1 if name in AS_PRINTED else effort.learners) + 1)
+        ]
+        for name in (*LEARNED, *FORGETFUL, *AS_PRINTED)
+    }
+
+
+def contenders(
+    networks: Mapping[str, Sequence[LearnedNetwork]], medians: ClassMedian, *, native: bool
+) -> dict[str, Contender]:
+    """The policies of an experiment; learned ones as "<name> <learner>".
+
+    Args:
+        networks: of each learned policy.
+        medians: of the classes' run times on logs that are not measured, for EST.
+        native: whether the logs record starts.
+    """
+    found = {NATIVE: Contender(rule="native")} if native else {}
+    found |= {
+        FIFO: Contender(rule="fifo"),
+        "interactive first": Contender(rule="interactive-first"),
+        SJF: Contender(rule="sjf"),
+        "min(run + wait) EST": Contender(rule="min-run-wait", estimates=medians),
+        "SJF oracle, 4 held": Contender(rule="sjf", reserve=4),
+    }
+    for name, learned in networks.items():
+        estimates = medians if "EST" in name else None
+        for learner, network in enumerate(learned, start=1):
+            found[f"{name} {learner}"] = Contender(network=network, estimates=estimates)
+    return found
+
 
 DECLARED = Declared(__package__)
 #: What sentences of section 5 say is at least .90 under every learned policy.
@@ -51,7 +173,6 @@ def rows_of_tables(group: str, trial: PairedTrial) -> Iterator[Row]:
     """Every cell of Tables 2 and 3 whose policy took part.
 
     Args:
-        group: names the load.
         trial: with an entry for each of LEARNED, perhaps of AS_PRINTED.
     """
     for table in ("Table 2", "Table 3"):
@@ -72,7 +193,6 @@ def rows_of_sentences(group: str, trial: PairedTrial) -> Iterator[Row]:
     """What section 5 says in words, on one load.
 
     Args:
-        group: names the load.
         trial: with an entry for each of LEARNED.
     """
     for section, column in _BOUNDS:
@@ -94,8 +214,6 @@ def memory_row(group: str, trial: PairedTrial, estimates: str, other: str) -> Ro
     """What the echo state network gives the 5 % least responsive interactive jobs.
 
     Args:
-        group: names the load.
-        trial: with the learners of both.
         estimates: "ORA" or "EST".
         other: "NN" as in the paper, or "ESN0", the same network without memory.
     """
@@ -177,11 +295,7 @@ def largest_deviation(mean: float, median: float, longest: float) -> float:
 
 
 def rows_of_table_1(logs: Sequence[PreparedLog]) -> Iterator[Row]:
-    """Every figure of Table 1 on the generated load, its deviation, and the weeks of the trace.
-
-    Args:
-        logs: generated, one a seed.
-    """
+    """Every figure of Table 1 on the generated load, its deviation, and the weeks of the trace."""
     table = DECLARED.of("Table 1, EGEE-like load")
     _, mean, deviation, median = map(float, table.line("interactive"))
     possible = largest_deviation(mean, median, SHORT_JOB_RUN_TIME)

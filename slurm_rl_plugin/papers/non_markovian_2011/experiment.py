@@ -18,20 +18,18 @@ from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunT
 from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.papers.non_markovian_2011.claims import (
-    DECLARED,
-    rows_of_sentences,
-    rows_of_table_1,
-    rows_of_tables,
-    rows_on_native,
-)
-from slurm_rl_plugin.papers.non_markovian_2011.load import (
     AS_PRINTED,
+    DECLARED,
     FORGETFUL,
     LEARNED,
     LOADS,
     contenders,
     generated,
     learn,
+    rows_of_sentences,
+    rows_of_table_1,
+    rows_of_tables,
+    rows_on_native,
     training_logs,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.experiment import crowded_segment
@@ -87,14 +85,7 @@ def estimate_figures(
     """J of rules, learned networks and shipped models under every estimate.
 
     Args:
-        plan: with the folder of traces.
         learned: name -> its networks, one a learner.
-        shipped: gives the file of a shipped model by its name.
-        medians: of the classes, from jobs before the segment.
-
-    Raises:
-        ConfigurationError: the folder of traces lacks LPC-D.
-        AccountingLogError: it cannot be read.
     """
     if plan.traces is None:
         return {}
@@ -180,14 +171,8 @@ def reproduce(
     """Train, simulate and judge.
 
     Args:
-        plan: what to run.
         store: of trained networks.
-        shipped: gives the file of a shipped model by its name.
         after_log: called after each simulated log.
-
-    Raises:
-        ConfigurationError: the folder of traces does not hold LPC-EGEE.
-        AccountingLogError: LPC-EGEE cannot be read.
     """
     log = None if plan.traces is None else read_lpc(plan.traces)  # may fail: before the trainings
     networks = learn(plan.effort, store)

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.ticker import MaxNLocator
 
+from slurm_rl_plugin.papers.non_markovian_2011.claims import FIFO, LEARNED, NATIVE, SJF
 from slurm_rl_plugin.papers.non_markovian_2011.experiment import (
     MEASURED_SEGMENTS,
     NonMarkovian,
@@ -17,7 +18,6 @@ from slurm_rl_plugin.papers.non_markovian_2011.experiment import (
     reproduce,
     steps,
 )
-from slurm_rl_plugin.papers.non_markovian_2011.load import FIFO, LEARNED, NATIVE, SJF
 from slurm_rl_plugin.papers.reactive_grids_2008.claims import fairness_gap
 from slurm_rl_plugin.papers.reactive_grids_2008.study import draw_cumulative
 from slurm_rl_plugin.papers.study.figures import legend_above

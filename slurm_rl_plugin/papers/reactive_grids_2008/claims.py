@@ -90,7 +90,6 @@ def implied_ratio(interactive: float, *, most: bool) -> float:
     class. Under another order E[pW] <= E[p] E[W] + std(p) std(W) (Cauchy and Schwarz).
 
     Args:
-        interactive: p of the load.
         most: give that upper bound for RL; otherwise take run time and wait as independent.
     """
     worth = {FIFO: 0.0, RL: 0.0}
@@ -238,7 +237,6 @@ def rows_of_literal_reward(trial: PairedTrial, networks: Mapping[str, QNetwork])
 
     Args:
         trial: FIFO, RL, LITERAL and PRINTED on the load with p = .2.
-        networks: of RL, LITERAL and PRINTED.
     """
     means = trial.means("mean wait", (RL, LONGEST_FIRST, *BASELINES))
     for name in (LITERAL, PRINTED):
@@ -263,7 +261,6 @@ def fairness_over_time(jobs: ScheduledJobs, times: FloatArray) -> FloatArray:
     """Fairness (eq. 4) on the service consumed up to each of `times`, shape [times].
 
     Args:
-        jobs: a schedule.
         times: seconds on the clock of the schedule, shape [times].
     """
     served = np.empty((len(times), len(jobs.shares)))
@@ -297,7 +294,6 @@ def rows_of_shares(feasible: PairedTrial, infeasible: PairedTrial) -> Iterator[R
 
     Args:
         feasible: the load with targets equal to the accounts' work, p = .2.
-        infeasible: the same logs with other targets.
     """
     settled = {name: fairness_after(feasible, name, _SETTLED) for name in feasible.schedules}
     at_the_end = {name: feasible.figure(name, "F at the end") for name in feasible.schedules}
@@ -410,13 +406,7 @@ def segments_task(log: JobLog, effort: Effort, settings: SarsaSettings) -> Learn
 
 
 def rows_of_segment(group: str, trial: PairedTrial, machine: str) -> Iterator[Row]:
-    """What sections VI.C says, of one segment.
-
-    Args:
-        group: names the segment.
-        trial: native and the others on it.
-        machine: what the native starts were made on, in a clause for the verdicts.
-    """
+    """What sections VI.C says, of one segment."""
     for column, (native, learned, *factor) in DECLARED.tables["table_iii"].items():
         for least in factor:  # nothing is said of the others
             printed = Printed.rounded(native / learned, 1)
@@ -469,11 +459,6 @@ def _counted(trial: PairedTrial, policy: str, column: str) -> float:
 
 def fairness_gap(trial: PairedTrial, policy: str, place: int = 0) -> tuple[FloatArray, FloatArray]:
     """Fairness of a policy less that of the native scheduler over time.
-
-    Args:
-        trial: with both.
-        policy: of the trial.
-        place: of the log.
 
     Returns:
         Seconds since the first submit, and the differences there; between the submits of the

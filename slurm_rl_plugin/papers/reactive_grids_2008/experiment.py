@@ -87,12 +87,7 @@ ShippedFigures = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
 def crowded_segment(traces: Path, effort: Effort) -> PreparedLog:
-    """LPC-D on the 81 processors of 2011, or its first jobs.
-
-    Raises:
-        ConfigurationError: the folder of traces lacks it.
-        AccountingLogError: it cannot be read.
-    """
+    """LPC-D on the 81 processors of 2011, or its first jobs."""
     where = "where it is jobs 190257 to 199831 of LPC-EGEE"
     log = read_log(archived_log(traces, LPC_D, where))[0]
     jobs = effort.jobs_of(len(log))
@@ -100,12 +95,7 @@ def crowded_segment(traces: Path, effort: Effort) -> PreparedLog:
 
 
 def loads_of(traces: Path | None, effort: Effort) -> Iterator[tuple[str, PreparedLog, str]]:
-    """Name, log and backfilling of each load; without traces the generated one alone.
-
-    Raises:
-        ConfigurationError: the folder of traces lacks a log.
-        AccountingLogError: one cannot be read.
-    """
+    """Name, log and backfilling of each load; without traces the generated one alone."""
     jobs = effort.jobs_of(9500)
     log = egee_log(np.random.default_rng(_SEED), load=_LOAD, jobs=jobs)
     yield f"egee:load={_LOAD:g},seed={_SEED}", prepare_log(log, capacity=PROCESSORS_OF_2011), "none"
@@ -122,13 +112,6 @@ def shipped_figures(
 
     Args:
         traces: folder of LPC-D and SDSC-SP2; None for the generated load alone.
-        effort: how many jobs.
-        shipped: gives the file of a shipped model by its name.
-
-    Raises:
-        ConfigurationError: the folder of traces lacks a log.
-        AccountingLogError: one cannot be read.
-        PolicyError: a model cannot be used.
     """
     candidates = [Candidate(name=rule) for rule in _RULES]
     candidates += [candidate_of_model(name, shipped(name)) for name in SHIPPED_MODELS]
@@ -178,7 +161,6 @@ class ReactiveGrids:
         segments: segment and processors -> policies on LPC-EGEE; empty without traces.
         literal, printed, learned: networks of the reward as printed, of all settings as printed,
             and of the difference reward.
-        curves: of the calibrations.
         on_line: the experiment as the paper ran it.
     """
 
@@ -207,13 +189,8 @@ def reproduce(plan: Plan, store: ResultStore, after_log: Callable[[], None]) -> 
     """Train, simulate and judge.
 
     Args:
-        plan: what to run.
         store: of trained networks.
         after_log: called after each simulated log.
-
-    Raises:
-        ConfigurationError: the folder of traces does not hold LPC-EGEE.
-        AccountingLogError: LPC-EGEE cannot be read.
     """
     log = None if plan.traces is None else read_lpc(plan.traces)  # may fail: before the trainings
     return _Reproduction(plan, store, after_log).run(log)

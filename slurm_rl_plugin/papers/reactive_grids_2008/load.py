@@ -92,12 +92,6 @@ def learning_task(
     """SARSA on logs of seeds 1000 and above, chosen on seeds 2000 and above.
 
     Args:
-        name: of the experiment.
-        interactive: p of the load.
-        effort: how many logs and sweeps.
-        settings: of SARSA; its sweeps and its objective are set here.
-        shares: targets of the accounts.
-        recorded: give the logs starts, as the site would have recorded them.
         training_jobs: of a log to learn on, where they are shorter than those to choose on.
     """
     settings = replace(settings, sweeps=effort.sweeps, weights=OBJECTIVE)
@@ -151,7 +145,6 @@ def contenders(network: QNetwork, medians: ClassMedian) -> dict[str, Contender]:
     """The policies of the experiments on generated load.
 
     Args:
-        network: the learned one.
         medians: of the classes' run times on a training log, for EST.
     """
     return {

@@ -138,9 +138,7 @@ def learn_on_line(
     """Every reading on the generated load and on the segments.
 
     Args:
-        plan: what to run.
         log: LPC-EGEE; None without traces.
-        store: of figures.
         after_log: called after each measured log.
     """
     effort, seeds = plan.effort, range(min(plan.seeds, _LOGS))
@@ -166,9 +164,7 @@ class _Runs(NamedTuple):
     """Logs that are scheduled in the same ways.
 
     Attributes:
-        source: names them.
         past: one that initialises, and one that the frozen policy learns on.
-        measured: the others.
         drop: first and last jobs that are not counted.
         effort: how much is computed.
     """
@@ -243,7 +239,6 @@ def overtakes_after(windows: FloatArray, other: FloatArray) -> FloatArray:
 
     Args:
         windows: mean utility of each window under the policy, shape [logs, windows].
-        other: under the other.
     """
     worse = windows < other - _NEGLIGIBLE
     count = windows.shape[1]

@@ -258,11 +258,7 @@ def segment_drawings(segments: Segments) -> dict[str, Callable[[], Any]]:
 
 
 def learning_drawing(trial: Trial) -> dict[str, Callable[[], Any]]:
-    """File name -> drawing of utility over time while a learner learns; nothing without segments.
-
-    Args:
-        trial: policies on the measured segments.
-    """
+    """Utility over time while a learner learns, by file name; nothing without segments."""
     return {"fig-6-learning.png": lambda: _draw_learning(trial)} if trial else {}
 
 

@@ -53,7 +53,6 @@ class Sampling(NamedTuple):
 
     Attributes:
         warm_up: days whose forecasts set the first bands.
-        days: that count.
         jobs: of each day at most; up to three times as many where the log has fewer days.
         draws: replays for each job.
     """
@@ -89,11 +88,6 @@ def sampled_jobs(
     Args:
         submit: of all jobs in order, seconds, shape [n].
         asked: whom somebody would ask for, shape [n].
-        sampling: how many.
-        seed: of the draws.
-
-    Raises:
-        ConfigurationError: nobody is there to ask in the part that counts.
     """
     rng = np.random.default_rng(seed)
     days = np.floor((submit - submit[0]) / DAY).astype(np.int64)
@@ -153,11 +147,6 @@ def foretold(
     """Foretell jobs that did not start at once, as their users would have asked right after.
 
     Args:
-        log: its jobs.
-        order: of the queue.
-        settings: the batch system.
-        sampling: how many jobs.
-        seed: of the draws.
         add: told of each forecast.
     """
     workload = log.workload(RequestedLimit())
@@ -202,7 +191,6 @@ def bands_set(
         wait: that came true, seconds, shape [m]; none is looked at before it is over.
         kind: of each job, shape [m].
         submit: seconds, shape [m].
-        sampled: the jobs.
         first: when the first day of the log began, seconds.
     """
     given: dict[int, Forecasts] = {}
@@ -296,12 +284,7 @@ _WEEK, _MACHINE = "workload_week.events.gz", "slurm.conf"
 
 
 def _logs_in(folder: Path) -> dict[str, PreparedLog]:
-    """Those that a folder holds, under their names.
-
-    Raises:
-        ConfigurationError: none is there, or the machine cannot be read.
-        AccountingLogError: one cannot be read.
-    """
+    """Those that a folder holds, under their names."""
     places = [each for each in (folder, folder / "ubhpc") if (each / _WEEK).exists()]
     found = {
         name: each.prepared

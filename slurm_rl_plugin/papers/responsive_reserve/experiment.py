@@ -85,8 +85,6 @@ def measured(trial: PairedTrial, policy: str, column: str) -> Measurement:
     """A figure with its interval over the logs.
 
     Args:
-        trial: with the policy, FIFO and SJF.
-        policy: whose figure.
         column: one of those above, or a column of `measures_of`.
     """
     if column in _RATIOS:
@@ -152,8 +150,6 @@ def measured_on_one_log(trial: PairedTrial, policy: str, column: str) -> Measure
     """A figure of a trial of one log, its interval by bootstrap over blocks of BLOCK_JOBS jobs.
 
     Args:
-        trial: of one log, with the policy, FIFO and SJF.
-        policy: whose figure.
         column: one of "R", WITHIN, BATCH_TO_SJF and FAIRNESS_LOST.
     """
     fraction = _FRACTIONS[column](trial, policy)
@@ -259,14 +255,9 @@ def reproduce(
     """Train, simulate and judge.
 
     Args:
-        plan: what to run.
         reserve: the network that is tried on LPC-EGEE.
         store: of trained networks.
         after_log: told after each simulated log.
-
-    Raises:
-        ConfigurationError: the folder of traces does not hold LPC-EGEE.
-        AccountingLogError: LPC-EGEE cannot be read.
     """
     segments = {}
     if plan.traces is not None:

@@ -83,9 +83,7 @@ def kernel_starts(
     """When each job starts in this package's kernel, seconds, shape [n].
 
     Args:
-        jobs: one sequence; none wider than the machine.
         capacity: processors.
-        rule: as the benchmark calls it.
         backfilling: "none" or "easy".
     """
     prepared = prepare_log(_as_log(jobs), capacity=capacity)
@@ -127,15 +125,7 @@ SCHEDULERS: Mapping[str, Scheduler] = {
 
 
 def reproduce(folder: Path) -> list[Claim]:
-    """Measure every cell, the mean bounded slowdowns first.
-
-    Args:
-        folder: holds the four traces, plain or gzipped.
-
-    Raises:
-        ConfigurationError: a trace is missing.
-        AccountingLogError: a trace cannot be read.
-    """
+    """Measure every cell, the mean bounded slowdowns first."""
     traces = {trace: read_benchmark_jobs(folder, name) for trace, (name, _) in TRACES.items()}
     rows = [
         Row(

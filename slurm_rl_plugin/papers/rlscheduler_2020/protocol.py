@@ -60,10 +60,6 @@ def read_benchmark_jobs(folder: Path, name: str) -> BenchmarkJobs:
 
     Unlike the package's own reader this keeps jobs of unknown run time and takes the larger of the
     two processor counts, as the benchmark does.
-
-    Raises:
-        AccountingLogError: a line is no job.
-        ConfigurationError: neither file is there.
     """
     return jobs_of_rows(_rows(read_log_file(archived_log(folder, name, _WHERE))))
 
@@ -153,7 +149,6 @@ def benchmark_starts(
     """When each job starts on an empty machine, seconds, shape [n].
 
     Args:
-        jobs: one sequence; none wider than the machine.
         capacity: processors.
         rule: one of RULES.
         backfilling: the benchmark's own, not EASY.
@@ -175,7 +170,6 @@ def scored_starts(
     free part of the machine. Backfilling is the benchmark's own, not EASY.
 
     Args:
-        jobs: one sequence; none wider than the machine.
         capacity: processors.
         coefficients: of each job, shape [n, len(STATE_TERMS)].
 

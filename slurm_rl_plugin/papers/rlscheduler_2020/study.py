@@ -114,7 +114,6 @@ class ScoredSequences:
         """Starts in one sequence with the benchmark's backfilling, and how often a job was chosen.
 
         Args:
-            place: of the sequence.
             weights: shape [WEIGHTS].
         """
         table = weights.reshape(len(JOB_TERMS), len(STATE_TERMS))
@@ -141,7 +140,6 @@ class SearchSettings:
 
     Attributes:
         generations: how often the search distribution is updated.
-        population: candidates a generation.
         step: initial standard deviation of each weight.
     """
 
@@ -160,7 +158,6 @@ class SearchResult:
     """What one search found.
 
     Attributes:
-        seed: of the search.
         slowdown: the lowest mean bounded slowdown that any candidate had.
         weights: of that candidate, shape [WEIGHTS].
         decisions: how often a job was chosen, over all candidates.
@@ -178,14 +175,7 @@ def search_weights(
     seed: int,
     progress: Progress | None = None,
 ) -> SearchResult:
-    """The weights of the least mean bounded slowdown among all that a search tries.
-
-    Args:
-        sequences: of one trace.
-        settings: of the search.
-        seed: of the search; the same gives the same, bit by bit.
-        progress: see Progress.
-    """
+    """The weights of the least mean bounded slowdown among all that a search tries."""
     search = CMA(
         mean=sjf_weights(), sigma=settings.step, seed=seed, population_size=settings.population
     )
@@ -230,12 +220,7 @@ class SearchPlan:
 
 
 def search_all(plan: SearchPlan, progress: Progress | None = None) -> Searches:
-    """Search on each trace once a seed.
-
-    Raises:
-        ConfigurationError: a trace is missing.
-        AccountingLogError: a trace cannot be read.
-    """
+    """Search on each trace once a seed."""
     found = {}
     for trace, (name, capacity) in TRACES.items():
         jobs = read_benchmark_jobs(plan.traces, name)

@@ -78,10 +78,8 @@ def reproduce(
     """Fit the sites' models on some segments, then route jobs of others with every broker.
 
     Args:
-        log: LPC-EGEE.
         network: that orders the queue of every site, the local scheduler of 2008.
         seeds: loads drawn from the shown segments, seeds 0 to `seeds` - 1.
-        size: of loads and trainings.
         store: of the sites' utility models, and of what each seed gave.
         after_load: told after each simulated load.
     """
@@ -135,7 +133,6 @@ def grid_figures(load: GridLoad, where: IntArray, start: FloatArray) -> dict[str
     first and last jobs of the whole grid are not counted (SEGMENT_DROP, at most a tenth).
 
     Args:
-        load: the jobs.
         where: place of each job's site, shape [n].
         start: seconds, shape [n].
     """

@@ -51,7 +51,6 @@ class SiteUtilitySize:
         loads: to learn on, in each iteration.
         iterations: the sites are first fitted on what least loaded sends them, then on what the
             broker sends that goes by the last fit.
-        settings: of the fit.
     """
 
     jobs: int = 2000
@@ -83,15 +82,8 @@ def fitted_models(
     """The model of each site by its name: from its file in the store, or fitted now.
 
     Args:
-        log: LPC-EGEE.
-        order: of every site's queue.
         order_name: tells this order from others in the names of files.
-        size: of the training.
-        store: of the files.
         after_load: told after each simulated load.
-
-    Raises:
-        ModelUnreadable: a file in the store is damaged.
     """
     sites = [asdict(site) for site in SITES]
     key = (order_name, asdict(size), sites, list(TRAINING_SEGMENTS))

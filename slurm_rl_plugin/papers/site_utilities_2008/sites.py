@@ -43,7 +43,6 @@ class GridSite:
     """A site of the experiment.
 
     Attributes:
-        name: of the site.
         capacity: processors.
         shares: of ACCOUNTS; over all processors of the grid they make ACCOUNT_MIX.
         local_load: work of its own users over its processors' time.
@@ -89,14 +88,7 @@ class GridLoad:
 
 
 def draw_load(log: JobLog, segments: Sequence[int], jobs: int, seed: Sequence[int]) -> GridLoad:
-    """Draw the four streams.
-
-    Args:
-        log: LPC-EGEE.
-        segments: to draw four different ones from.
-        jobs: that are routed.
-        seed: of the draw.
-    """
+    """Draw the four streams."""
     rng = np.random.default_rng(list(seed))
     drawn = rng.choice(np.array(segments), 1 + len(SITES), replace=False)
     capacity = sum(site.capacity for site in SITES)
@@ -262,7 +254,6 @@ class Publications:
         """Before the first publication.
 
         Args:
-            sites: that publish.
             models: the utility model of each, by its name.
             period: seconds between two publications.
         """
@@ -285,13 +276,7 @@ def broker_of(
     sites: Sequence[RoutedSite],
     rng: np.random.Generator,
 ) -> Broker:
-    """One of CONTENDERS.
-
-    Args:
-        contender: its name.
-        sites: that it chooses among.
-        rng: of the random one.
-    """
+    """One of CONTENDERS."""
     by_name = {site.terms.name: site for site in sites}
 
     def deficit(name: str, request: JobRequest) -> float:
@@ -323,9 +308,7 @@ def routed_by(
 
     Args:
         contender: the broker, one of CONTENDERS.
-        sites: that it chooses among.
         models: the utility model of each site, by its name.
-        rng: of the random broker.
     """
     arrival, broker = Arrival(), broker_of(contender, sites, rng)
     period = _PERIODS.get(contender)

@@ -30,11 +30,7 @@ _SCALE = 1e6
 
 
 def read_jobs_file(path: Path) -> SeenJobs:
-    """The jobs of a file in the order of their polls; those that have not started have nan.
-
-    Raises:
-        AccountingLogError: it cannot be read, a column is missing, or no job has started.
-    """
+    """The jobs of a file in the order of their polls; those that have not started have nan."""
     table = _read(path)
     _refuse_without(path, table)
     times = {name: _seconds(path, table, name) for name in _TIMES}

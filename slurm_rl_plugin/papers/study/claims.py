@@ -41,7 +41,6 @@ class Measurement:
     """A figure and how well it is known.
 
     Attributes:
-        value: over the seeds.
         standard_error: over the seeds; None where there is but one log.
         ci95: bootstrap interval over the seeds; None where there is but one log.
     """
@@ -89,7 +88,6 @@ def measure(values: FloatArray, statistic: Statistic = mean) -> Measurement:
 
     Args:
         values: a figure of each seed on the last axis.
-        statistic: over that axis.
     """
     seeds = values.shape[-1]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -140,7 +138,6 @@ def as_one_draw(printed: Printed, draws: FloatArray, remark: str = "") -> Judgem
     our mean says nothing.
 
     Args:
-        printed: of one log.
         draws: ours, one a log; of a single log it must be equal as printed.
         remark: why it differs, where it does; a clause without a full stop.
     """
@@ -162,7 +159,6 @@ def as_bound(
 
     Args:
         measured: with its interval over the logs, where there are several.
-        bound: as stated.
         least: whether the figure is to be at least the bound; otherwise at most.
         logs: how many were measured; the interval of a few reaches anything, so that the mean
             alone is judged.
@@ -188,7 +184,6 @@ class Cell(NamedTuple):
 
     Attributes:
         group: the experiment that it belongs to.
-        policy: whose schedule.
         column: what was measured; empty where it is the same in all of the group.
     """
 
@@ -213,7 +208,6 @@ class Row:
 
     Attributes:
         cell: where it stands.
-        measured: by this package.
         draws: one figure a log, for a printed figure that is one of them.
         logs: how many were measured; see `as_bound`.
         baselines: policy -> the same figure under it.
@@ -243,7 +237,6 @@ class Claim:
     """A row beside what was printed.
 
     Attributes:
-        row: the figure.
         printed: by the source; None where there is no earlier figure.
         source: who published it; GOAL where nobody did, READING where the number is ours.
         algorithm: whose algorithm was measured; "ours" never counts for a paper.

@@ -17,12 +17,7 @@ from matplotlib import pyplot as plt
 
 
 def draw_all(folder: Path, drawings: Drawings) -> list[str]:
-    """Draw each figure into the folder, which is made where it does not exist; their paths.
-
-    Args:
-        folder: of the PNG files.
-        drawings: of a study.
-    """
+    """Draw each figure into the folder, which is made where it does not exist; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, draw in drawings.items():
@@ -51,8 +46,6 @@ def comparison(claims: Sequence[Claim], quantity: str, columns: Sequence[str] = 
     """Published and measured figures, a row of cells for each group, on a logarithmic scale.
 
     Args:
-        claims: with published figures, positive and in one unit; others are left out.
-        quantity: name and unit of the figures.
         columns: that are shown; all of them where none is named.
     """
     drawn = [one for one in claims if one.printed and (not columns or one.cell.column in columns)]

@@ -30,12 +30,7 @@ def archived_log(
     """The file of a log that a study cannot do without.
 
     Args:
-        folder: of traces.
         name: of the file, without its ending.
-        where: it comes from, a clause.
-
-    Raises:
-        ConfigurationError: the folder holds none.
     """
     path = log_in(folder, name)
     if path is None:
@@ -56,12 +51,7 @@ _GROUPS = ("2", "6", "1")
 
 
 def read_lpc(folder: Path) -> JobLog:
-    """The jobs of LPC-EGEE that ran.
-
-    Raises:
-        ConfigurationError: the folder does not hold it.
-        AccountingLogError: it cannot be read.
-    """
+    """The jobs of LPC-EGEE that ran."""
     return SwfReader().read(archived_log(folder, LPC_EGEE))[0]
 
 
@@ -76,8 +66,6 @@ def prepared_segments(
     """Segments with the groups' part of their own work as shares: groups 2, 6, 1 and the rest.
 
     Args:
-        log: LPC-EGEE.
-        numbers: of the segments.
         capacity: processors to run them on.
         jobs: only the first so many of each; 0 for all.
     """
@@ -116,16 +104,7 @@ class StudyLog(NamedTuple):
 
 
 def read_study_logs(folder: Path, fewest: int) -> dict[str, StudyLog]:
-    """Those of LOGS that a folder holds, under their names.
-
-    Args:
-        folder: of traces.
-        fewest: that the study can do with.
-
-    Raises:
-        ConfigurationError: fewer are there.
-        AccountingLogError: one cannot be read.
-    """
+    """Those of LOGS that a folder holds, under their names."""
     found = {}
     for name, file in LOGS.items():
         path = log_in(folder, file)

@@ -36,7 +36,6 @@ def stem_of(name: str, *key: Any, module: str) -> str:
     """Name of a result's file, without its ending: another result has another one.
 
     Args:
-        name: of the study or experiment.
         key: all that it is a result of beside the sources: settings, texts, a `digest_of` arrays.
         module: that makes it; what this and all that it imports compute shapes the result.
     """
@@ -60,7 +59,6 @@ class LearningTask:
     Attributes:
         name: of the experiment, for the file.
         settings: of the trainer; a dataclass.
-        train: the trainer.
         sources: text that says which loads these are.
         loads: makes them; asked only where there is no file.
         steps: how often the trainer reports progress.
@@ -107,7 +105,6 @@ class ResultStore:
 
         Args:
             folder: made where it does not exist.
-            add: told the number of training steps done since it was told last.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -132,9 +129,6 @@ class ResultStore:
 
         It is read back from the file in either case: weights are float32 there, and the first
         run must give what the second does.
-
-        Raises:
-            ModelUnreadable: the file is damaged.
         """
         path = self.folder / f"{task.stem}.onnx"
         story = path.with_suffix(".json")

@@ -58,7 +58,6 @@ class Asked:
         """How many seeds.
 
         Args:
-            fewest: that make sense.
             why: fewer do not, a clause.
 
         Raises:
@@ -101,11 +100,9 @@ class Outcome:
 
     Attributes:
         claims: each with the published and the measured figure.
-        seeds: that were run.
         table: makes a report of the claims.
         more: what people are told behind it.
         facts: further entries of the JSON document.
-        drawings: its figures.
         manifest: what the file beside the figures tells of them; None for no such file.
     """
 
@@ -138,8 +135,6 @@ class Effort:
     Attributes:
         jobs: of a generated log; 0 for as many as the paper has.
         training, validation: generated logs to learn on, and to choose on.
-        sweeps: of SARSA.
-        iterations: of fitted Q.
         learners: networks that differ by their seed alone, where learning itself is measured.
     """
 

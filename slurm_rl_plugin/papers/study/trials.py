@@ -65,7 +65,6 @@ def measures_of(jobs: ScheduledJobs, drop: tuple[int, int]) -> dict[str, float]:
     "worst 5 %" the mean responsiveness of the 5 % least responsive interactive jobs.
 
     Args:
-        jobs: a schedule.
         drop: how many first and last jobs by submit order are not counted.
     """
     summary = summarise(jobs, drop=drop)
@@ -170,7 +169,6 @@ def run_trial(
 
     Args:
         logs: all are run under every contender.
-        contenders: by the name that tables show.
         drop: how many first and last jobs of a log are not counted.
         after_log: told after each log.
     """
@@ -203,7 +201,6 @@ def with_averages(trial: PairedTrial, policies: Iterable[str]) -> PairedTrial:
 
     Args:
         trial: with entries "<policy> <learner>".
-        policies: learned ones.
     """
     measures, schedules = dict(trial.measures), dict(trial.schedules)
     for policy in policies:

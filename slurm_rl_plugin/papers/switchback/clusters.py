@@ -35,7 +35,6 @@ def drawn_cluster(rng: np.random.Generator, days: int) -> Workload:
 
     Args:
         rng: of all draws.
-        days: how many.
     """
     usual = rng.lognormal(np.log(1800.0), 1.4, _USERS)
     width = 2.0 ** rng.integers(0, 6, _USERS)
@@ -206,8 +205,6 @@ def with_gain(seed: int, days: int, gain: float) -> DrawnTrial:
     function of the weight: where halving ends off the mark, weights around it are tried in turn.
 
     Args:
-        seed: of the cluster.
-        days: of the experiment.
         gain: part of the site's.
 
     Returns:

@@ -70,7 +70,6 @@ class HeldTrial:
     """What came of an experiment on a drawn cluster.
 
     Attributes:
-        declared: the experiment.
         costs: of all of its blocks.
         floors: see `findings`.
         found: what the blocks tell, by goal.
@@ -131,9 +130,6 @@ class HeldTrial:
 
         What a block costs behind its wash-out is taken for all of it. Replays begin with the queue
         that a block met, so what an earlier block left behind is not counted.
-
-        Args:
-            blocks: so many, those of the site among them.
         """
         more = (self.costs.measured - self.costs.by_site)[:blocks]
         hours = np.array(
@@ -157,8 +153,6 @@ def held_trial(kind: str, seed: int, length: TrialLength) -> HeldTrial:
 
     Args:
         kind: one of KINDS.
-        seed: of the cluster.
-        length: of the experiment.
     """
     days = length.harm if kind == HARM else length.days
     trial = _drawn(kind, seed, days)
@@ -216,7 +210,6 @@ def held_trials(
 
     Args:
         seeds: so many clusters of each kind.
-        length: of the experiments.
         add: told of each that is over.
     """
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.brokers.agents.split import optimal_split, utilization_at
+from slurm_rl_plugin.brokers.agents.grid import optimal_split, utilization_at
 from slurm_rl_plugin.units import FloatArray
 
 CAPACITIES = st.lists(st.floats(1.0, 1000.0), min_size=1, max_size=12).map(np.array)

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.brokers.market.compiled_formula import compile_formula, formula_value
-from slurm_rl_plugin.brokers.market.formula import parse_formula
-from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
+from slurm_rl_plugin.brokers.market.formula import MACHINE_FUNCTIONS, USER_FUNCTIONS, parse_formula
+from slurm_rl_plugin.brokers.market.prices import compile_formula, formula_value
 from slurm_rl_plugin.errors import FormulaError
 
 NAMES = ("x", "y")

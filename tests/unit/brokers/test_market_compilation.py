@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.brokers import market
-from slurm_rl_plugin.brokers.market.functions import MACHINE_FUNCTIONS, USER_FUNCTIONS
+from slurm_rl_plugin.brokers.market.formula import MACHINE_FUNCTIONS, USER_FUNCTIONS
 from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, simulate_market
 from slurm_rl_plugin.simulator.kernel.inner_code import CompiledFunction
 from slurm_rl_plugin.simulator.kernel.workload import Workload

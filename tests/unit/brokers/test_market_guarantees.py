@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.brokers.market.domains import Domains, ring
-from slurm_rl_plugin.brokers.market.functions import (
+from slurm_rl_plugin.brokers.market.formula import (
     MACHINE_FUNCTIONS,
     USER_FUNCTIONS,
     machine_function,
 )
 from slurm_rl_plugin.brokers.market.market_simulation import (
+    Domains,
     MarketSchedule,
     MarketSettings,
+    ring,
     simulate_market,
 )
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError

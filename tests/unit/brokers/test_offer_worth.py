@@ -14,11 +14,11 @@ from slurm_rl_plugin.brokers.live.offer_worth import (
     offer_value,
     schedule_variables,
 )
-from slurm_rl_plugin.brokers.market.formula import parse_formula
-from slurm_rl_plugin.brokers.market.functions import (
+from slurm_rl_plugin.brokers.market.formula import (
     MACHINE_FUNCTIONS,
     MACHINE_VARIABLES,
     USER_FUNCTIONS,
+    parse_formula,
 )
 from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, simulate_market
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule

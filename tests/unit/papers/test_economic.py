@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.papers.economic_2002.claims import rows_over_seeds
 from slurm_rl_plugin.papers.economic_2002.conventional import starts_on_machines
 from slurm_rl_plugin.papers.economic_2002.experiment import TABULATED, Economic, LogResults
 from slurm_rl_plugin.papers.economic_2002.markets import (
@@ -19,6 +18,7 @@ from slurm_rl_plugin.papers.economic_2002.markets import (
     extract,
     untouched_weeks,
 )
+from slurm_rl_plugin.papers.economic_2002.study import rows_over_seeds
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log

@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.papers.learning_agents_2005.experiment import (
+    DECLARED,
     FIGURE_5,
+    GROWTH,
     QUICK,
+    SAME,
     Measured,
     experiments,
+    rows_of,
 )
-from slurm_rl_plugin.papers.learning_agents_2005.study import DECLARED, GROWTH, SAME, rows_of
 from slurm_rl_plugin.papers.study.claims import READING, counts
 
 

@@ -7,16 +7,8 @@ import pytest
 
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_2011
 from slurm_rl_plugin.papers.non_markovian_2011.claims import (
-    DECLARED,
-    largest_deviation,
-    memory_row,
-    rows_of_sentences,
-    rows_of_table_1,
-    rows_of_tables,
-    rows_on_native,
-)
-from slurm_rl_plugin.papers.non_markovian_2011.load import (
     AS_PRINTED,
+    DECLARED,
     FIFO,
     FORGETFUL,
     LEARNED,
@@ -24,7 +16,13 @@ from slurm_rl_plugin.papers.non_markovian_2011.load import (
     SJF,
     contenders,
     generated,
+    largest_deviation,
     learning_task,
+    memory_row,
+    rows_of_sentences,
+    rows_of_table_1,
+    rows_of_tables,
+    rows_on_native,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.load import medians_of
 from slurm_rl_plugin.papers.study.study import QUICK
