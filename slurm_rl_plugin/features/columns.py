@@ -39,11 +39,8 @@ def site_queue_features(
 ) -> NDArray[np.float32]:
     """Queue features of a snapshot, float32[len(SITE.queue)].
 
-    Args:
-        snapshot: the queue.
-        estimate: estimated run time of each pending job, seconds, shape [pending].
-        running_estimate: the same for the running jobs, seconds, shape [running].
-        arrived: the counts of `recent_arrivals`, shape [len(FADING_TIMES)].
+    Estimated run times of pending and running jobs are in seconds; `arrived` are the counts of
+    `recent_arrivals`, shape [len(FADING_TIMES)].
     """
     waiting, running = snapshot.weighed(snapshot.pending.jobs), snapshot.running.jobs
     expected_end = snapshot.running.start + running_estimate
@@ -131,15 +128,8 @@ def feature_columns(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Queue features float32[Fq] and job features float32[n, Fx] of a snapshot.
 
-    Args:
-        schema: one of KNOWN_SCHEMAS.
-        snapshot: the queue.
-        estimate: estimated run time of each pending job, seconds, shape [pending].
-        running_estimate: the same for the running jobs, seconds, shape [running].
-        arrived: the counts of `recent_arrivals`, shape [len(FADING_TIMES)].
-        past: see `site_job_features`; it, goals and longest are for `site` only.
-        goals: see `site_job_features`.
-        longest: see `site_job_features`.
+    Of one of KNOWN_SCHEMAS; arguments as `site_queue_features` and `site_job_features`, of which
+    past, goals and longest count for `site` only.
     """
     if schema == SITE:
         queue = site_queue_features(snapshot, estimate, running_estimate, arrived)

@@ -17,11 +17,6 @@ def offered_jobs(now: float, interactive: Sequence[bool], accounts: int) -> JobT
     """A sequential job of each class and account that comes now; classes outermost.
 
     Nothing is known of such a job but its class and its account: it asks for no time.
-
-    Args:
-        now: seconds since the epoch.
-        interactive: the classes.
-        accounts: how many there are.
     """
     count = len(interactive) * accounts
     moment = np.full(count, now)
@@ -45,10 +40,7 @@ def offered_job_features(
 ) -> NDArray[np.float32]:
     """Job features of the `site` schema of one more job of each kind, float32[kinds, Fj].
 
-    Args:
-        snapshot: the queue that they would join.
-        interactive: the classes; rows are in the order of `offered_jobs`.
-        estimates: of run times; class medians tell the classes' typical ones.
+    Rows are in the order of `offered_jobs`; estimates by class median tell typical run times.
     """
     jobs = offered_jobs(snapshot.now, interactive, len(snapshot.accounts))
     joined = replace(snapshot, pending=PendingJobs.untouched(jobs))

@@ -61,8 +61,7 @@ REACTIVE_GRID_SCHEMAS = (REACTIVE_GRID, REACTIVE_GRID_2011)
 def account_places(shares: FloatArray) -> IntArray:
     """VO place of each account: 0, 1, 2 by descending share, 3 for everybody else.
 
-    Args:
-        shares: configured share of each account, shape [accounts]; of equal ones the lower index.
+    Of equal shares the lower index comes first.
     """
     places = np.empty(len(shares), dtype=np.int64)
     places[np.argsort(-shares, kind="stable")] = np.arange(len(shares))
@@ -111,15 +110,9 @@ def grid_features_2011(
     """Queue features in the order of `REACTIVE_GRID_2011.queue` (2011, section 3.3).
 
     The time before a resource becomes available is read as the time to the next release: at every
-    decision some machine is idle, so that the literal value would always be 0.
-
-    Args:
-        capacity: usable processors, > 0.
-        idle: processors without a job.
-        pending_work: sum of estimate * processors of the waiting jobs, processor-seconds.
-        next_release: seconds until the next running job is expected to end; 0 if none runs.
-        running_work: processor-seconds that the running jobs are expected still to use.
-        queued: fraction of the waiting jobs of each VO place, shape [VO_PLACES].
+    decision some machine is idle, so that the literal value would always be 0. `running_work` is in
+    processor-seconds that the running jobs are expected still to use, `queued` the fraction of the
+    waiting jobs of each VO place, shape [VO_PLACES]; else as `grid_features`.
     """
     return (
         log_work_hours(running_work, capacity),
@@ -136,10 +129,7 @@ def grid_features_2011(
 def grid_job_features(estimate: Any, interactive: Any, place: Any) -> tuple[Any, ...]:
     """Static job features of all three schemas in their order, in about [0, 1].
 
-    Args:
-        estimate: estimated run time, seconds.
-        interactive: 1.0 for interactive, 0.0 for batch.
-        place: VO place of the job's account, 0 to VO_PLACES - 1.
+    `estimate` is in seconds, `interactive` 1.0 or 0.0, `place` the VO place of the job's account.
     """
     return (
         interactive * 1.0,
@@ -153,10 +143,7 @@ def grid_queue_columns(
 ) -> NDArray[np.float32]:
     """Queue features of REACTIVE_GRID, float32[8].
 
-    Args:
-        snapshot: the queue.
-        estimate: estimated run time of each pending job, seconds, shape [pending].
-        running_estimate: the same for the running jobs, seconds, shape [running].
+    Estimated run times of pending and running jobs are in seconds.
     """
     running = snapshot.running
     turnaround = running.start + running_estimate - running.jobs.eligible
@@ -205,12 +192,7 @@ def _machine(
 
 
 def grid_job_columns(snapshot: QueueSnapshot, estimate: FloatArray) -> NDArray[np.float32]:
-    """Job features of the pending jobs for the papers' schemas, float32[n, 3].
-
-    Args:
-        snapshot: the queue.
-        estimate: estimated run time of each pending job, seconds, shape [n].
-    """
+    """Job features of the pending jobs for the papers' schemas, float32[n, 3]."""
     jobs = snapshot.pending.jobs
     places = account_places(snapshot.shares)[jobs.account]
     features = np.empty((len(jobs), len(REACTIVE_GRID.jobs)), dtype=np.float32)

@@ -168,11 +168,8 @@ def static_job_features(
 ) -> tuple[FloatArray, ...]:
     """Job features that stay as they are while the job waits, in the order of the schema.
 
-    Args:
-        jobs: what they ask for.
-        time_limit: requested run time, seconds; an estimate where none is known; shape [n].
-        wide_jobs: see `domain.goals`.
-        interactive: see `domain.goals`.
+    `time_limit` is an estimate where none is known, seconds, shape [n]; see `domain.goals` for the
+    goals `wide_jobs` and `interactive`.
     """
     return (
         wide_jobs * np.log(size_of(jobs)),
@@ -185,10 +182,7 @@ def static_job_features(
 def longest_wait(before: Any, since: Any, wait: Any) -> Any:
     """The longest wait that a site has known lately, seconds.
 
-    Args:
-        before: what it was.
-        since: seconds since then.
-        wait: of the job that waits longest now, seconds.
+    It was `before`, `since` seconds ago; `wait` is that of the job that waits longest now.
     """
     return max(before * 0.5 ** (since / HALF_LIFE), wait)
 

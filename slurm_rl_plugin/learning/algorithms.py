@@ -107,12 +107,9 @@ _LARGEST = 2**31 - 1
 
 
 def settings_of(name: str, changes: Mapping[str, str], *, preset: str | None = None) -> Settings:
-    """The settings of an algorithm with some of them changed.
+    """The settings of one of ALGORITHMS, from a preset if one is named, with some changed.
 
-    Args:
-        name: one of ALGORITHMS.
-        changes: setting -> its value as text.
-        preset: one of PRESETS to begin with instead of the default settings.
+    `changes` gives values as text.
 
     Raises:
         ConfigurationError: the algorithm has no such preset or setting, or not that value.
@@ -173,10 +170,17 @@ def train_policy(
     progress: Progress | None = None,
     start: QNetwork | None = None,
 ) -> TrainedPolicy:
-    """Train by the algorithm that the settings belong to; see `search_policy` for the arguments.
+    """Train by the algorithm that the settings belong to.
 
-    A network to start from is for policy search; for site-utility it is the one that orders the
-    queue.
+    Args:
+        training: loads that are learned from.
+        validation: loads that choose what is kept; never learned from.
+        settings: of the algorithm.
+        checkpoint: file that keeps the progress; a training with the same settings and loads that
+            was interrupted goes on from there and ends with the same result.
+        load_key: names the loads, so that a checkpoint of other loads is not taken up.
+        progress: called after each step with its number and the best objective so far.
+        start: a network that policy search starts from, or that orders the queue for site-utility.
 
     Raises:
         ConfigurationError: as the algorithm says.

@@ -25,11 +25,11 @@ class Checkpoint:
     """
 
     def __init__(self, path: Path | None, key: dict[str, Any]) -> None:
-        """Take up the file of an interrupted training with this key; start afresh otherwise.
+        """Take up the file of an interrupted computation with this key; start afresh otherwise.
 
         Args:
             path: of the file; None keeps nothing.
-            key: everything that shapes the training but the version of this package; JSON.
+            key: everything that shapes the computation but the version of this package; JSON.
         """
         # as it will be read back: tuples become lists
         key = json.loads(json.dumps({**key, "version": __version__}))
@@ -74,11 +74,7 @@ def check_checkpoint(path: Path | None) -> None:
 
 
 def _content(path: Path) -> bytes:
-    """What the file holds; nothing where there is none.
-
-    Raises:
-        ConfigurationError: another user may have made it.
-    """
+    """What the file holds; nothing where there is none."""
     try:
         return read_own(path)
     except FileNotFoundError:
@@ -124,11 +120,7 @@ def steps_kept(path: Path) -> int:
 
 
 def digest_of(*shaping: object) -> str:
-    """The same in each run for the same values: dataclasses, arrays, mappings and sets included.
-
-    Args:
-        shaping: values that a repr tells apart, or any of these made of such.
-    """
+    """The same in each run for the same values: dataclasses, arrays, mappings, sets, and reprs."""
     found = hashlib.sha256()
     for part in _parts(shaping):
         found.update(part)

@@ -63,12 +63,7 @@ def rewards(experience: Experience, kind: str, utility_weight: float) -> FloatAr
     waiting cannot spoil: the longest. "difference" takes what the start changes instead: minus
     the responsiveness that those left waiting lose, and the fairness gained until the next start.
     "interchange" adds what the job itself would have lost had one of them gone before it, which
-    tells jobs apart by their wait, for a schema that holds it.
-
-    Args:
-        experience: of one simulation.
-        kind: one of GRID_REWARDS.
-        utility_weight: lambda, in [0, 1].
+    tells jobs apart by their wait, for a schema that holds it. `utility_weight` is lambda.
     """
     if kind == "literal":
         utility, fairness = experience.responsiveness, experience.fairness
@@ -82,14 +77,10 @@ def slowdown_rewards(experience: SiteExperience, exponent: float) -> FloatArray:
     """The reward (s - l) / (s + l) of each job at each start, in [-1, 1]; shape as `spared`.
 
     s is the slowdown that the job would have lost behind those left waiting, one by one, l what
-    they lose behind it, each to the power of `exponent`. Weighted shortest processing time first
-    (Smith 1956) is the order of s / l. The reward has no scale, so that long and short queues
-    speak alike; it is 0 where neither side loses anything.
-
-    Args:
-        experience: of one simulation.
-        exponent: below 1 it tells good jobs from better ones: s / l spans many powers of ten, and
-            with 1 half of all rewards lie within .05 of -1 or 1.
+    they lose behind it, each to the power of `exponent`: below 1 it tells good jobs from better
+    ones, since s / l spans many powers of ten. Weighted shortest processing time first (Smith 1956)
+    is the order of s / l. The reward has no scale, so that long and short queues speak alike; it is
+    0 where neither side loses anything.
     """
     spared, lost = experience.spared**exponent, experience.lost**exponent
     stake, gained = spared + lost, spared - lost
@@ -112,14 +103,8 @@ def targets(
 
     The algorithm is printed with min and the state s; rewards are maximised here, and the value
     is that of the next state s'. Where s' offers but one job its own target stands for max_b Q:
-    nothing is to be learned there, and what really followed is known.
-
-    Args:
-        experience: of one simulation.
-        reward: of every start, shape [n].
-        network: Q_k; None where there is none yet, which is 0 everywhere.
-        workload: that was simulated.
-        gamma: discount of one start.
+    nothing is to be learned there, and what really followed is known. `network` is Q_k; None where
+    there is none yet, which is 0 everywhere.
     """
     if network is None or gamma == 0.0:
         value = np.zeros(len(reward))
@@ -142,12 +127,7 @@ def site_targets(
     """The target r + gamma max_b Q(s', b) of each job at each start; shape as `reward`.
 
     s' is the next start that leaves somebody waiting, whoever of the queue starts at this one.
-
-    Args:
-        experience: of one simulation.
-        reward: of each job at each start, shape [n, 1 + MOST_OTHERS].
-        network: Q_k; None where there is none yet, which is 0 everywhere.
-        gamma: discount of one start.
+    `reward` has shape [n, 1 + MOST_OTHERS]; `network` is as in `targets`.
     """
     if network is None or gamma == 0.0:
         return reward
@@ -336,11 +316,7 @@ def with_noise(network: QNetwork, noise: float, rng: np.random.Generator) -> QNe
 
     Noise on the weights instead of on single starts (Ruckstiess, Felder, Schmidhuber 2008): under
     EASY one start out of order changes little, and who starts is not the network's choice alone.
-
-    Args:
-        network: stays as it is.
-        noise: standard deviation, in parts of the root mean square of each group of weights.
-        rng: source of randomness.
+    Its standard deviation is `noise` times the root mean square of each group of weights.
     """
     changed = {}
     for name in _NOISY:
@@ -425,11 +401,7 @@ def _fitted(
     parameters: Sequence[float] | None,
     seed: int,
 ) -> list[float]:
-    """Parameters of the next Q-function.
-
-    Raises:
-        ConfigurationError: there is nothing to learn.
-    """
+    """Parameters of the next Q-function."""
     samples = patterns.samples(collections, parameters)
     if len(samples.targets) == 0:
         raise ConfigurationError(
@@ -450,14 +422,7 @@ def train_fitted_q(
 ) -> TrainedPolicy:
     """Collect, set targets, fit; again and again, and keep the network that validates best.
 
-    Args:
-        training: loads that experience is collected on.
-        validation: loads that choose among the iterations' networks; never learned from.
-        settings: of the iteration.
-        checkpoint: file that keeps the progress; an interrupted training with the same settings
-            and loads goes on from there and ends with the same result.
-        load_key: names the loads, so that a checkpoint of other loads is not taken up.
-        progress: called after each iteration with its number and the best objective so far.
+    Arguments as `train_policy`; experience is collected on the training loads.
 
     Raises:
         ConfigurationError: no training or no validation load, or no queue in any of them.

@@ -59,16 +59,13 @@ def heldout_loads(
     training: HeldoutProtocol = TRAINING,
     validation: HeldoutProtocol = VALIDATION,
 ) -> TrainingLoads:
-    """Loads from the first 60 % of each log, with job classes known at submission.
+    """Loads from the first 60 % of each log, with job classes known at submission, log by log.
 
     Args:
         logs: whole logs; what lies behind their first 60 % is not looked at.
         classifier: job-class rules; by default as `class_known_at_submission`.
         training: windows that train.
         validation: windows that choose.
-
-    Returns:
-        The loads, the logs one after the other.
 
     Raises:
         ConfigurationError: a log too short for one window of either kind.
@@ -106,14 +103,7 @@ def best_reserve(
     parts: Sequence[float],
     weights: RewardWeights,
 ) -> float:
-    """Which part of the machine to keep free of batch work, of those given.
-
-    Args:
-        network: orders the queue.
-        loads: what decides; all of one machine.
-        parts: of the machine's processors; of equal ones the first is taken.
-        weights: of the objective.
-    """
+    """Which part of the machine's processors to keep free of batch work; of equals the first."""
     capacity, threads = loads[0].settings.capacity, processors_here()
     values = [
         mean_objective(with_reserve(network, part * capacity), loads, weights, threads=threads)
@@ -146,12 +136,6 @@ def compare_with_rules(
     validation: HeldoutProtocol = VALIDATION,
 ) -> RuleComparison:
     """Whether a network is better than the best simple rule, from the first 60 % of a log alone.
-
-    Args:
-        network: trained.
-        prepared: the whole log.
-        classifier: job-class rules; by default as `class_known_at_submission`.
-        validation: windows that compare.
 
     Raises:
         ConfigurationError: a log too short.

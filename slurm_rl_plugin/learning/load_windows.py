@@ -49,12 +49,8 @@ def log_windows(prepared: PreparedLog, firsts: Sequence[int], count: int) -> lis
     """Windows of consecutive jobs of a log; every window of the package is cut here.
 
     Submit times stay those of the log (F1 counts them from its start), shares those of the whole. A
-    window knows what the log recorded of users' runs before it begins.
-
-    Args:
-        prepared: the log, in submit order.
-        firsts: place of each window's first job, ascending.
-        count: jobs of each window.
+    window knows what the log recorded of users' runs before it begins. `firsts` are places of each
+    window's first job, ascending; `count` is the length of each.
 
     Raises:
         ConfigurationError: the log does not hold these jobs.
@@ -78,12 +74,9 @@ def class_known_at_submission(
     """The log with job classes that a policy may see: made of what users gave with their jobs.
 
     The class of a SWF log is its actual run time < 900 s (definitions), which nobody knows while a
-    job waits. Reports that mean the actual run time must take it from `log.run_time`.
-
-    Args:
-        prepared: the log.
-        classifier: the site's rules; by default those of JobClassifier, for a SWF log the
-            requested time <= 900 s. A job that asked for no time is batch.
+    job waits. Reports that mean the actual run time must take it from `log.run_time`. The default
+    rules are those of JobClassifier, for a SWF log the requested time <= 900 s; a job that asked
+    for no time is batch.
     """
     interactive, rule, own = classify_log(prepared.log, classifier or JobClassifier())
     return replace(prepared, interactive=interactive, class_rule=rule, utilities=own)
@@ -109,11 +102,6 @@ def split_stretches(
     Both are one run through the jobs next to the border, MOST_JOBS at most, in which the machine
     fills during the first tenth; of several runs each is without other LEFT_OUT of the jobs, so
     that a training does not learn one run by heart.
-
-    Args:
-        prepared: the log.
-        runs: that train.
-        rng: draws the jobs that are left out.
 
     Raises:
         ConfigurationError: the log is too short to be split.

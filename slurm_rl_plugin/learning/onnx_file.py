@@ -69,14 +69,7 @@ class OnnxFile:
 def write_onnx(
     graph: onnx.GraphProto, schema: FeatureSchema, path: Path, metadata: Mapping[str, str]
 ) -> None:
-    """Write a graph and its metadata; beside first, then renamed.
-
-    Args:
-        graph: what to write.
-        schema: what it takes; its entries are added to the metadata.
-        path: the .onnx file.
-        metadata: algorithm, reward weights, checksums and so on.
-    """
+    """Write a graph with its metadata and what the head node must know of its schema."""
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION
     )
@@ -217,13 +210,7 @@ def _graph(
 
 
 def export_network(network: QNetwork, path: Path, metadata: Mapping[str, str]) -> None:
-    """Write a network and its metadata; beside first, then renamed.
-
-    Args:
-        network: what to write; weights become float32.
-        path: the .onnx file.
-        metadata: algorithm, reward weights, checksums and so on; schema entries are added.
-    """
+    """Write a network and its metadata; weights become float32."""
     tensors = {
         **{name: getattr(network, name) for name in _TENSORS},
         "output": network.output[:, None],
@@ -242,17 +229,12 @@ def export_network(network: QNetwork, path: Path, metadata: Mapping[str, str]) -
 
 
 def import_network(path: Path) -> QNetwork:
-    """Read back a network that `export_network` wrote, for the compiled simulator.
-
-    Raises:
-        ModelUnreadable: missing, no ONNX model, or not a graph of this package.
-        ModelSchemaMismatch: made for features that this release does not compute.
-    """
+    """Read back a network that `export_network` wrote; errors as `import_model`."""
     return network_of(read_onnx(path))
 
 
 def network_of(file: OnnxFile) -> QNetwork:
-    """The network in a file; errors as `import_network`."""
+    """The network in a file; errors as `import_model`."""
     schema = file.schema
     activation = file.metadata.get("activation")
     if activation not in _OPERATORS:
@@ -275,14 +257,7 @@ def network_of(file: OnnxFile) -> QNetwork:
 
 
 def export_echo_state(network: EchoStateNetwork, path: Path, metadata: Mapping[str, str]) -> None:
-    """Write a network and its metadata; beside first, then renamed.
-
-    Args:
-        network: what to write; weights become float32.
-        path: the .onnx file.
-        metadata: algorithm, reward weights, checksums and so on; entries on the schema and
-            `memory_size` are added.
-    """
+    """Write a network and its metadata with `memory_size`; weights become float32."""
     features, size = len(network.schema.queue), network.memory_size
     tensors = {
         **{name: getattr(network, name) for name in _VECTORS},
@@ -302,11 +277,7 @@ def export_echo_state(network: EchoStateNetwork, path: Path, metadata: Mapping[s
 
 
 def echo_state_of(file: OnnxFile) -> EchoStateNetwork:
-    """The network in a file.
-
-    Raises:
-        ModelUnreadable: not a graph of `export_echo_state`.
-    """
+    """The network in a file; errors as `import_model`."""
     schema = file.schema
     readout = file.tensor("readout")[:, 0]
     inputs = [file.tensor("queue_weights"), file.tensor("job_weights")]

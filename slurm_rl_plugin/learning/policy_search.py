@@ -196,11 +196,9 @@ def search_bounds(settings: PolicySearchSettings) -> FloatArray | None:
 
 
 def parameters_of(network: QNetwork, settings: PolicySearchSettings) -> FloatArray:
-    """The numbers of a network, where a search of these settings may start.
+    """The numbers of a network of the `site` schema, where a search of these settings may start.
 
-    Args:
-        network: of the `site` schema; a fixed reserve is not taken over.
-        settings: of the search.
+    A fixed reserve is not taken over.
 
     Raises:
         ConfigurationError: the network has another schema, size or scaler.
@@ -243,10 +241,7 @@ RULE_WEIGHTS: Mapping[str, Mapping[str, float]] = {
 
 
 def rule_network(rule: str) -> QNetwork:
-    """The network of the `site` schema that orders a queue as a rule does.
-
-    Args:
-        rule: one of RULE_WEIGHTS.
+    """The network of the `site` schema that orders a queue as one of RULE_WEIGHTS does.
 
     Raises:
         ConfigurationError: a rule that is no sum of logarithms.
@@ -365,18 +360,10 @@ def search_policy(
     load_key: str = "",
     progress: Progress | None = None,
 ) -> TrainedPolicy:
-    """Maximise the site's objective over the weights of a network.
+    """Maximise the site's objective over the weights of a network; arguments as `train_policy`.
 
-    Args:
-        training: loads on which candidates are compared; each sees the same ones.
-        validation: loads that choose among the search's means; never searched on.
-        settings: of the search.
-        start: the network that the search starts from instead of `initial_parameters`.
-        checkpoint: file that keeps the progress; a search with the same settings and loads that
-            was interrupted goes on from there and ends with the same result.
-        load_key: names the loads and all else that shapes the search but its settings, so that a
-            checkpoint of other loads is not taken up.
-        progress: called after each generation with its number and the best objective so far.
+    Candidates of a generation see the same training loads. The validation loads choose among the
+    search's means. `start` replaces `initial_parameters`.
 
     Raises:
         ConfigurationError: no training or no validation load, or a start that does not fit.

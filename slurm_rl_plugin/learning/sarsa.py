@@ -255,14 +255,9 @@ def acted_starts(
     *,
     by_deadline: bool,
 ) -> Transitions:
-    """The starts of one simulated pass; the online variant learns on the way.
+    """The starts of one simulated pass; the online variant changes `parameters` on the way.
 
-    Args:
-        parameters: of the network; changed in place by the online variant.
-        load: what is simulated.
-        settings: of the learner.
-        rng: draws the exploration.
-        by_deadline: act by early deadline first instead of by the network.
+    `by_deadline` acts by early deadline first instead of by the network.
     """
     width = input_width(settings.inputs)
     network = perceptron_of(parameters, width)
@@ -394,19 +389,8 @@ def train_sarsa(
 ) -> TrainedPolicy:
     """Learn a Q-network by SARSA and keep the best one or the last, which then acts greedily.
 
-    Args:
-        training: loads to act on, in turn.
-        validation: loads that choose among the networks after each sweep; never acted on.
-        settings: of the learner.
-        checkpoint: file that keeps the progress; a training with the same settings and loads that
-            was interrupted goes on from there and ends with the same result.
-        load_key: names the loads, so that a checkpoint of other loads is not taken up.
-        progress: called after each sweep with its number and the objective of the network that
-            would be kept.
-
-    Returns:
-        The policy; its curve holds an entry for the untrained network and one a sweep, both
-        objectives those of the greedy network.
+    Arguments as `train_policy`; training loads are acted on in turn. The curve holds an entry for
+    the untrained network and one a sweep, both objectives those of the greedy network.
 
     Raises:
         ConfigurationError: no training or no validation load, or pre-training on recorded starts
@@ -493,9 +477,7 @@ class OnLineLearner:
     def run(self, load: TrainingLoad, *, learning: bool) -> FloatArray:
         """Schedule a load: start of each job, seconds, shape [n].
 
-        Args:
-            load: what is scheduled.
-            learning: explore and learn at every start; otherwise act greedily by what was learned.
+        With `learning` it explores and learns at every start; otherwise it acts greedily.
         """
         rng = np.random.default_rng([self._settings.seed, 1])
         return self._swept(load, rng, self._past, learning=learning)[1]

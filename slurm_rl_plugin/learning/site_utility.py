@@ -128,11 +128,8 @@ def try_jobs(
 ) -> TriedJobs:
     """Walk through a history and try one more job of each class and account now and then.
 
-    Args:
-        history: of the site.
-        medians: run times that the site knows of its classes.
-        settings: of the fit.
-        more: numbers that tell this draw of instants from others of the same history.
+    `medians` are run times that the site knows of its classes; `more` tells this draw of instants
+    from others of the same history.
     """
     rng = np.random.default_rng([settings.seed, len(history.came), *more])
     site = RoutedSite(history.terms, history.offered)
@@ -206,12 +203,7 @@ def gain_of_objective(tried: TriedJobs, settings: SiteUtilitySettings) -> FloatA
 
 
 def fit_site_utility(tried: Sequence[TriedJobs], settings: SiteUtilitySettings) -> QNetwork:
-    """The network whose score is the expected gain of the sum of (U + F)/2.
-
-    Args:
-        tried: in one or more histories of the site.
-        settings: of the fit.
-    """
+    """The network whose score is the expected gain of the sum of (U + F)/2."""
     columns = joined(tried)
     gain = gain_of_objective(columns, settings)
     regressor = FeedForwardRegressor(
@@ -223,22 +215,12 @@ def fit_site_utility(tried: Sequence[TriedJobs], settings: SiteUtilitySettings) 
 
 
 def site_utility_entries(medians: ClassMedian) -> dict[str, str]:
-    """Metadata without which a model's scores are an order and no utilities.
-
-    Args:
-        medians: run times of the classes that the model was fitted with.
-    """
+    """Metadata without which a model's scores are an order and no utilities."""
     return {SCORES_ENTRY: SITE_UTILITY, **medians.entries}
 
 
 def export_site_utility(network: QNetwork, path: Path, medians: ClassMedian) -> None:
-    """Write it as the ONNX file that `published_utilities` takes.
-
-    Args:
-        network: of `fit_site_utility`.
-        path: the .onnx file.
-        medians: see `site_utility_entries`.
-    """
+    """Write it as the ONNX file that `published_utilities` takes."""
     export_network(network, path, {"algorithm": SITE_UTILITY, **site_utility_entries(medians)})
 
 
@@ -261,18 +243,9 @@ def train_site_utility(
 ) -> TrainedPolicy:
     """Try jobs in the histories, round by round, and keep the fit that validates best.
 
-    What is validated is the correlation between the gain that a fit expects of one more job and the
-    gain that the simulation gives.
-
-    Args:
-        training: runs that are fitted.
-        validation: what chooses among the rounds.
-        settings: of the fit.
-        checkpoint: file that keeps the tried jobs; a training with the same settings and loads that
-            was interrupted goes on from there.
-        load_key: names the loads, so that a checkpoint of other loads is not taken up.
-        progress: told after each round.
-        start: the network that orders the site's queue; None for the rule of the settings.
+    Validated is the correlation between the gain that a fit expects of one more job and the gain
+    that the simulation gives. Arguments as `train_policy`; `start` orders the site's queue, by
+    default the rule of the settings.
 
     Raises:
         ConfigurationError: no load, a rule that is not known, a rule that orders by users where the

@@ -361,11 +361,7 @@ def _leave_one_out(
 
 
 def _comparisons(plan: TrainingPlan, trained: TrainedPolicy) -> dict[str, RuleComparison]:
-    """The network beside the best rule of each log.
-
-    Raises:
-        ConfigurationError: an echo state network, which the protocol does not know.
-    """
+    """The network beside the best rule of each log."""
     if not isinstance(trained.network, QNetwork):
         raise ConfigurationError("--protocol heldout does not take echo-state: choose another.")
     return {

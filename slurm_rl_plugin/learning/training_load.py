@@ -52,17 +52,10 @@ class TrainedPolicy:
 
 
 def check_number(training: str, name: str, value: float, holds: bool, words: str) -> None:
-    """Refuse a setting.
-
-    Args:
-        training: whose setting it is, as people call it.
-        name: of the setting.
-        value: as given.
-        holds: whether it may be that.
-        words: what it may be: "at least 1".
+    """Refuse the setting `name` of a training where it does not hold; `words` say what it may be.
 
     Raises:
-        ConfigurationError: it may not.
+        ConfigurationError: it may not be that value.
     """
     if not holds:
         raise ConfigurationError(f"{training} setting {name} is {value:g}: give a number {words}.")
@@ -200,14 +193,7 @@ class TrainingLoads(NamedTuple):
 def drawn_loads(
     loads: Sequence[TrainingLoad], batch: int, seed: int, step: int
 ) -> Sequence[TrainingLoad]:
-    """The loads of one step of a training, the same in every run.
-
-    Args:
-        loads: all of them.
-        batch: how many are drawn; 0 takes all.
-        seed: of the training.
-        step: its number.
-    """
+    """The loads of one step of a training, the same in every run; a batch of 0 takes all."""
     if not batch or batch >= len(loads):
         return loads
     rng = np.random.default_rng((seed, step))

@@ -36,12 +36,7 @@ class Blocks:
 
     @classmethod
     def over(cls, submit: FloatArray, rng: np.random.Generator) -> Blocks:
-        """Weeks where there are enough of them, else days.
-
-        Args:
-            submit: of the counted jobs, seconds, shape [n] > 0.
-            rng: draws them.
-        """
+        """Weeks where there are enough of them, else days; `submit` in seconds, shape [n] > 0."""
         since = submit - submit.min()
         enough = (each for each in _UNITS if since.max() >= FEWEST_BLOCKS * each[0])
         length, unit = next(enough, _UNITS[-1])
@@ -49,13 +44,7 @@ class Blocks:
 
     @classmethod
     def of_stretches(cls, stretch: IntArray, unit: str, rng: np.random.Generator) -> Blocks:
-        """Stretches that are known.
-
-        Args:
-            stretch: number of that of each counted job, in any order and with gaps, [n] > 0.
-            unit: what several are called.
-            rng: draws them.
-        """
+        """Stretches by the number of that of each counted job, in any order and with gaps."""
         of = np.unique(stretch, return_inverse=True)[1].reshape(-1)
         count = int(of.max()) + 1
         return cls(of=of, drawn=drawn_counts(count, rng), unit=unit)
@@ -68,9 +57,7 @@ class Blocks:
     def means(self, values: FloatArray, jobs: IntArray) -> FloatArray:
         """Mean over some jobs in each draw, NaN where it has none of them; shape [resamples].
 
-        Args:
-            values: of these jobs, shape [m].
-            jobs: places of these jobs among those counted, shape [m].
+        `values` are of the jobs at the places `jobs` among those counted, shape [m] each.
         """
         of, stretches = self.of[jobs], self.count
         sums = np.bincount(of, weights=values, minlength=stretches)
@@ -82,10 +69,8 @@ class Blocks:
     def quantiles(self, waits: FloatArray, jobs: IntArray, levels: FloatArray) -> FloatArray:
         """Quantiles of waits over some jobs in each draw, shape [resamples, levels].
 
-        Args:
-            waits: of these jobs, seconds, shape [m].
-            jobs: places of these jobs among those counted, shape [m].
-            levels: which quantiles.
+        `waits`, in seconds, are of the jobs at the places `jobs` among those counted, shape [m]
+        each.
         """
         logs = np.log10(np.maximum(waits, 1.0)) * _BINS
         bins = np.minimum(np.ceil(logs).astype(np.int64), _DECADES * _BINS)

@@ -55,12 +55,7 @@ def widened(drawn: FloatArray, figure: float, samples: int) -> Interval:
     """The middle 95 % of draws about a figure; None where there are none, or any is no number.
 
     Draws of few samples vary too little: both sides are widened by Student's t over the normal,
-    and by the root of n / (n - 1).
-
-    Args:
-        drawn: the figure of each draw.
-        figure: of what happened.
-        samples: that were drawn from, n.
+    and by the root of n / (n - 1), n the samples that were drawn from.
     """
     from scipy.special import ndtri, stdtrit  # noqa: PLC0415 - not on a head node
 
@@ -78,12 +73,7 @@ def interval_of(resampled: FloatArray) -> tuple[float, float]:
 
 
 def of_samples(values: FloatArray, statistic: Callable[[FloatArray], FloatArray]) -> FloatArray:
-    """A statistic of independent samples, drawn the same each time; those draws that are finite.
-
-    Args:
-        values: a figure of each sample on the last axis.
-        statistic: over that axis.
-    """
+    """A statistic over the last axis of samples, drawn the same each time; finite draws only."""
     samples = values.shape[-1]
     places = np.random.default_rng(0).integers(samples, size=(RESAMPLES, samples))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -94,8 +84,7 @@ def of_samples(values: FloatArray, statistic: Callable[[FloatArray], FloatArray]
 def of_learners_and_logs(values: FloatArray) -> FloatArray:
     """Means where learners and logs are both drawn afresh, the same each time, shape [RESAMPLES].
 
-    Args:
-        values: shape [learners, logs].
+    `values` has shape [learners, logs].
     """
     learners, logs = values.shape
     rng = np.random.default_rng(0)
@@ -112,10 +101,7 @@ def mean_over_windows(
 ) -> tuple[float, Interval]:
     """Mean of a figure over windows, and its interval; None where the windows are too few.
 
-    Args:
-        values: of each window, shape [windows], time order.
-        rng: source of randomness.
-        block: consecutive windows that depend on each other, at least 1.
+    `values` has shape [windows], in time order; `block` consecutive windows depend on each other.
     """
     mean = float(values.mean())
     if len(values) < FEWEST_BLOCKS * block:
@@ -126,10 +112,7 @@ def mean_over_windows(
 def block_means(values: FloatArray, rng: np.random.Generator, block: int) -> FloatArray:
     """Mean of each draw, shape [RESAMPLES]; the last block is cut to the number of windows.
 
-    Args:
-        values: of each window, shape [windows], time order.
-        rng: source of randomness.
-        block: consecutive windows drawn together, at most as many as there are.
+    `values` has shape [windows], in time order; `block` is at most as many as there are.
     """
     places = drawn_places(len(values), rng, block)
     return np.asarray(values[places].mean(axis=1), dtype=np.float64)
@@ -200,11 +183,9 @@ def ratio_over_windows(
 ) -> WindowRatio:
     """Ratio of a figure over paired windows, with a moving-block bootstrap interval.
 
-    Args:
-        numerators: figure of one policy in each window, shape [windows], time order, > 0.
-        denominators: of the other policy in the same windows, > 0.
-        rng: source of randomness; equally seeded ones draw the same windows for every policy.
-        block: consecutive windows that depend on each other (`overlapping_windows`), at least 1.
+    Both figures have shape [windows], in time order, and are > 0. Equally seeded generators draw
+    the same windows for every policy. `block` consecutive windows depend on each other
+    (`overlapping_windows`).
 
     Raises:
         ConfigurationError: no windows, unequal numbers of them, a figure that is not finite and
@@ -223,11 +204,9 @@ def ratio_over_windows(
 
 
 def overlapping_windows(firsts: Sequence[int], jobs: int) -> int:
-    """The most consecutive windows of which any two share a job; at least 1.
+    """The most consecutive windows of `jobs` jobs of which any two share a job; at least 1.
 
-    Args:
-        firsts: first job of each window, ascending.
-        jobs: length of a window.
+    `firsts` are the first jobs of the windows, ascending.
     """
     places = np.asarray(firsts)
     ends = np.searchsorted(places, places + jobs, side="left")

@@ -60,12 +60,6 @@ def random_echo_state(
 
     Reservoir weights are uniform in [0, 1] as in the paper, which alone gives a spectral radius
     near 5 and no echo states; they are therefore scaled down to the radius asked for.
-
-    Args:
-        schema: what the inputs mean.
-        settings: of the reservoir.
-        scaler: queue mean, queue scale, job mean, job scale.
-        rng: source of randomness.
     """
     size, inputs = settings.size, len(schema.queue) + len(schema.jobs)
     scale = settings.input_scale
@@ -163,10 +157,7 @@ class EchoStateNetwork:
     ) -> tuple[FloatArray, FloatArray]:
         """Scores float64[n] of n jobs and the memory float64[n, H] that each would leave.
 
-        Args:
-            queue: features, shape [Fq].
-            jobs: features, shape [n, Fx].
-            memory: shape [H].
+        From queue[Fq], jobs[n, Fx] and memory[H].
         """
         features = len(self.schema.queue)
         scaled_queue = (queue - self.queue_mean) / self.queue_scale

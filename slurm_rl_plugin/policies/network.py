@@ -126,14 +126,8 @@ def network_from_parameters(
 ) -> QNetwork:
     """The network whose free numbers are `parameters`, shape [parameter_count].
 
-    Args:
-        schema: what the inputs mean.
-        parameters: weights in the order queue, jobs, bias, output, linear; with `hold` the
-            reserve's weights and bias behind them.
-        hidden: hidden units.
-        scaler: queue mean, queue scale, job mean, job scale.
-        activation: one of ACTIVATIONS.
-        hold: whether the network says how many processors to keep free of batch work.
+    They are weights in the order queue, jobs, bias, output, linear; with `hold` the weights and
+    bias of the reserve behind them.
     """
     queue, jobs = len(schema.queue), len(schema.jobs)
     sizes = [queue * hidden, jobs * hidden, hidden, hidden, jobs]

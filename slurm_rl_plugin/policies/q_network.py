@@ -366,11 +366,7 @@ def load_q_network(path: Path) -> QNetworkPolicy:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a model; never more of them than a model may have.
-
-    Raises:
-        ModelUnreadable: the file is missing, no file, or too large.
-    """
+    """The bytes of a model; never more of them than a model may have."""
     try:
         return read_whole(path)
     except OSError as error:
@@ -385,11 +381,7 @@ def _content(path: Path) -> bytes:
 
 
 def _onnxruntime(path: Path) -> Any:
-    """The inference library, loaded where a model needs it: nothing else may fail with it.
-
-    Raises:
-        PolicyError: it is missing or broken.
-    """
+    """The inference library, loaded where a model needs it: nothing else may fail with it."""
     try:
         from slurm_rl_plugin.policies.silent_onnxruntime import onnxruntime  # noqa: PLC0415
     except Exception as error:  # noqa: BLE001 - a broken library may raise anything

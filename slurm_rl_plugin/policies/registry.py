@@ -112,11 +112,7 @@ NAMED_POLICIES: Mapping[str, NamedPolicy] = {
 
 
 def named_policy(name: str) -> NamedPolicy | None:
-    """The policy of that name; None for any other text, as a path is.
-
-    Args:
-        name: as `sjf` or `reserve:4`.
-    """
+    """The policy of a name such as `sjf` or `reserve:4`; None for any other text, as a path is."""
     number = name.removeprefix(RESERVE_RULE)
     if name.startswith(RESERVE_RULE) and number.isdecimal():
         return NamedPolicy(name=name, rule=name, kind=PolicyKind.RESERVE, reserve=int(number))
@@ -126,8 +122,7 @@ def named_policy(name: str) -> NamedPolicy | None:
 def known_names(*, live: bool) -> list[str]:
     """What may be given as a name, sorted: rules and what else orders, then shipped models.
 
-    Args:
-        live: only what orders a live queue.
+    With `live` only what orders a live queue.
     """
     known = [each for each in NAMED_POLICIES.values() if not (live and each.needs_log)]
     rules = [each.name for each in known if each.is_rule and each.name != NATIVE]

@@ -24,12 +24,9 @@ VALID_FOR = 300.0
 
 
 def utility_of(gain: FloatArray) -> FloatArray:
-    """Utility in [0, 1] of what a job adds to the sum of its site's objective; 0.5 is nothing.
+    """Utility in [0, 1] of what a job adds to the sum of (U + F)/2 over its site's jobs.
 
-    The same at every site, so that the utilities of several sites are in one unit.
-
-    Args:
-        gain: expected change of the sum of (U + F)/2 over the site's jobs, any shape.
+    0.5 is nothing. The same at every site, so that the utilities of several sites are in one unit.
     """
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * np.asarray(gain, dtype=np.float64))))
 
@@ -60,13 +57,7 @@ def published_utilities(
     site: str,
     valid_for: float = VALID_FOR,
 ) -> PublishedUtilities:
-    """What a site publishes in its present state.
-
-    Args:
-        policy: its utility model, as `load_q_network` reads it.
-        snapshot: its queue.
-        site: its name.
-        valid_for: seconds after which nobody should use it.
+    """What a site publishes in its present state, for `valid_for` seconds.
 
     Raises:
         ModelSchemaMismatch: the model's scores are an order and no utilities.

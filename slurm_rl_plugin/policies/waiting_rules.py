@@ -29,10 +29,7 @@ MAX_AGE = 7 * DAY
 def wfp3(wait: Any, estimate: Any, size: Any) -> Any:
     """(wait / estimate)^3 * size (Tang et al. 2009), with the wait that jobs really have.
 
-    Args:
-        wait: seconds since submission.
-        estimate: seconds.
-        size: of the job, in processors.
+    Wait and estimate in seconds, size in processors, here and below.
     """
     return (wait / estimate) ** 3 * size
 
@@ -50,9 +47,7 @@ def expansion_factor(wait: Any, estimate: Any) -> Any:
 def classic_fair_share(usage: Any, share: Any) -> Any:
     """Slurm's classic fair-share factor 2^(-usage/share); an account without a share gets 0.
 
-    Args:
-        usage: fraction of the decayed usage of all accounts.
-        share: of all shares.
+    `usage` is its fraction of the decayed usage of all accounts.
     """
     return (share > 0.0) * 2.0 ** (-usage / np.maximum(share, 1e-9))
 
@@ -60,12 +55,7 @@ def classic_fair_share(usage: Any, share: Any) -> Any:
 def multifactor(wait: Any, processors: Any, capacity: Any, usage: Any, share: Any) -> Any:
     """Slurm's documented example of priority/multifactor: age, fair share, size; whole points.
 
-    Args:
-        wait: seconds since submission.
-        processors: requested.
-        capacity: processors of the machine.
-        usage: fraction of the decayed usage of the job's account.
-        share: configured share of the job's account.
+    `usage` and `share` are those of the job's account, as in `classic_fair_share`.
     """
     age = np.minimum(wait / MAX_AGE, 1.0)
     fair_share = classic_fair_share(usage, share)
@@ -78,12 +68,6 @@ def utility_greedy(wait: Any, estimate: Any, size: Any, interactive: Any) -> Any
 
     The marginal-utility index of eq. 1-3 (2008): an interactive job whose utility is gone has
     nothing left to lose and is served last, which is why the rule has a long tail.
-
-    Args:
-        wait: seconds since submission.
-        estimate: seconds.
-        size: of the job, in processors.
-        interactive: True for interactive, False for batch.
     """
     turnaround, row = wait + estimate, paper_row(interactive)
     utility = time_utility(turnaround, estimate, row)
@@ -94,10 +78,8 @@ def utility_greedy(wait: Any, estimate: Any, size: Any, interactive: Any) -> Any
 def drf(in_use: Any) -> Any:
     """Dominant resource fairness (Ghodsi et al. 2011): of the user who has least the first comes.
 
-    Parts of a million count as equal, since sums differ in rounding with their order.
-
-    Args:
-        in_use: by the running jobs of the job's user, each by its size, as a part of the machine.
+    `in_use` is what running jobs of the job's user take, as a part of the machine. Parts of a
+    million count as equal, since sums differ in rounding with their order.
     """
     return -np.rint(in_use * 1e6)
 

@@ -34,11 +34,8 @@ def one_user_capped(weight: FloatArray, user: NDArray[Any]) -> FloatArray:
     """Lower the weights of a user who outweighs all others together, shape [n].
 
     Each figure of the site that users' own rows fill is computed with these weights. One user then
-    has at most half of it, or `ENOUGH_OF_ONE` rows where the others have fewer.
-
-    Args:
-        weight: of each row, not negative, shape [n].
-        user: whose each row is: any labels, shape [n].
+    has at most half of it, or `ENOUGH_OF_ONE` rows where the others have fewer. Weights are not
+    negative; `user` says by any labels whose each row is, shape [n].
     """
     if len(weight) == 0:
         return weight
@@ -130,10 +127,7 @@ def summarise(
 ) -> dict[str, Any]:
     """The measures of one policy's schedule, as an entry of `evaluate --json`.
 
-    Args:
-        jobs: the schedule; dropped jobs take part in it but are not counted.
-        drop: how many first and last jobs by submit order are not counted.
-        accounts: names for the per-account part.
+    `drop` first and last jobs take part in the schedule but are not counted.
     """
     measures = JobMeasures.of(jobs)
     counted = np.zeros(len(jobs.submit), dtype=np.bool_)
@@ -168,12 +162,7 @@ def summarise(
 
 
 def service_of(jobs: ScheduledJobs, counted: slice | BoolArray) -> Service:
-    """Service of each account in the fortnights in which the counted jobs came.
-
-    Args:
-        jobs: the schedule; jobs that are not counted take part in it.
-        counted: which are counted, a slice or a mask of shape [n]; at least one.
-    """
+    """Service of each account in the fortnights in which the counted jobs came, one at least."""
     came = jobs.submit[counted]
     served = ServedJobs(
         submit=jobs.submit,

@@ -78,10 +78,8 @@ def effects_of(
 ) -> dict[str, dict[str, GroupEffects]]:
     """What jobs are grouped by -> group -> its effects; ALL -> ALL for all of them.
 
-    Args:
-        pair: the cluster as it is, and a variant.
-        blocks: over the counted jobs, in the order of their places in the log.
-        served: `services` of the pair.
+    `blocks` are over the counted jobs, in the order of their places in the log; `served` is
+    `services` of the pair.
     """
     before = _Columns.of(pair.base, pair.places_before)
     after = _Columns.of(pair.variant, pair.places_after)

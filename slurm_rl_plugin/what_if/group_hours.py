@@ -126,12 +126,8 @@ def hours_in_replays(
 ) -> HoursWaited:
     """Mean hours that a job of each group waits, with intervals over weeks or days drawn again.
 
-    Args:
-        prepared: the jobs.
-        before: all of them under the order that is compared with.
-        after: the same under the other.
-        counted: places of those that are measured, at least one.
-        rng: draws weeks or days.
+    `before` and `after` have all jobs; `counted` are places of those that are measured, at least
+    one.
     """
     blocks = Blocks.over(prepared.log.submit[counted], rng)
     waits = before.wait[counted], after.wait[counted]

@@ -86,12 +86,7 @@ class Knowledge:
 
 
 def knowledge_of(base: ReplayedVariant, counted: IntArray) -> Knowledge:
-    """Compare the cluster as it is with what the log recorded.
-
-    Args:
-        base: the cluster as it is.
-        counted: places in the log of the jobs that are measured.
-    """
+    """Compare the cluster as it is with what the log recorded of the jobs that are counted."""
     place = base.at(counted)
     recorded = base.prepared.log.start[place] - base.prepared.log.submit[place]
     known = np.isfinite(recorded)

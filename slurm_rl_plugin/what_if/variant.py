@@ -85,12 +85,9 @@ def variant_of(
 ) -> ClusterVariant:
     """The variant that some words describe: changes with `;` between, all of them together.
 
-    Args:
-        words: each change as `machine_files.changes.changed` takes it, `hook MODEL`, behind it
-            `goal NAME=VALUE`, or `reserve RESOURCE=NUMBER`.
-        cluster: as it is.
-        candidate_of: makes the policy of a model's name.
-        goal_of: name and value of NAME=VALUE.
+    Each is a change as `machine_files.changes.changed` takes it, `hook MODEL`, behind it `goal
+    NAME=VALUE`, or `reserve RESOURCE=NUMBER`. `candidate_of` makes the policy of a model's name,
+    `goal_of` name and value of NAME=VALUE.
 
     Raises:
         ConfigurationError: a change cannot be understood, or it changes nothing that counts here.
@@ -115,11 +112,7 @@ def variant_of(
 
 
 def _changed_machine(now: DescribedCluster, name: str) -> Machine:
-    """The machine after the changes; what does not fit is theirs, since it did before.
-
-    Raises:
-        ConfigurationError: a value is not understood, or what belongs together no longer fits.
-    """
+    """The machine after the changes; what does not fit is theirs, since it did before."""
     try:
         return now.machine
     except ConfigurationError as error:
@@ -129,11 +122,7 @@ def _changed_machine(now: DescribedCluster, name: str) -> Machine:
 
 
 def _sorted_out(words: str) -> tuple[dict[str, list[str]], list[str]]:
-    """What is said of our hook, by its first word, and the changes of the cluster.
-
-    Raises:
-        ConfigurationError: no change at all, or two of a kind of which there is one.
-    """
+    """What is said of our hook, by its first word, and the changes of the cluster."""
     parts = [part.strip() for part in words.split(";") if part.strip()]
     if not parts:
         raise ConfigurationError(f"{PLACE} names no change: write such as PriorityWeightAge=2000.")
@@ -182,19 +171,11 @@ def _reserve(words: str, machine: Machine) -> dict[str, float]:
 
 
 def admitted(log: JobLog, before: Machine, after: Machine) -> tuple[JobLog, list[str]]:
-    """The jobs as their users would send them to the changed machine, and what of them differs.
+    """The jobs as users would send them to the changed machine, and a sentence on each change.
 
     A job that ran no longer than its partition now allows asks for just that; one that ran longer
     goes to the first other partition of the changed machine that allows its limit and whose nodes
     hold it, and where there is none it stays and ends at what is allowed.
-
-    Args:
-        log: the jobs as they were recorded.
-        before: the machine that they were sent to.
-        after: the same after a change.
-
-    Returns:
-        The jobs, and a sentence on each partition that allows less than before.
     """
     sentences: list[str] = []
     limit = limits_of_time(log, before)  # of a job that asks for none, what it was given

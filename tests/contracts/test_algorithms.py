@@ -90,13 +90,20 @@ def test_an_interrupted_training_goes_on_to_the_same_result(name: str, tmp_path:
     whole = trained(name)
     checkpoint = tmp_path / "checkpoint"
 
-    def stop_at_two(step: int, _value: float) -> None:
-        if step == 2:
-            raise Interrupted
+    def stop(after: int, **more: object) -> None:
+        def told(step: int, _value: float) -> None:
+            if step == after:
+                raise Interrupted
 
-    with pytest.raises(Interrupted):
-        trained(name, checkpoint=checkpoint, load_key="a", progress=stop_at_two)
-    assert checkpoint.exists()
+        with pytest.raises(Interrupted):
+            trained(name, checkpoint=checkpoint, progress=told, **more)
+
+    stop(1, load_key="b")
+    stop(2, load_key="a")
+    assert len(checkpoint.read_text().splitlines()) == 1 + 2
+    stop(1, load_key="b")  # steps of other loads are not taken up
+    assert len(checkpoint.read_text().splitlines()) == 1 + 1
+    stop(2, load_key="a")
     for _ in range(2):  # the second time no step is left to do
         resumed = trained(name, checkpoint=checkpoint, load_key="a")
         assert resumed.curve == whole.curve
@@ -205,5 +212,6 @@ def test_sarsa_trains_for_the_schema_it_is_told(schema: str) -> None:
 @EVERY_KIND
 def test_training_needs_loads(name: str) -> None:
     settings = small_settings(name)
-    with pytest.raises(ConfigurationError, match="at least one training and validation load"):
-        train_policy([], VALIDATION, settings)
+    for training, validation in (([], VALIDATION), (TRAINING, [])):
+        with pytest.raises(ConfigurationError, match="at least one training and validation load"):
+            train_policy(training, validation, settings)

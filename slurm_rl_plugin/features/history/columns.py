@@ -89,13 +89,9 @@ def known_past(
     past: PastRuns,
     waits_as: FloatArray | None = None,
 ) -> KnownPast:
-    """What past runs and the queue say of jobs of a snapshot.
+    """What past runs and the queue say of jobs of a snapshot, one at least.
 
-    Args:
-        snapshot: the queue.
-        jobs: n jobs of it, one at least.
-        past: runs up to the snapshot.
-        waits_as: how many waiting jobs each of them is; by default one.
+    `waits_as` says how many waiting jobs each of them is; by default one.
     """
     users, which = met_users(snapshot.users, jobs.user)
     keys = template_keys(users[which], jobs.processors, jobs.time_limit)
@@ -145,13 +141,7 @@ class _Requests(NamedTuple):
 
 
 def _hazards(past: PastRuns, of_users: FloatArray, requests: _Requests) -> FloatArray:
-    """As `run_prediction.fill_hazards`, each level as often as it has rows, [len(BOUNDS), n].
-
-    Args:
-        past: past runs.
-        of_users: rows of `requests.users`, shape [HISTORY, users].
-        requests: n of them.
-    """
+    """As `run_prediction.fill_hazards`, each level as often as it has rows, [len(BOUNDS), n]."""
     user, limit, speaks = requests.user, requests.time_limit, requests.speaks
     site = np.full((len(BOUNDS), REQUEST_CLASSES), UNKNOWN_HAZARD)
     _draw(site, past.site.rows_of(np.arange(float(REQUEST_CLASSES))), PRIOR_RUNS[0])
@@ -180,9 +170,7 @@ def _draw(hazards: FloatArray, rows: FloatArray, runs: float) -> None:
 def history_columns(snapshot: QueueSnapshot, past: PastRuns | KnownPast) -> NDArray[np.float32]:
     """History features of the pending jobs of a snapshot, float32[n, len(SITE.history_jobs)].
 
-    Args:
-        snapshot: the queue.
-        past: runs up to the snapshot, or what is known of the pending jobs by them.
+    `past` are runs up to the snapshot, or what is known of the pending jobs by them.
     """
     if len(snapshot.pending) == 0:
         return np.empty((0, len(SITE.history_jobs)), dtype=np.float32)

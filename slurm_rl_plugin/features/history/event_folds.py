@@ -83,9 +83,7 @@ class _Turns(NamedTuple):
     def counts_before(self, at_risk: FloatArray, keeps: float) -> FloatArray:
         """The group's count before each event, shape [n]; all events weigh 1.
 
-        Args:
-            at_risk: the count before all events, shape [groups].
-            keeps: as of `run_history.fold_outlived`.
+        `at_risk` is the count before all events, shape [groups].
         """
         kept = (keeps ** np.arange(int(self.length.max(initial=0))))[self.before()]
         found = np.empty(len(self.order))
@@ -93,13 +91,10 @@ class _Turns(NamedTuple):
         return found
 
     def fold(self, level: Level, ended: BoolArray, weight: FloatArray, keeps: float) -> None:
-        """Add the events to each row and bound; `_row_and_bound` numbers the groups.
+        """Add the events to each row and bound of a level; `_row_and_bound` numbers the groups.
 
-        Args:
-            level: whose rows change.
-            ended: whether the run ended before the bound, shape [n].
-            weight: of each event, shape [n].
-            keeps: as of `run_history.fold_outlived`.
+        `ended` says whether the run ended before the bound, `weight` is of each event, shape [n]
+        each.
         """
         row, bound = np.divmod(self.group, len(BOUNDS))
         weight, ended = weight[self.order], ended[self.order]
@@ -120,15 +115,7 @@ def _row_and_bound(row: IntArray, bound: IntArray) -> IntArray:
 def fold_events(
     events: RunEvents, site: Level, users: Level, limits: Level, templates: Level
 ) -> None:
-    """Add every event to the rows of its levels, which change.
-
-    Args:
-        events: at least one.
-        site: rows of request classes.
-        users: rows of users.
-        limits: rows of users' jobs of one limit class.
-        templates: rows of templates.
-    """
+    """Add every event, one at least, to the rows of its levels, which change."""
     of_ends = place_of(events.run_time, events.time_limit)[events.job]
     place = np.where(events.kind == ENDED, of_ends, events.kind + len(BOUNDS))
     counted = np.flatnonzero(place < 2 * len(BOUNDS))

@@ -51,12 +51,7 @@ class ForetoldRuns:
         return np.concatenate([[_LAYOUT, len(self.lines)], self.asked, self.lines.ravel()])
 
     def after(self, snapshot: QueueSnapshot, past: PastRuns) -> Self:
-        """What is known after a snapshot: ends teach, and who has started is foretold.
-
-        Args:
-            snapshot: the queue.
-            past: what runs have told up to it.
-        """
+        """What is known after a snapshot: ends teach, and who has started is foretold by `past`."""
         learned = replace(self, asked=self._learned(snapshot))
         running = snapshot.running.as_requested
         order = np.argsort(running.job_id)
@@ -91,10 +86,5 @@ def _places(known: FloatArray, wanted: FloatArray) -> tuple[IntArray, BoolArray]
 
 
 def foretold_now(told: KnownPast | None, foretold: ForetoldRuns) -> FloatArray:
-    """Quantiles of the pending jobs, seconds, shape [n, len(PARTS)].
-
-    Args:
-        told: what is known of them; None where nobody waits.
-        foretold: says which shares are asked for.
-    """
+    """Quantiles of the pending jobs by the shares that are asked for, seconds, [n, len(PARTS)]."""
     return np.empty((0, len(PARTS))) if told is None else told.quantiles(foretold.asked)

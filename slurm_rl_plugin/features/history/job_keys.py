@@ -30,21 +30,14 @@ def user_key(name: str) -> float:
 def user_keys(users: Sequence[str], index: IntArray) -> FloatArray:
     """Keys of the users of some jobs, shape [n]; all without a name count as one user.
 
-    Args:
-        users: names.
-        index: into `users`, shape [n]; any other number for a job whose user is unknown.
+    `index` counts in `users`; any other number is for a job whose user is unknown.
     """
     keys, which = met_users(users, index)
     return keys[which]
 
 
 def met_users(users: Sequence[str], index: IntArray) -> tuple[FloatArray, IntArray]:
-    """Keys of the users whom some jobs have, and which of them each job has, shape [n].
-
-    Args:
-        users: names.
-        index: as `user_keys` takes it.
-    """
+    """Keys of the users whom some jobs have, and which of them each job has, shape [n]."""
     names = (*users, "")
     is_known = (index >= 0) & (index < len(users))
     place = np.where(is_known, index, len(users))
@@ -57,13 +50,9 @@ def met_users(users: Sequence[str], index: IntArray) -> tuple[FloatArray, IntArr
 def template_keys(user: FloatArray, processors: IntArray, time_limit: FloatArray) -> FloatArray:
     """Keys of templates: a user's jobs that ask for the same processors and time limit.
 
-    Mixed from the user's key in numpy: a queue may hold a template for each of 100,000 jobs.
-
-    Args:
-        user: keys of `user_keys`, shape [n].
-        processors: requested, shape [n].
-        time_limit: requested seconds, NaN where none is known; for a row of history the number of
-            its step (`run_history.limit_step`); shape [n].
+    Mixed from the user's key in numpy: a queue may hold a template for each of 100,000 jobs. The
+    time limit is in seconds, NaN where none is known; for a row of history the number of its step
+    (`run_history.limit_step`).
     """
     limit = np.where(np.isnan(time_limit), _NO_LIMIT, time_limit) + 0.0  # one zero, not two
     mixed: NDArray[np.uint64] = _mixed(
@@ -77,9 +66,7 @@ def template_keys(user: FloatArray, processors: IntArray, time_limit: FloatArray
 def limit_keys(user: FloatArray, time_limit: FloatArray) -> FloatArray:
     """Keys of users' jobs whose time limits are alike (`run_history.limit_class`).
 
-    Args:
-        user: keys of `user_keys`, shape [n].
-        time_limit: requested seconds, `run_history.NO_LIMIT` where none; shape [n].
+    Time limits are in seconds, `run_history.NO_LIMIT` where there is none.
     """
     alike: NDArray[np.uint64] = (1.0 + limit_class(time_limit)).astype(np.uint64)
     mixed: NDArray[np.uint64] = _mixed(user.astype(np.uint64) ^ _mixed(alike))
@@ -87,12 +74,7 @@ def limit_keys(user: FloatArray, time_limit: FloatArray) -> FloatArray:
 
 
 def job_keys(users: Sequence[str], jobs: JobTable) -> tuple[FloatArray, FloatArray]:
-    """Keys of the user and of the template of each job, shape [n] each.
-
-    Args:
-        users: names that `jobs.user` indexes.
-        jobs: n jobs.
-    """
+    """Keys of the user and of the template of each job, shape [n] each."""
     user = user_keys(users, jobs.user)
     return user, template_keys(user, jobs.processors, jobs.time_limit)
 

@@ -147,11 +147,7 @@ class PastRuns:
         return [head, *(table.lines.ravel() for table in tables)]
 
     def after(self, snapshot: QueueSnapshot) -> Self:
-        """What is known after a snapshot; each event counts once, whatever the pace of snapshots.
-
-        Args:
-            snapshot: the queue; its running and ended jobs count.
-        """
+        """What is known after a snapshot; each event counts once, at any pace of snapshots."""
         events = RunEvents.between(self.time, snapshot)
         ahead = self.time - snapshot.now > LONGEST_AHEAD
         now = snapshot.now if ahead else max(self.time, snapshot.now)
@@ -174,12 +170,7 @@ class PastRuns:
 
 
 def _heard(level: Level, time: FloatArray) -> FloatArray:
-    """Time of each row's last event, seconds since the epoch.
-
-    Args:
-        level: rows that events change.
-        time: of the events, ascending.
-    """
+    """Time of each row's last event, seconds since the epoch; `time` of events is ascending."""
     heard = np.empty(level.rows.shape[1])
     heard[level.row] = time  # the last one stays
     return heard

@@ -58,14 +58,10 @@ class RunEvents:
 
     @classmethod
     def between(cls, last: float, snapshot: QueueSnapshot) -> Self:
-        """The events that a snapshot adds to what was known at `last`.
+        """The events that a snapshot adds to what was known at `last`, seconds; -inf for none.
 
         An end that is reported late, with a time before `last`, counts now; what the job had
         outlived until then has counted while it ran, and does not count again.
-
-        Args:
-            last: time of the snapshot before, seconds; -inf for none.
-            snapshot: the queue.
         """
         running, over = snapshot.running, snapshot.ended
         new = np.isfinite(over.start) & np.isfinite(over.end)
@@ -114,10 +110,8 @@ ARRIVAL_MEMORY = 1 + len(FADING_TIMES)
 def recent_arrivals(snapshot: QueueSnapshot, before: FloatArray | None = None) -> FloatArray:
     """Faded counts of interactive submissions, and when: shape [ARRIVAL_MEMORY].
 
-    Args:
-        snapshot: the queue; submissions since `before` are among its pending, running and started
-            jobs.
-        before: what this function gave at the previous decision; None at the first one.
+    Submissions since `before`, what this function gave at the previous decision, are among the
+    pending, running and started jobs.
     """
     fading = np.array(FADING_TIMES)
     counted_until = -np.inf if before is None else before[0]

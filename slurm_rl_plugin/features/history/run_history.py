@@ -58,11 +58,7 @@ REQUEST_CLASSES = LIMIT_CLASSES * _WIDTH_CLASSES
 
 
 def limit_class(time_limit: Any) -> Any:
-    """The number of a time limit's class, below LIMIT_CLASSES; elementwise, a whole float.
-
-    Args:
-        time_limit: requested seconds.
-    """
+    """The number of a time limit's class, below LIMIT_CLASSES; elementwise, a whole float."""
     long = np.floor(np.log2(np.maximum(time_limit / MINUTE, 1.0)))
     return np.minimum(long, LIMIT_CLASSES - 1.0)
 
@@ -72,20 +68,12 @@ def limit_step(time_limit: Any) -> Any:
 
     Limits that people ask for, such as 10 minutes, an hour, a day or a week, are 1.6 % or more away
     from where a step begins.
-
-    Args:
-        time_limit: requested seconds.
     """
     return np.floor(LIMIT_STEPS * np.log2(np.maximum(time_limit / MINUTE, 1.0)) + 0.5)
 
 
 def request_class(time_limit: Any, processors: Any) -> Any:
-    """The number of a request's class, below REQUEST_CLASSES; elementwise, a whole float.
-
-    Args:
-        time_limit: requested seconds.
-        processors: requested.
-    """
+    """The number of a request's class, below REQUEST_CLASSES; elementwise, a whole float."""
     wide = np.floor(np.log2(np.maximum(processors, 1.0)))
     return limit_class(time_limit) * _WIDTH_CLASSES + np.minimum(wide, _WIDTH_CLASSES - 1.0)
 
@@ -95,10 +83,6 @@ def place_of(run_time: Any, time_limit: Any) -> Any:
 
     If its limit ended the run, len(BOUNDS) more: it has outlived that bound as far as it could.
     Twice len(BOUNDS) adds nothing to what the run has outlived before. Elementwise.
-
-    Args:
-        run_time: seconds.
-        time_limit: requested seconds.
     """
     place = 0
     beyond = 0  # bounds that it reached only after its limit
@@ -111,33 +95,23 @@ def place_of(run_time: Any, time_limit: Any) -> Any:
 
 
 def asked_time(time_limit: Any) -> Any:
-    """Requested seconds; NO_LIMIT where none is known. Elementwise.
-
-    Args:
-        time_limit: requested seconds, NaN where none is known.
-    """
+    """Requested seconds; NO_LIMIT where none is known. Elementwise."""
     return np.where(np.isfinite(time_limit) & (time_limit > 0.0), time_limit, NO_LIMIT)
 
 
 def weight_at_site(runs: Any) -> Any:
-    """The weight of a run in its request class: the more runs its user has there, the less.
+    """The weight of a run in its request class: the more runs its user had told there, the less.
 
     So each user has about the weight of one run: a thousand dummy runs weigh some ten times as
     much as one. Elementwise.
-
-    Args:
-        runs: the count in the user's row before the run is folded into it.
     """
     return 1.0 / (1.0 + runs) ** 2
 
 
 def weight_among_limits(runs: Any) -> Any:
-    """The weight of a run among its user's runs of one limit class: less if its template has more.
+    """The weight of a run among its user's of one limit class: less if its template had more.
 
     So a template that ran a hundred times does not decide for the user's others. Elementwise.
-
-    Args:
-        runs: the count in the template's row before the run is folded into it.
     """
     return 1.0 / (1.0 + runs)
 
@@ -157,14 +131,7 @@ def fold_outlived(row: Any, place: int, keeps: float, weight: float) -> None:
 
 
 def fold_ended(row: Any, place: int, keeps: float, weight: float) -> None:
-    """A run has ended; changes the row in place.
-
-    Args:
-        row: shape [HISTORY].
-        place: as `place_of` tells.
-        keeps: as of `fold_outlived`.
-        weight: as of `fold_outlived`.
-    """
+    """A run has ended at a place of `place_of`; else as `fold_outlived`."""
     if place < 2 * len(BOUNDS):
         bound = place % len(BOUNDS)
         fold_outlived(row, bound, keeps, weight)

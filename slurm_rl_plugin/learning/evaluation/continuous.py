@@ -105,9 +105,7 @@ def replay_continuously(
     *,
     progress: RunProgress | None = None,
 ) -> dict[str, list[ContinuousRun]]:
-    """Replay a log under each policy; all meet the same jobs in the same runs.
-
-    Runs are made beside each other in threads: the compiled simulator needs no interpreter.
+    """Replay a log under each policy; all meet the same jobs in the same runs, by name.
 
     Args:
         candidates: the policies, of different names.
@@ -115,9 +113,6 @@ def replay_continuously(
         settings: the batch system.
         protocol: how many runs.
         progress: called after each run of a policy.
-
-    Returns:
-        The runs under the name of each policy.
 
     Raises:
         ConfigurationError: an unknown policy, or a log too short for one stretch of counted jobs.
@@ -209,14 +204,9 @@ def ratios_to(
 ) -> dict[str, dict[str, float | list[float] | None]]:
     """Each policy's figures over those of another one: medians of the runs' ratios.
 
-    The interval is of the ratio of mean bounded slowdowns, over runs and blocks of stretches drawn
-    afresh; None where there are too few of either. Every policy meets the same draws.
-
-    Args:
-        runs: of each policy.
-        to: of the policy that the others are compared with.
-        seed: of the draws.
-        together: consecutive stretches that are drawn together.
+    The interval is of the ratio of mean bounded slowdowns, over runs and blocks of `together`
+    consecutive stretches drawn afresh; None where there are too few of either. Every policy meets
+    the same draws.
     """
     return {
         name: {
@@ -265,14 +255,8 @@ def rules_on_training_part(
 ) -> dict[str, float]:
     """Mean bounded slowdown of each rule over runs through the training part alone.
 
-    Nothing of what came later is simulated, nor known to a rule by predicted run times.
-
-    Args:
-        rules: their names.
-        prepared: the log with classes known at submission.
-        settings: the batch system.
-        protocol: how many runs.
-        progress: called after each run of a rule.
+    Nothing of what came later is simulated, nor known to a rule by predicted run times. The log has
+    classes known at submission.
 
     Raises:
         ConfigurationError: no job was submitted in the training part.

@@ -82,11 +82,8 @@ def groupings_of_workload(
 ) -> dict[str, Grouping]:
     """The same of jobs of a simulation: class, width, limit, account, and resource where known.
 
-    Args:
-        jobs: whose `account` counts in `accounts`.
-        capacity: processors of the machine.
-        accounts: names.
-        resources: names of the columns of `jobs.asked`; () where they do not matter.
+    `jobs.account` counts in `accounts`; `resources` names the columns of `jobs.asked`, () where
+    they do not matter.
     """
     asked = jobs.asked
     several = len(resources) == asked.shape[1] and bool((asked[:, 1:] > 0.0).any())
@@ -114,13 +111,7 @@ def _on_nodes(prepared: PreparedLog, machine: Machine) -> dict[str, Grouping]:
 def waits_of_groups(
     grouping: Grouping, wait: FloatArray, counted: slice | BoolArray
 ) -> dict[str, GroupWaits]:
-    """Group -> waits of its jobs; a group that no counted job is in is left out.
-
-    Args:
-        grouping: of all jobs.
-        wait: of all jobs, seconds, shape [n].
-        counted: the jobs that are measured.
-    """
+    """Group -> waits of its counted jobs; `wait` is in seconds, of all jobs, shape [n]."""
     place, wait = grouping.place[counted], wait[counted]
     jobs = np.bincount(place, minlength=len(grouping.names))
     total = np.bincount(place, weights=wait, minlength=len(grouping.names))
@@ -141,9 +132,7 @@ def losers(
 ) -> list[Loser]:
     """The groups whose mean or longest wait grows by a minute or more, the mean's most first.
 
-    Args:
-        before: what jobs are grouped by -> group -> its waits under the order compared with.
-        after: the same groups under the other order.
+    Both arguments are: what jobs are grouped by -> group -> its waits.
     """
     found = [
         Loser(

@@ -135,10 +135,7 @@ def training_and_test_windows(
 def windows_of(part_first: int, part_last: int, protocol: HeldoutProtocol) -> list[int]:
     """First jobs of windows spaced evenly over a part of a log, ascending, none twice.
 
-    Args:
-        part_first: the part's first job.
-        part_last: the job behind the part's last one; no window reaches it.
-        protocol: how many windows, and their length.
+    `part_last` is the job behind the part's last one; no window reaches it.
 
     Raises:
         ConfigurationError: the part is shorter than a window.
@@ -163,8 +160,7 @@ def figures_of_windows(
 ) -> dict[str, WindowFigures]:
     """Simulate the policies in each window from an empty machine; all meet the same jobs.
 
-    Windows run beside each other in threads: the compiled simulator needs no interpreter. F1 counts
-    submit times from the start of the log as everywhere in the package, not of the window.
+    F1 counts submit times from the start of the log, not of the window.
 
     Args:
         candidates: the policies, of different names.
@@ -172,9 +168,6 @@ def figures_of_windows(
         firsts: first job of each window, ascending.
         protocol: lengths and batch system.
         progress: called after each window.
-
-    Returns:
-        The figures under the name of each policy.
 
     Raises:
         ConfigurationError: an unknown policy.
@@ -242,11 +235,7 @@ def heuristics_on_training_part(
 ) -> dict[str, float]:
     """Bounded slowdown of each of HEURISTICS: geometric mean over the training windows.
 
-    Args:
-        prepared: the log with classes known at submission.
-        firsts: first jobs of the training windows.
-        protocol: lengths and batch system.
-        progress: called after each window.
+    The log has classes known at submission.
     """
     rules = [Candidate(name=name) for name in HEURISTICS]
     figures = figures_of_windows(rules, prepared, firsts, protocol, progress=progress)

@@ -66,10 +66,6 @@ class Candidate:
 def candidate_of_model(name: str, path: Path) -> Candidate:
     """A model of this package as it runs live, with the run times that it was trained to believe.
 
-    Args:
-        name: that reports call it.
-        path: of the file.
-
     Raises:
         ModuleNotFoundError: the extra that reads models is not installed.
         PolicyError: the model cannot be used.
@@ -83,12 +79,7 @@ def candidate_of_model(name: str, path: Path) -> Candidate:
 
 
 def estimates_of(kind: str, training_log: PreparedLog) -> RunTimeEstimate | None:
-    """The run-time estimate of that kind; None is the oracle.
-
-    Args:
-        kind: "oracle", "requested" or "class-median".
-        training_log: where class medians come from.
-    """
+    """The estimate "oracle" (None), "requested", or "class-median" with medians of the log."""
     if kind == "oracle":
         return None
     if kind == "requested":
@@ -152,11 +143,7 @@ def _order_by_rule(named: NamedPolicy, prepared: PreparedLog, workload: Workload
 
 
 def _rule(candidate: Candidate) -> NamedPolicy:
-    """The rule of a candidate that is known by its name alone.
-
-    Raises:
-        ConfigurationError: there is none of that name.
-    """
+    """The rule of a candidate that is known by its name alone."""
     named = named_policy(candidate.name)
     if named is None or not named.is_rule:
         raise unknown_policy(candidate.name, live=False)

@@ -245,12 +245,7 @@ def compare(
 ) -> dict[str, ComparedFigure]:
     """Every figure of two policies on the same jobs, with a moving-block bootstrap interval.
 
-    Args:
-        replayed: the schedules.
-        model: name of one policy.
-        site: name of the other.
-        rng: draws the blocks.
-        progress: called with how many resamples more are done.
+    `progress` is called with how many resamples more are done.
     """
     counted = slice(replayed.first, replayed.last)
     mine = _Columns.of(replayed.schedules[model], counted)

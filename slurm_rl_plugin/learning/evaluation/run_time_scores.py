@@ -23,12 +23,9 @@ _EDGES = np.log10(np.maximum([5.0, *BOUNDS], 5.0))
 
 
 def run_time_scores(prepared: PreparedLog, first: int, last: int) -> Mapping[str, Any]:
-    """Scores of what is predicted as jobs come.
+    """Scores of what is predicted as jobs come, of jobs from `first` to before `last`.
 
-    Args:
-        prepared: the log, from its begin, so that runs before `first` have told.
-        first: the first job that is scored.
-        last: the job behind the last.
+    The log is whole from its begin, so that runs before `first` have told.
 
     Returns:
         `log_score`: mean of -ln of the probability of the interval between two bounds in which

@@ -50,12 +50,7 @@ FIGURES = tuple(ScheduleWaits.__annotations__)
 
 
 def waits_of(jobs: ScheduledJobs, counted: slice | BoolArray) -> ScheduleWaits:
-    """The figures of one schedule.
-
-    Args:
-        jobs: the whole schedule.
-        counted: which of its jobs are measured, at least one.
-    """
+    """The figures of the counted jobs of one schedule, one at least."""
     wait, run_time, processors = (
         each[counted] for each in (jobs.wait, jobs.run_time, jobs.processors)
     )
@@ -97,11 +92,7 @@ def machine_figures(
 ) -> dict[str, Any]:
     """`resources` and `partitions` of a policy's entry in `evaluate --json`.
 
-    Args:
-        prepared: the jobs, on this machine.
-        schedule: the same with their starts.
-        machine: whose nodes they ran on.
-        counted: which of them count for partitions, shape [n].
+    `counted` says which jobs count for partitions, shape [n].
     """
     return {
         "resources": resource_figures(prepared, schedule, machine),

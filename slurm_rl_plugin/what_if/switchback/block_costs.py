@@ -142,13 +142,7 @@ GOALS: Mapping[str, Goal] = {
 
 
 def costs(times: JobTimes, begin: float, end: float) -> FloatArray:
-    """What a time cost by each of GOALS, shape [goals].
-
-    Args:
-        times: the jobs; others than those of the time may be among them.
-        begin: seconds.
-        end: seconds.
-    """
+    """What a time cost by each of GOALS, shape [goals]; other jobs may be among `times`."""
     here = times.present(begin, end)
     return np.array([goal.cost(here, begin, end) for goal in GOALS.values()])
 
@@ -241,12 +235,7 @@ class ReplayedCluster:
         return BlockCosts(measured=measured[None], by_site=by[SITE][None], by_ours=by[OURS][None])
 
     def played(self, block: TurnBlock, arm: str) -> JobTimes:
-        """The jobs of a block as they would have started under an order, from its begin on.
-
-        Args:
-            block: that is over.
-            arm: whose order, SITE or OURS.
-        """
+        """The jobs of a block that is over as they would have started under one of ARMS' orders."""
         now, start, submit = block.begin, self.times.start, self.times.jobs.submit
         has_started = start <= now
         runs = np.flatnonzero(has_started & (start + self.times.jobs.run_time > now))
@@ -277,13 +266,7 @@ def costs_of_blocks(
     blocks: tuple[TurnBlock, ...],
     progress: Callable[[int], None] | None = None,
 ) -> BlockCosts:
-    """What blocks that are over cost.
-
-    Args:
-        cluster: on which they were held.
-        blocks: in order of time.
-        progress: called with 1 for each that is done.
-    """
+    """What blocks that are over cost, in order of time; `progress` is called with 1 for each."""
     found = BlockCosts.none()
     for block in blocks:
         found = found.joined(cluster.costs(block))

@@ -96,9 +96,7 @@ class EffectSoFar:
 def effect_of(pairs: PairDifferences, level: float) -> EffectSoFar:
     """The effect that pairs tell of, with a confidence sequence.
 
-    Args:
-        pairs: that are over.
-        level: chance that the effect ever lies outside, at most.
+    `level` is the chance that the effect ever lies outside, at most.
     """
     bound = float(np.log(2.0 / level))
     return EffectSoFar(
@@ -110,12 +108,9 @@ def effect_of(pairs: PairDifferences, level: float) -> EffectSoFar:
 
 
 def sure_above(pairs: PairDifferences, effect: float, level: float) -> int | None:
-    """After which pair it was sure that the effect is larger; None where it is not.
+    """After which pair it was sure that the effect, a log of a ratio, is larger; None for never.
 
-    Args:
-        pairs: that are over.
-        effect: log of a ratio.
-        level: chance of being wrong, ever.
+    `level` is the chance of being wrong, ever.
     """
     if len(pairs) == 0:
         return None
@@ -188,10 +183,8 @@ class GoalFinding:
 def findings(declared: Declaration, found: BlockCosts, floors: FloatArray) -> list[GoalFinding]:
     """What the closed pairs tell, goal by goal.
 
-    Args:
-        declared: the experiment.
-        found: costs of its first blocks, which are over.
-        floors: cost of each goal below which differences do not matter, shape [goals].
+    `found` are costs of the first blocks, which are over; `floors` costs of each goal below which
+    differences do not matter, shape [goals].
     """
     pairs = Pairs.closed(declared, len(found))
     ours = np.array([block.arm == OURS for block in declared.blocks[: len(found)]], dtype=np.bool_)
@@ -257,7 +250,6 @@ def _means(measured: FloatArray, ours: BoolArray) -> tuple[float, float]:
 def floors_of(history: FloatArray) -> FloatArray:
     """Costs below which differences do not matter, shape [goals].
 
-    Args:
-        history: costs of times before the experiment, at least one, shape [times, goals].
+    `history` are costs of times before the experiment, at least one, shape [times, goals].
     """
     return np.asarray(np.maximum(_FLOOR * history.mean(axis=0), _LEAST_FLOOR))

@@ -26,11 +26,8 @@ def live_cluster(
 ) -> ReplayedCluster:
     """The cluster up to the instant of a look.
 
-    Args:
-        site: at that instant.
-        source: how its queue is played forward; its order is not looked at.
-        present: the order that it is compared with.
-        ours: the order on trial.
+    `source` says how its queue is played forward; its order is not looked at. `present` is the
+    order that `ours` is compared with.
     """
     start = site.prepared.log.start.copy()
     start[site.pending] = np.inf

@@ -89,7 +89,7 @@ def tripped(
         declared: the experiment.
         found: costs of its first blocks, which are over.
         since_begin: costs of those of `early_stretches` that are over.
-        floors: see `findings.findings`.
+        floors: see `evidence.findings`.
         held: part of the time of the last blocks in which the order was in force whose turn it
             was.
         misdelivered: see `turns.misdelivered_since_begin`.
@@ -188,13 +188,7 @@ class Trial:
 
     @classmethod
     def begun(cls, declared: Declaration, cluster: ReplayedCluster, now: float) -> Trial:
-        """Before its first block is looked at.
-
-        Args:
-            declared: the experiment.
-            cluster: on which it is.
-            now: seconds, behind the first block.
-        """
+        """Before its first block is looked at; `now` lies behind that block, seconds."""
         times = cluster.times
         history = [
             costs(times, block.begin, block.end)
@@ -223,9 +217,7 @@ class Trial:
     def steps_back(self, held: float, misdelivered: float = 0.0) -> str | None:
         """Why it has to be left to the site, one sentence; None where it may go on.
 
-        Args:
-            held: see `guards.tripped`.
-            misdelivered: the same.
+        `held` and `misdelivered` are as in `tripped`.
         """
         for each in self.findings():
             if each.word == WORSE:
@@ -303,14 +295,8 @@ def foretold_cost(
 ) -> float | None:
     """What ours would have cost over the site's order by replays of past blocks.
 
-    Args:
-        cluster: of the site.
-        blocks: of the past.
-        goal: name.
-        progress: called with 1 for each block that is done.
-
-    Returns:
-        The ratio; None where accounting begins later, or nobody waited.
+    None where accounting begins later, or nobody waited; `progress` is called with 1 for each
+    block.
     """
     known = [block for block in blocks if _is_known(cluster, block)]
     if not known:

@@ -63,7 +63,7 @@ def choices_of(
     Args:
         tuned: what the search found.
         short: stretches of the past on which rules and reserves are compared.
-        checks: more of them, which tell what each choice is worth.
+        checks: more of them, on which each choice is valued.
         processors: of the cluster.
     """
     found = {AS_IT_IS: Choice(words="", objective=tuned.before)}
@@ -129,12 +129,7 @@ def gain_of(pair: ReplayedPair, blocks: Blocks, weights: RewardWeights) -> Objec
     """Gain in time utility, responsiveness, fairness and slowdown, each by its weight.
 
     The terms of the longest wait and of what a reserve costs batch jobs are left out: draws of what
-    happened know no longer wait, and both are shown beside.
-
-    Args:
-        pair: the cluster as it is, and a variant.
-        blocks: over the counted jobs.
-        weights: of the goals.
+    happened know no longer wait, and both are shown beside. `blocks` are over the counted jobs.
     """
     every = np.arange(len(pair.counted))
     sides = [
@@ -172,12 +167,7 @@ _PARAMETERS = "SchedulerParameters"
 
 
 def conf_lines(cluster: DescribedCluster, changes: Mapping[str, str]) -> list[str]:
-    """A line for each key, with what it is now before it; all of them comments.
-
-    Args:
-        cluster: as it is said to be.
-        changes: key -> value.
-    """
+    """A comment for each key of slurm.conf that changes, with what it is now before it."""
     after = changed(cluster, words_of(changes)).said.settings
     lines: list[str] = []
     keys = [key for key in changes if not key.islower()]
@@ -191,11 +181,7 @@ def conf_lines(cluster: DescribedCluster, changes: Mapping[str, str]) -> list[st
 
 
 def policy_lines(rule: str) -> list[str]:
-    """Lines of our own file that let the hook order by a rule; all of them comments.
-
-    Args:
-        rule: as `evaluate` calls it; of one that no live queue can be ordered by, that is said.
-    """
+    """Comments with lines of our own file that let the hook order by a rule, or why it cannot."""
     named = named_policy(rule)
     if named is not None and named.needs_log:
         return [f"# The daemon cannot order by {rule}: {named.needs_log}."]

@@ -182,12 +182,9 @@ def _guarded(load: TrainingLoad, start: FloatArray) -> tuple[float, float]:
 
 
 def objective_of(task: TuningTask, changes: dict[str, str], reserve: int = 0) -> float:
-    """The site's objective of some changes, mean over the loads; less for what they may not cost.
+    """The site's objective of some changes of slurm.conf, mean over the loads; less their costs.
 
-    Args:
-        task: what they are tried on.
-        changes: key of slurm.conf -> value.
-        reserve: CPUs that are kept from batch jobs at most.
+    `reserve` CPUs are kept from batch jobs at most.
     """
     machine = task.cluster.machine
     if words := words_of(changes):
@@ -235,8 +232,7 @@ def past_of(prepared: PreparedLog) -> PreparedLog:
     """The first 60 % of a log's time, of which alone anything is chosen.
 
     Raises:
-        ConfigurationError: nothing could be chosen on it, or what was chosen not be judged, of
-            which a long search would tell only at its end.
+        ConfigurationError: nothing could be chosen on it, or what was chosen not be judged.
     """
     jobs, first = len(prepared.log), training_jobs(prepared)
     rest = jobs - int(jobs * UNCOUNTED[1]) - first
@@ -349,11 +345,8 @@ def _best(
 ) -> tuple[float, dict[str, str]]:
     """The best finalist without what it does not need; nothing where none is better than now.
 
-    Args:
-        short: the task on some stretches of the past.
-        checks: the same on more of them.
-        finalists: objective on those, and changes, of each.
-        before: objective of the cluster as it is on `short` and on `checks`.
+    `finalists` are objectives on `checks`, and changes; `before` is the objective of the cluster as
+    it is on `short` and on `checks`.
     """
     after, changes = max(finalists, key=lambda each: each[0], default=(before[1], {}))
     if after <= before[1]:

@@ -11,10 +11,8 @@ from slurm_rl_plugin.features.history.job_keys import user_key
 from slurm_rl_plugin.features.history.past_runs import HistoryTable, PastRuns
 from slurm_rl_plugin.features.history.run_history import (
     BOUNDS,
-    HISTORY,
     LARGE_REQUEST,
     SPENT,
-    fold_spent,
     speaks_for,
 )
 from slurm_rl_plugin.features.history.run_prediction import expected_run
@@ -62,22 +60,6 @@ def test_a_large_one_is_spoken_for_from_as_many_core_seconds_on():
     assert not speaks_for(64 * DAY, DAY + 1.0, 64)
 
 
-def test_it_is_the_same_for_columns():
-    spent, limit = np.array([0.0, 0.0, 5_529_599.0, 5_529_600.0]), np.array([60.0, DAY, DAY, DAY])
-    assert speaks_for(spent, limit, np.full(4, 64)).tolist() == [True, False, False, True]
-
-
-def test_a_run_spends_its_time_on_all_its_processors_and_a_long_one_takes_all_back():
-    row = [0.0] * HISTORY
-    fold_spent(row, 100.0, 16.0)
-    fold_spent(row, 7199.0, 2.0)
-    assert row[SPENT] == 1600.0 + 14_398.0
-    fold_spent(row, 7200.0, 64.0)  # just two hours: a long run
-    assert row == [0.0] * HISTORY
-    fold_spent(row, 5.0, 1.0)
-    assert row[SPENT] == 5.0
-
-
 def test_who_outlives_two_hours_loses_all_while_he_runs_and_gains_nothing_at_the_end():
     dummy = Run(1, ANN, 100, 7200.0, start=0.0, end=7000.0)
     long = Run(2, ANN, 1, 9000.0, start=1000.0, end=8300.0)
@@ -89,12 +71,6 @@ def test_who_outlives_two_hours_loses_all_while_he_runs_and_gains_nothing_at_the
     past = past.after(snapshot_of(8250.0, ended=[after_it], running=[long]))
     past = past.after(snapshot_of(8310.0, ended=[long]))
     assert spent_by(past, ANN) == 0.0
-
-
-def test_outliving_a_minute_or_a_quarter_takes_nothing_back():
-    dummy = Run(1, ANN, 10, 7200.0, start=0.0, end=50.0)
-    past = PastRuns().after(snapshot_of(5000.0, ended=[dummy], running=[Run(2, ANN, 4, DAY, 0.0)]))
-    assert spent_by(past, ANN) == 500.0
 
 
 def test_nobody_inherits_what_another_has_spent():

@@ -79,41 +79,6 @@ def test_one_short_run_by_hand():
     assert not template[SPENT:].any()
 
 
-def test_a_long_run_tells_while_it_runs_and_at_its_end():
-    run = Run(1, 0, 4, 9000.0, start=0.0, end=8000.0)
-    past = PastRuns().after(snapshot_of(9.0, running=[run]))
-    assert rows_of(past, run) == [None] * 4
-    past = past.after(snapshot_of(10.0, running=[run]))
-    assert came_to(rows_of(past, run)[USER]) == {10.0: 1.0}
-    past = past.after(snapshot_of(2000.0, running=[run]))
-    assert came_to(rows_of(past, run)[USER]) == dict.fromkeys(BOUNDS[:8], 1.0)  # to 1800 s
-    past = past.after(snapshot_of(8100.0, ended=[run]))
-    row = rows_of(past, run)[USER]
-    assert came_to(row) == dict.fromkeys(BOUNDS[:11], 1.0)  # to 14,400 s
-    assert ended_in(row) == {14_400.0: 1.0}
-    assert row[LAST] == 8000.0
-
-
-def test_a_run_that_its_limit_ended_tells_how_far_it_came_and_no_length():
-    run = Run(1, 0, 4, 8000.0, start=0.0, end=8000.0)
-    past = PastRuns().after(snapshot_of(8100.0, ended=[run]))
-    for row in rows_of(past, run):
-        assert came_to(row) == dict.fromkeys(BOUNDS[:11], 1.0)
-        assert ended_in(row) == {}
-
-
-def test_a_run_weighs_less_with_the_next_and_least_in_a_template():
-    runs = [Run(n, 0, 4, 600.0, 10.0 * n, 10.0 * n + 5) for n in range(3)]
-    past = PastRuns().after(snapshot_of(100.0, ended=runs))
-    site, user, limits, template = (ended_in(row)[10.0] for row in rows_of(past, runs[0]))
-    second, third = 1 / 2**2, 1 / 2.9**2  # the user's row had told 1 run, then 1.9
-    assert site == pytest.approx((1 - 0.001 * second + second) * (1 - 0.001 * third) + third)
-    assert user == pytest.approx(1 + 0.9 + 0.81)
-    second, third = 1 / 2, 1 / 2.6  # the template's row had told 1 run, then 1.6
-    assert limits == pytest.approx((1 - 0.07 * second + second) * (1 - 0.07 * third) + third)
-    assert template == pytest.approx(1 + 0.6 + 0.36)
-
-
 def test_a_thousand_runs_of_one_user_count_as_some_ten_of_their_class():
     dummies = [Run(n, 0, 4, 600.0, 10.0 * n, 10.0 * n + 5) for n in range(1000)]
     other = Run(5000, 1, 4, 600.0, 20_000.0, 20_005.0)
@@ -122,22 +87,6 @@ def test_a_thousand_runs_of_one_user_count_as_some_ten_of_their_class():
     assert 8.0 < told < 11.0  # the user's row holds ten runs, so the last ones count 1 / 11**2
     both = alone.after(snapshot_of(30_000.0, ended=[other]))
     assert came_to(rows_of(both, other)[SITE])[10.0] == pytest.approx(0.999 * told + 1)
-
-
-def test_a_run_counts_for_its_own_class_user_and_template_only():
-    first = Run(1, 0, 4, 600.0, start=0.0, end=5.0)
-    same_user = Run(2, 0, 8, 600.0, start=10.0, end=15.0)
-    same_class = Run(3, 1, 5, 660.0, start=20.0, end=25.0)
-    past = PastRuns().after(snapshot_of(100.0, ended=[first, same_user, same_class]))
-    of_first, of_second, of_third = (
-        [ended_in(row)[10.0] for row in rows_of(past, run)]
-        for run in (first, same_user, same_class)
-    )
-    assert of_first == pytest.approx([1.999, 1.9, 1.93, 1.0])
-    assert of_second == pytest.approx([1 / 4, 1.9, 1.93, 1.0])  # its user has told one run before
-    assert of_third == pytest.approx([1.999, 1.0, 1.0, 1.0])
-    tables = (past.site, past.users, past.limits, past.templates)
-    assert [len(each) for each in tables] == [2, 2, 2, 3]
 
 
 def test_runs_of_a_template_count_for_limits_of_its_step():
@@ -149,22 +98,6 @@ def test_runs_of_a_template_count_for_limits_of_its_step():
     asked_for_1_percent_more = replace(runs[0], time_limit=3636.0)
     assert ended_in(rows_of(past, asked_for_1_percent_more)[TEMPLATE])[10.0] == pytest.approx(1.6)
     assert rows_of(past, replace(runs[0], time_limit=5100.0))[TEMPLATE] is None
-
-
-def test_a_users_runs_count_together_where_their_limits_lie_within_the_same_powers_of_two():
-    """600 s are ten minutes: from eight to less than sixteen minutes, 480 s to less than 960 s."""
-    limits = enumerate((480.0, 959.0, 960.0))
-    runs = [Run(each, 0, 4 + each, limit, 0.0, 5.0) for each, limit in limits]  # of a template each
-    past = PastRuns().after(snapshot_of(100.0, ended=runs))
-    found = [ended_in(rows_of(past, run)[LIMITS])[10.0] for run in runs]
-    assert found == pytest.approx([1.93, 1.93, 1.0])
-
-
-def test_a_template_that_runs_again_counts_half_among_limits_alike():
-    run, again = Run(1, 0, 4, 600.0, 0.0, 5.0), Run(2, 0, 4, 600.0, 10.0, 15.0)
-    past = PastRuns().after(snapshot_of(100.0, ended=[run, again]))
-    kept = 1 - 0.5 * 0.07  # and takes half of what a whole run would from the older one
-    assert ended_in(rows_of(past, run)[LIMITS])[10.0] == pytest.approx(kept + 0.5)
 
 
 def random_runs(rng, count, whole=True):

@@ -6,23 +6,14 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.history.run_history import (
-    AT_RISK,
     BOUNDS,
-    ENDED_BEFORE,
     HISTORY,
-    INVERSE,
-    LAST,
     NO_LIMIT,
-    PREVIOUS,
     REQUEST_CLASSES,
     asked_time,
     fold_ended,
-    fold_last,
-    fold_outlived,
     place_of,
     request_class,
-    weight_among_limits,
-    weight_at_site,
 )
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
@@ -30,11 +21,6 @@ MANY = len(BOUNDS)
 TEN_MINUTES = BOUNDS.index(600.0)
 #: A run whose limit ended it where it has told all before.
 NOTHING_NEW = 2 * MANY
-
-
-def counts(row, place):
-    """Runs that ended before a bound, of how many that came so far."""
-    return row[ENDED_BEFORE + place], row[AT_RISK + place]
 
 
 @pytest.mark.parametrize(
@@ -68,66 +54,11 @@ def test_a_limit_that_is_a_bound_ends_runs_that_have_told_all():
     assert place_of(604.0, 604.0) == NOTHING_NEW
 
 
-def test_an_end_and_a_survival_count_at_their_bound_and_older_runs_less():
-    row = [0.0] * HISTORY
-    fold_ended(row, 3, 0.5, 1.0)
-    assert counts(row, 3) == (1.0, 1.0)
-    fold_outlived(row, 3, 0.5, 1.0)
-    assert counts(row, 3) == (0.5, 1.5)
-    fold_ended(row, 3, 0.5, 1.0)
-    assert counts(row, 3) == (1.25, 1.75)
-    others = [value for place, value in enumerate(row) if place not in (3, AT_RISK + 3)]
-    assert not any(others)
-
-
-def test_a_run_that_counts_a_quarter_adds_a_quarter_and_takes_a_quarter_from_older_ones():
-    row = [0.0] * HISTORY
-    row[ENDED_BEFORE + 3], row[AT_RISK + 3] = 4.0, 8.0
-    fold_ended(row, 3, 0.6, 0.25)  # older runs lose 0.25 * 0.4 of their weight
-    assert counts(row, 3) == pytest.approx((0.9 * 4 + 0.25, 0.9 * 8 + 0.25))
-    fold_outlived(row, 3, 0.6, 0.25)
-    assert counts(row, 3) == pytest.approx((0.9 * 3.85, 0.9 * 7.45 + 0.25))
-
-
-def test_a_run_counts_the_less_at_the_site_the_more_its_user_has_told_of_the_bound():
-    assert weight_at_site(np.array([0.0, 4.0])).tolist() == [1.0, 1 / 5**2]
-
-
-def test_a_run_counts_the_less_among_limits_alike_the_more_its_template_has_told_of_the_bound():
-    assert weight_among_limits(np.array([0.0, 4.0])).tolist() == [1.0, 1 / 5]
-
-
-def test_places_of_many_ends_are_those_of_each():
-    run_time = np.array([5.0, 989.0, 990.0, 600.0, 2 * DAY])
-    limit = np.array([5.0, 1000.0, 1000.0, 600.0, 30 * DAY])
-    each = [place_of(*end) for end in zip(run_time.tolist(), limit.tolist(), strict=True)]
-    assert place_of(run_time, limit).tolist() == each
-
-
 def test_a_request_without_a_time_limit_asks_for_two_days():
     assert asked_time(np.array([60.0, 30 * DAY, math.nan, math.inf, 0.0])).tolist() == [
         60.0, 30 * DAY, 2 * DAY, 2 * DAY, 2 * DAY,
     ]  # fmt: skip
     assert asked_time(math.nan) == NO_LIMIT == 2 * DAY
-
-
-def test_a_run_that_its_limit_ended_has_come_so_far_and_did_not_end():
-    row = [0.0] * HISTORY
-    fold_ended(row, place_of(1000.0, 1000.0), 0.5, 1.0)
-    place = BOUNDS.index(1800.0)
-    assert counts(row, place) == (0.0, 1.0)
-    assert sum(row) == 1.0
-
-
-def test_the_last_two_runs_and_the_slow_mean_of_inverses():
-    row = [0.0] * HISTORY
-    fold_last(row, 40.0)
-    assert (row[LAST], row[PREVIOUS], row[INVERSE]) == (40.0, 40.0, 1 / 40)
-    fold_last(row, 5.0)  # counts as 10 s
-    assert (row[LAST], row[PREVIOUS]) == (5.0, 40.0)
-    assert row[INVERSE] == pytest.approx(0.9 / 40 + 0.1 / 10)
-    fold_last(row, 100.0)
-    assert (row[LAST], row[PREVIOUS]) == (100.0, 5.0)
 
 
 @pytest.mark.parametrize(

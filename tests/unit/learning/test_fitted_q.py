@@ -1,4 +1,4 @@
-"""Fitted Q repeats itself, goes on after an interruption, and learns what it is rewarded for."""
+"""Fitted Q learns what it is rewarded for; its targets and regressors by hand."""
 
 from dataclasses import replace
 from functools import cache
@@ -16,16 +16,14 @@ from slurm_rl_plugin.learning.fitted_q import (
     train_fitted_q,
     with_a_choice,
 )
-from slurm_rl_plugin.learning.onnx_file import export_echo_state
 from slurm_rl_plugin.learning.regression import (
     EchoStateRegressor,
     FeedForwardRegressor,
     Samples,
 )
-from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, rule_objective
+from slurm_rl_plugin.learning.training_load import TrainingLoad, rule_objective
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork, ReservoirSettings
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.policies.silent_onnxruntime import onnxruntime
 from slurm_rl_plugin.simulator.rollouts.experience import best_action_values
 from slurm_rl_plugin.simulator.rollouts.rollout import collect_experience
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -65,58 +63,6 @@ def weights(trained):
 @cache
 def uninterrupted(kind):
     return train(kind)
-
-
-class Interrupted(Exception):
-    """Stands for a power cut."""
-
-
-def stop_at(last):
-    def progress(iteration, _best):
-        if iteration == last:
-            raise Interrupted
-
-    return progress
-
-
-@BOTH
-def test_same_seed_gives_the_same_network_and_another_seed_another(regressor):
-    assert weights(train(regressor)) == weights(uninterrupted(regressor))
-    other = train(regressor, settings={"seed": 2})
-    assert weights(other) != weights(uninterrupted(regressor))
-
-
-@BOTH
-@pytest.mark.parametrize("last", [1, 3])
-def test_an_interrupted_training_goes_on_and_ends_with_the_same_network(tmp_path, regressor, last):
-    checkpoint = tmp_path / "kept"
-    with pytest.raises(Interrupted):
-        train(regressor, checkpoint=checkpoint, progress=stop_at(last))
-    assert len(checkpoint.read_text().splitlines()) == 1 + last
-    resumed = train(regressor, checkpoint=checkpoint)
-    assert weights(resumed) == weights(uninterrupted(regressor))
-    assert resumed.curve == uninterrupted(regressor).curve
-
-
-@pytest.mark.parametrize("other", [{"settings": {"gamma": 0.3}}, {"load_key": "other loads"}])
-def test_a_checkpoint_of_another_training_is_not_taken_up(tmp_path, other):
-    checkpoint = tmp_path / "kept"
-    with pytest.raises(Interrupted):
-        train("echo-state", checkpoint=checkpoint, progress=stop_at(2), **other)
-    seen = []
-    train("echo-state", checkpoint=checkpoint, progress=lambda step, _: seen.append(step))
-    assert seen == [1, 2, 3, 4]
-    assert weights(train("echo-state")) == weights(uninterrupted("echo-state"))
-
-
-@BOTH
-def test_the_best_by_validation_is_kept(regressor):
-    trained = uninterrupted(regressor)
-    assert [step for step, *_ in trained.curve] == [1, 2, 3, 4]
-    assert trained.validation_objective == max(value for *_, value in trained.curve)
-    there = mean_objective(trained.network, VALIDATION, SETTINGS.weights)
-    assert there == trained.validation_objective
-    assert trained.simulated_jobs == 2 * 2 * 400 * 4
 
 
 def test_each_regressor_gives_its_own_form_of_network():
@@ -237,22 +183,6 @@ def test_both_regressors_find_a_linear_function():
     np.testing.assert_allclose(echo.queue_linear, [-0.5, *[0.0] * 7], atol=1e-3)
 
 
-def test_the_trained_network_scores_alike_under_onnxruntime(tmp_path):
-    here, path = uninterrupted("echo-state").network, tmp_path / "model.onnx"
-    export_echo_state(here, path, {"algorithm": "fitted-q"})
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    rng = np.random.default_rng(6)
-    memory = here.empty_memory()
-    for _ in range(20):
-        queue, jobs = rng.random(8), rng.random((5, 3))
-        inputs = {"queue": queue, "jobs": jobs, "memory_in": memory}
-        single = {name: value.astype(np.float32) for name, value in inputs.items()}
-        score, _ = session.run(["score", "memory_out"], single)
-        scores, states = here.scores(queue, jobs, memory)
-        np.testing.assert_allclose(score, scores, rtol=0, atol=1e-5)
-        memory = states[np.argmax(scores)]
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -288,12 +218,6 @@ def test_wrong_settings_are_refused(wrong):
 def test_what_does_not_go_together_is_refused(wrong, fault):
     with pytest.raises(ConfigurationError, match=fault):
         FittedQSettings(**{"regressor": "feed-forward", **wrong})
-
-
-@pytest.mark.parametrize(("training", "validation"), [([], VALIDATION), (TRAINING, [])])
-def test_a_training_without_loads_is_refused(training, validation):
-    with pytest.raises(ConfigurationError, match="at least one"):
-        train_fitted_q(training, validation, SETTINGS)
 
 
 def test_loads_without_any_queue_are_refused():

@@ -143,15 +143,6 @@ def test_windows_keep_their_order_and_do_not_depend_on_each_other():
     assert len(set(alone)) == 4
 
 
-def test_progress_counts_windows():
-    seen = []
-    figures_of_windows(
-        [Candidate(name="fifo")], KNOWN, [0, 9, 30], SMALL, progress=lambda *each: seen.append(each)
-    )
-    assert [done for done, _ in seen] == [1, 2, 3]
-    assert all(value >= 1 for _, value in seen)
-
-
 def test_a_log_has_no_window_beyond_its_end():
     assert len(log_window(LOG, 880, 20).log) == 20
     for first, count in ((881, 20), (-1, 5), (5, -1)):
@@ -247,8 +238,3 @@ def test_a_policy_worse_by_construction_has_a_ratio_above_one():
     )
     assert ratio.mean > 1
     assert ratio.ci95[0] > 1
-
-
-def test_an_unknown_policy_is_refused_with_the_known_ones():
-    with pytest.raises(ConfigurationError, match="'lifo': give one of"):
-        figures(["lifo"], [0, 50])

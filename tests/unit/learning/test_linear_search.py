@@ -149,24 +149,6 @@ def test_all_candidates_of_a_generation_meet_the_same_loads_drawn_by_the_seed():
         assert drawn_loads(replace(LINEAR, batch=enough)) == [{(0, 1, 2, 3)}] * 3
 
 
-class Interrupted(Exception):
-    """Stands for a power cut."""
-
-
-def test_an_interrupted_search_in_batches_goes_on_to_the_same_network(tmp_path):
-    def stop(generation, _best):
-        if generation == 2:
-            raise Interrupted
-
-    checkpoint = tmp_path / "kept"
-    with pytest.raises(Interrupted):
-        search(checkpoint=checkpoint, progress=stop)
-    resumed = search(checkpoint=checkpoint)
-    assert resumed.network.linear.tolist() == found().network.linear.tolist()
-    assert resumed.curve == found().curve
-    assert resumed.simulated_jobs == found().simulated_jobs == 3 * 5 * 2 * 150
-
-
 def test_a_search_begins_where_it_is_told():
     settings = replace(LINEAR, generations=1, validate_every=9)
     start = unsearched_network(settings)

@@ -66,22 +66,6 @@ def stop_at(last):
     return progress
 
 
-def test_same_seed_gives_the_same_network_and_another_seed_another():
-    assert weights(search()) == weights(uninterrupted())
-    assert weights(search(settings={"seed": 6})) != weights(uninterrupted())
-
-
-@pytest.mark.parametrize("last", [1, 3, 5])
-def test_an_interrupted_search_goes_on_and_ends_with_the_same_network(tmp_path, last):
-    checkpoint = tmp_path / "kept"
-    with pytest.raises(Interrupted):
-        search(checkpoint=checkpoint, progress=stop_at(last))
-    assert len(checkpoint.read_text().splitlines()) == 1 + last
-    resumed = search(checkpoint=checkpoint)
-    assert weights(resumed) == weights(uninterrupted())
-    assert resumed.curve == uninterrupted().curve
-
-
 def spoil(checkpoint):
     """Make the kept objectives such that taking them up shows in the result."""
     key, *kept = checkpoint.read_text().splitlines()
@@ -187,18 +171,3 @@ def test_a_search_that_may_hold_starts_with_two_processors_held():
 def test_settings_that_make_no_search_are_refused(wrong):
     with pytest.raises(ConfigurationError, match=r"start is 'longest'|give --hold as well"):
         PolicySearchSettings(**wrong)
-
-
-def test_the_best_of_the_validated_means_is_kept():
-    assert uninterrupted().validation_objective == max(value for *_, value in uninterrupted().curve)
-    assert [generation for generation, *_ in uninterrupted().curve] == [0, 2, 4, 6]
-
-
-def test_simulated_jobs_are_counted():
-    assert uninterrupted().simulated_jobs == 2 * 250 * 6 * 6
-
-
-@pytest.mark.parametrize(("training", "validation"), [([], VALIDATION), (TRAINING, [])])
-def test_a_search_without_loads_is_refused(training, validation):
-    with pytest.raises(ConfigurationError, match="at least one"):
-        search_policy(training, validation, SETTINGS)

@@ -137,11 +137,6 @@ def test_native_needs_recorded_starts():
         evaluate(Candidate(name="native"), LOG, None, SimulationSettings(capacity=5))
 
 
-def test_an_unknown_policy_is_refused_with_the_known_ones():
-    with pytest.raises(ConfigurationError, match=r"'lifo': give one of drf, edf, .*native"):
-        evaluate(Candidate(name="lifo"), LOG, None, SimulationSettings(capacity=5))
-
-
 def test_estimates_by_their_names():
     assert estimates_of("oracle", LOG) is None
     assert estimates_of("requested", LOG) == RequestedLimit()
