@@ -130,15 +130,7 @@ def _hook(options: argparse.Namespace) -> dict[str, Any]:
 def _decisions(
     policy: Policy, snapshot: QueueSnapshot, past: QueueSnapshot, repeats: int, watch: _Stopwatch
 ) -> dict[str, Any]:
-    """Seconds of the first decision, of later ones and of the order, and how many writes it asks.
-
-    Args:
-        policy: decides.
-        snapshot: that is decided on again and again.
-        past: the same with the runs of which the first decision learns.
-        repeats: of each measure.
-        watch: measures.
-    """
+    """Seconds of the first decision, of later ones and of the order, and its writes."""
     begin = time.perf_counter()
     first = policy.decide(past)
     first_seconds = time.perf_counter() - begin
@@ -163,11 +155,7 @@ def _decisions(
 
 
 def _floor(
-    policy: Policy,
-    snapshot: QueueSnapshot,
-    memory: Memory | None,
-    repeats: int,
-    watch: _Stopwatch,
+    policy: Policy, snapshot: QueueSnapshot, memory: Memory | None, repeats: int, watch: _Stopwatch
 ) -> dict[str, float]:
     """Median seconds of what no decision can do without: running the graph alone, and sorting."""
     floor = {}

@@ -10,7 +10,6 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from html import escape
 from string import Template
@@ -138,46 +137,41 @@ $found
 """)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitteePage:
-    """What stands on a page; plain text, which is escaped when the page is made.
+def page_html(
+    *,
+    title: str,
+    about: str,
+    before: str,
+    after: str,
+    hours: HoursWaited,
+    verdict: str = "",
+    goals: Sequence[str] = (),
+    warnings: Sequence[str] = (),
+    found: Sequence[str] = (),
+) -> str:
+    """The whole page; all texts are plain, and are escaped here.
 
-    Attributes:
+    Args:
         title: of the page.
         about: which jobs and which time, one sentence or two.
-        before, after: whose order either is, for the key of the pictures.
+        before: whose order it was, for the key of the pictures.
+        after: whose it is.
         hours: what every group waited.
         verdict: one sentence; "" for none.
         goals: what is known of each goal of an experiment, a sentence each.
         warnings: what makes the page say another thing than it seems.
         found: how it was found out, and what nobody can know; a sentence each.
     """
-
-    title: str
-    about: str
-    before: str
-    after: str
-    hours: HoursWaited
-    verdict: str
-    goals: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    found: tuple[str, ...] = ()
-
-
-def page_html(page: CommitteePage) -> str:
-    """The whole page."""
-    hours, goals = page.hours, ""
     told = sentence(hours.everybody, each=hours.each), longest_sentence(hours.everybody)
-    if page.goals:
-        goals = f'<h2>What was to be found out</h2>\n<div class="goals">{_list(page.goals)}</div>\n'
+    listed = f'<h2>What was to be found out</h2>\n<div class="goals">{_list(goals)}</div>\n'
     return _PAGE.substitute(
-        title=escape(page.title),
-        about=_paragraph(page.about),
-        warnings="".join(_paragraph(each, "warning") for each in page.warnings),
+        title=escape(title),
+        about=_paragraph(about),
+        warnings="".join(_paragraph(each, "warning") for each in warnings),
         told=_paragraph(" ".join([*told, counts_sentence(hours)])),
-        verdict=_paragraph(page.verdict),
-        before=escape(page.before),
-        after=escape(page.after),
+        verdict=_paragraph(verdict),
+        before=escape(before),
+        after=escape(after),
         grey=_BEFORE,
         others=_OTHERS,
         better=_AFTER[BETTER],
@@ -185,8 +179,8 @@ def page_html(page: CommitteePage) -> str:
         pictures="\n".join(_pictures(hours)),
         gains=_list(_sentences(hours, BETTER)),
         loses=_list(_losers(hours)),
-        goals=goals,
-        found=_paragraph(" ".join([*page.found, _how_sure(hours)]), "small"),
+        goals=listed if goals else "",
+        found=_paragraph(" ".join([*found, _how_sure(hours)]), "small"),
     )
 
 
@@ -358,17 +352,10 @@ def _pictures(hours: HoursWaited) -> list[str]:
 def _picture(
     rows: Sequence[GroupHours], titles: Sequence[str], salt: str, alt: str, rows_of_page: int
 ) -> str:
-    """A row a group: bars of what it waited before and after, and of its longest wait.
+    """An `svg` element: a row a group, of what it waited before and after, and its longest wait.
 
-    Args:
-        rows: at least one.
-        titles: above both columns; empty for none.
-        salt: another one for each picture of a page, of which names of places must differ.
-        alt: what the picture tells, for who cannot see it.
-        rows_of_page: of all pictures of the page: of many, rows are lower.
-
-    Returns:
-        An `svg` element without size, link or script.
+    It has no size, link or script. Pictures of a page need another `salt` each, of which matplotlib
+    makes names of places; `alt` is what it tells for who cannot see it.
     """
     with mpl.rc_context({**_SETTINGS, "svg.hashsalt": salt}):
         top = _TITLE if titles else 0.03
@@ -421,18 +408,10 @@ def _draw_bars(
 
 
 def replay_page(found: SiteReplay, warning: str | None) -> str:
-    """The page of a replay, in which both orders are simulated.
-
-    Args:
-        found: the replay.
-        warning: what is wrong with what was recorded; None for nothing.
-
-    Returns:
-        HTML.
-    """
+    """The page of a replay, in which both orders are simulated."""
     study, replayed = found.study, found.replayed
     model = found.prediction.model
-    page = CommitteePage(
+    return page_html(
         title="What the new order of the queue would have done to your waits",
         about=(
             f"{replayed.counted:,} jobs of {_days(*found.days)}. Nothing was changed on the "
@@ -447,7 +426,6 @@ def replay_page(found: SiteReplay, warning: str | None) -> str:
             replayed.measured,
             np.random.default_rng(_SEED),
         ),
-        verdict="",
         warnings=(warning,) if warning else (),
         found=(
             "Before: the jobs in the order in which the site really started them, on a simulated "
@@ -459,7 +437,6 @@ def replay_page(found: SiteReplay, warning: str | None) -> str:
             f"Nobody knows: {'; '.join(found.prediction.not_known)}.",
         ),
     )
-    return page_html(page)
 
 
 def experiment_page(
@@ -504,7 +481,7 @@ def experiment_page(
     lengths = [f"{end(each.end - each.begin for each in blocks) / HOUR:.2g}" for end in (min, max)]
     present = "the order as it was" if declared.candidate else "the site's own order"
     trial = "the new order" if declared.candidate else "our order"
-    page = CommitteePage(
+    return page_html(
         title="What the new order of the queue did to your waits",
         about=(
             f"An experiment of {_days(declared.begin, blocks[-1].end)}: {present} and {trial} "
@@ -529,7 +506,6 @@ def experiment_page(
             "in its own stretches.",
         ),
     )
-    return page_html(page)
 
 
 def _goal(found: GoalFinding, trial: str) -> str:

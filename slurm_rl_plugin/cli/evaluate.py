@@ -484,24 +484,14 @@ def _files(
     study: Study,
     system: str,
 ) -> dict[str, Any]:
-    """Write what is asked for beside; the paths.
-
-    Args:
-        options: of the command line.
-        log: whose jobs they are.
-        schedules: policy -> its schedule.
-        study: of them.
-        system: options that give the same batch system.
-    """
+    """Write what is asked for beside; the paths."""
     found: dict[str, Any] = {}
     if options.export is not None:
         on = f" --cluster {options.cluster}" if options.cluster else ""
         found["exports"] = export_schedules(options.export, log, schedules, f"{system}{on}")
     if options.plot is not None:
         from slurm_rl_plugin.evaluation.figures import draw_groups  # noqa: PLC0415 - matplotlib
-        from slurm_rl_plugin.evaluation.schedule_figures import (  # noqa: PLC0415 - as above
-            draw_schedules,
-        )
+        from slurm_rl_plugin.evaluation.schedule_figures import draw_schedules  # noqa: PLC0415 - as above
 
         groups = options.plot / "groups.png"
         found["figures"] = [*draw_schedules(options.plot, schedules), draw_groups(groups, study)]

@@ -49,11 +49,7 @@ _PARTS = ("goals", "pairs", "blocks", "held")
 
 @dataclass(slots=True, kw_only=True)
 class DeclaredExperiment:
-    """What lies beside the state file of a configured site.
-
-    Attributes:
-        configuration: of the site.
-    """
+    """What lies beside the state file of a configured site."""
 
     configuration: Configuration
 
@@ -93,17 +89,7 @@ class DeclaredExperiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentStatus:
-    """What `status` and `report` tell; times are seconds since the epoch.
-
-    Attributes:
-        state, reason, since, looked: how it stands, why, since when, and when it was looked at.
-        begin, end, goal, harm, longest_wait, misdelivered: as declared.
-        policy, on_trial, against, candidate: which orders take turns.
-        blocks, blocks_over: how many there are.
-        turn, turn_ends: whose it is, "" for nobody's, and until when.
-        held: part of the time of blocks in which the order was in force whose turn it was.
-        found: what was found so far; None for nothing.
-    """
+    """What `status` and `report` tell; times are seconds since the epoch."""
 
     state: str
     reason: str
@@ -366,10 +352,7 @@ def _stop(site: DeclaredExperiment, options: argparse.Namespace) -> int:
 
 
 def _watch(site: DeclaredExperiment, options: argparse.Namespace) -> int:
-    from slurm_rl_plugin.cli.experiment_site import (  # noqa: PLC0415 - the simulator
-        ExperimentSite,
-        ExperimentWatch,
-    )
+    from slurm_rl_plugin.cli.experiment_site import ExperimentSite, ExperimentWatch  # noqa: PLC0415 - the simulator
 
     log_to_standard_error(verbose=options.verbose)
     watch = ExperimentWatch(site=ExperimentSite(configuration=site.configuration))

@@ -20,12 +20,7 @@ from slurm_rl_plugin.forecasts.live.site_at import SiteAt
 from slurm_rl_plugin.forecasts.live.site_now import site_now
 from slurm_rl_plugin.forecasts.live.site_orders import own_order
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource
-from slurm_rl_plugin.hook.experiment.files import (
-    OVER,
-    RUNNING,
-    STEPPED_BACK,
-    ExperimentStanding,
-)
+from slurm_rl_plugin.hook.experiment.files import OVER, RUNNING, STEPPED_BACK, ExperimentStanding
 from slurm_rl_plugin.hook.experiment.turns import held_part, misdelivered_since_begin
 from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.services.configured_site import chosen_batch_system
@@ -67,23 +62,12 @@ class ExperimentSite(DeclaredExperiment):
     _history: OwnHistory | None = field(default=None)
 
     def model(self, name: str = "") -> tuple[str, str]:
-        """Name of the policy that the daemon loads, and the checksum of its model.
-
-        Args:
-            name: of another, as [policy] model would name it; "" for the one in service.
-        """
+        """Name of the policy that the daemon loads, and the checksum of its model."""
         loaded = load_policy(name or self.configuration.sections.policy.model)
         return loaded.policy.name, loaded.sha256
 
     def look(self, since: float = -math.inf) -> SiteAt | None:
-        """The site at the daemon's last look, behind its accounting of now.
-
-        Args:
-            since: seconds since the epoch; nothing is asked for an older look.
-
-        Returns:
-            None where the last look is older.
-        """
+        """The site at the daemon's last look, by its accounting; None if older than `since`."""
         where = self.configuration.sections.forecast.queue_file
         if not where:
             raise ConfigurationError(_NO_QUEUE_FILE)
@@ -100,10 +84,7 @@ class ExperimentSite(DeclaredExperiment):
     def cluster(self, site: SiteAt, candidate: str = "") -> ReplayedCluster:
         """The cluster of a look, whose blocks can be played again.
 
-        Args:
-            site: at the look.
-            candidate: compared with the model in service; "" where that is compared with the
-                site's own order.
+        A candidate is compared with the model in service, and that with the site's own order.
         """
         in_service = order_of(self.configuration.sections.policy.model)
         if candidate:
@@ -115,12 +96,7 @@ class ExperimentSite(DeclaredExperiment):
 
 
 def start(site: DeclaredExperiment, options: argparse.Namespace) -> int:
-    """Declare an experiment and say so; 0.
-
-    Args:
-        site: on which it is to be.
-        options: of the verb.
-    """
+    """Declare an experiment and say so; 0."""
     _refuse(site)
     hours, day = _hours(options.hours), _checked_day(options.day)
     whole = ExperimentSite(configuration=site.configuration)
@@ -239,11 +215,7 @@ def _hours(text: str) -> list[int]:
 
 @dataclass(slots=True, kw_only=True)
 class ExperimentWatch:
-    """Looks at an experiment.
-
-    Attributes:
-        site: on which it is.
-    """
+    """Looks at an experiment."""
 
     site: ExperimentSite
     _complaint: str = ""
@@ -251,11 +223,7 @@ class ExperimentWatch:
     _tried: float = -math.inf
 
     def look(self, now: float) -> None:
-        """Do what is due; no fault ends the service.
-
-        Args:
-            now: seconds since the epoch.
-        """
+        """Do what is due; no fault ends the service."""
         try:
             self._look(now)
         except SlurmRLError as error:
@@ -359,12 +327,7 @@ def kept_trial(site: DeclaredExperiment, declared: Declaration) -> Trial | None:
 
 
 def write_page(site: DeclaredExperiment, path: Path) -> None:
-    """Write the page of the experiment that is declared.
-
-    Args:
-        site: on which it is.
-        path: of the page.
-    """
+    """Write the page of the experiment that is declared."""
     from slurm_rl_plugin.cli.committee_page import experiment_page  # noqa: PLC0415 - matplotlib
 
     declared, standing = site.declared()

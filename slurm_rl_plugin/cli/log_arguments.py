@@ -58,13 +58,7 @@ _Number = TypeVar("_Number", int, float)
 def add_log_options(
     parser: argparse.ArgumentParser, *, or_model: bool = False, config: str = _CLASSES_AND_SHARES
 ) -> None:
-    """Options that say where a log comes from and how it becomes a workload.
-
-    Args:
-        parser: of the verb.
-        or_model: `--from` may also name a model, which is then `start`.
-        config: what --config does.
-    """
+    """Options that say where a log comes from and how it becomes a workload."""
     source = f"{SLURM}: jobs of this cluster's own accounting, by sacct, with --since"
     if or_model:
         model = f"else start from this model (write ./{SLURM} for a file of that name)"
@@ -310,13 +304,7 @@ def warn_of_malformed(report: ReadReport) -> None:
 
 
 def _capacity(log: JobLog, given: int | None, whole: JobLog | StoredLog | None) -> int | None:
-    """Most sacct dumps do not say the machine's size: then the most that was ever in use.
-
-    Args:
-        log: the jobs.
-        given: by the options.
-        whole: what the jobs were drawn from, if other jobs ran beside them.
-    """
+    """Most sacct dumps do not say the machine's size: then the most that was ever in use."""
     if given or log.processors_available or log.kind == "swf":
         return given
     if whole is None or isinstance(whole, JobLog):

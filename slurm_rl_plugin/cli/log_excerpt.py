@@ -98,12 +98,7 @@ class LogExcerpt:
         return stored.log(self.first or 0, self.last)
 
     def drawn_weeks(self, first: float, last: float) -> list[tuple[float, float]]:
-        """Begin and end of each week drawn, seconds.
-
-        Args:
-            first: submission of the log's first job, from which weeks are counted, seconds.
-            last: submission of its last job.
-        """
+        """Begin and end of each week drawn, seconds."""
         there = whole_weeks(first, last)
         if self.weeks is None or self.weeks > there:
             held = f"{there} whole {'week' if there == 1 else 'weeks'}"

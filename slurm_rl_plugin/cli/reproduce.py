@@ -141,9 +141,7 @@ def _asked(options: argparse.Namespace, models: Path) -> Asked:
 
 def _drawn(options: argparse.Namespace, outcome: Outcome) -> list[str]:
     """Draw the figures, and tell beside them what they were made of; their paths."""
-    from slurm_rl_plugin.papers.study.figures import (  # noqa: PLC0415 - matplotlib is heavy
-        draw_all,
-    )
+    from slurm_rl_plugin.papers.study.figures import draw_all  # noqa: PLC0415 - matplotlib is heavy
 
     figures = draw_all(options.plot, outcome.drawings)
     if outcome.manifest is not None:

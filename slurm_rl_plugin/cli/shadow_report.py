@@ -16,10 +16,7 @@ import numpy as np
 
 from slurm_rl_plugin.cli.argument_types import at_least_one, result_file, time_argument
 from slurm_rl_plugin.cli.progress import parts_bar, say_of_compiling
-from slurm_rl_plugin.cli.site_options import (
-    add_configuration_options,
-    configuration_of,
-)
+from slurm_rl_plugin.cli.site_options import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.tables import (
     print_json,
     print_table,
@@ -144,16 +141,7 @@ def _replay_entries(
 
 
 def page_writer(path: Path | None, *, is_replayed: bool) -> PageWriter | None:
-    """What writes the committee's page; None where nobody asked for one.
-
-    Args:
-        path: of the page.
-        is_replayed: whether there is to be a replay.
-
-    Raises:
-        ConfigurationError: there can be no page, or no place for it.
-        ModuleNotFoundError: a library of the extras is missing.
-    """
+    """What writes the committee's page; None where nobody asked for one."""
     if path is None:
         return None
     if not is_replayed:
@@ -253,9 +241,7 @@ def _replay(
 
 def _cut(log: NamedLog, first: float | None, last: float | None) -> NamedLog:
     """The jobs that ended in a time, as accounting gives them."""
-    from slurm_rl_plugin.simulator.workloads.log_workload import (  # noqa: PLC0415 - the extra
-        select_prepared,
-    )
+    from slurm_rl_plugin.simulator.workloads.log_workload import select_prepared  # noqa: PLC0415 - the extra
 
     prepared = log.prepared
     end = prepared.log.start + prepared.log.run_time

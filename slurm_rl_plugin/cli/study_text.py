@@ -80,14 +80,7 @@ def print_evaluation(
     study: Study,
     resampled: ResampledStudy | None,
 ) -> None:
-    """Policies side by side on one log.
-
-    Args:
-        log: as `evaluate --json` has it.
-        policies: the same.
-        study: of the same schedules.
-        resampled: the same on resampled logs; None where nobody asked.
-    """
+    """Policies side by side on one log."""
     print_policies(policies)
     print(_POLICIES_LEGEND)
     _print_accounts(policies)
@@ -194,13 +187,7 @@ def print_utility_classes(policies: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def print_site_study(prediction: Prediction, study: Study, warning: str | None = None) -> None:
-    """What a configuration would do to a site's users.
-
-    Args:
-        prediction: the configured policy beside the recorded order.
-        study: every policy and every group.
-        warning: what is wrong with what was recorded.
-    """
+    """What a configuration would do to a site's users."""
     assert study.settings is not None  # of a site's study
     backfilling = _BACKFILLING[study.settings.backfilling]
     if study.on_nodes is not None:
@@ -257,13 +244,7 @@ def _print_figures(
     fifo: Mapping[str, Mapping[str, Any]] | None,
     multifactor: Mapping[str, Mapping[str, Any]] | None,
 ) -> None:
-    """One row a policy: its figures, each wait over that of first come, first served; a legend.
-
-    Args:
-        policies: figures of each.
-        fifo: ratios of each to that rule, with intervals (`ci95`) or without.
-        multifactor: the same.
-    """
+    """One row a policy: its figures, each wait over that of first come, first served; a legend."""
     intervals = fifo is not None and any("ci95" in each for each in fifo.values())
     rows = []
     for name, figures in policies.items():
@@ -285,12 +266,7 @@ def _print_figures(
 
 
 def print_on_nodes(machine: Mapping[str, Any], policies: Mapping[str, Mapping[str, Any]]) -> None:
-    """The machine's resources and partitions under each policy, and what is not simulated of it.
-
-    Args:
-        machine: as JSON has it.
-        policies: policy -> its `resources` and `partitions`, as JSON has them.
-    """
+    """The machine's resources and partitions under each policy, and what is not simulated of it."""
     some = next(iter(policies.values()))
     print(f"\nOn {machine['nodes']} nodes; part of each resource in use, and what was asked for:")
     rows = [

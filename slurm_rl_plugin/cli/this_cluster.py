@@ -159,16 +159,7 @@ def check_slurm_options(options: LogOptions) -> None:
 
 
 def ask_accounting(options: LogOptions, now: datetime) -> tuple[JobLog, ReadReport, dict[str, Any]]:
-    """The jobs that ran and ended between --since and --until.
-
-    Args:
-        options: checked by `check_slurm_options`.
-        now: local time.
-
-    Returns:
-        The jobs, the reader's report, and for manifests: source, since, until, commands, records
-        and dropped.
-    """
+    """The jobs that ended between --since and --until, the report, and how they were asked for."""
     until = options.until or now.replace(microsecond=0)
     since = options.since or until
     accounting = own_accounting(options.sacct_timeout)
@@ -188,13 +179,7 @@ def ask_accounting(options: LogOptions, now: datetime) -> tuple[JobLog, ReadRepo
 
 
 def keep_dump(path: Path, since: float, until: float | None) -> None:
-    """Write what accounting gives of a time; for those who have no simulator to use it here.
-
-    Args:
-        path: of the file, a LOG for other verbs.
-        since: seconds since the epoch.
-        until: seconds since the epoch; None for now.
-    """
+    """Write what accounting gives of a time; for those who have no simulator to use it here."""
     begin = datetime.fromtimestamp(since).replace(microsecond=0)
     end = datetime.now() if until is None else datetime.fromtimestamp(until)
     end = end.replace(microsecond=0)

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +128,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Train and say how it compares."""
-    options.output = _model_file(options.output)
+    if options.output.suffix != ".onnx":
+        raise ConfigurationError(f"-o {options.output} must end in .onnx.")
+    options.output = result_file("-o", options.output)
     _check_protocol(options)
     settings = _settings(options)
     start = None if options.start is None else _start(options.start)
@@ -137,40 +139,34 @@ def main(options: argparse.Namespace) -> int:
         logs = [log.with_starts() for log in logs]
     settings = _without_fairness(options, logs, settings)
     plan = _plan(options, logs, settings, start)
-    measure = ALGORITHMS[plan.algorithm].measure
+    how = ALGORITHMS[plan.algorithm]
     say_of_compiling(compiled_before)
     begin = time.monotonic()
     kept = options.output.with_name(f"{options.output.name}.checkpoint")
-    bar = progress_bar("training", plan.steps, measure)
+    bar = progress_bar("training", plan.steps, how.measure)
     with told_if_interrupted(kept, several=True), bar as progress:
         trained, manifest = train_model(plan, options.output, progress=progress)
     seconds = time.monotonic() - begin
     if options.plot is not None:
-        _plot(options.plot, options.output.stem, plan.algorithm, trained)
+        from slurm_rl_plugin.evaluation.figures import draw_learning_curve  # noqa: PLC0415 - matplotlib
+
+        name = options.output.stem
+        path = options.plot / f"{name}-learning-curve.png"
+        draw_learning_curve(path, trained.curve, how.steps[1], name, how.measure)
     if options.json:
         print_json(manifest)
         return 0
     rows = [[row["policy"], row["objective"]] for row in manifest["validation"]]
-    print_table(["POLICY", measure.upper()], rows)
-    if "too_small" in manifest:
-        print(f"warning: {manifest['too_small']}")
-    if "heldout" in manifest:
-        _print_heldout(manifest["heldout"])
-    if plan.leave_one_out:
-        _print_leave_one_out(manifest["leave_one_out"])
-    _print_uselessness(trained)
+    print_table(["POLICY", how.measure.upper()], rows)
+    for line in _told(manifest, trained):
+        print(line)
     print(f"trained in {seconds:.0f} s on {trained.simulated_jobs:,} simulated jobs")
     print(f"wrote {options.output} with its manifest (.json) and card (.md)")
     return 0
 
 
 def _start(model: str) -> QNetwork:
-    """The network to start from, by its path or as one that is shipped.
-
-    Raises:
-        ConfigurationError: a rule.
-        PolicyError: the model cannot be used.
-    """
+    """The network to start from, by its path or as one that is shipped."""
     named = named_policy(model)
     if named is not None and named.is_rule:
         raise ConfigurationError(
@@ -182,21 +178,16 @@ def _start(model: str) -> QNetwork:
 
 def _read_logs(options: argparse.Namespace) -> list[NamedLog]:
     logs = read_named_logs([sampled(each) for each in options.logs], LogOptions.of(options))
-    if not options.json:
-        for log in logs:
-            print_origin(log.origin, log.whence, log.prepared)
-            print(f"{log.name}: {log.shares_sentence}")
+    for log in () if options.json else logs:
+        print_origin(log.origin, log.whence, log.prepared)
+        print(f"{log.name}: {log.shares_sentence}")
     return logs
 
 
 def _without_fairness(
     options: argparse.Namespace, logs: list[NamedLog], settings: Settings
 ) -> Settings:
-    """A site's goals without fairness where its shares are derived; drawn logs define theirs.
-
-    Raises:
-        ConfigurationError: fairness is the site's only goal.
-    """
+    """A site's goals without fairness where its shares are derived; drawn logs define theirs."""
     derived = [
         log.name for log in logs if log.prepared.shares_from == PAST_WORK and log.is_recorded
     ]
@@ -208,21 +199,6 @@ def _without_fairness(
         file=sys.stderr,
     )
     return dataclasses.replace(settings, weights=settings.weights.without_fairness())
-
-
-def _model_file(output: Path) -> Path:
-    """Where the model is to be written, checked before the training that it is for."""
-    if output.suffix != ".onnx":
-        raise ConfigurationError(f"-o {output} must end in .onnx.")
-    return result_file("-o", output)
-
-
-def _plot(folder: Path, name: str, algorithm: str, trained: TrainedPolicy) -> None:
-    from slurm_rl_plugin.evaluation.figures import draw_learning_curve  # noqa: PLC0415 - matplotlib
-
-    how = ALGORITHMS[algorithm]
-    path = folder / f"{name}-learning-curve.png"
-    draw_learning_curve(path, trained.curve, how.steps[1], name, how.measure)
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -246,46 +222,34 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _check_protocol(options: argparse.Namespace) -> None:
-    """Refuse what the held-out protocol settles itself.
-
-    Raises:
-        ConfigurationError: one of those options.
-    """
+    """Refuse what the held-out protocol settles itself."""
     if options.protocol is None:
         return
+    fault = ""
     if options.estimates not in (None, ["requested"]) or options.backfill not in (None, "easy"):
-        raise ConfigurationError(
-            "--protocol heldout trains with requested times under EASY: leave out --estimates and "
-            "--backfill."
-        )
-    if not ALGORITHMS[options.algorithm].heldout:
-        raise ConfigurationError(
-            f"--protocol heldout does not take {options.algorithm}: choose another."
-        )
-    if options.reserve_as is not None:
-        raise ConfigurationError(
-            "--protocol heldout learns no limit on batch jobs: leave out --reserve-as."
-        )
-    if options.runs is not None:
-        raise ConfigurationError("--protocol heldout trains on windows: leave out --runs.")
+        fault = "trains with requested times under EASY: leave out --estimates and --backfill."
+    elif not ALGORITHMS[options.algorithm].heldout:
+        fault = f"does not take {options.algorithm}: choose another."
+    elif options.reserve_as is not None:
+        fault = "learns no limit on batch jobs: leave out --reserve-as."
+    elif options.runs is not None:
+        fault = "trains on windows: leave out --runs."
+    if fault:
+        raise ConfigurationError(f"--protocol heldout {fault}")
 
 
 def _plan(
-    options: argparse.Namespace,
-    logs: list[NamedLog],
-    settings: Settings,
-    start: QNetwork | None,
+    options: argparse.Namespace, logs: list[NamedLog], settings: Settings, start: QNetwork | None
 ) -> TrainingPlan:
-    estimates = options.estimates or ["requested"]
     return TrainingPlan(
         logs=[log.prepared for log in logs],
         sources=[log.source for log in logs],
-        estimates=estimates,
+        estimates=options.estimates or ["requested"],
         backfilling=options.backfill or ("none" if options.protocol is None else "easy"),
         runs=options.runs or _RUNS,
         algorithm=options.algorithm,
         settings=settings,
-        command=_command(options, logs, estimates),
+        command=_command(options, logs),
         seeds=options.seeds,
         heldout=options.protocol == HELDOUT,
         classifier=configured_classifier(options.config),
@@ -295,103 +259,82 @@ def _plan(
     )
 
 
-def _command(options: argparse.Namespace, logs: list[NamedLog], estimates: list[str]) -> str:
+def _command(options: argparse.Namespace, logs: list[NamedLog]) -> str:
     """The command that makes the same model, but for the folders of the logs."""
-    words = ["slurm-rl train", *(log.words for log in logs), f"-o {options.output.name}"]
-    words += [f"--algorithm {options.algorithm}"]
-    words += [f"--preset {options.preset}"] * (options.preset is not None)
-    words += [f"--estimates {kind}" for kind in estimates] * (options.protocol is None)
-    if options.protocol is None:
-        words.append(f"--backfill {options.backfill or 'none'}")
-    else:
-        words.append(f"--protocol {options.protocol}")
-    if options.start is not None:
-        name = Path(options.start).name
-        words.append(f"--from {f'./{name}' if name == SLURM else name}")
-    for name in ("hidden", "steps"):
-        if getattr(options, name) is not None:
-            words.append(f"--{name} {getattr(options, name)}")
-    words += reserve_words(options.reserve_as)
-    words += ["--hold"] * options.hold + [f"--set {each}" for each in options.set]
-    if options.config is not None:
-        words.append(f"--config {options.config.name}")
-    words += _words_of_jobs(options, logs)
-    if options.protocol is None:
-        words.append(f"--runs {options.runs or _RUNS}")
-    words.append(f"--seed {options.seed}")
-    words += [f"--seeds {options.seeds}"] * (options.seeds > 1)
-    words += ["--leave-one-out"] * options.leave_one_out
-    return " ".join(words)
-
-
-def _words_of_jobs(options: argparse.Namespace, logs: list[NamedLog]) -> list[str]:
-    """What makes other jobs, sites or shares of the same logs."""
-    words = []
-    if options.cluster is not None:
-        words.append(f"--cluster {Path(options.cluster).name}")
-    if options.partitions is not None:
-        each = ",".join(f"{name}={size}" for name, size in options.partitions.items())
-        words.append(f"--partitions {each}")
-    if options.whole_nodes_of > 1:
-        words.append(f"--whole-nodes-of {options.whole_nodes_of}")
-    words += ["--kill-at-limit"] * options.kill_at_limit
-    processors, shares = _size_and_shares(options, logs)
-    if processors is not None:
-        words.append(f"--processors {processors}")
-    if shares is not None:
-        each = ",".join(f"{name}={share:.9g}" for name, share in shares.items())
-        words.append(f"--shares {each}")
-    return words
-
-
-def _size_and_shares(
-    options: argparse.Namespace, logs: list[NamedLog]
-) -> tuple[int | None, Mapping[str, float] | None]:
-    """What the command must name: as given, or as Slurm said on that day."""
+    own = options.protocol is None
+    start = None if options.start is None else Path(options.start).name
     processors, shares = options.processors, options.shares
-    for log in logs:
-        prepared = log.prepared
+    for log in logs:  # as given, or as Slurm said on that day
         if log.whence.get("processors_from") == "sinfo":
-            processors = prepared.capacity
+            processors = log.prepared.capacity
         if log.whence.get("shares_from") == "sshare":
-            shares = dict(zip(prepared.accounts, prepared.shares.tolist(), strict=True))
-    return processors, shares
+            both = zip(log.prepared.accounts, log.prepared.shares.tolist(), strict=True)
+            shares = dict(both)
+    given: list[tuple[str, Any]] = [
+        ("-o", options.output.name),
+        ("--algorithm", options.algorithm),
+        ("--preset", options.preset),
+        *(("--estimates", kind) for kind in (options.estimates or ["requested"]) if own),
+        ("--backfill", (options.backfill or "none") if own else None),
+        ("--protocol", options.protocol),
+        ("--from", f"./{start}" if start == SLURM else start),
+        ("--hidden", options.hidden),
+        ("--steps", options.steps),
+        ("", " ".join(reserve_words(options.reserve_as)) or None),
+        ("--hold", "" if options.hold else None),
+        *(("--set", each) for each in options.set),
+        ("--config", options.config and options.config.name),
+        ("--cluster", options.cluster and Path(options.cluster).name),
+        ("--partitions", _pairs(options.partitions, "")),
+        ("--whole-nodes-of", options.whole_nodes_of if options.whole_nodes_of > 1 else None),
+        ("--kill-at-limit", "" if options.kill_at_limit else None),
+        ("--processors", processors),
+        ("--shares", _pairs(shares, ".9g")),
+        ("--runs", (options.runs or _RUNS) if own else None),
+        ("--seed", options.seed),
+        ("--seeds", options.seeds if options.seeds > 1 else None),
+        ("--leave-one-out", "" if options.leave_one_out else None),
+    ]
+    words = [f"{name} {value}".strip() for name, value in given if value is not None]
+    return " ".join(["slurm-rl train", *(log.words for log in logs), *words])
 
 
-def _print_heldout(heldout: Mapping[str, Any]) -> None:
-    """What the held-out protocol made of a training: the `heldout` part of its manifest."""
-    for log, ratio in heldout["validation_ratio"].items():
-        rule = heldout["best_heuristic"][log]
-        print(f"{log}: bounded slowdown {ratio:.3f} of {rule}'s on the validation part")
-    if heldout["shipped"] == "network" and not heldout["beats_best_rule"]:
-        print(
-            "the trained network does not beat the best rule, but the best of those that a network "
-            "can stand for: it is written all the same."
-        )
-    elif heldout["shipped"] != "network":
-        print(
-            f"the trained network does not beat the best rule: the model written is the rule "
-            f"{heldout['shipped']} as a network, so that the site is not worse off."
-        )
+def _pairs(values: Mapping[str, float] | None, form: str) -> str | None:
+    if values is None:
+        return None
+    return ",".join(f"{name}={value:{form}}" for name, value in values.items())
 
 
-def _print_leave_one_out(found: Mapping[str, Mapping[str, float]]) -> None:
-    """What a training without a log is worth on it: the `leave_one_out` part of a manifest."""
-    for log, objectives in found.items():
+def _told(manifest: Mapping[str, Any], trained: TrainedPolicy) -> Iterator[str]:
+    """What a manifest says of how good a model is, and of what else would have told as much."""
+    if "too_small" in manifest:
+        yield f"warning: {manifest['too_small']}"
+    if heldout := manifest.get("heldout"):
+        for log, ratio in heldout["validation_ratio"].items():
+            rule = heldout["best_heuristic"][log]
+            yield f"{log}: bounded slowdown {ratio:.3f} of {rule}'s on the validation part"
+        beaten = "the trained network does not beat the best rule"
+        if heldout["shipped"] != "network":
+            yield (
+                f"{beaten}: the model written is the rule {heldout['shipped']} as a network, so "
+                "that the site is not worse off."
+            )
+        elif not heldout["beats_best_rule"]:
+            yield (
+                f"{beaten}, but the best of those that a network can stand for: it is written all "
+                "the same."
+            )
+    for log, objectives in manifest.get("leave_one_out", {}).items():
         values = dict(objectives)
         without, having = values.pop("trained_without"), values.pop("trained_with")
         name = max(list(values), key=values.__getitem__)
-        print(
+        yield (
             f"{log}: objective {without:.3f} trained without it, {having:.3f} with it; best rule "
             f"{name} {values[name]:.3f}"
         )
-
-
-def _print_uselessness(trained: TrainedPolicy) -> None:
-    """What else would have told as much, where the algorithm compared its model with anything."""
     for name, value in trained.compared:
         if trained.validation_objective <= value:
-            print(
-                f"the model tells no more than the {name}: train on longer logs, "
-                "and do not publish from this one."
+            yield (
+                f"the model tells no more than the {name}: train on longer logs, and do not "
+                "publish from this one."
             )

@@ -121,13 +121,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def cluster_and_jobs(log: str | None, options: LogOptions, known: float = 1.0) -> ClusterAndJobs:
-    """Read a log and its cluster.
-
-    Args:
-        log: LOG; None with --from slurm.
-        options: of the log.
-        known: part of the log's time whose work tells shares that nobody else does.
-    """
+    """Read a log and its cluster."""
     if options.partitions:
         raise ConfigurationError(
             "--partitions are of machines without nodes: give --cluster instead."

@@ -28,12 +28,7 @@ _FAR_APART = 10.0
 _EDGE = 100.0
 #: Accounts whose moves are drawn; the largest.
 _MOVED_ACCOUNTS = 10
-_COLOURS = {
-    BETTER: "tab:green",
-    WORSE: "tab:red",
-    NO_DIFFERENCE: "tab:blue",
-    INCONCLUSIVE: "0.6",
-}
+_COLOURS = {BETTER: "tab:green", WORSE: "tab:red", NO_DIFFERENCE: "tab:blue", INCONCLUSIVE: "0.6"}
 
 
 def save_png(figure: Any, path: Path) -> str:
@@ -62,12 +57,7 @@ def draw_groups(path: Path, study: Study) -> str:
 
 
 def _draw_group_waits(axes: Any, study: Study) -> None:
-    """A row a group: from its wait under the order compared with to that under the judged one.
-
-    Args:
-        axes: for the mean and for the longest wait.
-        study: its model is judged, else the last of those judged.
-    """
+    """A row a group: from its wait under the order compared with to that under the judged one."""
     base = study.compared_with
     model = study.model or next(reversed(study.losers), base)
     rows = {
@@ -95,19 +85,9 @@ def _draw_group_waits(axes: Any, study: Study) -> None:
 
 
 def draw_front(
-    path: Path,
-    points: Mapping[str, tuple[Any, Any]],
-    axes_names: tuple[str, str],
-    marked: str = "",
+    path: Path, points: Mapping[str, tuple[Any, Any]], axes_names: tuple[str, str], marked: str = ""
 ) -> str:
-    """What orders gain against how long they let the unluckiest job wait; better is lower left.
-
-    Args:
-        path: of the PNG; its folder is made where it does not exist.
-        points: policy -> mean bounded slowdown and longest wait, in any units above 0.
-        axes_names: what they are, with their units.
-        marked: a policy in another colour.
-    """
+    """Draw `points`: each policy's mean bounded slowdown and longest wait, in any units above 0."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
     for name, (slowdown, wait) in points.items():
@@ -130,15 +110,7 @@ def draw_shadow(
     study: Study | None,
     schedules: Mapping[str, ScheduledJobs],
 ) -> None:
-    """Who would move, and waits of classes and of every group.
-
-    Args:
-        path: of the PNG, in a folder that exists.
-        summary: of the audit log.
-        further_than: ranks from which on a job counts as moved.
-        study: of the replay; None where there was none.
-        schedules: policy -> the replayed jobs under it.
-    """
+    """Who would move, and waits of classes and of every group."""
     figure = plt.figure(figsize=(15, 12 if study else 4), layout="constrained")
     rows = figure.subfigures(2 if study else 1, 1, squeeze=False)[:, 0]
     axes = rows[0].subplots(1, 3)
@@ -172,12 +144,7 @@ def _draw_moves(axis: Any, summary: AuditSummary, further_than: int) -> None:
 
 
 def draw_variants(folder: Path, variants: Mapping[str, VariantStudy]) -> list[str]:
-    """Mean waits after each change over those before, with intervals; names of the files.
-
-    Args:
-        folder: that is there; `variant-1.png` and so on are made in it.
-        variants: name -> what it does.
-    """
+    """Mean waits after each change over those before, with intervals; names of the files."""
     paths = [folder / f"variant-{number + 1}.png" for number in range(len(variants))]
     for path, (name, variant) in zip(paths, variants.items(), strict=True):
         _draw_variant(path, name, variant)
@@ -227,15 +194,7 @@ def _got(ratio: Sequence[float | None]) -> str:
 def draw_learning_curve(
     path: Path, curve: Sequence[tuple[int, float, float]], step: str, name: str, measure: str
 ) -> None:
-    """The objective on both parts of the logs against the steps.
-
-    Args:
-        path: of the PNG; its folder is made where it does not exist.
-        curve: [step, objective on the training loads, objective on the validation loads].
-        step: what a step is called.
-        name: of the model.
-        measure: what is shown of the steps.
-    """
+    """The objective on training and on validation loads, columns of `curve`, against its steps."""
     path.parent.mkdir(parents=True, exist_ok=True)
     steps, training, validation = (np.array(each) for each in zip(*curve, strict=True))
     best = int(np.argmax(validation))

@@ -182,13 +182,7 @@ class ReadJobs:
     def placed(
         self, jobs: JobLog, machine: Machine | None, shares: Mapping[str, float] | None
     ) -> PreparedLog:
-        """Some jobs of this log, or other ones like them, on a machine.
-
-        Args:
-            jobs: as they were read, or as they would be.
-            machine: whose nodes they run on; None for a pool of processors.
-            shares: of accounts; None where the jobs' work tells them.
-        """
+        """Some jobs of this log, or other ones like them, on a machine."""
         return prepare_log(
             jobs,
             capacity=self.capacity,

@@ -130,16 +130,7 @@ def heldout_study(
     seed: int,
     bar: FigureBar,
 ) -> HeldoutStudy:
-    """Choose a rule on the first 60 % of a log and compare policies on windows of the rest.
-
-    Args:
-        candidates: the policies asked for.
-        prepared: the log; its classes may come from actual run times.
-        known: the same with classes known at submission.
-        protocol: its sizes.
-        seed: of the windows that are drawn for intervals.
-        bar: shows how far it is.
-    """
+    """Choose a rule on the first 60 % of a log and compare policies on windows of the rest."""
     training, test = training_and_test_windows(prepared, protocol)
     # an unknown policy is told before the work, not after
     figures_of_windows(candidates, known, test[:1], protocol)
@@ -197,15 +188,7 @@ def continuous_study(
     protocol: ContinuousProtocol,
     bar: FigureBar,
 ) -> ContinuousStudy:
-    """Replay a log in one run under each policy, and beside them what most sites have.
-
-    Args:
-        candidates: the policies asked for.
-        known: the log with classes known at submission.
-        settings: the batch system, with what the hook makes of scores.
-        protocol: how many runs.
-        bar: shows how far it is.
-    """
+    """Replay a log in one run under each policy, and beside them what most sites have."""
     border, measure = training_jobs(known), "bounded slowdown"
     counted, bases = len(known.log) - border, [FIRST_COME, MULTIFACTOR]
     rules, best, days = None, None, None
@@ -264,18 +247,7 @@ def resampled_study(
     drop: tuple[int, int],
     bar: FigureBar,
 ) -> ResampledStudy:
-    """Compare policies on logs made of weeks of one, drawn with replacement.
-
-    Args:
-        candidates: the policies; the first is what the others are compared with.
-        prepared: the log whose weeks are drawn.
-        estimates: as for the log itself.
-        settings: the batch system.
-        samples: how many logs to make, at least 2.
-        seed: of the draws.
-        drop: how many first and last jobs of each log are not counted.
-        bar: shows how far it is.
-    """
+    """Compare policies on logs made of weeks of one, drawn with replacement."""
     if len(candidates) < 2:
         raise ConfigurationError("--resample compares policies: give --policy twice at least.")
     rng = np.random.default_rng(seed)

@@ -48,10 +48,6 @@ def draw_schedules(folder: Path, schedules: Mapping[str, ScheduledJobs]) -> list
 
     Each policy is a line; gantt.png shows the first and the last one around the longest queue of
     the last, where about a hundred of its jobs start.
-
-    Args:
-        folder: made where it does not exist.
-        schedules: policy -> the same jobs under it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     drawings = {
@@ -261,12 +257,7 @@ class Block:
 
 
 def busiest_window(jobs: ScheduledJobs, window_jobs: int = _WINDOW_JOBS) -> tuple[float, float]:
-    """Begin and end, in seconds, of the stretch of job starts around the longest queue.
-
-    Args:
-        jobs: the schedule.
-        window_jobs: how many jobs start in the stretch, where there are as many.
-    """
+    """Begin and end, in seconds, of the stretch of job starts around the longest queue."""
     starts = np.sort(jobs.start)
     come = np.searchsorted(np.sort(jobs.submit), starts, side="right")
     gone = np.searchsorted(starts, starts, side="left")
@@ -285,11 +276,6 @@ def processor_rows(jobs: ScheduledJobs, begin: float, end: float) -> list[Block]
     Jobs that run all through it lie at the bottom. A job takes the lowest gap that holds it whole,
     else the lowest free rows, in pieces. Rows beyond the capacity are used only where a recorded
     schedule ran more than it.
-
-    Args:
-        jobs: the schedule.
-        begin: of the window, seconds; blocks are cut to it.
-        end: of the window, seconds.
     """
     ends = jobs.start + jobs.run_time
     inside = np.flatnonzero((jobs.start < end) & (ends > begin))

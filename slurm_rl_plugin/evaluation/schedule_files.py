@@ -32,14 +32,7 @@ _LONGEST_NAME = 80
 def export_schedules(
     folder: Path, log: NamedLog, schedules: Mapping[str, ScheduledJobs], system: str
 ) -> list[str]:
-    """Two files for each policy; the header of the SWF file says where it comes from.
-
-    Args:
-        folder: an existing one.
-        log: whose jobs they are.
-        schedules: policy -> its schedule.
-        system: options of `evaluate` that give the same batch system.
-    """
+    """Two files for each policy; the header of the SWF file says where it comes from."""
     source = f"log {log.name}, sha256 {log.report.checksum or 'none: generated'}"
     note = "Waits are simulated; the log's own notices apply to its jobs"
     if log.prepared.eligible_after is not None:
@@ -54,21 +47,9 @@ def export_schedules(
 
 
 def export_schedule(
-    folder: Path,
-    name: str,
-    prepared: PreparedLog,
-    schedule: ScheduledJobs,
-    comments: Sequence[str],
+    folder: Path, name: str, prepared: PreparedLog, schedule: ScheduledJobs, comments: Sequence[str]
 ) -> list[Path]:
-    """Write NAME.swf, whose waits are those of the schedule, and NAME.csv, each whole.
-
-    Args:
-        folder: an existing one.
-        name: of both files, without an ending; see `file_names`.
-        prepared: the log.
-        schedule: its jobs with the starts that a policy gave them.
-        comments: header of the SWF file: where the schedule comes from.
-    """
+    """Write NAME.swf, whose waits are those of the schedule, and NAME.csv, each whole."""
     log = replace(prepared.log, start=schedule.start, processors_available=prepared.capacity)
     paths = [folder / f"{name}.swf", folder / f"{name}.csv"]
     write_swf(paths[0], log, comments=comments)

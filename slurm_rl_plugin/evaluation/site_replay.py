@@ -173,20 +173,9 @@ def replay_site(
 
 
 def settings_in_force(
-    configuration: Configuration,
-    capacity: int,
-    cycle: float = 0.0,
-    *,
-    on_nodes: bool = False,
+    configuration: Configuration, capacity: int, cycle: float = 0.0, *, on_nodes: bool = False
 ) -> SimulationSettings:
-    """EASY, with the order and the limit as the daemon is configured to write them.
-
-    Args:
-        configuration: of the site.
-        capacity: processors.
-        cycle: seconds between decisions of the batch system.
-        on_nodes: on the nodes of a machine, as slurmctld looks at its queue.
-    """
+    """EASY, with the order and the limit as the daemon is configured to write them."""
     reserve = configuration.reserve
     limit = (
         None

@@ -124,15 +124,7 @@ class Study:
         base: str,
         judged: Iterable[str],
     ) -> Study:
-        """Measure schedules of the same jobs.
-
-        Args:
-            prepared: the jobs, with the classes that are reported.
-            schedules: policy -> all jobs under it.
-            counted: places of the jobs that are measured, at least one.
-            base: the policy that others are compared with.
-            judged: the policies of which it is told who loses.
-        """
+        """Measure schedules of the same jobs."""
         figures = {name: waits_of(jobs, counted) for name, jobs in schedules.items()}
         groupings = groupings_of(prepared)
         waits = {
@@ -192,14 +184,7 @@ def shown_groups(by: str, groups: Mapping[str, HasJobs]) -> list[str]:
 def policy_entry(
     prepared: PreparedLog, schedule: ScheduledJobs, drop: tuple[int, int], *, users: bool
 ) -> dict[str, Any]:
-    """One policy's figures; where jobs were not eligible at once also the wait since submission.
-
-    Args:
-        prepared: the jobs.
-        schedule: the same with the starts that the policy gave them.
-        drop: how many first and last ones are not counted.
-        users: also a summary of each user.
-    """
+    """One policy's figures; where jobs were not eligible at once also the wait since submission."""
     entry = summarise(schedule, drop=drop, accounts=prepared.accounts)
     measured = slice(drop[0], len(schedule.submit) - drop[1])
     if prepared.eligible_after is not None:
@@ -249,13 +234,7 @@ def machine_entry(machine: Machine) -> dict[str, Any]:
 def figures_on_nodes(
     prepared: PreparedLog, schedule: ScheduledJobs, measured: slice
 ) -> dict[str, Any]:
-    """`resources` and `partitions` of a policy; empty where jobs ran on a pool of processors.
-
-    Args:
-        prepared: the jobs.
-        schedule: the same with the starts that a policy gave them.
-        measured: places of the jobs that count for partitions.
-    """
+    """`resources` and `partitions` of a policy; empty where jobs ran on a pool of processors."""
     if prepared.machine is None:
         return {}
     counted = np.zeros(len(schedule.submit), dtype=np.bool_)

@@ -215,13 +215,7 @@ class WhatIfStudy:
 
     @classmethod
     def of(cls, found: ClusterAndJobs, pairs: Sequence[ReplayedPair], seed: int) -> WhatIfStudy:
-        """Compare.
-
-        Args:
-            found: the cluster and its jobs.
-            pairs: the cluster as it is and each variant, at least one.
-            seed: of the draws of stretches.
-        """
+        """Compare."""
         read, base = found.read, pairs[0].base
         widest = max(pairs, key=lambda each: len(each.counted))
         knowledge, blocks = knowledge_of(base, widest.counted), blocks_of(widest, seed)
@@ -238,11 +232,7 @@ class WhatIfStudy:
             cluster=machine_entry(base.variant.machine),
             known=knowledge,
             not_known=NOT_KNOWN_ON_NODES,
-            intervals={
-                "stretches": blocks.count,
-                "unit": blocks.unit,
-                "draws": len(blocks.drawn),
-            },
+            intervals={"stretches": blocks.count, "unit": blocks.unit, "draws": len(blocks.drawn)},
             variants={
                 each.variant.variant.name: VariantStudy.of(each, blocks_of(each, seed), knowledge)
                 for each in pairs

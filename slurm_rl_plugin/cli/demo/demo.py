@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -49,7 +49,7 @@ from slurm_rl_plugin.simulator.workloads.log_workload import (
     prepare_log,
     select_prepared,
 )
-from slurm_rl_plugin.units import DAY, FloatArray
+from slurm_rl_plugin.units import DAY, HOUR
 from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 from slurm_rl_plugin.whole_file import write_whole
@@ -64,10 +64,9 @@ _CYCLE = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the demo writes, how long it trains, and whether it serves metrics at the end."""
+    """Where the demo writes, and how long it trains."""
     parser.add_argument(
-        "-o",
-        "--output",
+        *("-o", "--output"),
         type=Path,
         default=Path("demo-output"),
         metavar="DIR",
@@ -79,13 +78,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--generations", type=at_least_one, default=_GENERATIONS, help="training effort"
     )
-    parser.add_argument("--serve", action="store_true", help="keep serving /metrics until Ctrl-C")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def main(options: argparse.Namespace) -> int:
     """Run the loop and print one table and where everything lies."""
-    say: Callable[[str], None] = _silent if options.json else print
+
+    def say(text: str) -> None:
+        if not options.json:
+            print(text)
+
     folder: Path = options.output
     make_folder("-o", folder)
     say("1. reading accounting logs")
@@ -101,29 +103,32 @@ def main(options: argparse.Namespace) -> int:
     held_out = select_prepared(
         load, np.arange(int(len(load.log) * TRAINING_FRACTION), len(load.log))
     )
-    trained_for = load_q_network(model).estimates
-    schedules = _evaluate(held_out, model, trained_for)
+    schedules = _evaluate(held_out, model, load_q_network(model).estimates)
     say("4. running the hook on a simulated cluster: shadow, then active")
-    registry = CollectorRegistry()
-    port, schedules_of_hook = _run_hook(held_out, model, folder, registry, say)
-    schedules.update(schedules_of_hook)
+    port = _run_hook(held_out, model, folder, schedules, say)
     of_cluster = _evaluate(cluster_log, model, RequestedLimit())
-    document = _report(folder, held_out, schedules, of_cluster, cluster_log)
-    document["figures"].append(_draw_front(folder, of_cluster))
-    document["metrics_port"] = port
+    points = {
+        name: (float(bounded_slowdown(jobs.wait, jobs.run_time).mean()), float(jobs.wait.max()))
+        for name, jobs in of_cluster.items()
+    }
+    axes = ("mean bounded slowdown", "longest wait, seconds")
+    front = draw_front(folder / "front.png", points, axes, "model")
+    document = {
+        "policies": {
+            name: summarise(jobs, accounts=held_out.accounts) for name, jobs in schedules.items()
+        },
+        "cluster_log_policies": {
+            name: summarise(jobs, accounts=cluster_log.accounts)
+            for name, jobs in of_cluster.items()
+        },
+        "figures": [*draw_schedules(folder, schedules), front],
+        "metrics_port": port,
+    }
     if options.json:
         print_json(document)
     else:
         _print_report(document, folder)
-    if options.serve:
-        say(f"serving http://127.0.0.1:{port}/metrics until Ctrl-C")
-        while True:
-            time.sleep(3600)
     return 0
-
-
-def _silent(text: str) -> None:
-    del text
 
 
 def _bundled_log() -> PreparedLog:
@@ -146,17 +151,16 @@ def _generated_load(folder: Path, seed: int) -> PreparedLog:
 
 
 def _train(load: PreparedLog, model: Path, options: argparse.Namespace) -> None:
+    source = {
+        "log": "mmn.swf",
+        "sha256": file_checksum(model.with_name("mmn.swf")),
+        "jobs": len(load.log),
+        "processors": load.capacity,
+        "class_rule": load.class_rule,
+    }
     plan = TrainingPlan(
         logs=[load],
-        sources=[
-            {
-                "log": "mmn.swf",
-                "sha256": file_checksum(model.with_name("mmn.swf")),
-                "jobs": len(load.log),
-                "processors": load.capacity,
-                "class_rule": load.class_rule,
-            }
-        ],
+        sources=[source],
         estimates=["class-median"],
         backfilling="none",
         runs=1,
@@ -181,32 +185,20 @@ def _evaluate(
     }
 
 
-def _draw_front(folder: Path, schedules: Mapping[str, ScheduledJobs]) -> str:
-    """The model beside the rules: front.png."""
-    points = {name: _gain_and_price(each) for name, each in schedules.items()}
-    path = folder / "front.png"
-    draw_front(path, points, ("mean bounded slowdown", "longest wait, seconds"), "model")
-    return str(path)
-
-
-def _gain_and_price(jobs: ScheduledJobs) -> tuple[float, float]:
-    """Mean bounded slowdown, and the longest wait in seconds."""
-    slowdown = bounded_slowdown(jobs.wait, jobs.run_time)
-    return float(slowdown.mean()), float(jobs.wait.max())
-
-
 def _run_hook(
     prepared: PreparedLog,
     model: Path,
     folder: Path,
-    registry: CollectorRegistry,
+    schedules: dict[str, ScheduledJobs],
     say: Callable[[str], None],
-) -> tuple[int, dict[str, ScheduledJobs]]:
-    """The same jobs twice behind the hook; metrics are scraped over HTTP at the end."""
-    loaded = load_policy(str(model))
+) -> int:
+    """The same jobs twice behind the hook, into `schedules`; the port at which metrics are served.
+
+    They are scraped over HTTP at the end.
+    """
+    loaded, registry = load_policy(str(model)), CollectorRegistry()
     metrics = CycleMetrics(registry, loaded.labels)
     port = serve_metrics(registry, "127.0.0.1", 0)
-    schedules: dict[str, ScheduledJobs] = {}
     settings = SimulationSettings(capacity=prepared.capacity)
     for mode in ("shadow", "active"):
         cluster = SimulatedCluster(prepared, settings)
@@ -223,45 +215,18 @@ def _run_hook(
             audit=AuditLog(audit),
             monotonic=time.monotonic,
         )
-        schedules[f"hook {mode}"] = schedule_of(
-            prepared, _drive(cluster, cycle, metrics, mode), settings
-        )
+        hours = 0.0
+        with progress_bar(f"   {mode}", 1, "simulated_hours") as progress:
+            while not cluster.finished:
+                metrics.publish(cycle.run())
+                cluster.advance(cluster.now + _CYCLE)
+                hours += _CYCLE / HOUR
+                progress(0, hours)
+        schedules[f"hook {mode}"] = schedule_of(prepared, cluster.start, settings)
         say(f"   {mode}: audit in {audit}")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         write_whole(folder / "metrics.txt", answer.read().decode())
-    return port, schedules
-
-
-def _drive(cluster: SimulatedCluster, cycle: Cycle, metrics: CycleMetrics, mode: str) -> FloatArray:
-    """Cycle until every job has run; returns the starts."""
-    hours = 0
-    with progress_bar(f"   {mode}", 1, "simulated_hours") as progress:
-        while not cluster.finished:
-            metrics.publish(cycle.run())
-            cluster.advance(cluster.now + _CYCLE)
-            hours += 1
-            progress(0, hours * _CYCLE / 3600.0)
-    return cluster.start
-
-
-def _report(
-    folder: Path,
-    held_out: PreparedLog,
-    schedules: dict[str, ScheduledJobs],
-    cluster_schedules: dict[str, ScheduledJobs],
-    cluster_log: PreparedLog,
-) -> dict[str, Any]:
-    figures = draw_schedules(folder, schedules)
-    return {
-        "policies": {
-            name: summarise(jobs, accounts=held_out.accounts) for name, jobs in schedules.items()
-        },
-        "cluster_log_policies": {
-            name: summarise(jobs, accounts=cluster_log.accounts)
-            for name, jobs in cluster_schedules.items()
-        },
-        "figures": [str(path) for path in figures],
-    }
+    return port
 
 
 def _print_report(document: dict[str, Any], folder: Path) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli.committee_page import (
-    CommitteePage,
     change_text,
     counts_sentence,
     experiment_page,
@@ -68,11 +67,7 @@ def waited(*groups: GroupHours, each: bool = True, has_intervals: bool = True) -
 
 
 def page_of(hours: HoursWaited, about: str = "") -> str:
-    return page_html(
-        CommitteePage(
-            title="Waits", about=about, before="theirs", after="ours", hours=hours, verdict=""
-        )
-    )
+    return page_html(title="Waits", about=about, before="theirs", after="ours", hours=hours)
 
 
 class Elements(HTMLParser):
