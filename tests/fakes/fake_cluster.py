@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
 
@@ -62,6 +64,11 @@ class FakeCluster:
                 "reservations": {},
             }
         )
+
+    def enter(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let commands of this process find it too."""
+        for name, value in self.env.items():
+            monkeypatch.setenv(name, value)
 
     def adapter_settings(self, **settings: Any) -> AdapterParts:
         """What an adapter has to know of it; jobs of at most a minute are interactive."""

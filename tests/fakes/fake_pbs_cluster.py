@@ -71,6 +71,11 @@ class FakePbs:
             }
         )
 
+    def enter(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let commands of this process find it too."""
+        for name, value in self.env.items():
+            monkeypatch.setenv(name, value)
+
     def add(self, name: str, **values: Any) -> str:
         """Add one job; the defaults are a plain queued job of alice."""
         job: dict[str, Any] = {

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import pytest
 from slurm_rl_plugin.hook.memory.disable_file import read_disable_file
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
+from tests.fakes.running_daemon import free_port, running_daemon, stop, until
 
 Words = Callable[..., tuple[int, str, str]]
 
@@ -30,8 +29,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     fake.set(now=now)
     for job, minutes in ((1, 50), (2, 30), (3, 10)):
         fake.add(job, submit=now - 99, eligible=now - 99, time_limit=f"{minutes}:00")
-    for name, value in fake.env.items():
-        monkeypatch.setenv(name, value)
+    fake.enter(monkeypatch)
     monkeypatch.setenv("SUDO_USER", "carol")
     monkeypatch.chdir(tmp_path)
     configure(tmp_path, 0)
@@ -56,38 +54,13 @@ def factors(site: FakeCluster) -> list[int]:
     return [site.record(job)["site"] for job in (1, 2, 3)]
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = 40.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.1)
-
-
-@contextmanager
-def daemon(folder: Path) -> Iterator[Path]:
-    """A real daemon over the fake Slurm; its log."""
-    log = folder / "daemon.log"
-    with log.open("w") as file:
-        process = subprocess.Popen(
-            [*(sys.executable, "-m", "slurm_rl_plugin.cli.entry"), "run", "--config", "site.toml"],
-            env={**os.environ, "PYTHONPATH": str(TOP)},
-            stderr=file,
-        )
-        try:
-            yield log
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=60) == 0
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait(timeout=10)
-
-
 def test_disable_pause_and_enable_with_a_daemon(
-    words: Words, site: FakeCluster, tmp_path: Path, free_port_number: int
+    words: Words, site: FakeCluster, tmp_path: Path
 ) -> None:
-    configure(tmp_path, free_port_number)
-    with daemon(tmp_path) as log:
+    port = free_port()
+    configure(tmp_path, port)
+    log = tmp_path / "daemon.log"
+    with running_daemon(tmp_path, log) as process:
         until(lambda: any(factors(site)), "factors")
 
         status, out, _ = words("disable", "--reason", "the switch is replaced")
@@ -117,19 +90,11 @@ def test_disable_pause_and_enable_with_a_daemon(
         assert (tmp_path / "DISABLE").exists()
         assert "a pause is over" in words("status")[1]
         assert document(words, "status")["disabled"] is False
+        stop(process)
     assert "disabled=yes by carol as" in log.read_text()
     assert "until 20" in log.read_text()
     assert "disabled=no" in log.read_text()
     assert factors(site) == [0, 0, 0]
-
-
-@pytest.fixture
-def free_port_number() -> int:
-    import socket  # noqa: PLC0415
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_without_a_daemon_what_stands_is_said(words: Words, site: FakeCluster) -> None:
@@ -214,18 +179,21 @@ def test_until_is_told_in_local_time(words: Words) -> None:
 
 
 def test_a_daemon_that_goes_by_another_file_is_no_success(
-    words: Words, site: FakeCluster, tmp_path: Path, free_port_number: int
+    words: Words, site: FakeCluster, tmp_path: Path
 ) -> None:
     """No factor stands only because nothing waits: the next job would get one."""
-    configure(tmp_path, free_port_number)
+    port = free_port()
+    configure(tmp_path, port)
     for job in (1, 2, 3):
         site.end_job(job, site.state["now"])
-    with daemon(tmp_path) as log:
+    log = tmp_path / "daemon.log"
+    with running_daemon(tmp_path, log) as process:
         until(lambda: "cycle=done mode=active" in log.read_text(), "a cycle")
-        configure(tmp_path, free_port_number, f"{tmp_path}/OTHER")  # and no reload
+        configure(tmp_path, port, f"{tmp_path}/OTHER")  # and no reload
         status, out, _ = words("disable", "--wait", "3")
         assert status == 1
         assert "the daemon has not said within 3 s that it goes by this file" in out
+        stop(process)
 
 
 @pytest.mark.usefixtures("site")

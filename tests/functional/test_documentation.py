@@ -154,8 +154,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for job in range(1, 6):
         fake.add(job, submit=now - 100 + job, eligible=now - 100 + job, site=7 * job)
     fake.set(accounting=ended_load(300, now - 2 * 86400))
-    for name, value in fake.env.items():
-        monkeypatch.setenv(name, value)
+    fake.enter(monkeypatch)
     monkeypatch.setenv(FOR_ALL, str(tmp_path / "compiled"))
     short = {"training": SHORT, "validation": SHORT}
     monkeypatch.setattr(training, "heldout_loads", partial(heldout_loads, **short))

@@ -34,8 +34,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     jobs.append(ended_job(61, begin + 40, Eligible=begin + 4040, Start=begin + 4050))
     jobs.append(ended_job(62, begin + 50, **never))
     fake.set(accounting=jobs)
-    for name, value in fake.env.items():
-        monkeypatch.setenv(name, value)
+    fake.enter(monkeypatch)
     monkeypatch.chdir(tmp_path)
     return fake
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import socket
 import subprocess
-import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,9 +15,9 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.serving.tls import TlsFiles
-from tests.architecture.markdown_documents import TOP
 from tests.fakes.certificates import self_signed
 from tests.fakes.fake_cluster import FakeCluster
+from tests.fakes.running_daemon import free_port, running_daemon, until
 
 
 @pytest.fixture
@@ -31,8 +28,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     fake.set(now=now)
     for job in range(1, 4):
         fake.add(job, submit=now - 100, eligible=now - 100)
-    for name, value in fake.env.items():
-        monkeypatch.setenv(name, value)
+    fake.enter(monkeypatch)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -51,38 +47,15 @@ def tls_lines(files: TlsFiles) -> tuple[str, str]:
 
 @contextmanager
 def daemon(folder: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    words = ["-m", "slurm_rl_plugin.cli.entry", "run", "--config", "site.toml"]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, *words],
-            stderr=output,
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(TOP)},
-        )
-    try:
-        until(lambda: "cycle=done" in log.read_text(), log)
+    """One whose first cycle is over."""
+    with running_daemon(folder, log) as process:
+        until(lambda: "cycle=done" in log.read_text(), "a cycle")
         yield process
-    finally:
-        process.kill()
-        process.wait(timeout=10)
-
-
-def until(condition: Callable[[], bool], log: Path) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, log.read_text()
-        time.sleep(0.05)
-
-
-def free_port_number() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_status_reads_a_daemon_over_tls(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = self_signed(site, "head")
-    port = free_port_number()
+    port = free_port()
     configure(site, f"port = {port}", *tls_lines(files))
     log = site / "daemon.log"
     with daemon(site, log):
@@ -140,7 +113,7 @@ def test_one_cycle_leaves_its_textfile(site: Path) -> None:
 
 
 def test_a_reload_is_told_and_what_it_changes_is_served(site: Path) -> None:
-    port = free_port_number()
+    port = free_port()
     configure(site, f"port = {port}")
     log = site / "daemon.log"
 

@@ -285,8 +285,7 @@ def test_it_does_not_start_where_it_would_be_no_good(
     lines: str,
     sentence: str,
 ) -> None:
-    for name, value in fake.env.items():
-        monkeypatch.setenv(name, value)
+    fake.enter(monkeypatch)
     (tmp_path / "short").write_text("secret\n")
     path = tmp_path / "site.toml"
     path.write_text(f"[offer]\nport = 0\n{lines}\n")

@@ -26,6 +26,7 @@ from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.papers.switchback.clusters import declared
 from slurm_rl_plugin.units import DAY
 from tests.fakes.fake_cluster import FakeCluster
+from tests.fakes.running_daemon import free_port
 from tests.functional.small_network import small_network
 
 #: Jobs that may be ordered: id -> time limit; 6 is an array.
@@ -50,8 +51,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     fake.add(DEPENDENT, reason="Dependency", submit=now - 50, eligible=None)
     fake.add(BY_HAND, by_hand=50_000, **recent)
     fake.add(EXEMPT, account="biology", user="bob", partition="short", **recent)
-    for name, value in fake.env.items():
-        monkeypatch.setenv(name, value)
+    fake.enter(monkeypatch)
     monkeypatch.chdir(tmp_path)
     configure(tmp_path)
     return fake
@@ -502,21 +502,11 @@ class TestStatus:
             metrics.publish(self.report(time=1000.0))
             assert "may hang" in words("status")[1]
 
-    def test_no_answer_is_said_and_no_error(
-        self, words: Words, tmp_path: Path, free_port_number: int
-    ) -> None:
-        configure(tmp_path, mode="shadow", port=str(free_port_number))
+    def test_no_answer_is_said_and_no_error(self, words: Words, tmp_path: Path) -> None:
+        configure(tmp_path, mode="shadow", port=str(free_port()))
         with only_daemon(tmp_path / "state.json"):
             status, out, _ = words("status")
         assert (status, "no daemon answers" in out) == (0, True)
-
-    @pytest.fixture
-    def free_port_number(self) -> int:
-        import socket  # noqa: PLC0415
-
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return int(probe.getsockname()[1])
 
     def test_a_refused_model_is_a_problem(self, words: Words, tmp_path: Path) -> None:
         configure(tmp_path, mode="shadow", model=f"{tmp_path}/missing.onnx")

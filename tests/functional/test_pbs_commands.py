@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import read_sched_config
 from slurm_rl_plugin.cli.entry import main
-from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, FakePbs, fake_libpbs
+from tests.fakes.running_daemon import running_daemon, stop, until
 
 #: Minutes that jobs ask for, in the order of their submission; the policy is sjf.
 MINUTES = {1: 50, 2: 40, 3: 30, 4: 20, 5: 10}
@@ -40,8 +36,7 @@ def site(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> Fake
     fake.add("6.head", job_state="H", Hold_Types="u", etime=None, ctime=now)
     config = "by_queue: False\tprime\nstrict_ordering: true\tALL\n"
     (fake.home / "sched_priv" / "sched_config").write_text(config)
-    for name, value in fake.env.items():
-        monkeypatch.setenv(name, value)
+    fake.enter(monkeypatch)
     monkeypatch.chdir(tmp_path)
     configure(tmp_path)
     return fake
@@ -181,38 +176,13 @@ def test_explain_says_what_a_comment_of_pbs_means(
     )
 
 
-@contextmanager
-def daemon(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "slurm_rl_plugin.cli.entry", "run", "--config", "site.toml"],
-        env={**os.environ, "PYTHONPATH": str(TOP)},
-        cwd=folder,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if holds():
-            return
-        time.sleep(0.1)
-    raise AssertionError("it never came true")
-
-
 def test_a_daemon_that_is_stopped_leaves_neither_scores_nor_heartbeat(
     site: FakePbs, tmp_path: Path
 ) -> None:
-    with daemon(tmp_path) as process:
-        wait_until(lambda: by_score(site) == [5, 4, 3, 2, 1])
+    with running_daemon(tmp_path, tmp_path / "daemon.log") as process:
+        until(lambda: by_score(site) == [5, 4, 3, 2, 1], "the order or the heartbeat")
         assert (tmp_path / "heartbeat").exists()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 0
+        stop(process)
     assert set(scores(site).values()) == {DEFAULT_SCORE}
     assert not (tmp_path / "heartbeat").exists()
 
@@ -221,10 +191,10 @@ def test_a_daemon_that_is_killed_leaves_the_heartbeat_to_grow_old(
     site: FakePbs, tmp_path: Path
 ) -> None:
     heartbeat = tmp_path / "heartbeat"
-    with daemon(tmp_path) as process:
-        wait_until(lambda: by_score(site) == [5, 4, 3, 2, 1])
+    with running_daemon(tmp_path, tmp_path / "daemon.log") as process:
+        until(lambda: by_score(site) == [5, 4, 3, 2, 1], "the order or the heartbeat")
         first = heartbeat.stat().st_mtime_ns
-        wait_until(lambda: heartbeat.stat().st_mtime_ns > first)
+        until(lambda: heartbeat.stat().st_mtime_ns > first, "the order or the heartbeat")
         process.kill()
         process.wait(timeout=30)
     assert heartbeat.exists()

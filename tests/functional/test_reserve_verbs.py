@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import time
 import tomllib
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from slurm_rl_plugin.services import service_checks
 from slurm_rl_plugin.services.hook import build_cycle, load_policy
 from tests.architecture.markdown_documents import TOP, code_blocks
 from tests.fakes.fake_cluster import FakeCluster
+from tests.fakes.running_daemon import free_port
 
 #: Usable processors of the fake cluster.
 CAPACITY = 8
@@ -42,9 +42,7 @@ class Site:
         cluster.add(1, **fresh, time_limit="1:00", state="RUNNING", start=now - 5, nodes="n1")
         cluster.add(2, **fresh, qos="batch", licenses="slot:1")
         cluster.add(3, **fresh, qos="batch", licenses="slot:1")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.hook: dict[str, Any] = {"mode": "active", "influence_hours": 0}
         self.reserve: dict[str, Any] = {
             "mechanism": "qos",
@@ -98,8 +96,7 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     cluster = FakeCluster(tmp_path)
-    for name, value in cluster.env.items():
-        monkeypatch.setenv(name, value)
+    cluster.enter(monkeypatch)
     return Site(tmp_path, cluster)
 
 

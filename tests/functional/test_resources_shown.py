@@ -51,8 +51,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     fake.add(2, asks="cpu=2,mem=500M,node=1", **when)
     fake.add(3, asks="cpu=6,mem=40000M,node=1,gres/gpu=2", processors=6, **when)
     fake.run_job(3, start=now - 50)
-    for name, value in fake.env.items():
-        monkeypatch.setenv(name, value)
+    fake.enter(monkeypatch)
     monkeypatch.chdir(tmp_path)
     configure(tmp_path)
     return fake

@@ -15,6 +15,7 @@ import pytest
 from slurm_rl_plugin.cli.entry import main
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
+from tests.fakes.running_daemon import free_port
 from tests.real.offer_under_test import OfferService, offer_service
 from tests.real.two_sites import write_sites
 
@@ -128,11 +129,6 @@ def test_other_brokers_rank_the_same_offers(sites: Sites, route: Route) -> None:
     (first, second) = json.loads(route("--json", "--broker", "utility", *JOB)[1])["ranking"]
     assert (first["site"], second["site"]) == ("far", "near")
     assert route("--broker", "market", "--formula", "9**9**9", *JOB)[0] == 2
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 def test_sites_forward_a_request_within_hops_and_once(

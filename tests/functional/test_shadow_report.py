@@ -31,8 +31,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     for job, minutes in ((1, 50), (2, 5), (3, 20), (4, 10)):
         account = {"account": "biology", "user": "bob"} if job == 4 else {}
         fake.add(job, submit=now - 99, eligible=now - 99, time_limit=f"{minutes}:00", **account)
-    for name, value in fake.env.items():
-        monkeypatch.setenv(name, value)
+    fake.enter(monkeypatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "site.toml").write_text(
         f'[hook]\nstate_file = "{tmp_path}/state.json"\naudit_file = "{tmp_path}/audit.jsonl"\n'

@@ -17,6 +17,7 @@ from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.fakes.fake_cluster import FakeCluster
+from tests.fakes.running_daemon import free_port
 from tests.functional.site_utility_model import write_site_utility_model
 from tests.functional.small_network import small_network
 
@@ -66,11 +67,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     cluster.set(now=now)
     for job in (1, 2, 3):
         cluster.add(job, submit=now - 99, eligible=now - 99)
-    for name, value in cluster.env.items():
-        monkeypatch.setenv(name, value)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return Site(tmp_path, cluster, probe.getsockname()[1])
+    cluster.enter(monkeypatch)
+    return Site(tmp_path, cluster, free_port())
 
 
 @pytest.fixture

@@ -26,8 +26,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     fake.set(now=now)
     for job, factor in JOBS.items():
         fake.add(job, submit=now - 100, eligible=now - 100, site=factor)
-    for name, value in fake.env.items():
-        monkeypatch.setenv(name, value)
+    fake.enter(monkeypatch)
     StateFile(tmp_path / "state.json").write({1, 2})
     (tmp_path / "site.toml").write_text(
         f'[hook]\nstate_file = "{tmp_path}/state.json"\naudit_file = ""\n'

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
@@ -26,6 +26,7 @@ import pytest
 from slurm_rl_plugin.cli.entry import main
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
+from tests.fakes.running_daemon import running_daemon, until
 
 ENTRY = (sys.executable, "-m", "slurm_rl_plugin.cli.entry")
 LIBRARIES = ("onnxruntime", "prometheus_client", "numba", "onnx", "matplotlib", "rich")
@@ -117,27 +118,9 @@ class Site:
         for job in (1, 2):
             self.slurm.change(job, site=0)
         self.state.unlink()
-        with (self.folder / "daemon.log").open("w") as log:
-            process = subprocess.Popen(
-                [*ENTRY, "run", "--config", str(self.file)],
-                env=self.env,
-                stderr=log,
-                cwd=self.folder,
-            )
-            try:
-                until(lambda: any(self.factors), "factors")
-                yield process
-            finally:
-                if process.poll() is None:
-                    process.kill()
-                    process.wait(timeout=10)
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float = 40.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.2)
+        with running_daemon(self.folder, self.folder / "daemon.log", self.env) as process:
+            until(lambda: any(self.factors), "factors")
+            yield process
 
 
 @pytest.fixture

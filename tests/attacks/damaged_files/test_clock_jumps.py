@@ -52,8 +52,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     """Of twelve jobs the shortest, which sjf has first, came last."""
     fake = FakeCluster(tmp_path)
-    for name, value in fake.env.items():
-        monkeypatch.setenv(name, value)
+    fake.enter(monkeypatch)
     for job in range(1, 13):
         since = NOW - 600 + 10 * job
         fake.add(job, submit=since, eligible=since, time_limit=f"{65 - 5 * job}:00")

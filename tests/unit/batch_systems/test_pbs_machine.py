@@ -134,8 +134,7 @@ def test_sizes_of_memory(size: str, mebibytes: float) -> None:
 
 def test_the_registry_asks_a_running_pbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakePbs(tmp_path)
-    for name, value in fake.env.items():
-        monkeypatch.setenv(name, value)
+    fake.enter(monkeypatch)
     (fake.home / "sched_priv" / "sched_config").write_text("fairshare_entity: queue\n")
     (fake.home / "sched_priv" / "resource_group").write_text("batch 50 root 40\n")
     assert PBS.machine is not None

@@ -14,8 +14,7 @@ from tests.fakes.fake_cluster import FakeCluster
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     fake = FakeCluster(tmp_path)
-    for name, value in fake.env.items():
-        monkeypatch.setenv(name, value)
+    fake.enter(monkeypatch)
     return fake
 
 
