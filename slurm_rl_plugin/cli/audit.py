@@ -16,7 +16,7 @@ from slurm_rl_plugin.cli.site_options import (
     add_configuration_options,
     configuration_of,
 )
-from slurm_rl_plugin.cli.tables import finite, print_parsable, printable, slurm_time
+from slurm_rl_plugin.cli.tables import finite, print_parsable, slurm_time
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.hook.audit.reader import (
     EVENTS,
@@ -25,6 +25,7 @@ from slurm_rl_plugin.hook.audit.reader import (
     AuditReader,
     audit_files,
 )
+from slurm_rl_plugin.readable import printable
 
 #: Columns and their widths; fixed, as the log may be longer than memory.
 COLUMNS = {

@@ -6,12 +6,11 @@ import argparse
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from slurm_rl_plugin.cli.argument_types import number_above_zero, result_file, whole_number
+from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.service_process import log_to_standard_error, serve_until_stopped
 from slurm_rl_plugin.cli.site_options import (
     add_way_out_options,
@@ -20,8 +19,7 @@ from slurm_rl_plugin.cli.site_options import (
     known_configuration_of,
     state_file_flags,
 )
-from slurm_rl_plugin.cli.tables import print_json, print_table, printable, slurm_time, span_text
-from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.cli.tables import print_json, print_table, slurm_time
 from slurm_rl_plugin.domain.switchback import (
     BLOCK_HOURS,
     GOAL_NAMES,
@@ -30,121 +28,19 @@ from slurm_rl_plugin.domain.switchback import (
     Declaration,
 )
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.evaluation.declared_experiment import DeclaredExperiment, ExperimentStatus
 from slurm_rl_plugin.hook.experiment.files import (
     RUNNING,
     STEPPED_BACK,
     STOPPED,
-    ExperimentFiles,
     ExperimentStanding,
 )
 from slurm_rl_plugin.hook.experiment.turns import held_part
+from slurm_rl_plugin.readable import printable, span_text
 from slurm_rl_plugin.units import DAY
 
 #: Days that an experiment may last, ten years: more is a slip of the hand.
 _MOST_DAYS = 3650
-_NONE = "no experiment is declared: begin one with `slurm-rl experiment start`."
-#: What findings must have to be printed.
-_PARTS = ("goals", "pairs", "blocks", "held")
-
-
-@dataclass(slots=True, kw_only=True)
-class DeclaredExperiment:
-    """What lies beside the state file of a configured site."""
-
-    configuration: Configuration
-
-    @property
-    def files(self) -> ExperimentFiles:
-        """Of the experiment."""
-        return ExperimentFiles(state_file=Path(self.configuration.sections.hook.state_file))
-
-    def declared(self) -> tuple[Declaration, ExperimentStanding]:
-        """The experiment that is declared, and how it stands."""
-        files = self.files
-        try:
-            declared = files.declared()
-            if declared is None:
-                raise ConfigurationError(_NONE)
-            return declared, files.stands()
-        except (OSError, ValueError) as error:
-            raise ConfigurationError(
-                f"{files.declaration} and {files.standing} cannot be read ({error}): do it as the "
-                "daemon's user, or put the experiment away with `slurm-rl experiment stop "
-                "--as-configured`."
-            ) from None
-
-    def found(self, declared: Declaration) -> dict[str, Any] | None:
-        """What has been found of an experiment so far; None where nothing has."""
-        path, document = self.files.findings, self.files.found()
-        if document is None:
-            if path.exists():
-                raise ConfigurationError(f"{path} cannot be read: remove it.")
-            return None
-        if document.get("experiment") != declared.name or any(
-            part not in document for part in _PARTS
-        ):
-            raise ConfigurationError(f"{path} holds no findings of this experiment: remove it.")
-        return document
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExperimentStatus:
-    """What `status` and `report` tell; times are seconds since the epoch."""
-
-    state: str
-    reason: str
-    since: float
-    looked: float
-    begin: float
-    end: float
-    goal: str
-    harm: float
-    longest_wait: float
-    misdelivered: float
-    policy: str
-    on_trial: str
-    against: str
-    candidate: str | None
-    blocks: int
-    blocks_over: int
-    turn: str
-    turn_ends: float | None
-    held: float
-    found: Mapping[str, Any] | None
-
-    @classmethod
-    def of(
-        cls,
-        declared: Declaration,
-        standing: ExperimentStanding,
-        found: Mapping[str, Any] | None,
-        held: float,
-        now: float,
-    ) -> ExperimentStatus:
-        """The status of an experiment, with what was found and `held` of it."""
-        block = declared.block_at(now)
-        return cls(
-            state=standing.state,
-            reason=standing.reason,
-            since=standing.at,
-            looked=standing.looked,
-            begin=declared.begin,
-            end=declared.end,
-            goal=declared.goal,
-            harm=declared.harm,
-            longest_wait=declared.longest_wait,
-            misdelivered=declared.misdelivered,
-            policy=declared.policy,
-            on_trial=declared.on_trial,
-            against=declared.against,
-            candidate=declared.candidate or None,
-            blocks=len(declared.blocks),
-            blocks_over=declared.closed(now),
-            turn="" if block is None or standing.state != RUNNING else block.arm,
-            turn_ends=None if block is None else block.end,
-            held=held,
-            found=found,
-        )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -249,9 +145,29 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _start(site: DeclaredExperiment, options: argparse.Namespace) -> int:
-    from slurm_rl_plugin.cli.experiment_site import start  # noqa: PLC0415 - the simulator
+    from slurm_rl_plugin.evaluation.experiment import begin  # noqa: PLC0415 - the simulator
 
-    return start(site, options)
+    status, foretold = begin(site, options, parts_bar)
+    if options.json:
+        print_json({**status.as_json(), "foretold": foretold})
+    else:
+        _print_declared(status.declared, foretold)
+    return 0
+
+
+def _print_declared(declared: Declaration, foretold: float | None) -> None:
+    against = declared.against
+    print(
+        f"Declared: {declared.policy} against {against}, {len(declared.blocks)} blocks from "
+        f"{slurm_time(declared.begin)} to {slurm_time(declared.end)}; {declared.goal} decides."
+    )
+    if foretold is not None:
+        print(
+            f"By replays of the two weeks before {declared.on_trial} costs {foretold:.2f} of "
+            f"{against}."
+        )
+    print("Nobody but its owner can read whose turn comes when. Watch it, or it does not go on:")
+    print("  systemctl enable --now slurm-rl-experiment.service")
 
 
 def _status(site: DeclaredExperiment, options: argparse.Namespace) -> int:
@@ -261,24 +177,24 @@ def _status(site: DeclaredExperiment, options: argparse.Namespace) -> int:
     found = site.found(declared)
     blocks = 0 if found is None else int(found["blocks"])
     held = held_part(declared, list(site.files.journaled()), blocks)
-    status = ExperimentStatus.of(declared, standing, found, held, now)
+    status = ExperimentStatus(declared=declared, standing=standing, found=found, held=held, now=now)
     if options.json:
-        print_json(asdict(status))
+        print_json(status.as_json())
     else:
-        _print(status, now)
+        _print(status)
     return 1 if standing.state == STEPPED_BACK else 0
 
 
-def _print(status: ExperimentStatus, now: float) -> None:
-    for line in _lines(status, now):
+def _print(status: ExperimentStatus) -> None:
+    for line in _lines(status):
         print(printable(line))
-    found = status.found
+    found, declared = status.found, status.declared
     if not found or not found["pairs"]:
         print("No pair of blocks is over yet, so nothing is known of what it is worth.")
         return
     print(
-        f"\nAfter {found['pairs']} pairs of blocks, cost of {status.on_trial} over "
-        f"{status.against}:"
+        f"\nAfter {found['pairs']} pairs of blocks, cost of {declared.on_trial} over "
+        f"{declared.against}:"
     )
     rows = [
         [
@@ -293,21 +209,21 @@ def _print(status: ExperimentStatus, now: float) -> None:
     print("* decides. Less is better; the interval is right however often one looks.")
 
 
-def _lines(status: ExperimentStatus, now: float) -> Iterator[str]:
-    against = status.against
-    yield f"The experiment is {status.state}: {status.policy} against {against}."
-    if status.reason:
-        yield f"  {status.reason}"
+def _lines(status: ExperimentStatus) -> Iterator[str]:
+    declared, standing, against = status.declared, status.standing, status.declared.against
+    yield f"The experiment is {standing.state}: {declared.policy} against {against}."
+    if standing.reason:
+        yield f"  {standing.reason}"
         yield f"  In force is {against}; `slurm-rl experiment stop` says how to go on."
     yield (
-        f"  {status.blocks_over} of {status.blocks} blocks are over, {slurm_time(status.begin)} to "
-        f"{slurm_time(status.end)}; each order was in force in {status.held:.0%} of its own at "
-        "least."
+        f"  {declared.closed(status.now)} of {len(declared.blocks)} blocks are over, "
+        f"{slurm_time(declared.begin)} to {slurm_time(declared.end)}; each order was in force in "
+        f"{status.held:.0%} of its own at least."
     )
-    if status.turn:
-        whose = status.on_trial if status.turn == OURS else against
-        left = max((status.turn_ends or now) - now, 0.0)
-        yield f"  It is the turn of {whose}, for {span_text(left)} more."
+    turn, ends = status.turn
+    if turn and ends is not None:
+        whose = declared.on_trial if turn == OURS else against
+        yield f"  It is the turn of {whose}, for {span_text(max(ends - status.now, 0.0))} more."
 
 
 def _report(site: DeclaredExperiment, options: argparse.Namespace) -> int:
@@ -320,9 +236,9 @@ def _report(site: DeclaredExperiment, options: argparse.Namespace) -> int:
                 "user, who writes it: give another, as /var/lib/slurm-rl/waits.html."
             )
         options.committee = result_file("--committee", options.committee)
-        from slurm_rl_plugin.cli.experiment_site import write_page  # noqa: PLC0415 - the simulator
+        from slurm_rl_plugin.evaluation.experiment import write_page  # noqa: PLC0415 - the simulator
 
-        write_page(site, options.committee)
+        write_page(site, options.committee, parts_bar)
     return _status(site, options)
 
 
@@ -352,7 +268,7 @@ def _stop(site: DeclaredExperiment, options: argparse.Namespace) -> int:
 
 
 def _watch(site: DeclaredExperiment, options: argparse.Namespace) -> int:
-    from slurm_rl_plugin.cli.experiment_site import ExperimentSite, ExperimentWatch  # noqa: PLC0415 - the simulator
+    from slurm_rl_plugin.evaluation.experiment import ExperimentSite, ExperimentWatch  # noqa: PLC0415 - the simulator
 
     log_to_standard_error(verbose=options.verbose)
     watch = ExperimentWatch(site=ExperimentSite(configuration=site.configuration))

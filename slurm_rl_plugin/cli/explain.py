@@ -11,7 +11,6 @@ from slurm_rl_plugin.cli.site_options import add_configuration_options, configur
 from slurm_rl_plugin.cli.tables import (
     print_json,
     print_table,
-    printable,
     slurm_duration,
     slurm_size,
     slurm_time,
@@ -19,6 +18,7 @@ from slurm_rl_plugin.cli.tables import (
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, LICENCE_PREFIX, MEMORY
 from slurm_rl_plugin.hook.rails.batch_limit import OFF
 from slurm_rl_plugin.hook.rails.reserve import ACCOUNT, NO_RESERVE, OVERRUN
+from slurm_rl_plugin.readable import printable
 from slurm_rl_plugin.services.configured_site import chosen_batch_system
 from slurm_rl_plugin.services.explanation import explained
 

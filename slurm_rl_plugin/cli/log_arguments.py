@@ -18,7 +18,6 @@ from slurm_rl_plugin.batch_systems.registry import AUTO
 from slurm_rl_plugin.cli.argument_types import at_least_one
 from slurm_rl_plugin.cli.log_excerpt import LogExcerpt
 from slurm_rl_plugin.cli.progress import said_if_long
-from slurm_rl_plugin.cli.tables import printable
 from slurm_rl_plugin.cli.this_cluster import (
     PEAK,
     SLURM,
@@ -34,6 +33,7 @@ from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.named_log import LogOptions, NamedLog, ReadJobs
+from slurm_rl_plugin.readable import printable
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, is_generator_name
 from slurm_rl_plugin.simulator.workloads.log_shares import (
     OTHER_ACCOUNT,

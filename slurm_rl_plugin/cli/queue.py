@@ -17,13 +17,13 @@ from slurm_rl_plugin.cli.tables import (
     print_json,
     print_parsable,
     print_table,
-    printable,
     slurm_duration,
     slurm_size,
     slurm_time,
 )
 from slurm_rl_plugin.domain.resources import GPUS, MEMORY, ResourceRequests
 from slurm_rl_plugin.hook.order.queue_plan import ConsideredJobs
+from slurm_rl_plugin.readable import printable
 from slurm_rl_plugin.services.forecast_client import foretold_starts
 from slurm_rl_plugin.services.queue_reading import (
     QueueLook,

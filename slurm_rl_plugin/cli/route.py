@@ -26,16 +26,11 @@ from slurm_rl_plugin.cli.site_options import (
     add_configuration_options,
     configuration_of,
 )
-from slurm_rl_plugin.cli.tables import (
-    print_json,
-    print_table,
-    printable,
-    slurm_duration,
-    slurm_time,
-)
+from slurm_rl_plugin.cli.tables import print_json, print_table, slurm_duration, slurm_time
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.errors import ConfigurationError, JobNotAccepted, SlurmRLError
+from slurm_rl_plugin.readable import printable
 from slurm_rl_plugin.services.route_requests import (
     given_command,
     learn_from_past,

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import IO
 
-from slurm_rl_plugin.cli.tables import printable
 from slurm_rl_plugin.hook.daemon.signals import SignalRequest, sd_notify
+from slurm_rl_plugin.readable import printable
 
 #: Characters of the longest line.
 LONGEST_LINE = 4000

@@ -17,18 +17,13 @@ import numpy as np
 from slurm_rl_plugin.cli.argument_types import at_least_one, result_file, time_argument
 from slurm_rl_plugin.cli.progress import parts_bar, say_of_compiling
 from slurm_rl_plugin.cli.site_options import add_configuration_options, configuration_of
-from slurm_rl_plugin.cli.tables import (
-    print_json,
-    print_table,
-    printable,
-    slurm_duration,
-    slurm_time,
-)
+from slurm_rl_plugin.cli.tables import print_json, print_table, slurm_duration, slurm_time
 from slurm_rl_plugin.cli.this_cluster import SECONDS, SLURM, add_cluster_option, keep_dump
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
 from slurm_rl_plugin.hook.audit.reader import AuditFilter, AuditReader, audit_files
 from slurm_rl_plugin.hook.audit.summary import AuditSummary
+from slurm_rl_plugin.readable import printable
 from slurm_rl_plugin.whole_file import write_whole
 
 if TYPE_CHECKING:  # they import the simulator, which a head node need not have
@@ -147,7 +142,7 @@ def page_writer(path: Path | None, *, is_replayed: bool) -> PageWriter | None:
     if not is_replayed:
         raise ConfigurationError("--committee needs the replay: leave out --no-replay.")
     page = result_file("--committee", path)
-    from slurm_rl_plugin.cli.committee_page import replay_page  # noqa: PLC0415 - the extras
+    from slurm_rl_plugin.evaluation.committee_page import replay_page  # noqa: PLC0415 - the extras
 
     def write(found: SiteReplay, warning: str | None) -> None:
         write_whole(page, replay_page(found, warning))

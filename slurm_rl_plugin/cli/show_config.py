@@ -10,7 +10,7 @@ from slurm_rl_plugin.cli.site_options import (
     add_configuration_options,
     configuration_of,
 )
-from slurm_rl_plugin.cli.tables import print_json, printable
+from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.configuration import Configuration, read_configuration
 from slurm_rl_plugin.configuration.generated.example_file import (
     class_lines,
@@ -21,6 +21,7 @@ from slurm_rl_plugin.configuration.generated.example_file import (
     shares_of,
 )
 from slurm_rl_plugin.domain.utility_class import UtilityClass
+from slurm_rl_plugin.readable import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

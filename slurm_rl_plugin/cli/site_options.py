@@ -14,7 +14,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from slurm_rl_plugin.cli.tables import printable
 from slurm_rl_plugin.configuration import (
     DEFAULT_PATH,
     Configuration,
@@ -24,6 +23,7 @@ from slurm_rl_plugin.configuration import (
     read_configuration,
 )
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
+from slurm_rl_plugin.readable import printable
 from slurm_rl_plugin.whole_file import may_exist
 
 logger = logging.getLogger(__name__)

@@ -17,10 +17,11 @@ from slurm_rl_plugin.cli.site_options import (
     add_configuration_options,
     configuration_of,
 )
-from slurm_rl_plugin.cli.tables import print_json, print_table, printable, slurm_time, span_text
+from slurm_rl_plugin.cli.tables import print_json, print_table, slurm_time
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.resources import GPUS, MEMORY
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.readable import printable, span_text
 from slurm_rl_plugin.services.forecast_client import ServiceClient
 from slurm_rl_plugin.services.route_requests import given_command, request_of, submission_within
 

@@ -15,13 +15,7 @@ from slurm_rl_plugin.cli.site_options import (
     become_state_owner,
     known_configuration_of,
 )
-from slurm_rl_plugin.cli.tables import (
-    print_json,
-    printable,
-    slurm_duration,
-    slurm_size,
-    slurm_time,
-)
+from slurm_rl_plugin.cli.tables import print_json, slurm_duration, slurm_size, slurm_time
 from slurm_rl_plugin.configuration import Configuration, KnownConfiguration
 from slurm_rl_plugin.domain.queue_snapshot import ResourceUse, resource_use
 from slurm_rl_plugin.domain.resources import MEMORY
@@ -31,6 +25,7 @@ from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.memory.disable_file import Disablement, read_disable_file
 from slurm_rl_plugin.hook.outstanding import outstanding_at
 from slurm_rl_plugin.metrics.served import ServedMetrics
+from slurm_rl_plugin.readable import printable
 from slurm_rl_plugin.services.configured_site import build_batch_system, daemon_metrics
 from slurm_rl_plugin.whole_file import may_exist
 

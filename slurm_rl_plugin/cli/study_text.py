@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from slurm_rl_plugin.cli.tables import WAIT_UNITS, print_table, printable, span_text, waiting_time
+from slurm_rl_plugin.cli.tables import WAIT_UNITS, print_table, waiting_time
 from slurm_rl_plugin.cli.this_cluster import PEAK
 from slurm_rl_plugin.evaluation.protocols import ContinuousStudy, HeldoutStudy, ResampledStudy
-from slurm_rl_plugin.evaluation.site_replay import Prediction
+from slurm_rl_plugin.evaluation.site_replay import Prediction, figure_name
 from slurm_rl_plugin.evaluation.study import ACCOUNTS, InForce, Study, shown_groups
 from slurm_rl_plugin.learning.evaluation.group_waits import Loser
-from slurm_rl_plugin.learning.evaluation.recorded_replay import ComparedFigure
-from slurm_rl_plugin.measure.intervals import BETTER, FEWEST_BLOCKS, WORSE
+from slurm_rl_plugin.measure.intervals import FEWEST_BLOCKS
+from slurm_rl_plugin.readable import printable, span_text
 from slurm_rl_plugin.simulator.workloads.log_shares import SHARES_WORDS
 from slurm_rl_plugin.units import HOUR
 
@@ -42,15 +42,6 @@ _RESAMPLED = {
     "WAIT": "mean_wait",
     "BSLD": "mean_bounded_slowdown",
     "I-WAIT": "interactive_mean_wait",
-}
-#: What figures of a prediction are called.
-_NAMES = {
-    "mean_wait": "mean wait",
-    "median_wait": "median wait",
-    "p95_wait": "95 % wait at most",
-    "within_120s": "waited 120 s at most",
-    "mean_bounded_slowdown": "mean bounded slowdown",
-    "fairness": "fairness",
 }
 _POLICIES_LEGEND = f"""\
 WAIT, MAXWAIT: mean and longest wait, {WAIT_UNITS}. I-, B-: interactive and batch jobs.
@@ -362,38 +353,15 @@ def _print_verdict(prediction: Prediction) -> None:
         values = [_shown(name, value) for value in (each.model, each.site, each.difference)]
         bounds = [_shown(name, end) for end in each.ci95 or ()]
         shown = [end if isinstance(end, str) else f"{end:.3g}" for end in bounds]
-        rows.append([_name(name), each.jobs, *values, " to ".join(shown) or None, each.verdict])
+        rows.append(
+            [figure_name(name), each.jobs, *values, " to ".join(shown) or None, each.verdict]
+        )
     header = ["FIGURE", "JOBS", "MODEL", "SITE", "DIFFERENCE", "(95 %)", "VERDICT"]
     print_table(header, rows)
     if price := prediction.reserve_price:
-        parts = ", ".join(f"{_name(name)} times {ratio:.3f}" for name, ratio in price.items())
+        parts = ", ".join(f"{figure_name(name)} times {ratio:.3f}" for name, ratio in price.items())
         print(f"Price of the reserve, beside the same order without: {parts}.")
-    print(f"\n{verdict_sentence(prediction)}")
-
-
-def verdict_sentence(prediction: Prediction) -> str:
-    """`After N jobs: ...`: each goal, and how many jobs would tell where it is not known."""
-    goals = (f"{_name(name)} {_verdict(prediction.figures[name])}" for name in prediction.goals)
-    return f"After {prediction.counted_jobs:,} jobs: {'; '.join(goals)}."
-
-
-def _verdict(figure: ComparedFigure) -> str:
-    """The word, the size of the difference, also over the site's figure, and jobs needed."""
-    words = figure.verdict
-    if figure.verdict in (BETTER, WORSE):
-        difference, site = abs(figure.difference), abs(figure.site)
-        words += f" by {difference:.3g}"
-        words += f" ({100.0 * difference / site:.2g} %)" if site else ""
-    if needed := figure.jobs_needed:
-        unit = int(10.0 ** max(len(str(needed)) - 2, 0))  # two digits are all that it is worth
-        words += f" - about {-(-needed // unit) * unit:,} jobs needed"
-    return words
-
-
-def _name(key: str) -> str:
-    """`interactive: mean wait` of `interactive_mean_wait`."""
-    job_class, _, figure = key.partition("_")
-    return _NAMES.get(key) or f"{job_class}: {_NAMES[figure]}"
+    print(f"\n{prediction.sentence}")
 
 
 def _shown(key: str, value: float) -> float | str | None:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from slurm_rl_plugin.units import DAY, HOUR, MINUTE
+from slurm_rl_plugin.readable import printable
+from slurm_rl_plugin.units import DAY, HOUR
 
 
 def print_table(
@@ -34,11 +35,6 @@ def print_parsable(header: Sequence[str] | None, rows: Iterable[Sequence[Any]]) 
         sys.stdout.write("|".join(cell.replace("|", "?") for cell in cells) + "\n")
 
 
-def printable(text: str) -> str:
-    """A text that cannot move the cursor: users choose names."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
 #: The units of `waiting_time`, for a legend.
 WAIT_UNITS = "in seconds unless h (hours) or d (days) stands behind it"
 
@@ -50,17 +46,6 @@ def waiting_time(seconds: float | None) -> float | str | None:
     if abs(seconds) < 2 * DAY:
         return f"{seconds / HOUR:.1f} h"
     return f"{seconds / DAY:.1f} d"
-
-
-def span_text(seconds: float) -> str:
-    """A span of time for people: `95 s`, `45 min`, `9.7 h`, `3.1 d`; `-` where there is none."""
-    if not math.isfinite(seconds):
-        return "-"
-    for unit, sign, most in ((1.0, "s", 2 * MINUTE), (MINUTE, "min", 2 * HOUR)):
-        if abs(seconds) < most:
-            return f"{seconds / unit:.0f} {sign}"
-    unit, sign = (HOUR, "h") if abs(seconds) < 2 * DAY else (DAY, "d")
-    return f"{seconds / unit:.1f} {sign}"
 
 
 def slurm_duration(seconds: float) -> str:

@@ -18,7 +18,7 @@ from slurm_rl_plugin.cli.progress import (
     say_of_compiling,
     told_if_interrupted,
 )
-from slurm_rl_plugin.cli.tables import print_json, print_table, printable, span_text
+from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.cli.what_if import cluster_and_jobs, intervals_words
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.configuration.keys.hook import RewardSection
@@ -34,6 +34,7 @@ from slurm_rl_plugin.evaluation.what_if_study import (
 from slurm_rl_plugin.learning.checkpoint import check_checkpoint, digest_of, forget_checkpoint
 from slurm_rl_plugin.learning.load_windows import TRAINING_FRACTION
 from slurm_rl_plugin.measure.intervals import BETTER
+from slurm_rl_plugin.readable import printable, span_text
 from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK, SHARES_WORDS

@@ -23,7 +23,7 @@ from slurm_rl_plugin.cli.progress import (
     say_of_compiling,
     told_if_interrupted,
 )
-from slurm_rl_plugin.cli.tables import print_json, print_table, printable, span_text
+from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.cli.this_cluster import LIVE, described_cluster
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.errors import ConfigurationError
@@ -37,6 +37,7 @@ from slurm_rl_plugin.evaluation.what_if_study import (
     without_nodes,
 )
 from slurm_rl_plugin.learning.checkpoint import check_checkpoint, forget_checkpoint
+from slurm_rl_plugin.readable import printable, span_text
 from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM

@@ -34,7 +34,7 @@ from slurm_rl_plugin.learning.evaluation.recorded_replay import (
     replay,
 )
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission
-from slurm_rl_plugin.measure.intervals import RESAMPLES
+from slurm_rl_plugin.measure.intervals import BETTER, RESAMPLES, WORSE
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.services.candidates import candidate_of
@@ -58,6 +58,15 @@ NOT_KNOWN = (
 )
 #: The same on the nodes of a machine, which tells by itself what of it is not simulated.
 NOT_KNOWN_ON_NODES = (NOT_KNOWN[0], "outages and reservations", *NOT_KNOWN[3:])
+#: What figures of a prediction are called.
+_NAMES = {
+    "mean_wait": "mean wait",
+    "median_wait": "median wait",
+    "p95_wait": "95 % wait at most",
+    "within_120s": "waited 120 s at most",
+    "mean_bounded_slowdown": "mean bounded slowdown",
+    "fairness": "fairness",
+}
 #: Behind the name of a model: the same order, and no processors kept free.
 WITHOUT = "without reserve"
 #: Behind the name of a rule that is replayed in any case: the same as the daemon writes it.
@@ -101,6 +110,12 @@ class Prediction:
     goals: tuple[str, ...]
     verdict: str
     not_known: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """`After N jobs: ...`: each goal, and how many jobs would tell where it is not known."""
+        goals = (f"{figure_name(name)} {_verdict(self.figures[name])}" for name in self.goals)
+        return f"After {self.counted_jobs:,} jobs: {'; '.join(goals)}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,3 +335,22 @@ def _notices(
                 f"{name} is asked at each decision: influence, age of scores and starvation bound "
                 "are not simulated for it."
             )
+
+
+def _verdict(figure: ComparedFigure) -> str:
+    """The word, the size of the difference, also over the site's figure, and jobs needed."""
+    words = figure.verdict
+    if figure.verdict in (BETTER, WORSE):
+        difference, site = abs(figure.difference), abs(figure.site)
+        words += f" by {difference:.3g}"
+        words += f" ({100.0 * difference / site:.2g} %)" if site else ""
+    if needed := figure.jobs_needed:
+        unit = int(10.0 ** max(len(str(needed)) - 2, 0))  # two digits are all that it is worth
+        words += f" - about {-(-needed // unit) * unit:,} jobs needed"
+    return words
+
+
+def figure_name(key: str) -> str:
+    """`interactive: mean wait` of `interactive_mean_wait`."""
+    job_class, _, figure = key.partition("_")
+    return _NAMES.get(key) or f"{job_class}: {_NAMES[figure]}"

@@ -12,12 +12,11 @@ from typing import Any, cast
 
 import pytest
 
-from slurm_rl_plugin.cli import experiment_site
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.experiment import DeclaredExperiment
-from slurm_rl_plugin.cli.experiment_site import ExperimentSite, ExperimentWatch
 from slurm_rl_plugin.domain.switchback import OURS, Declaration
 from slurm_rl_plugin.errors import BatchSystemUnavailable
+from slurm_rl_plugin.evaluation.declared_experiment import DeclaredExperiment
+from slurm_rl_plugin.evaluation.experiment import ExperimentSite, ExperimentWatch
 from slurm_rl_plugin.hook.experiment.files import (
     OVER,
     RUNNING,
@@ -298,7 +297,7 @@ def test_a_candidate_is_declared_against_the_model_in_service(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(experiment_site, "_foretold", lambda *_: 0.9)
+    monkeypatch.setattr("slurm_rl_plugin.evaluation.experiment._foretold", lambda *_: 0.9)
     assert "another" in failing(capsys, "start", *configured, "--candidate", "sjf")
     model = Path("policy_models/default.onnx").resolve()
     assert main(["experiment", "start", *configured, "--candidate", str(model), "--json"]) == 0
@@ -321,7 +320,7 @@ def test_an_experiment_that_was_declared_meanwhile_is_not_replaced(
         declare(tmp_path)
         return 0.9
 
-    monkeypatch.setattr(experiment_site, "_foretold", meanwhile)
+    monkeypatch.setattr("slurm_rl_plugin.evaluation.experiment._foretold", meanwhile)
     assert "declared already" in failing(capsys, "start", *configured)
     found = ExperimentFiles(state_file=tmp_path / "state.json").declared()
     assert found == declared(1, 2, math.inf)

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.committee_page import (
+from slurm_rl_plugin.cli.shadow_report import page_writer
+from slurm_rl_plugin.domain.switchback import Declaration, drawn_blocks
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.evaluation.committee_page import (
     change_text,
     counts_sentence,
     experiment_page,
@@ -21,9 +24,6 @@ from slurm_rl_plugin.cli.committee_page import (
     sentence,
     short_name,
 )
-from slurm_rl_plugin.cli.shadow_report import page_writer
-from slurm_rl_plugin.domain.switchback import Declaration, drawn_blocks
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, NO_DIFFERENCE, WORSE
 from slurm_rl_plugin.papers.switchback.clusters import preferring_short
 from slurm_rl_plugin.units import DAY

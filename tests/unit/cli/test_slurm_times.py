@@ -15,7 +15,8 @@ from slurm_rl_plugin.cli.argument_types import (
     parse_slurm_duration,
     parse_slurm_time,
 )
-from slurm_rl_plugin.cli.tables import printable, slurm_duration, slurm_time
+from slurm_rl_plugin.cli.tables import slurm_duration, slurm_time
+from slurm_rl_plugin.readable import printable
 
 NOW = datetime(2026, 11, 21, 15, 30, 20)
 

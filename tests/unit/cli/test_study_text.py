@@ -11,7 +11,6 @@ from slurm_rl_plugin.cli.study_text import (
     LOSERS,
     print_groups,
     print_losers,
-    verdict_sentence,
 )
 from slurm_rl_plugin.cli.what_if import intervals_words
 from slurm_rl_plugin.evaluation.site_replay import Prediction
@@ -29,7 +28,7 @@ def verdict(**changes: Any) -> str:
         "figures": {"fairness": ComparedFigure(**figure)},
         "counted_jobs": 5000,
     }
-    return verdict_sentence(Prediction(**prediction))
+    return Prediction(**prediction).sentence
 
 
 def study(**parts: Any) -> Study:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_rl_plugin.cli.tables import span_text, waiting_time
+from slurm_rl_plugin.cli.tables import waiting_time
+from slurm_rl_plugin.readable import span_text
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,6 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from slurm_rl_plugin.cli.study_text import verdict_sentence
-from slurm_rl_plugin.cli.tables import printable, span_text
 from slurm_rl_plugin.domain.job_groups import NO_LIMIT
 from slurm_rl_plugin.domain.switchback import Declaration
 from slurm_rl_plugin.evaluation.site_replay import SiteReplay
@@ -27,6 +25,7 @@ from slurm_rl_plugin.evaluation.study import ACCOUNTS
 from slurm_rl_plugin.learning.evaluation.group_waits import LEAST_LOSS
 from slurm_rl_plugin.learning.evaluation.recorded_replay import RECORDED_ORDER
 from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
+from slurm_rl_plugin.readable import printable, span_text
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 from slurm_rl_plugin.what_if.effects import ALL
 from slurm_rl_plugin.what_if.group_hours import (
@@ -432,7 +431,7 @@ def replay_page(found: SiteReplay, warning: str | None) -> str:
             "machine. After: the same jobs on the same machine in our order, as it is configured. "
             "Waits as they were recorded are not used, since they hold outages that no simulation "
             "knows.",
-            f"The verdict of the whole report: {verdict_sentence(found.prediction)}",
+            f"The verdict of the whole report: {found.prediction.sentence}",
             *(study.notices or ()),
             f"Nobody knows: {'; '.join(found.prediction.not_known)}.",
         ),

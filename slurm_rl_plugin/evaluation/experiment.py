@@ -7,15 +7,14 @@ import logging
 import math
 import secrets
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from slurm_rl_plugin.cli.experiment import DeclaredExperiment, ExperimentStatus
-from slurm_rl_plugin.cli.progress import parts_bar
-from slurm_rl_plugin.cli.tables import print_json, slurm_time
 from slurm_rl_plugin.domain.queue_file import read_queue
 from slurm_rl_plugin.domain.switchback import Declaration, check_hours, drawn_blocks
 from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
+from slurm_rl_plugin.evaluation.declared_experiment import DeclaredExperiment, ExperimentStatus
+from slurm_rl_plugin.evaluation.site_replay import Bar
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt
 from slurm_rl_plugin.forecasts.live.site_now import site_now
 from slurm_rl_plugin.forecasts.live.site_orders import own_order
@@ -95,8 +94,10 @@ class ExperimentSite(DeclaredExperiment):
         return build_source(self.configuration, chosen_batch_system(self.configuration).kind.name)
 
 
-def start(site: DeclaredExperiment, options: argparse.Namespace) -> int:
-    """Declare an experiment and say so; 0."""
+def begin(
+    site: DeclaredExperiment, options: argparse.Namespace, bar: Bar
+) -> tuple[ExperimentStatus, float | None]:
+    """Declare an experiment; how it stands, and what ours would have cost over the site's order."""
     _refuse(site)
     hours, day = _hours(options.hours), _checked_day(options.day)
     whole = ExperimentSite(configuration=site.configuration)
@@ -105,11 +106,11 @@ def start(site: DeclaredExperiment, options: argparse.Namespace) -> int:
     policy, model = whole.model(candidate) if candidate else in_service
     if candidate and (policy, model) == in_service:
         raise ConfigurationError(f"--candidate {candidate} is the model in service: give another.")
-    foretold = _foretold(whole, options)
+    foretold = _foretold(whole, options, bar)
     _refuse(site)  # once more: the replays take minutes, and another experiment may be declared
     now = time.time()  # noqa: TID251 - the composition root hands out the clock
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
-    begin = math.ceil(now / (day / 24.0)) * (day / 24.0)
+    first = math.ceil(now / (day / 24.0)) * (day / 24.0)
     declared = Declaration(
         goal=options.goal,
         harm=options.harm,
@@ -119,34 +120,15 @@ def start(site: DeclaredExperiment, options: argparse.Namespace) -> int:
         model_sha256=model,
         seed=seed,
         day=day,
-        blocks=drawn_blocks(begin, options.days, hours, seed, day),
+        blocks=drawn_blocks(first, options.days, hours, seed, day),
         candidate=candidate,
         champion=in_service[0] if candidate else "",
         champion_sha256=in_service[1] if candidate else "",
     )
     standing = ExperimentStanding(state=RUNNING, reason="", at=now)
     site.files.declare(declared, standing)
-    if options.json:
-        status = ExperimentStatus.of(declared, standing, None, 1.0, now)
-        print_json({**asdict(status), "foretold": foretold})
-    else:
-        _print_declared(declared, foretold)
-    return 0
-
-
-def _print_declared(declared: Declaration, foretold: float | None) -> None:
-    against = declared.against
-    print(
-        f"Declared: {declared.policy} against {against}, {len(declared.blocks)} blocks from "
-        f"{slurm_time(declared.begin)} to {slurm_time(declared.end)}; {declared.goal} decides."
-    )
-    if foretold is not None:
-        print(
-            f"By replays of the two weeks before {declared.on_trial} costs {foretold:.2f} of "
-            f"{against}."
-        )
-    print("Nobody but its owner can read whose turn comes when. Watch it, or it does not go on:")
-    print("  systemctl enable --now slurm-rl-experiment.service")
+    status = ExperimentStatus(declared=declared, standing=standing, found=None, held=1.0, now=now)
+    return status, foretold
 
 
 def _as_configured(model: str) -> str:
@@ -170,14 +152,14 @@ def _refuse(site: DeclaredExperiment) -> None:
         )
 
 
-def _foretold(site: ExperimentSite, options: argparse.Namespace) -> float | None:
+def _foretold(site: ExperimentSite, options: argparse.Namespace, bar: Bar) -> float | None:
     """What ours would have cost in the two weeks before, over the site's order."""
     now = time.time()  # noqa: TID251 - the composition root hands out the clock
     look = site.look(now - _STALE)
     if look is None:
         raise ConfigurationError("the daemon's last look at the queue is old: start it first.")
     blocks = tuple(blocks_before(min(look.now, now), options.day))
-    with parts_bar("replaying the two weeks before", len(blocks)) as progress:
+    with bar("replaying the two weeks before", len(blocks)) as progress:
         ratio = foretold_cost(site.cluster(look, options.candidate), blocks, options.goal, progress)
     if options.insist:
         return ratio
@@ -326,9 +308,9 @@ def kept_trial(site: DeclaredExperiment, declared: Declaration) -> Trial | None:
         raise ConfigurationError(f"{site.files.findings}: {error}: remove it.") from None
 
 
-def write_page(site: DeclaredExperiment, path: Path) -> None:
+def write_page(site: DeclaredExperiment, path: Path, bar: Bar) -> None:
     """Write the page of the experiment that is declared."""
-    from slurm_rl_plugin.cli.committee_page import experiment_page  # noqa: PLC0415 - matplotlib
+    from slurm_rl_plugin.evaluation.committee_page import experiment_page  # noqa: PLC0415 - matplotlib
 
     declared, standing = site.declared()
     trial = kept_trial(site, declared)
@@ -339,7 +321,7 @@ def write_page(site: DeclaredExperiment, path: Path) -> None:
     assert look is not None  # of any age
     cluster = whole.cluster(look, declared.candidate)
     over = min(declared.closed(look.now), len(trial.costs))
-    with parts_bar("replaying blocks", max(over, 1)) as progress:
+    with bar("replaying blocks", max(over, 1)) as progress:
         page = experiment_page(
             declared,
             cluster.times,

@@ -1,0 +1,23 @@
+"""Names and spans of time as people read them."""
+
+from __future__ import annotations
+
+import math
+
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE
+
+
+def printable(text: str) -> str:
+    """A text that cannot move the cursor: users choose names."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def span_text(seconds: float) -> str:
+    """A span of time for people: `95 s`, `45 min`, `9.7 h`, `3.1 d`; `-` where there is none."""
+    if not math.isfinite(seconds):
+        return "-"
+    for unit, sign, most in ((1.0, "s", 2 * MINUTE), (MINUTE, "min", 2 * HOUR)):
+        if abs(seconds) < most:
+            return f"{seconds / unit:.0f} {sign}"
+    unit, sign = (HOUR, "h") if abs(seconds) < 2 * DAY else (DAY, "d")
+    return f"{seconds / unit:.1f} {sign}"
