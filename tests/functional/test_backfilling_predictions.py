@@ -31,7 +31,7 @@ DIFFERENT = {
 
 def write_logs(folder: Path) -> None:
     """Both logs: jobs of ten users, some of which asked for no time or for too little."""
-    for seed, (file, _) in enumerate(LOGS.values()):
+    for seed, file in enumerate(LOGS.values()):
         rng = np.random.default_rng(seed)
         submit = np.sort(rng.integers(0, JOBS * 20, JOBS) * 60)
         run = rng.lognormal(7.5, 1.5, JOBS).astype(int) + 1
@@ -85,44 +85,11 @@ def test_all_cells_but_those_named_come_out(capsys: pytest.CaptureFixture[str]) 
     assert len([each for each in exact if each["name"].startswith("CTC-SP2")]) == 10
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--seeds", "3"], "--seeds is not for backfilling-predictions"),
-        ([], "holds no CTC-SP2-1996-3.1-cln.swf.gz"),
-        (["--search"], "--search is for rlscheduler"),
-    ],
-)
-def test_what_cannot_be_run_is_one_sentence(
-    more: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["reproduce", "backfilling-predictions", str(tmp_path), *more]) == 2
-    complaint = capsys.readouterr().err
-    assert said in complaint
-    assert complaint.count("\n") == 1
-
-
 def test_a_log_without_requests_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for file, _ in LOGS.values():
+    for file in LOGS.values():
         line = "1 0 -1 60 1 -1 -1 1 -1 -1 1 1 1 -1 1 -1 -1 -1"
         (tmp_path / f"{file}.swf").write_text(f"; MaxProcs: 128\n{line}\n")
     assert main(["reproduce", "backfilling-predictions", str(tmp_path)]) == 2
     assert "has no job that ran and asked for a time" in capsys.readouterr().err
-
-
-def test_a_model_that_looks_at_no_past_runs_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["reproduce", "backfilling-predictions", str(tmp_path), "--policy"]
-    assert main([*words, "policy_models/responsive-reserve.onnx"]) == 2
-    assert "looks at no past runs" in capsys.readouterr().err
-
-
-def test_without_traces_it_says_what_it_needs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("SLURM_RL_TRACES", raising=False)
-    assert main(["reproduce", "backfilling-predictions"]) == 2
-    assert "needs CTC-SP2 and SDSC-SP2" in capsys.readouterr().err

@@ -81,32 +81,9 @@ def test_the_paper_is_reproduced_and_a_second_run_goes_on(
     assert "MF6" in table
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--seeds", "1"], "--seeds 1"),
-        (["--policy", "some.onnx"], "--policy is not for economic"),
-        ([], f"holds no {CTC}.swf.gz"),
-    ],
-)
-def test_what_cannot_be_run_is_one_sentence(
-    more: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["reproduce", "economic", str(tmp_path), *more]) == 2
-    assert said in capsys.readouterr().err
-
-
 def test_a_log_too_short_for_the_extracts_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_log(tmp_path, jobs=50)
     assert main(["reproduce", "economic", str(tmp_path)]) == 2
     assert "has 50 jobs that ran: the extracts need 70000" in capsys.readouterr().err
-
-
-def test_without_traces_it_says_what_it_needs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("SLURM_RL_TRACES", raising=False)
-    assert main(["reproduce", "economic"]) == 2
-    assert "economic needs CTC-SP2" in capsys.readouterr().err

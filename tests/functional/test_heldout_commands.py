@@ -189,11 +189,3 @@ def test_the_ablation_measures_every_variant_against_all_features(
         assert measured[f"{name}: without predicted run times, {TO_ALL}"] != 1.0
         assert measured[f"{name}: {FITTED_Q}, {TO_ALL}"] != 1.0
     assert Path(found["figures"][0]).stat().st_size > 10_000
-
-
-@pytest.mark.parametrize("study", ["heldout", "ablation"])
-def test_a_folder_without_logs_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], study: str
-) -> None:
-    assert main(["reproduce", study, str(tmp_path)]) == 2
-    assert "SDSC-SP2-1998-4.2-cln.swf.gz" in capsys.readouterr().err

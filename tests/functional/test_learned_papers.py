@@ -111,24 +111,6 @@ def test_goals_of_the_reserve_stand_beside_every_policy(
     assert Path(figure).read_bytes()[:4] == b"\x89PNG"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["reactive-grids", "--seeds", "1"],
-        ["non-markovian", "--policy", "model.onnx"],
-        ["heuristics", "--quick"],
-        ["reactive-grids", "nowhere", "--quick"],
-    ],
-)
-def test_what_makes_no_sense_is_one_sentence(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["reproduce", *words]) == 2
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert len([line for line in output.err.splitlines() if "left out" not in line]) == 1
-
-
 def test_a_model_of_other_inputs_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

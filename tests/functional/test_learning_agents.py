@@ -76,16 +76,3 @@ def test_the_table_says_what_does_not_reproduce(capsys: pytest.CaptureFixture[st
     assert "1.2 (ours)" in printed
     assert "0.65 (goal)" in printed
     assert ", a factor that this project chose: holds from " in printed
-
-
-@pytest.mark.parametrize(
-    "more",
-    [["--seeds", "1"], ["--policy", "model.onnx"], ["traces"], ["--search"]],
-)
-def test_what_makes_no_sense_is_one_sentence(
-    more: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*WORDS[:2], *more, *WORDS[2:]]) == 2
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert len(output.err.splitlines()) == 1

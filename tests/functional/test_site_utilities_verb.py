@@ -11,7 +11,6 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.papers.site_utilities_2008 import experiment as site_utilities
-from slurm_rl_plugin.papers.study.logs import LPC_EGEE
 from slurm_rl_plugin.policies.q_network import load_q_network
 from tests.functional.lpc_like import lpc_like_log
 
@@ -59,15 +58,3 @@ def test_it_fits_routes_draws_and_does_the_same_again(
     again = {path: path.stat().st_mtime_ns for path in models.iterdir()}
     assert {path: again[path] for path in written} == written
     assert {*again} == {*written, kept[0]}
-
-
-def test_without_traces_it_says_what_to_give(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("SLURM_RL_TRACES", raising=False)
-    assert main(WORDS) == 2
-    assert "directory of LPC-EGEE" in capsys.readouterr().err
-    assert main([*WORDS, str(tmp_path)]) == 2
-    assert LPC_EGEE in capsys.readouterr().err
-    assert main([*WORDS, str(tmp_path), "--seeds", "1"]) == 2
-    assert "at least 2" in capsys.readouterr().err

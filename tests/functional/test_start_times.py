@@ -99,12 +99,9 @@ def test_what_cannot_be_run_is_one_sentence(
     assert complaint.count("\n") == 1
 
 
-def test_without_a_file_it_says_what_it_needs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_file_that_is_none_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv("SLURM_RL_TRACES", raising=False)
-    assert main(["reproduce", "start-times"]) == 2
-    assert "give JOBS.parquet" in capsys.readouterr().err
     assert main(["reproduce", "start-times", str(tmp_path)]) != 0
     assert "is no parquet file that can be read" in capsys.readouterr().err
 

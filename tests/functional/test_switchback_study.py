@@ -44,11 +44,6 @@ def test_the_study_tells_what_it_claims(capsys: pytest.CaptureFixture[str], tmp_
     assert "off within 48 hours" in capsys.readouterr().out
 
 
-def test_what_it_does_not_take_is_refused(tmp_path: Path) -> None:
-    assert main(["reproduce", "switchback", "--policy", str(tmp_path / "model.onnx")]) == 2
-    assert main(["reproduce", "switchback", "--seeds", "1"]) == 2
-
-
 def test_a_gain_is_what_it_is_said_to_be() -> None:
     for seed in (40_001, 40_002):
         ratio = with_gain(seed, 28, 0.15).slowdown("ours") / alike(seed, 28).slowdown("site")

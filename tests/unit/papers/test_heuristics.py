@@ -53,21 +53,6 @@ def test_generated_loads_need_no_traces() -> None:
     assert rows["SJF EST", "mean wait"] == rows["interactive first", "mean wait"]
 
 
-def test_a_missing_log_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reproduce", "heuristics", str(tmp_path), "--seeds", "2"]) == 2
-    complaint = capsys.readouterr().err
-    assert "LPC-EGEE" in complaint
-    assert complaint.count("\n") == 1
-
-
-@pytest.mark.parametrize("words", [["heuristics", "--seeds", "1"], ["rlscheduler", "--seeds", "3"]])
-def test_seeds_that_make_no_sense_are_wrong_usage(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["reproduce", *words]) == 2
-    assert "--seeds" in capsys.readouterr().err
-
-
 def test_the_command_prints_one_document_and_draws(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,16 +68,6 @@ def test_the_command_prints_one_document_and_draws(
     )
     assert [Path(path).read_bytes()[:4] for path in document["figures"]] == [b"\x89PNG"] * 2
     assert "left out" in output.err
-
-
-def test_the_table_says_how_many_reproduce(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("SLURM_RL_TRACES", raising=False)
-    assert main(["reproduce", "heuristics", "--seeds", "2"]) == 0
-    printed = capsys.readouterr().out
-    assert "2008, p = 0.2: FIFO, mean wait" in printed
-    assert " reproduce. What is known of the others:" in printed
 
 
 @pytest.fixture(scope="module")

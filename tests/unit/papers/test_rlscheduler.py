@@ -20,27 +20,10 @@ needs_traces = pytest.mark.skipif(
 )
 
 
-def test_a_missing_trace_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["reproduce", "rlscheduler", str(tmp_path)]) == 2
-    complaint = capsys.readouterr().err
-    assert "lublin_256.swf.gz" in complaint
-    assert complaint.count("\n") == 1
-
-
 def test_a_faulty_trace_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "lublin_256.swf").write_text("; MaxNodes: 256\n1 2 3 four\n")
     assert main(["reproduce", "rlscheduler", str(tmp_path)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_no_traces_named_is_wrong_usage(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("SLURM_RL_TRACES", raising=False)
-    assert main(["reproduce", "rlscheduler"]) == 2
-    assert "SLURM_RL_TRACES" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

@@ -180,19 +180,3 @@ def test_the_command_tells_how_it_searched(
     printed = capsys.readouterr().out
     assert "8 of 8 searched in-sample are at most as published." in printed
     assert f"{sum(decisions)} simulated decisions" in printed
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["heuristics", "--search"],
-        ["reactive-grids", "--search", "--quick"],
-        ["rlscheduler", "--quick"],
-        ["rlscheduler", ".", "--search", "--seeds", "0"],
-    ],
-)
-def test_a_search_that_makes_no_sense_is_one_sentence(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["reproduce", *words]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
