@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import PendingJobs, RunningJobs
-from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from tests.reference.loads import random_workload, table_of
 
@@ -33,19 +32,6 @@ def test_selecting_pending_and_running_jobs_cuts_the_table_inside_too():
     assert len(pending) == len(running) == 2
     assert pending.jobs.job_id.tolist() == running.jobs.job_id.tolist() == [3, 1]
     assert running.start.tolist() == [3.0, 1.0]
-
-
-def test_untouched_jobs_are_not_held_and_have_no_priority():
-    pending = PendingJobs.untouched(TABLE)
-    assert not pending.held.any()
-    assert not pending.admin_set.any()
-    assert not pending.native_priority.any()
-
-
-def test_an_empty_table_has_no_rows_in_any_column():
-    table = empty_job_table()
-    columns = [getattr(table, field.name) for field in dataclasses.fields(table)]
-    assert {len(column) for column in columns if column is not None} == {0}
 
 
 def test_requests_are_cut_with_their_jobs():

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.port import SchedulerFacts
@@ -235,15 +234,6 @@ def test_release_takes_factors_and_limit_and_neither_waits_for_the_other(hook: H
     assert not hook.cycle.has_outstanding
 
 
-def test_shadow_mode_shows_the_limit_and_sets_none(tmp_path: Path) -> None:
-    hook = Hook(tmp_path, shadow=True)
-    report = hook.cycle.run()
-    assert (report.limit.processors, hook.queue.limits) == (3, [])
-    hook.queue.limit_batch({"cpus": 3})  # of an earlier run
-    hook.cycle.run()
-    assert hook.queue.limit is None
-
-
 def test_a_reload_keeps_the_distance_between_changes(hook: Hook, tmp_path: Path) -> None:
     hook.cycle.run()
     fresh = hook.over(tmp_path)
@@ -262,10 +252,3 @@ def test_a_batch_system_that_cannot_limit_says_so(tmp_path: Path) -> None:
     assert report.succeeded
     assert report.limit.failure == "refused"
     assert 'mechanism = "off"' in str(report.limit.failure_reason)
-
-
-def test_who_only_looks_changes_nothing(hook: Hook) -> None:
-    plan = hook.cycle.look()
-    assert plan.limit.processors == 3
-    assert hook.queue.limits == []
-    assert np.array_equal(plan.order, [2, 0, 1])

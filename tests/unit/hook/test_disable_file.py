@@ -118,21 +118,6 @@ class TestWatch:
         write_disable_file(path, Disablement(by="root", at=AT, until=UNTIL))
         return DisableWatch()
 
-    def test_a_pause_ends_by_itself_and_the_file_may_stay(
-        self, watch: DisableWatch, path: Path
-    ) -> None:
-        assert watch.standing(path, AT, 0.0)
-        assert watch.standing(path, UNTIL - 1, 7199.0)
-        assert watch.standing(path, UNTIL, 7200.0) is None
-        assert path.exists()
-
-    def test_a_clock_set_forward_does_not_end_it_early(
-        self, watch: DisableWatch, path: Path
-    ) -> None:
-        assert watch.standing(path, AT, 0.0)
-        assert watch.standing(path, UNTIL + 86400, 60.0)
-        assert watch.standing(path, UNTIL + 86400, 7200.0) is None
-
     def test_a_clock_set_back_makes_it_longer_and_starts_none_that_is_over(
         self, watch: DisableWatch, path: Path
     ) -> None:
@@ -148,6 +133,3 @@ class TestWatch:
         assert watch.standing(path, UNTIL + 60, 60.0) is None
         remove_disable_file(path)
         assert watch.standing(path, UNTIL, 61.0) is None
-
-    def test_no_file_is_configured(self, watch: DisableWatch) -> None:
-        assert watch.standing(None, AT, 0.0) is None
