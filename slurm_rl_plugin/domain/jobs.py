@@ -8,24 +8,12 @@ from typing import Any, Self, get_args, get_type_hints
 
 import numpy as np
 
-from slurm_rl_plugin.domain.resources import ResourceRequests
+from slurm_rl_plugin.domain.resources import ResourceRequests, Rows
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 
-def _select_columns(table: Any, index: IntArray | BoolArray) -> dict[str, Any]:
-    """Every array column of a frozen table, restricted to `index`."""
-    chosen: dict[str, Any] = {}
-    for column in fields(table):
-        value = getattr(table, column.name)
-        if isinstance(value, np.ndarray):
-            chosen[column.name] = value[index]
-        elif isinstance(value, JobTable | ResourceRequests):
-            chosen[column.name] = value.select(index)
-    return chosen
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobColumns:
+class JobColumns(Rows):
     """What n jobs ask for, waiting, running or of an accounting log; all columns have shape [n].
 
     Attributes:
@@ -52,10 +40,6 @@ class JobColumns:
 
     def __len__(self) -> int:
         return len(self.job_id)
-
-    def select(self, index: IntArray | BoolArray) -> Self:
-        """The rows named by an index or boolean array, in that order."""
-        return replace(self, **_select_columns(self, index))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +96,7 @@ def measures(rows: Sequence[object]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PendingJobs:
+class PendingJobs(Rows):
     """Waiting jobs and what the batch system says of their place; every column has shape [n].
 
     Attributes:
@@ -191,10 +175,6 @@ class PendingJobs:
         """The tier of each job, shape [n]; the same for all where the system knows none."""
         return np.zeros(len(self), dtype=np.int64) if self.tier is None else self.tier
 
-    def select(self, index: IntArray | BoolArray) -> Self:
-        """The rows named by an index or boolean array, in that order."""
-        return replace(self, **_select_columns(self, index))
-
     @classmethod
     def untouched(cls, jobs: JobTable) -> Self:
         """Pending jobs of a system without priorities of its own: all zero, nothing held."""
@@ -205,7 +185,7 @@ class PendingJobs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunningJobs:
+class RunningJobs(Rows):
     """Jobs that have started and not ended, so that they occupy processors.
 
     Attributes:
@@ -256,10 +236,6 @@ class RunningJobs:
 
     def __len__(self) -> int:
         return len(self.jobs)
-
-    def select(self, index: IntArray | BoolArray) -> Self:
-        """The rows named by an index or boolean array, in that order."""
-        return replace(self, **_select_columns(self, index))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,26 @@ BASIC_RESOURCES = (CPUS, MEMORY, GPUS)
 LICENCE_PREFIX = "license/"
 
 
+class Rows:
+    """A frozen dataclass of columns that is cut by rows, all columns together."""
+
+    __slots__ = ()
+
+    def select(self, index: IntArray | BoolArray) -> Self:
+        """The rows named by an index or boolean array, in that order."""
+        table: Any = self
+        columns = {each.name: getattr(self, each.name) for each in fields(table)}
+        chosen: dict[str, Any] = {
+            name: value.select(index) if isinstance(value, Rows) else value[index]
+            for name, value in columns.items()
+            if isinstance(value, Rows | np.ndarray)
+        }
+        cut: Self = replace(table, **chosen)
+        return cut
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceRequests:
+class ResourceRequests(Rows):
     """What n jobs ask of nodes; every column has shape [n] but `total`, [n, resources].
 
     Attributes:
@@ -49,15 +67,6 @@ class ResourceRequests:
 
     def __len__(self) -> int:
         return len(self.nodes)
-
-    def select(self, index: IntArray | BoolArray) -> Self:
-        """The rows named by an index or boolean array, in that order."""
-        columns: dict[str, Any] = {
-            each.name: value[index]
-            for each in fields(self)
-            if isinstance(value := getattr(self, each.name), np.ndarray)
-        }
-        return replace(self, **columns)
 
     def of(self, name: str) -> FloatArray:
         """One column of `total`, shape [n]; zeros where no job is counted by that name."""
