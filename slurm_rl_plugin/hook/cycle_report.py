@@ -51,7 +51,7 @@ class CycleReport:
         calls: batch-system calls of this cycle: (call, seconds).
         order: decided order, as places in the snapshot's pending jobs; empty where the site's own
             order is left to stand.
-        release: of the batch system; "" where it did not tell.
+        release: of the batch system; "" if it is unknown.
         events: what had happened to jobs when the cycle began (`SchedulerLoad`).
         submitted: jobs that had been submitted by then (`SchedulerLoad`).
         pass_interval: seconds between the scheduler's own looks at the queue; 0 where unknown.

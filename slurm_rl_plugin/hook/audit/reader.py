@@ -23,7 +23,7 @@ EVENTS = ("cycle", "write", "would_write", "limit", "would_limit", "request", "e
 WITHOUT_JOB = ("cycle", "limit", "would_limit", "experiment")
 #: Of a limit's line: amounts of other resources than processors, by name.
 AMOUNTS = "resources"
-#: A longer line is none of ours; a cycle line names at most 1000 jobs.
+#: A longer line is not one of the daemon; a cycle line names at most 1000 jobs.
 LONGEST_LINE = 1_000_000
 #: Largest number of a line, up to which jobs of OpenPBS go.
 _LARGEST = 2**63 - 1
@@ -67,7 +67,7 @@ class AuditReader:
         paths: of the files, in the order in which they were written.
         bad: lines so far that are no line of an audit log.
         unread: what was said of files that could not be read, or not to their end.
-        progress: told from time to time how many bytes more of the files were read.
+        progress: called now and then with the bytes read since the last call.
     """
 
     paths: Sequence[Path]
@@ -154,7 +154,7 @@ def _age(ending: str) -> tuple[int, int, str] | None:
 
 
 def _plain(stored: io.BufferedReader) -> io.BufferedIOBase:
-    """The content; compressed or not is told by the first bytes, as names can be wrong."""
+    """The content; the first bytes say whether it is compressed, because a name can be wrong."""
     compressed = stored.peek(2)[:2] == b"\x1f\x8b"
     return gzip.GzipFile(fileobj=stored) if compressed else stored
 
@@ -185,14 +185,14 @@ def _parsed(raw: bytes) -> AuditLine | None:
 
 
 def _are_amounts(value: Any) -> bool:
-    """Whether this is what a limit line says of resources beside processors."""
+    """Whether the value is a limit line's amounts of resources other than processors."""
     if not isinstance(value, dict):
         return False
     return all(isinstance(each, int | float) for each in value.values())
 
 
 def _is_flat(value: Any) -> bool:
-    """Whether it is a word, a list of such, or a number that 64 bits hold, as all of ours are."""
+    """Whether it is a word, a list of words or numbers, or a number of at most 64 bits."""
     if isinstance(value, list):
         return not any(isinstance(each, list | dict) for each in value)
     if isinstance(value, int):

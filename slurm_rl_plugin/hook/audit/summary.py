@@ -1,4 +1,4 @@
-"""What an audit log tells of weeks in shadow, in memory that does not grow with the log."""
+"""Sums up weeks of an audit log, in memory that does not grow with the log."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from slurm_rl_plugin.units import IntArray
 HIGHEST_JOB = 0x03FF_FFFF
 #: Ones in each byte.
 _ONES = np.array([byte.bit_count() for byte in range(256)], dtype=np.uint8)
-#: Accounts, reasons and other names told apart; the rest is one more.
+#: Accounts, reasons and other names that are counted apart; all others count as one.
 MOST_NAMES = 500
 REST = "(others)"
 LIMIT_EVENTS = ("limit", "would_limit")
-#: Seconds between two cycles beyond which nobody knows what stood in between.
+#: Seconds between two cycles beyond which the state in between is unknown.
 LONGEST_GAP = 900.0
 #: Moves up to this many ranks are counted each, longer ones in steps of 10 %.
 _EXACT = 100
 _STEPS = _EXACT * 1.1 ** np.arange(1, 120)
 #: Upper edges of the bins of a move's length; what is longer counts as the last.
 _EDGES = np.unique(np.concatenate([np.arange(_EXACT + 1), _STEPS.astype(np.int64)]))
-#: Ranks that each bin of moves stands for, backward ones below 0.
+#: Ranks that each bin of moves counts, backward ones below 0.
 _RANKS = np.concatenate([-_EDGES[:0:-1], _EDGES])
 
 
@@ -172,7 +172,7 @@ class LimitsSeen:
 
 @dataclass(slots=True)
 class AuditSummary:
-    """Fed with the lines of an audit log, oldest first; see `document` for what it tells.
+    """Takes the lines of an audit log, oldest first; `document` gives the summary.
 
     Attributes:
         first, last: times of the first and the last line, seconds since the epoch.

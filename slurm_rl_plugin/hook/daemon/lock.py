@@ -1,4 +1,4 @@
-"""The daemon's lock: one daemon a host and state file, and proof of who holds it.
+"""The daemon's lock: one daemon for each host and state file, and proof of its holder.
 
 Whoever can open a file can lock it, even for reading only. So the lock is open to its owner alone,
 and nothing else is ever taken for it. It holds the number of the process that locked it and when
@@ -22,13 +22,13 @@ from slurm_rl_plugin.whole_file import own_file, owner_of_folder, remove_leftove
 #: A look at the lock holds it for an instant: a daemon that starts then tries again. Who has just
 #: locked it writes its number in an instant, too.
 _LOCK_TRIES, _LOCK_PAUSE = 4, 0.05
-#: Seconds after which nobody is still writing the file that was left.
+#: Seconds after which a leftover file is no longer being written.
 _LEFT_AFTER = 3600.0
 
 
 @contextmanager
 def only_daemon(state_path: Path) -> Iterator[None]:
-    """Hold this host's lock beside the state file: two daemons would undo each other's order.
+    """Hold this host's lock next to the state file: two daemons would undo each other's order.
 
     Raises:
         ConfigurationError: another daemon holds it, something else is there in its place, or the
@@ -55,7 +55,7 @@ def only_daemon(state_path: Path) -> Iterator[None]:
 
 
 def lock_path(state_path: Path) -> Path:
-    """The lock lies beside the state file, which daemons beside two controllers share.
+    """The lock lies next to the state file, which the daemons of two controllers share.
 
     Not `.lock`: an earlier release left that for everybody to open, and so to hold.
     """
@@ -86,7 +86,7 @@ def daemon_runs(state_path: Path) -> bool | None:
 
 
 def is_looked_after(state_path: Path) -> bool:
-    """Whether a live process of the lock's owner holds it; False where nobody does.
+    """Whether a live process of the lock's owner holds it; False if it is free.
 
     Raises:
         LockHeld: it is held, and by nobody of whom that can be shown.

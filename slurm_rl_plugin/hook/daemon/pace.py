@@ -10,7 +10,7 @@ from slurm_rl_plugin.hook.cycle_report import CycleReport
 
 #: Seconds between cheap looks at the batch system while a cycle is not due, at least and at most.
 SOONEST_POLL, LATEST_POLL = 0.5, 5.0
-#: Seconds between looks at who waits while jobs are held or not eligible yet: no counter tells
+#: Seconds between polls of the pending jobs while some are held or not eligible: no counter says
 #: when one of them may start.
 _LOOK_AT_HELD = 5.0
 
@@ -57,13 +57,13 @@ class Pace:
 
 @dataclass(slots=True)
 class NewJobsDue:
-    """When to look for jobs that have come since, between two cycles; all since a cycle began.
+    """When to poll for new jobs between two cycles; all times count from the start of a cycle.
 
     Attributes:
         pace: of the daemon.
-        next_look: seconds after which it may be looked whether jobs have come.
-        submitted: jobs that had come at the last look at who waits.
-        next_held: seconds after which it is looked who waits, whatever has come.
+        next_look: seconds after which the daemon may poll for new jobs.
+        submitted: jobs submitted until the last poll of the pending jobs.
+        next_held: seconds after which the pending jobs are polled in any case.
         held: whether jobs are held or not eligible yet.
     """
 
@@ -86,7 +86,7 @@ class NewJobsDue:
         return load.submitted != self.submitted or (self.held and waited >= self.next_held)
 
     def looked(self, report: CycleReport, waited: float) -> None:
-        """Take in what a look at who waits has cost."""
+        """Take the cost of a poll of the pending jobs."""
         self.submitted, self.held = report.submitted, _has_held(report)
         self.next_look = waited + max(SOONEST_POLL, self.pace.owed(report))
         self.next_held = waited + max(_LOOK_AT_HELD, self.pace.owed(report))

@@ -1,4 +1,4 @@
-"""Files of an experiment, beside the state file: what was declared, how it stands, what was held.
+"""Files of an experiment, next to the state file: its declaration, its state, its journal.
 
 Who starts, watches and stops an experiment writes the first two whole; the daemon adds lines to the
 third. So state survives whatever is killed, restarted, upgraded or taken over by another host.
@@ -63,7 +63,7 @@ class InForce:
 
     Attributes:
         time: seconds since the epoch.
-        arm: whose turn it was, one of ARMS; "" of nobody.
+        arm: whose turn it was, one of ARMS; "" if there was none.
         mode: of the cycle, one of MODES, or "failed".
         why: the daemon left the queue to the site although it was our turn; "" for no reason.
         misdelivered: part of the last fortnight's service that went to the wrong account; None
@@ -176,7 +176,7 @@ class ExperimentFiles:
         return self.looked_at(replace(found, reason=str(found.reason), at=at))
 
     def looked_at(self, standing: ExperimentStanding) -> ExperimentStanding:
-        """The same with when somebody looked last; when it came about where none can tell."""
+        """The same with the time of the last look, or of the state if that time cannot be read."""
         try:
             found = float(_document(self.look))
         except (OSError, ValueError, TypeError, OverflowError):
@@ -199,7 +199,7 @@ class ExperimentFiles:
         _write(self.declaration, declared.as_json())
 
     def stand(self, standing: ExperimentStanding) -> None:
-        """Say how it stands."""
+        """Write how it stands."""
         told = asdict(standing)
         del told["looked"]
         _write(self.standing, told)
@@ -209,7 +209,7 @@ class ExperimentFiles:
         _write(self.findings, document)
 
     def found(self) -> dict[str, Any] | None:
-        """What was found so far; None where nothing was, or nobody can read it."""
+        """What was found so far; None if nothing was, or it cannot be read."""
         try:
             found = _document(self.findings)
         except (OSError, ValueError):

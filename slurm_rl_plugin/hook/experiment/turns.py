@@ -23,7 +23,7 @@ from slurm_rl_plugin.whole_file import version_of
 
 logger = logging.getLogger(__name__)
 
-#: Part of a day after which an experiment that nobody looks at is left to the site, and seconds.
+#: Part of a day after which an unwatched experiment is left to the site, and at least seconds.
 _UNWATCHED, _AT_LEAST = 1.0 / 24.0, 60.0
 #: Part of a day after which the journal says again what is in force.
 _STILL = 1.0 / 144.0
@@ -51,7 +51,7 @@ class Turn:
 
 @dataclass(slots=True, kw_only=True)
 class ExperimentTurns:
-    """Tells the daemon whose turn it is, and notes what came of it.
+    """Decides whose turn it is, and notes in the journal what was in force.
 
     Attributes:
         files: of the experiment.
@@ -135,7 +135,7 @@ class ExperimentTurns:
 
     def _turn(self, now: float, policy: str, model_sha256: str) -> Turn:
         declared, standing = self._declared, self._standing
-        if self._fault:  # beside a candidate the model in service goes on
+        if self._fault:  # against a candidate the model in service goes on
             return Turn(left_to_site=not self._is_challenged, why=self._fault)
         if declared is None or standing is None:
             return Turn()
@@ -165,7 +165,7 @@ def _why_not(declared: Declaration, standing: ExperimentStanding, now: float) ->
 
 
 def _is_watched(declared: Declaration, standing: ExperimentStanding, now: float) -> bool:
-    """Whether somebody has looked lately; a clock that was set back makes a look no later."""
+    """Whether the last look is recent, also after the clock was set back."""
     silence = max(_UNWATCHED * declared.day, _AT_LEAST)
     return abs(now - max(standing.looked, declared.begin)) <= silence
 

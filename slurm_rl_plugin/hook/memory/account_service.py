@@ -1,4 +1,4 @@
-"""Who got what on the cluster in the last fortnight, and what follows from it: lifts, lost classes.
+"""Service of accounts in the last fortnight, and its effects: lifts and lost classes.
 
 Each cycle adds what running jobs have, times the seconds since the cycle before. The queue shows
 what more an account could have used: jobs that wait, up to their limits and the time that they have
@@ -52,7 +52,7 @@ SURE = 2.0
 #: Times its target above which a group waits too long, and starts in a fortnight by which it is
 #: judged: the mean of a hundred waits that differ much is known within a fifth.
 LATE, ENOUGH_STARTS = 1.2, 100
-#: A mean wait under the site's own order of less counts as so many seconds: nobody is robbed of it.
+#: Seconds as which a shorter mean wait under the site's own order counts.
 LEAST_TARGET = 5 * MINUTE
 #: A limit of fifteen minutes makes a job interactive. If such limits end more than ALLOWED runs of
 #: a user in PERIOD, and more than ALLOWED_PART of them, the user's jobs with such limits count as
@@ -308,7 +308,7 @@ class AccountService:
     def keep(self, now: float) -> None:
         """Replace the file; a cycle does not wait for the disk."""
         if not self._is_read:
-            return  # never replace what nobody has read
+            return  # never replace a file that was not read
         self._written = now
         self._record.keep(
             {
@@ -387,7 +387,7 @@ class AccountService:
                 day.count_start(grouping.names[group], int(jobs[group]), float(waits[group]))
 
     def _count_sites_turn(self, snapshot: QueueSnapshot, since: float) -> None:
-        """Count who waited under the site's own order, and tell each group's mean wait by it.
+        """Count the waits under the site's own order, and measure each group's mean wait.
 
         By Little's law the mean wait is the time for which jobs were pending over how many came, or
         started. So each second of a wait counts for the order that was in force in it.

@@ -15,7 +15,7 @@ from pathlib import Path
 from slurm_rl_plugin.errors import DisableFileError
 from slurm_rl_plugin.whole_file import plain_file, write_whole
 
-#: A longer file is none of ours.
+#: Bytes of the longest file that counts as one of ours.
 _LONGEST = 10_000
 #: Letters of what is said in one of its lines.
 _LONGEST_VALUE = 500

@@ -303,7 +303,7 @@ def bounded_changes(
     off = np.abs(ideal - factor) > INFLUENCE_TOLERANCE * points
     if lost is not None:
         off |= lost & (ideal != factor)
-    newcomers = (factor == 0) & (ideal > 0)  # 0 tells that a job was never placed
+    newcomers = (factor == 0) & (ideal > 0)  # 0 means that a job was never placed
     moved = np.flatnonzero(off | newcomers)
     most_wrong_first = np.argsort(-np.abs(ideal - factor)[moved], kind="stable")
     place = moved[most_wrong_first]

@@ -120,8 +120,8 @@ def planned_order(
             anew.
         requests: writes of jobs whose place was for another request come first, then those of jobs
             that had no place yet.
-        span: points that our order stands for where it wins, next to those of QOS, partition and
-            association; None where these move no job.
+        span: points that our order is worth if it wins, in addition to those of QOS, partition
+            and association; None if these move no job.
         nice: of each pending job as its user meant it, lower first, shape [n]; None for that of
             the batch system.
     """
@@ -147,7 +147,7 @@ def planned_order(
     joined = _torn_apart(pending, order, moved, factor)
     places = np.concatenate([moved, joined, freed])
     stays = pending.factor[joined]
-    stays[stays == 0] = 1  # 0 would tell that the job carries nothing of ours
+    stays[stays == 0] = 1  # 0 would mean that the job carries no factor
     wanted_factor = np.concatenate([factor, stays, np.zeros(len(freed), dtype=np.int64)])
     haste = np.zeros(len(pending), dtype=np.int64)
     haste += 0 if requests.lost is None else 2 * requests.lost
@@ -208,7 +208,7 @@ class ConsideredJobs:
     Attributes:
         plan: where they come from.
         rank: once the decided order is written.
-        site_rank: by the site's own priority, without any factor of ours.
+        site_rank: by the site's own priority, without our factor.
         current_rank: by the priority that the jobs have now, our factors included.
         untouched: why a job is never given a factor; "" for one that may be.
         wait: seconds since the job was eligible; 0 before.

@@ -30,7 +30,7 @@ def in_site_order(
     Args:
         pending: the queue of n jobs.
         order: places of the orderable jobs, first to start first, shape [m].
-        span: points that our order stands for: those of age, fair share and size.
+        span: points that our order is worth: those of age, fair share and size.
         steps: jobs pass others of their step only; see `Decision`.
         kept: such a job counts for as much as the best of its account, so that it stays before
             them; see `Decision`.

@@ -1,1 +1,1 @@
-"""What stands between a policy and the queue: checks, bounds, the reserve's limit."""
+"""Between a policy and the queue: checks, bounds, the limit of the reserve."""

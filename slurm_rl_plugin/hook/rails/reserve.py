@@ -76,7 +76,7 @@ class ReserveSettings:
 
 @dataclass(slots=True)
 class ReserveRail:
-    """Clips the reserve, ends it where nobody needs it or it harms, and puts interactive first.
+    """Bounds the reserve, drops it when no job needs it or a job starves, puts interactive first.
 
     While it is above 0 every interactive job goes before every batch job: a batch job that waits
     for processors below the limit would block those behind it. A wide batch job blocks narrow ones
@@ -199,7 +199,7 @@ def _of_resource(snapshot: QueueSnapshot, name: str) -> tuple[int, int]:
 def counted_classes(
     snapshot: QueueSnapshot, settings: ReserveSettings, overrunners: Collection[int] = ()
 ) -> QueueSnapshot:
-    """The queue with classes as they count for the reserve: who may use it.
+    """The queue with the classes that count for the reserve: which jobs may use it.
 
     Users choose the class of their jobs, by a time limit for example. So the interactive jobs of
     one account, and of one user, hold at most a part of the reserve; further jobs count as batch.
