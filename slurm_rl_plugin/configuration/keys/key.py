@@ -170,11 +170,12 @@ def key(*, default: Any, meaning: str, **told: Any) -> Any:
 
 
 def keys_of(section: type) -> dict[str, Key]:
-    """Name -> key of every field of a section."""
-    kinds = get_type_hints(section)
+    """Name -> key of every field of a section; with AT_START, each is read at the start only."""
+    kinds, shared = get_type_hints(section), {"at_start": getattr(section, "AT_START", False)}
     return {
         each.name: Key(
-            kind=get_origin(kinds[each.name]) or kinds[each.name], **each.metadata["key"]
+            kind=get_origin(kinds[each.name]) or kinds[each.name],
+            **{**shared, **each.metadata["key"]},
         )
         for each in fields(section)
     }

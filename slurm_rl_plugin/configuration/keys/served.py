@@ -3,66 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from slurm_rl_plugin.brokers.registry import BROKERS
 from slurm_rl_plugin.configuration.keys.key import key
 
-_REPLACED = "What replaces the file later is taken by itself."
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Served:
+    """What every section has that serves."""
 
-def tls_certificate(followed: str = "", *, at_start: bool = False) -> str:
-    """The certificate; `followed` says what else the file holds."""
-    note = " ".join(filter(None, ("Needs `tls_key`.", followed, _REPLACED)))
-    meaning = "certificate in PEM form, for HTTPS; empty for HTTP"
-    made: str = key(default="", at_start=at_start, meaning=meaning, note=note)
-    return made
-
-
-def tls_key(note: str = "Without a passphrase.", *, at_start: bool = False) -> str:
-    """Its key."""
-    meaning = "key of the certificate in PEM form"
-    made: str = key(default="", at_start=at_start, meaning=meaning, note=note)
-    return made
-
-
-def tls_client_ca(*, at_start: bool = False) -> str:
-    """Whose certificates clients must have."""
-    meaning = "clients must have a certificate of this authority; empty for any client"
-    made: str = key(default="", at_start=at_start, meaning=meaning)
-    return made
+    address: str = key(default="127.0.0.1", meaning="address to serve on")
+    port: int = key(default=0, least=0, most=65535, meaning="port; 0 takes any free one")
+    tls_certificate: str = key(
+        default="",
+        meaning="certificate in PEM form, for HTTPS; empty for HTTP",
+        note="Needs `tls_key`; followed by those that link it to its authority. What replaces the "
+        "file later is taken by itself.",
+    )
+    tls_key: str = key(
+        default="",
+        meaning="key of the certificate in PEM form",
+        note="Without a passphrase; only the user of the service should be able to read it.",
+    )
+    tls_client_ca: str = key(
+        default="",
+        meaning="clients must have a certificate of this authority; empty for any client",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricsSection:
+class MetricsSection(_Served):
     """Where what the daemon did can be read."""
+
+    AT_START: ClassVar[bool] = True
 
     address: str = key(
         default="127.0.0.1",
-        at_start=True,
         meaning="address to serve /metrics on",
         note="Elsewhere than on the loopback address, serve it by TLS.",
     )
-    port: int = key(
-        default=9343,
-        least=0,
-        most=65535,
-        at_start=True,
-        meaning="port; 0 takes any free one",
-    )
-    max_accounts: int = key(
-        default=200, least=1, at_start=True, meaning="accounts with series of their own"
-    )
-    tls_certificate: str = tls_certificate(
-        "Followed by those that link it to its authority.", at_start=True
-    )
-    tls_key: str = tls_key(
-        "Without a passphrase; only the user of the daemon should be able to read it.",
-        at_start=True,
-    )
-    tls_client_ca: str = tls_client_ca(at_start=True)
+    port: int = key(default=9343, least=0, most=65535, meaning="port; 0 takes any free one")
+    max_accounts: int = key(default=200, least=1, meaning="accounts with series of their own")
     textfile: str = key(
         default="",
-        at_start=True,
         meaning="file for node_exporter's textfile collector, written after each cycle; empty "
         "for none",
         note="Its name ends in `.prom`.",
@@ -70,7 +54,7 @@ class MetricsSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForecastSection:
+class ForecastSection(_Served):
     """Where the daemon leaves the queue, what the service makes of it, and who may ask."""
 
     queue_file: str = key(
@@ -118,9 +102,6 @@ class ForecastSection:
         note="Elsewhere than on the loopback address it is served by TLS only.",
     )
     port: int = key(default=9345, least=0, most=65535, meaning="port; 0 takes any free one")
-    tls_certificate: str = tls_certificate()
-    tls_key: str = tls_key()
-    tls_client_ca: str = tls_client_ca()
     token_file: str = key(
         default="",
         meaning="the token with which a portal may ask for any user; empty lets none ask",
@@ -142,7 +123,7 @@ class ForecastSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfferSection:
+class OfferSection(_Served):
     """What the offer service tells, to whom, and at which price."""
 
     address: str = key(
@@ -151,9 +132,6 @@ class OfferSection:
         note="Elsewhere than on the loopback address it is served by TLS only.",
     )
     port: int = key(default=9344, least=0, most=65535, meaning="port; 0 takes any free one")
-    tls_certificate: str = tls_certificate()
-    tls_key: str = tls_key()
-    tls_client_ca: str = tls_client_ca()
     token_file: str = key(
         default="/etc/slurm-rl/offer-token",
         least=1,

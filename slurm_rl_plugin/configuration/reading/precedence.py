@@ -60,7 +60,14 @@ def read_configuration(
     """Read the file, those of conf.d beside it, variables and flags."""
     faults: list[str] = []
     files = [] if path is None else read_files(path, faults)
-    return _configuration(files, environment, flags, GivenKeys(keys=keys, faults=faults))
+    given = GivenKeys(keys=keys, faults=faults)
+    # else the other of a pair may stand where we could not look
+    complete = not faults
+    shares, rules = _take_all(files, environment, flags, given, complete=complete)
+    found = _of(given, shares, rules)
+    if given.faults:
+        raise ConfigurationError(given.faults)
+    return found
 
 
 def configuration_of_parts(
@@ -77,21 +84,6 @@ def configuration_of_parts(
     given = GivenKeys(keys=KEYS)
     shares, rules = _take_all(files, environment, flags, given, complete=complete)
     return _of(given, shares, rules), given.faults
-
-
-def _configuration(
-    files: Iterable[ConfigurationFile],
-    environment: Mapping[str, str],
-    flags: Iterable[Flag],
-    given: GivenKeys,
-) -> Configuration:
-    # else the other of a pair may stand where we could not look
-    complete = not given.faults
-    shares, rules = _take_all(files, environment, flags, given, complete=complete)
-    found = _of(given, shares, rules)
-    if given.faults:
-        raise ConfigurationError(given.faults)
-    return found
 
 
 def _take_all(
