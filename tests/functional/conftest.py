@@ -33,3 +33,19 @@ def words(
         return status, said.out, said.err
 
     return run
+
+
+@pytest.fixture
+def typed(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs a verb without a configuration: exit code, standard output, standard error."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        try:
+            status = main([str(each) for each in arguments])
+        except SystemExit as stop:  # of the parser
+            status = int(stop.code or 0)
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run

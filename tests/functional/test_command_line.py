@@ -181,15 +181,6 @@ def test_evaluate_drops_jobs_from_the_count_but_not_from_the_queue(
     assert entry["jobs"] == 30
 
 
-def test_evaluate_draws_both_figures(
-    capsys: pytest.CaptureFixture[str], swf: Path, tmp_path: Path
-) -> None:
-    code, _, _ = run(capsys, "evaluate", swf, "--plot", tmp_path / "figures")
-    assert code == 0
-    for name in ("wait-cdf.png", "fairness.png"):
-        assert (tmp_path / "figures" / name).read_bytes().startswith(b"\x89PNG")
-
-
 def test_train_writes_a_model_that_evaluate_takes(
     capsys: pytest.CaptureFixture[str], swf: Path, tmp_path: Path
 ) -> None:
@@ -247,27 +238,6 @@ def test_a_sacct_dump_without_start_names_the_field(
     path = tmp_path / "sacct.log"
     path.write_text("JobID|Submit|End|Elapsed|State|NCPUS\n1|2026-01-01T00:00:00|x|00:01|C|1\n")
     assert "Start" in fault(capsys, "evaluate", path)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--shares", "a=.5,b=.3"),
-        ("--shares", "a"),
-        ("--policy", "nonsense"),
-        ("--policy", "/none.onnx"),
-        ("--processors", "0"),
-        ("--processors", "x"),
-        ("--drop", "3"),
-        ("--drop", "30,30"),
-        ("--estimates", "psychic"),
-        ("--config", "/none.toml"),
-    ],
-)
-def test_faulty_options_are_one_sentence(
-    capsys: pytest.CaptureFixture[str], swf: Path, words: tuple[str, str]
-) -> None:
-    assert words[1] in fault(capsys, "evaluate", swf, *words) or words[0] == "--shares"
 
 
 def test_a_model_of_another_schema_is_refused(

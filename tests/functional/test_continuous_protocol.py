@@ -115,25 +115,6 @@ def test_the_table_and_the_picture_of_the_front(
     assert (tmp_path / "new" / "front.png").read_bytes()[:4] == b"\x89PNG"
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("--protocol", "heldout", "--runs", "2"), "--runs belongs to --protocol continuous"),
-        (("--protocol", "continuous", "--windows", "100"), "--windows belongs to --protocol"),
-        (("--protocol", "continuous", "--backfill", "none"), "--backfill"),
-        (("--protocol", "continuous", "--policy", "native"), "native"),
-        (("--protocol", "continuous", "--policy", "lifo"), "'lifo'"),
-    ],
-)
-def test_what_does_not_go_together_is_one_sentence(
-    capsys: pytest.CaptureFixture[str], log: str, words: tuple[str, ...], named: str
-) -> None:
-    assert main(["evaluate", log, *words]) == 2
-    error = capsys.readouterr().err
-    assert named in error
-    assert "Traceback" not in error
-
-
 def test_a_log_too_short_is_one_sentence(capsys: pytest.CaptureFixture[str], log: str) -> None:
     words = ["evaluate", f"{log}@jobs=0:2000", "--protocol", "continuous"]
     assert main(words) == 2

@@ -51,35 +51,3 @@ def test_shares_count_where_they_are_given(
     assert main(["evaluate", str(log), "--policy", "default", *words, "--json"]) == 0
     accounts = json.loads(capsys.readouterr().out)["policies"]["default"]["accounts"]
     assert {name: each["mean_wait"] for name, each in accounts.items()} == waits
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("--goal", "colour=1"), "'colour' is no goal: give one of shares, short_jobs, wide_jobs"),
-        (("--goal", "shares"), "goal shares"),
-        (("--goal", "shares=many"), "goal shares"),
-        (("--goal", "shares=-1"), "goal shares"),
-        (("--goal", "short_jobs=11"), "goal short_jobs"),
-        (("--goal", "interactive=nan"), "goal interactive"),
-        (("--goal", "shares=8", "--protocol", "heldout"), "--goal does not go with --protocol"),
-        (("--goal", "shares=8", "--config", "site.toml"), "--goal does not go with --config"),
-    ],
-    ids=" ".join,
-)
-def test_what_is_no_goal_or_does_not_go_together_is_one_sentence(
-    log: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],
-    named: str,
-) -> None:
-    monkeypatch.chdir(log.parent)
-    Path("site.toml").write_text("")
-    try:
-        status: int | str | None = main(["evaluate", str(log), "--policy", "default", *words])
-    except SystemExit as stop:
-        status = stop.code
-    said = capsys.readouterr()
-    assert (status, said.out, said.err.count("\n")) == (2, "", 1), said.err
-    assert named in said.err

@@ -13,7 +13,6 @@ import pytest
 
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.batch_systems.port import PASS, WARN
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.services.checks import reward_of
 from slurm_rl_plugin.services.hook import load_policy
@@ -21,19 +20,6 @@ from slurm_rl_plugin.simulator.workloads.generators import egee_log, generated_l
 
 Typed = Callable[..., tuple[int, str, str]]
 GROUPS = {"class", "width", "limit", "account"}
-
-
-@pytest.fixture
-def typed(capsys: pytest.CaptureFixture[str]) -> Typed:
-    """Runs a verb: exit code, standard output, standard error."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main([str(each) for each in arguments])
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run
 
 
 @pytest.fixture
@@ -195,23 +181,6 @@ def test_an_audit_log_of_other_days_is_told(
     assert (
         "the two parts have nothing in common" in typed("shadow-report", log, "--config", path)[1]
     )
-
-
-@pytest.mark.parametrize(
-    ("asked", "named"),
-    [
-        (("--backfill", "none"), "--backfill does not go with --config"),
-        (("--drop", "1,1"), "--drop does not go with --config"),
-        (("--scale-load", "2"), "--scale-load does not go with --config"),
-        (("--policy", "lifo"), "'lifo'"),
-    ],
-)
-def test_what_does_not_go_with_a_configuration_is_one_sentence(
-    typed: Typed, configure: Callable[..., Path], log: Path, asked: tuple[str, ...], named: str
-) -> None:
-    status, out, err = typed("evaluate", log, "--config", configure(), *asked)
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert named in err
 
 
 def test_logs_that_cannot_be_replayed_are_one_sentence(

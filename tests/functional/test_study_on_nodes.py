@@ -11,9 +11,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from tests.unit.accounting.published_samples import NODES, as_csv, pods
 
+Typed = Callable[..., tuple[int, str, str]]
 Told = Callable[..., dict[str, Any]]
 ANSWERS = Path(__file__).parents[1] / "assets" / "slurm" / "24.11"
 #: The two commands of Slurm, with the answers that one gave.
@@ -47,21 +47,9 @@ def configure(folder: Path, model: str = "sjf", text: str = "") -> None:
 
 
 @pytest.fixture
-def typed(site: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs a verb in the folder: exit code, standard output, standard error."""
+def told(site: Path, typed: Typed) -> Told:
     del site
 
-    def run(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(list(words))
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run
-
-
-@pytest.fixture
-def told(typed: Callable[..., tuple[int, str, str]]) -> Told:
     def tell(verb: str, *words: str) -> dict[str, Any]:
         status, out, err = typed(verb, "pods.csv", "--config", "site.toml", *words, "--json")
         assert status == 0, err
@@ -106,7 +94,8 @@ def test_jobs_wait_for_nodes_as_they_do_not_for_processors(told: Told) -> None:
         assert on_nodes[name]["mean_wait"] > 100 * pooled["policies"][name]["mean_wait"]
 
 
-def test_people_read_the_same_tables(typed: Callable[..., tuple[int, str, str]]) -> None:
+@pytest.mark.usefixtures("site")
+def test_people_read_the_same_tables(typed: Typed) -> None:
     status, out, err = typed("shadow-report", "pods.csv", "--config", "site.toml", *ON_NODES)
     assert status == 0, err
     assert "processors of 4 nodes as slurmctld looks at its queue" in out
@@ -161,8 +150,9 @@ def test_the_nodes_of_this_host(told: Told, site: Path, monkeypatch: pytest.Monk
         (("--cluster", "missing.conf"), "missing.conf"),
     ],
 )
+@pytest.mark.usefixtures("site")
 def test_a_machine_that_cannot_be_had_is_one_sentence(
-    typed: Callable[..., tuple[int, str, str]],
+    typed: Typed,
     monkeypatch: pytest.MonkeyPatch,
     words: tuple[str, ...],
     said: str,
@@ -175,9 +165,8 @@ def test_a_machine_that_cannot_be_had_is_one_sentence(
     assert len(err.splitlines()) == 1
 
 
-def test_one_log_on_nodes_without_a_configuration(
-    typed: Callable[..., tuple[int, str, str]],
-) -> None:
+@pytest.mark.usefixtures("site")
+def test_one_log_on_nodes_without_a_configuration(typed: Typed) -> None:
     """Each resource and each partition of each policy stand in the document of `evaluate`."""
     status, out, err = typed(
         *("evaluate", "pods.csv", *ON_NODES, "--policy", "fifo", "--policy", "native", "--json")

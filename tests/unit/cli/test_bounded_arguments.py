@@ -30,29 +30,6 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--cycle", "nan"), "'nan' is no number of seconds from 0 to 3.1536e+07"),
-        (("--cycle", "inf"), "'inf' is no number of seconds"),
-        (("--cycle", "-3"), "'-3' is no number of seconds"),
-        (("--cycle", "1e300"), "'1e300' is no number of seconds"),
-        (("--processors", HUGE), f"--processors: '{HUGE}' is too large: give 2147483647 at most"),
-        (("--whole-nodes-of", HUGE), "--whole-nodes-of: '999"),
-        (("--reserve", HUGE), "--reserve: '999"),
-        (("--reserve", "-3"), "--reserve: '-3' is no whole number of at least 0"),
-        (("--drop", "-1,5"), "--drop: '-1,5' is not FIRST,LAST: write two whole numbers"),
-        (("--drop", "-.5,5"), "--drop: '-.5,5' is not FIRST,LAST"),
-        (("--shares", "vo0=2"), "one share for each account, together 1 (see slurm-rl evaluate"),
-        (("--backfill", "slurm"), "--backfill slurm is simulated on nodes: give --cluster too"),
-    ],
-)
-def test_what_evaluate_does_not_take(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sentence: str
-) -> None:
-    assert sentence in refused(capsys, "evaluate", NO_LOG, *words)
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
         (("benchmark", "hook", "--seed", "-1"), "--seed: '-1' is no whole number of at least 0"),
         (("benchmark", "hook", "--jobs", HUGE), "--jobs: '999"),
         (("demo", "--generations", "0"), "--generations: '0' is no whole number of at least 1"),

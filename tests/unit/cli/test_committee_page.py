@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.shadow_report import page_writer
 from slurm_rl_plugin.domain.switchback import Declaration, drawn_blocks
-from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.committee_page import (
     change_text,
     counts_sentence,
@@ -236,13 +233,3 @@ def test_the_page_of_an_experiment(
     assert "script" not in elements(page).names
     assert "Who loses" in page
     assert "http" not in page
-
-
-def test_what_stands_in_the_way_is_said_before_the_work(tmp_path: Path) -> None:
-    assert page_writer(None, is_replayed=False) is None
-    with pytest.raises(ConfigurationError, match="leave out --no-replay"):
-        page_writer(tmp_path / "page.html", is_replayed=False)
-    with pytest.raises(ConfigurationError, match="no such folder"):
-        page_writer(tmp_path / "none" / "page.html", is_replayed=True)
-    with pytest.raises(ConfigurationError, match="is a folder"):
-        page_writer(tmp_path, is_replayed=True)

@@ -33,16 +33,6 @@ def evaluated(capsys, *words):
     return json.loads(printed(capsys, *words, "--json"))
 
 
-def fault(capsys, *words):
-    try:
-        code = main(["evaluate", *map(str, words)])
-    except SystemExit as stop:
-        code = stop.code
-    captured = capsys.readouterr()
-    assert (code, captured.out, captured.err.count("\n")) == (2, "", 1), captured
-    return captured.err
-
-
 def test_a_scaled_load_makes_the_same_jobs_wait_longer(capsys, log):
     plain, dense = evaluated(capsys, log), evaluated(capsys, log, "--scale-load", "1.5")
     assert (plain["log"]["scale_load"], dense["log"]["scale_load"]) == (1.0, 1.5)
@@ -161,24 +151,3 @@ def test_plots_are_named_in_the_document(capsys, log, tmp_path):
     assert {path.rsplit("/", 1)[1] for path in figures} == {
         *("wait-cdf.png", "fairness.png", "queue-length.png", "gantt.png", "groups.png")
     }
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("--scale-load", "0"), "--scale-load"),
-        (("--scale-load", "nan"), "--scale-load"),
-        (("--scale-load", "fast"), "--scale-load"),
-        (("--scale-load", "2", "--policy", "native"), "native"),
-        (("--resample", "1"), "--resample"),
-        (("--resample", "many"), "--resample"),
-        (("--resample", "3", "--seed", "-1"), "--seed"),
-        (("--resample", "3", "--policy", "fifo"), "--policy"),
-        (("--resample", "3", "--scale-load", "20"), "whole weeks"),
-        (("--resample", "20", "--drop", "780,10"), "--drop"),
-        (("--export", "/dev/null/folder"), "--export"),
-        (("--plot", "/dev/null/folder"), "--plot"),
-    ],
-)
-def test_what_cannot_be_done_is_one_sentence(capsys, log, words, named):
-    assert named in fault(capsys, log, *words)

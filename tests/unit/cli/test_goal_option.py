@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 import pytest
 
@@ -35,26 +34,6 @@ def test_options_change_some_goals_and_the_last_of_one_name_counts() -> None:
     assert goals_of(given, configured) == Goals(wide_jobs=2.0, shares=0.5, interactive=1.0)
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ("age=1", "'age' is no goal: give one of shares, short_jobs, wide_jobs, longest_wait, i"),
-        ("shares", "goal shares is '', give a number"),
-        ("shares=many", "goal shares is 'many', give a number"),
-        ("shares=-1", "goal shares is -1.0, give at least 0 and at most 100"),
-        ("wide_jobs=nan", "goal wide_jobs is nan, give at least 0 and at most 10"),
-        ("interactive=inf", "goal interactive is inf, give a finite number"),
-    ],
-)
-def test_what_is_no_goal_is_said_in_a_sentence(
-    words: str, sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stop:
-        options(words)
-    assert stop.value.code == 2
-    assert sentence in capsys.readouterr().err
-
-
 def test_a_goal_changes_the_order_of_a_model_and_of_no_rule(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -69,26 +48,6 @@ def test_a_goal_changes_the_order_of_a_model_and_of_no_rule(
     plain, wanted = waits
     assert wanted["default"] < plain["default"]
     assert wanted["sjf"] == plain["sjf"]
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--protocol", "heldout"], "--goal does not go with --protocol heldout"),
-        (["--config", "site.toml"], "--goal does not go with --config, whose [goals] count"),
-    ],
-)
-def test_goals_are_refused_where_they_would_not_count(
-    words: list[str],
-    sentence: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "site.toml").write_text("[goals]\nwide_jobs = 2\n")
-    assert main(["evaluate", "egee:jobs=300", *words, "--goal", "wide_jobs=3"]) == 2
-    assert sentence in capsys.readouterr().err
 
 
 def test_the_daemons_model_decides_by_the_configured_goals() -> None:

@@ -95,9 +95,3 @@ def test_evaluate_says_how_the_reserve_was_kept(capsys: pytest.CaptureFixture[st
     assert "class_limit" not in plain["log"]
     assert limited["log"]["class_limit"]["lift_after"] == 60.0
     assert limited["policies"]["fifo"]["mean_wait"] != plain["policies"]["fifo"]["mean_wait"]
-
-
-def test_the_heldout_protocol_keeps_no_limit(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["evaluate", "egee:jobs=300", "--protocol", "heldout", "--reserve-as", "limit"]
-    assert main(words) == 2
-    assert "--reserve-as" in capsys.readouterr().err

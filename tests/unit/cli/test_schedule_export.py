@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.schedule_files import COLUMNS, export_schedule, file_names
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of
@@ -27,16 +26,6 @@ def schedule(prepared):
     settings = SimulationSettings(capacity=prepared.capacity)
     start = simulate_scores(prepared.workload(None), -prepared.log.submit, settings).start
     return schedule_of(prepared, start, settings)
-
-
-def test_the_swf_file_reads_back_with_the_simulated_waits(tmp_path, prepared, schedule):
-    swf, _ = export_schedule(tmp_path, "fifo", prepared, schedule, ["made by a test"])
-    log, report = read_log(swf)
-    assert report.dropped == {}
-    assert "; made by a test" in swf.read_text()
-    assert log.processors_available == 4
-    np.testing.assert_allclose(log.start, schedule.start, atol=2e-6)
-    np.testing.assert_array_equal(log.submit, prepared.log.submit)
 
 
 def test_the_table_holds_what_the_summary_is_made_of(tmp_path, prepared, schedule):
