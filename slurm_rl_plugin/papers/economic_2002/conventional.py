@@ -81,6 +81,8 @@ def _serve(
             if least_loaded:
                 _weigh(jobs, state, home, load, now)
             home[job] = _home(jobs, state, load, job)
+            for machine in range(len(load)):
+                jobs.reach[job, machine] = home[job] in (machine, _ALL)
             state.waiting[counts[WAITING]] = job
             counts[WAITING] += 1
             counts[NEXT] += 1
@@ -134,10 +136,8 @@ def _start_in_order(
     for place in range(counts[WAITING]):
         job = state.waiting[place]
         reserves = conservative or _is_first(held, home[job])
-        if home[job] == _ALL:
-            first = earliest(table, jobs, job, np.inf, state.parts, job)
-        else:
-            first = _earliest_at_home(table, jobs, job, home[job], state.parts, reserves)
+        latest = np.inf if reserves or home[job] == _ALL else now
+        first = earliest(table, jobs, job, latest, state.parts, job)
         if first == 0:
             state.start[job] = now
             state.running[counts[RUNNING]] = job
@@ -167,31 +167,3 @@ def _hold(held: BoolArray, home: int) -> None:
     for machine in range(len(held)):
         if home in (machine, _ALL):
             held[machine] = True
-
-
-@compiled_borrowing
-def _earliest_at_home(
-    table: Timetable, jobs: MarketJobs, job: int, home: int, parts: IntArray, later: bool
-) -> int:
-    """The first place of a timetable from which a job has room at home; only now unless `later`.
-
-    -1 where there is none. Its processors are filled in.
-    """
-    first = 0
-    while first < table.points[0]:
-        end, blocked = table.time[first] + jobs.allocated[job], -1
-        for place in range(first, table.points[0]):
-            if place > first and table.time[place] >= end:
-                break
-            if table.free[place, home] < jobs.processors[job]:
-                blocked = place
-                break
-        if blocked < 0:
-            for machine in range(parts.shape[1]):
-                parts[job, machine] = 0
-            parts[job, home] = jobs.processors[job]
-            return first
-        if not later:
-            return -1
-        first = blocked + 1
-    return -1

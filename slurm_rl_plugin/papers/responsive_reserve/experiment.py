@@ -62,7 +62,7 @@ from slurm_rl_plugin.papers.study.result_store import (
 from slurm_rl_plugin.papers.study.study import Asked, Drawings, Effort, Outcome, Plan
 from slurm_rl_plugin.papers.study.trials import Contender, PairedTrial, run_trial
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, BoolArray, FloatArray
+from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import JobMeasures
 
@@ -100,50 +100,22 @@ def measured(trial: PairedTrial, policy: str, column: str) -> Measurement:
 
 
 WITHIN = "interactive within 120 s"
-#: What is summed over a block, and over what it is divided; both of shape [jobs].
-Fraction = tuple[FloatArray, FloatArray]
 
 
-class _Counted:
-    """The counted jobs of a trial's only log under one policy."""
-
-    def __init__(self, trial: PairedTrial, policy: str) -> None:
-        [jobs] = trial.schedules[policy]
-        counted = slice(trial.drop[0], len(jobs.submit) - trial.drop[1])
-        found = JobMeasures.of(jobs)
-        self.wait: FloatArray = found.wait[counted]
-        self.responsiveness: FloatArray = found.responsiveness[counted]
-        self.fairness: FloatArray = found.fairness[counted]
-        self.interactive: BoolArray = jobs.interactive[counted]
-
-
-def _within(trial: PairedTrial, policy: str) -> Fraction:
-    jobs = _Counted(trial, policy)
-    soon = jobs.interactive & (jobs.wait <= INTERACTIVE_WAIT_GOAL)
-    return soon.astype(np.float64), jobs.interactive.astype(np.float64)
-
-
-def _responsive(trial: PairedTrial, policy: str) -> Fraction:
-    jobs = _Counted(trial, policy)
-    return jobs.responsiveness, np.ones_like(jobs.wait)
-
-
-def _batch_to_sjf(trial: PairedTrial, policy: str) -> Fraction:
-    mine, other = _Counted(trial, policy), _Counted(trial, SJF)
-    return np.where(mine.interactive, 0.0, mine.wait), np.where(mine.interactive, 0.0, other.wait)
-
-
-def _fairness_lost(trial: PairedTrial, policy: str) -> Fraction:
-    lost = _Counted(trial, policy).fairness - _Counted(trial, FIFO).fairness
-    return lost, np.ones_like(lost)
-
-
-_FRACTIONS: dict[str, Callable[[PairedTrial, str], Fraction]] = {
-    "R": _responsive,
-    WITHIN: _within,
-    BATCH_TO_SJF: _batch_to_sjf,
-    FAIRNESS_LOST: _fairness_lost,
-}
+def _fraction(trial: PairedTrial, policy: str, column: str) -> tuple[FloatArray, FloatArray]:
+    """What is summed over a block, and over what it is divided; of each counted job."""
+    [jobs] = trial.schedules[policy]
+    counted = slice(trial.drop[0], len(jobs.submit) - trial.drop[1])
+    mine, fifo, sjf = (JobMeasures.of(trial.schedules[each][0]) for each in (policy, FIFO, SJF))
+    wait, quick = mine.wait[counted], jobs.interactive[counted]
+    if column == WITHIN:
+        soon = quick & (wait <= INTERACTIVE_WAIT_GOAL)
+        return soon.astype(np.float64), quick.astype(np.float64)
+    if column == BATCH_TO_SJF:
+        return np.where(quick, 0.0, wait), np.where(quick, 0.0, sjf.wait[counted])
+    if column == FAIRNESS_LOST:
+        return (mine.fairness - fifo.fairness)[counted], np.ones_like(wait)
+    return mine.responsiveness[counted], np.ones_like(wait)
 
 
 def measured_on_one_log(trial: PairedTrial, policy: str, column: str) -> Measurement:
@@ -152,7 +124,7 @@ def measured_on_one_log(trial: PairedTrial, policy: str, column: str) -> Measure
     Args:
         column: one of "R", WITHIN, BATCH_TO_SJF and FAIRNESS_LOST.
     """
-    fraction = _FRACTIONS[column](trial, policy)
+    fraction = _fraction(trial, policy, column)
     blocks = max(len(fraction[0]) // BLOCK_JOBS, 2)
     sums = [[part.sum() for part in np.array_split(each, blocks)] for each in fraction]
     return measure(np.array(sums), ratio_of_means)

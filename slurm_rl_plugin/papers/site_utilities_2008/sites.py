@@ -14,10 +14,10 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.brokers.earliest_start import EarliestStartBroker
-from slurm_rl_plugin.brokers.port import Broker, RankedSite, RoutedJob
+from slurm_rl_plugin.brokers.port import Broker
 from slurm_rl_plugin.brokers.site_utility import SiteUtilityBroker
 from slurm_rl_plugin.domain.job_class import JobDescription
-from slurm_rl_plugin.domain.site import JobRequest, PublishedUtilities, Site, SiteOffer
+from slurm_rl_plugin.domain.site import JobRequest, PublishedUtilities, SiteOffer
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.papers.study.logs import SEGMENT_JOBS, segment_of
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
@@ -183,16 +183,12 @@ class SimulatedSite:
     """A simulated site as a broker sees it.
 
     Attributes:
-        site: where it is.
-        arrival: which job is meant.
-        tells_start: whether it works out the expected start; otherwise it gives the present.
-        published: what the sites have published; None where they publish nothing.
+        published: what the sites have published; without it they work out expected starts.
     """
 
     site: RoutedSite
     arrival: Arrival
-    tells_start: bool
-    published: Publications | None = None
+    published: Publications | None
 
     @property
     def name(self) -> str:
@@ -200,46 +196,26 @@ class SimulatedSite:
         return self.site.terms.name
 
     def offer(self, request: JobRequest) -> SiteOffer | None:
-        """Its expected start and utility for the arriving job; None where that is too wide."""
+        """Its expected start or utility for the arriving job; None where that is too wide."""
         if not self.site.fits(self.arrival.job):
             return None
-        start = self.site.expected_start(self.arrival.job) if self.tells_start else self.site.now
+        start, utility = self.site.now, 0.0
+        if self.published is None:
+            start = self.site.expected_start(self.arrival.job)
+        else:
+            found = self.published.of(self.name).of(request.job.qos, request.job.account)
+            if found is None:
+                account = request.job.account
+                raise SimulationError(f"site {self.name} publishes nothing of {account}.")
+            utility = found
         return SiteOffer(
             site=self.name,
             expected_start=start,
-            utility=0.0 if self.published is None else self._utility(self.published, request),
+            utility=utility,
             price=0.0,
             processors=self.site.terms.settings.capacity,
             published=self.published is not None,
         )
-
-    def _utility(self, published: Publications, request: JobRequest) -> float:
-        found = published.of(self.name).of(request.job.qos, request.job.account)
-        if found is None:
-            raise SimulationError(f"site {self.name} publishes nothing of {request.job.account}.")
-        return found
-
-
-class IndexBroker:
-    """Ranks sites by one number of each."""
-
-    def __init__(self, index: Callable[[str, JobRequest], float], what: str) -> None:
-        """With the index, higher first, and what it is."""
-        self._index, self._what = index, what
-
-    def rank(self, request: JobRequest, sites: Sequence[Site]) -> list[RankedSite]:
-        """The sites that may run the job, the highest index first."""
-        ranked = []
-        for site in sites:
-            offer = site.offer(request)
-            if offer is not None:
-                merit = self._index(site.name, request)
-                reason = f"Its {self._what} is {merit:.3f}."
-                ranked.append(RankedSite(site=site.name, merit=merit, reason=reason, offer=offer))
-        return sorted(ranked, key=lambda each: -each.merit)
-
-    def learn(self, job: RoutedJob) -> None:
-        """Nothing."""
 
 
 class Publications:
@@ -271,59 +247,46 @@ class Publications:
         return last
 
 
-def broker_of(
-    contender: str,
-    sites: Sequence[RoutedSite],
-    rng: np.random.Generator,
-) -> Broker:
-    """One of CONTENDERS."""
-    by_name = {site.terms.name: site for site in sites}
-
-    def deficit(name: str, request: JobRequest) -> float:
-        site = by_name[name]
-        account = site.terms.accounts.index(request.job.account)
-        return float(site.terms.shares[account] - current_usage(site.cluster)[account])
-
-    if contender == EARLIEST_START:
-        return EarliestStartBroker(larger_first=False)
-    if contender in _PERIODS:
-        return SiteUtilityBroker()
-    if contender == LEAST_LOADED:
-        return IndexBroker(lambda name, _: -by_name[name].load, "load with the sign changed")
-    if contender == SHARE_DEFICIT:
-        return IndexBroker(deficit, "unused share of the account")
-    return IndexBroker(lambda *_: float(rng.random()), "lot")
-
-
 def routed_by(
     contender: str,
     sites: Sequence[RoutedSite],
     models: Mapping[str, QNetworkPolicy],
     rng: np.random.Generator,
 ) -> Callable[[int], int]:
-    """The route of `route_jobs` that a broker gives.
+    """The route of `route_jobs` that one of CONTENDERS gives.
 
-    Brokers are shown the less loaded sites first, which is where their ties go. Only the earliest
-    start is told expected starts.
+    Less loaded sites come first, which is where ties go. Only the earliest start is told expected
+    starts.
 
     Args:
-        contender: the broker, one of CONTENDERS.
         models: the utility model of each site, by its name.
     """
-    arrival, broker = Arrival(), broker_of(contender, sites, rng)
-    period = _PERIODS.get(contender)
-    published = None if period is None else Publications(sites, models, period)
-    tells_start = contender == EARLIEST_START
-    seen = [SimulatedSite(site, arrival, tells_start, published) for site in sites]
     places = {site.terms.name: place for place, site in enumerate(sites)}
+    arrival, period = Arrival(), _PERIODS.get(contender)
+    broker: Broker = SiteUtilityBroker() if period else EarliestStartBroker(larger_first=False)
+    published = Publications(sites, models, period) if period else None
+    index: dict[str, Callable[[RoutedSite, int], float]] = {
+        RANDOM: lambda *_: float(rng.random()),
+        LEAST_LOADED: lambda site, _: -site.load,
+        SHARE_DEFICIT: _share_deficit,
+    }
 
     def route(job: int) -> int:
         arrival.job = job
-        shown = sorted(seen, key=lambda each: each.site.load)
-        ranking = broker.rank(request_of(sites[0], job), shown)
-        return places[ranking[0].site]
+        shown = sorted(sites, key=lambda each: each.load)
+        if contender in index:
+            fits = [site for site in shown if site.fits(job)]
+            return places[max(fits, key=lambda site: index[contender](site, job)).terms.name]
+        seen = [SimulatedSite(site, arrival, published) for site in shown]
+        return places[broker.rank(request_of(sites[0], job), seen)[0].site]
 
     return route
+
+
+def _share_deficit(site: RoutedSite, job: int) -> float:
+    """The unused share of a job's account."""
+    account = site.offered.account[job]
+    return float(site.terms.shares[account] - current_usage(site.cluster)[account])
 
 
 def request_of(site: RoutedSite, job: int) -> JobRequest:
