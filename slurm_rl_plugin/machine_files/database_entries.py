@@ -7,11 +7,18 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from slurm_rl_plugin.domain.machine import ResourceLimit
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.machine_files.values import NOTHING, UNLIMITED, Value, limits_of
+from slurm_rl_plugin.machine_files.values import (
+    NOTHING,
+    UNLIMITED,
+    Value,
+    limits_of,
+    not_modelled_keys,
+)
 
 QOS, ACCOUNT, USER, CLUSTER = "qos", "account", "user", "cluster"
 
@@ -85,52 +92,16 @@ _LIMITS: Mapping[str, tuple[str, str]] = {
 }
 _MAX_JOBS = "maxjobs"
 _LONGEST = ("maxwall", "maxwalldurationperjob", "maxwalldur")
-#: Who may send what, how many may wait, and what people read: of no weight for starts.
-_NO_EFFECT = frozenset(
-    {
-        *("name", "names", "description", "descr", "organization", "org", "account", "accounts"),
-        *("cluster", "clusters", "defaultaccount", "defacct", "defaultqos", "defqos", "qos"),
-        *("qoslevel", "adminlevel", "admin", "coordinator", "coordinators", "user", "users"),
-        *("parent", "parentname", "parname", "partition", "partitions", "fairshare", "share"),
-        *("shares", "rawshares", "classification", "rpc", "controlhost", "controlport", "id"),
-        *("maxsubmit", "maxsubmitjobs", "maxsubmitjobsperuser", "maxsubmitjobspu", "maxsubmitpu"),
-        *("maxsubmitjobsperaccount", "maxsubmitjobspa", "maxsubmitpa", "grpsubmit", "comment"),
-        *("grpsubmitjobs", "mintres", "mintresperjob", "mintrespj", "mincpus", "mincpusperjob"),
-        *("lineage", "gracetime", "defaultwckey", "wckeys", "parentid", "withassoc"),
-    }
-)
-_WHY = {
-    "flags": "flags of a QOS have no effect",
-    "grpjobsaccrue": "every waiting job ages",
-    "grptresmins": "used minutes are not limited",
-    "grptresrunmins": "minutes of running jobs are not limited",
-    "grpcpumins": "used minutes are not limited",
-    "grpcpurunmins": "minutes of running jobs are not limited",
-    "grpwall": "used hours are not limited",
-    "limitfactor": "limits are as they stand",
-    "maxjobsaccrue": "every waiting job ages",
-    "maxjobsperaccount": "accounts within a QOS have no limit of their own",
-    "maxjobspa": "accounts within a QOS have no limit of their own",
-    "maxtresmins": "minutes of a job are not limited",
-    "maxtresminsperjob": "minutes of a job are not limited",
-    "maxtresperaccount": "accounts within a QOS have no limit of their own",
-    "maxtrespa": "accounts within a QOS have no limit of their own",
-    "maxtrespernode": "a job may take all of a node",
-    "maxtrespn": "a job may take all of a node",
-    "minpriothresh": "every waiting job is looked at",
-    "minpriothreshold": "every waiting job is looked at",
-    "preempt": "no job is preempted",
-    "preemptexempttime": "no job is preempted",
-    "preemptmode": "no job is preempted",
-    "usagethreshold": "usage bars no job",
-    "usagethres": "usage bars no job",
-}
 #: Values that say what holds without them; `cluster` is the mode of preemption of all.
 _NEUTRAL = NOTHING | {"-1", "0", "1.000000", "1", "cluster", "denyonlimit"}
-#: All names of keys; of a dump it tells them from values that hold a colon.
-KNOWN_KEYS = frozenset(
-    {*_LIMITS, _MAX_JOBS, *_LONGEST, *_NO_EFFECT, *_WHY, "priority", "usagefactor"}
-)
+
+
+@cache
+def known_keys() -> frozenset[str]:
+    """All names of keys; of a dump they tell keys from values that hold a colon."""
+    told = not_modelled_keys()
+    others = (*told["database"], *told["without_effect"]["database_keys"])
+    return frozenset({*_LIMITS, _MAX_JOBS, *_LONGEST, "priority", "usagefactor", *others})
 
 
 def limit_of(entry: DatabaseEntry) -> ResourceLimit:
@@ -193,13 +164,14 @@ def _unset(value: Value) -> bool:
 
 def not_modelled(entry: DatabaseEntry) -> Iterator[str]:
     """A sentence on each limit that has no effect here."""
+    why = not_modelled_keys()["database"]
     for key, value in entry.keys.items():
         if value.text.lower() in _NEUTRAL:
             continue
         what = f"{value.place}: {entry.kind} {entry.name}: {value.key}={value.text}"
-        if key in _WHY:
-            yield f"{what}: {_WHY[key]}."
-        elif key not in KNOWN_KEYS:
+        if key in why:
+            yield f"{what}: {why[key]}."
+        elif key not in known_keys():
             yield f"{what}: not known here, so it has no effect."
 
 
@@ -400,7 +372,7 @@ def _partition(rest: str) -> str:
 
 
 def _keys(rest: str, place: str) -> dict[str, Value]:
-    begins = [found for found in _KEY.finditer(rest) if found[1].lower() in KNOWN_KEYS]
+    begins = [found for found in _KEY.finditer(rest) if found[1].lower() in known_keys()]
     ends = [*(found.start() for found in begins), len(rest)][1:]
     keys: dict[str, Value] = {}
     for found, end in zip(begins, ends, strict=True):

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from typing import Any
 
 from slurm_rl_plugin.domain.machine import BackfillSettings, PriorityWeights
 from slurm_rl_plugin.machine_files.database import enforces_limits
-from slurm_rl_plugin.machine_files.values import NOTHING, Value, weights_of
+from slurm_rl_plugin.machine_files.values import NOTHING, Value, not_modelled_keys, weights_of
 from slurm_rl_plugin.units import MINUTE
-from slurm_rl_plugin.whole_file import read_whole
 
 ClusterKeys = Mapping[str, Value]
 _INTEGER = re.compile(r"\s*(-?\d{1,18})", re.ASCII)
@@ -184,15 +179,12 @@ def licences_of(settings: ClusterKeys) -> dict[str, float]:
 _NEUTRAL = NOTHING | {"0", "-1", "no", "off"}
 
 
-@cache
-def _told() -> dict[str, dict[str, Any]]:
-    """What `not_modelled.toml` tells, by table."""
-    return tomllib.loads(read_whole(Path(__file__).with_name("not_modelled.toml")).decode())
-
-
 def not_modelled(settings: ClusterKeys) -> Iterator[str]:
     """A sentence on each key that would change starts and does not here."""
-    keys, known = _told()["keys"], tuple(_told()["without_effect"]["keys_that_begin"])
+    keys, known = (
+        not_modelled_keys()["keys"],
+        tuple(not_modelled_keys()["without_effect"]["keys_that_begin"]),
+    )
     for key, value in settings.items():
         if key in keys:
             if _counts(key, value.text.lower()):
@@ -208,12 +200,12 @@ def _counts(key: str, text: str) -> bool:
     """Whether the value says what the sentence denies."""
     if key == "slurmctldparameters":
         return "cloud" in text or "power" in text
-    return text not in _NEUTRAL and text not in _told()["neutral"].get(key, ())
+    return text not in _NEUTRAL and text not in not_modelled_keys()["neutral"].get(key, ())
 
 
 def _parameters(settings: ClusterKeys) -> Iterator[str]:
-    told = _told()["parameters"]
-    known = MODELLED_PARAMETERS.union(told, _told()["without_effect"]["parameters"])
+    told = not_modelled_keys()["parameters"]
+    known = MODELLED_PARAMETERS.union(told, not_modelled_keys()["without_effect"]["parameters"])
     for name, number in parameters_of(settings).items():
         word = f"SchedulerParameters {name}" + (f"={number}" if number else "")
         if name in told and number != "0":
@@ -225,12 +217,12 @@ def _parameters(settings: ClusterKeys) -> Iterator[str]:
 def _selection(settings: ClusterKeys) -> Iterator[str]:
     value = settings.get("selecttypeparameters")
     for word in value.words if value is not None else ():
-        if (why := _told()["selection"].get(word.lower())) is not None:
+        if (why := not_modelled_keys()["selection"].get(word.lower())) is not None:
             yield f"SelectTypeParameters {word}: {why}."
 
 
 def _flags(settings: ClusterKeys) -> Iterator[str]:
     value = settings.get("priorityflags")
     for word in value.words if value is not None else ():
-        if (why := _told()["flags"].get(word.upper())) is not None:
+        if (why := not_modelled_keys()["flags"].get(word.upper())) is not None:
             yield f"PriorityFlags {word}: {why}."

@@ -5,13 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 from slurm_rl_plugin.accounting.slurm.durations import asked_seconds
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import MINUTE
+from slurm_rl_plugin.whole_file import read_whole
 
 UNLIMITED = frozenset({"unlimited", "infinite", "-1"})
 #: What commands print for a key that nobody has set.
@@ -240,3 +245,9 @@ def _amounts(value: Value) -> list[tuple[str, float, float]]:
         elif amount.strip() != "-1" and word.lower() not in NOTHING:
             raise value.fault(f"{word} is no RESOURCE=NUMBER; write such as cpu=1,mem=2G")
     return entries
+
+
+@cache
+def not_modelled_keys() -> dict[str, dict[str, Any]]:
+    """What of Slurm's files is not modelled, and what holds instead, by table."""
+    return tomllib.loads(read_whole(Path(__file__).with_name("not_modelled.toml")).decode())
