@@ -41,10 +41,6 @@ def start_python(words: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
 
     Neither the current folder nor that of the program is searched for modules: another user may
     have laid some there. The child's folder is the root folder, so paths have to be absolute.
-
-    Args:
-        words: a program's path, or -m and a module, and what follows.
-        more: as subprocess.Popen takes it.
     """
     return subprocess.Popen([sys.executable, "-P", *words], cwd="/", **more)
 

@@ -34,14 +34,9 @@ class KeptRecord:
         return self.path.with_name(self.path.name + ".copy")
 
     def read(self, parsed: Callable[[Any], _Parsed]) -> _Parsed:
-        """What the file says, or its copy where the file cannot be read.
+        """What `parsed` makes of the file, or of its copy where the file cannot be read.
 
-        Args:
-            parsed: makes it of the JSON document; raises one of UNREADABLE where it is none.
-
-        Raises:
-            FileNotFoundError: there is none.
-            Exception: one of UNREADABLE; neither can be read.
+        Raises one of UNREADABLE where neither can, FileNotFoundError where there is no file.
         """
         try:
             return parsed(json.loads(_content(self.path)))

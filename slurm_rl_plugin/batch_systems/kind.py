@@ -96,8 +96,7 @@ class JobSubmission(Protocol):
 
         A job that was requeued has a run for each start, the last one last.
 
-        Args:
-            since: instead of these, all jobs of this user in the last so many seconds.
+        With `since` all jobs of this user in the last so many seconds, instead of these.
         """
 
 

@@ -87,11 +87,7 @@ def _of_two(
 
 
 def taken_back_by_hand(environment: Mapping[str, str]) -> str:
-    """The line of the batch system that is on this host; of each where that is not known.
-
-    Args:
-        environment: PATH, and what names a batch system's configuration.
-    """
+    """The line of the batch system that is on this host; of each where that is not known."""
     known = list(BATCH_SYSTEMS.values())
     here = [kind for kind in known if kind.presence(environment).is_here] or known
     if len(here) == 1:

@@ -36,11 +36,7 @@ _NO_LIMIT = ResourceLimit()
 def enforced(
     database: Database, settings: Mapping[str, Value], partitions: Sequence[MachinePartition]
 ) -> Database:
-    """The database with the limits that hold; those that Slurm is not told to enforce do not.
-
-    Args:
-        partitions: whose QOS should be known.
-    """
+    """The database with the limits that hold; those that Slurm is not told to enforce do not."""
     words, of_associations = _words(settings), enforces_limits(settings)
     of_qos = "all" in words or (of_associations and "qos" in words)
     return replace(
@@ -118,10 +114,6 @@ def _with_inherited(
     """Limits of accounts by name, each with what it says nothing of itself as its parents say it.
 
     Limits of a group of jobs are not taken over: they hold for all accounts below together.
-
-    Args:
-        own: what each account says.
-        parent_of: the account above each.
     """
     found: dict[str, ResourceLimit] = {}
     for name in own:

@@ -183,11 +183,7 @@ _SAME = {"acct": "account", "defacct": "defaultaccount", "parname": "parentname"
 
 
 def read_tables(place: str, lines: Iterable[str], *, cluster: str = "") -> Iterator[DatabaseEntry]:
-    """Entries of one or more tables, each after its header.
-
-    Args:
-        cluster: rows of others are left out; "" takes all.
-    """
+    """Entries of one or more tables, each after its header."""
     header: list[str] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():

@@ -64,11 +64,7 @@ def add(counts: Counts, name: str, kind: str, count: float) -> None:
 
 
 def read_gres_conf(path: Path, notes: list[str], cluster: str) -> dict[str, Counts]:
-    """What gres.conf tells of each node by its name; "" for lines that name no nodes.
-
-    Args:
-        cluster: what %c stands for in names of included files.
-    """
+    """Generic resources of each node by its name; "" for lines that name no nodes."""
     found: dict[str, Counts] = {}
     for line in read_pairs(path, notes, cluster=cluster):
         keys = by_key(line)
@@ -235,11 +231,7 @@ def nodes_of(
 
 
 def check_size(nodes: Iterable[Node]) -> None:
-    """Refuse a machine of more processors than can be simulated.
-
-    Raises:
-        ConfigurationError: says how many it has.
-    """
+    """Refuse a machine of more processors than can be simulated."""
     found = sum(int(node.counts[CPUS]) for node in nodes)
     if found > MOST_OF_MACHINE:
         raise ConfigurationError(
@@ -249,11 +241,7 @@ def check_size(nodes: Iterable[Node]) -> None:
 
 
 def _names_of(records: Iterable[ConfRecord]) -> Iterator[tuple[ConfRecord, list[str]]]:
-    """Each record with the names of its nodes.
-
-    Raises:
-        ConfigurationError: all together name more nodes than any cluster has.
-    """
+    """Each record with the names of its nodes."""
     count = 0
     for record in records:
         names = record.name.names()

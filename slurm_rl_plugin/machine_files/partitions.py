@@ -57,12 +57,7 @@ class ServedPartition:
 def partitions_of(
     said: Statements, nodes: Mapping[str, Node], away: Collection[str]
 ) -> tuple[list[ServedPartition], list[str]]:
-    """Partitions in their order, and what is left out of them.
-
-    Args:
-        nodes: those that serve.
-        away: names of nodes that do not.
-    """
+    """Partitions in their order, and what is left out of them."""
     sets = {record.name.text: _set_members(record, nodes) for record in said.node_sets}
     found: dict[str, ServedPartition] = {}
     left_out: list[str] = []

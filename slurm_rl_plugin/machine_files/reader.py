@@ -55,10 +55,6 @@ def kinds_of(
 
     Neighbours with the same resources, features, weight and partitions are one kind; where others
     stand between, they are several.
-
-    Args:
-        partitions: with the names of their nodes.
-        resources: names of what nodes have.
     """
     serves = {
         name: tuple(place for place, each in enumerate(partitions) if name in each.nodes)

@@ -234,12 +234,7 @@ def by_key(values: Iterable[Value]) -> dict[str, Value]:
 
 
 def _keys(own: Mapping[str, Value], default: Mapping[str, Value]) -> dict[str, Value]:
-    """What holds for a record, keys of two names by the one of now.
-
-    Args:
-        own: what its line says, by names as they are written, in lower case.
-        default: what DEFAULT lines before it say, the same.
-    """
+    """What holds for a record, keys of two names by the one of now."""
     said = {**default, **own}
     found = {_NAMED.get(name, name): value for name, value in said.items()}
     for key in found.keys() & _NAMES.keys():

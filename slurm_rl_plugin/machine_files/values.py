@@ -109,11 +109,7 @@ _RUN = re.compile(r"[0-9]+|[^0-9]", re.DOTALL)
 
 
 def expand(text: str) -> list[str]:
-    """Every name of a hostlist, in its order.
-
-    Raises:
-        ValueError: no hostlist, with what is wrong.
-    """
+    """Every name of a hostlist, in its order; ValueError says what is wrong in another text."""
     names: list[str] = []
     for part in _parts(text):
         names += _names_of(part)

@@ -53,11 +53,7 @@ class QueueUse:
 
 
 def limit_of(words: str, resource: str = CPUS) -> int | None:
-    """The limit over all jobs of one queue, in the words of qmgr; None where there is none.
-
-    Args:
-        resource: of NAMES; of memory the limit is in kb, rounded up.
-    """
+    """The limit over all jobs of one queue, in kb of memory; None where there is none."""
     for line in words.splitlines():
         name, sign, value = line.strip().partition("=")
         found = _ALL.search(value)
@@ -166,11 +162,7 @@ logger = logging.getLogger(__name__)
 
 
 class PbsBatchLimit:
-    """Limits the batch queues, and gives the site's own limits back.
-
-    Args:
-        limit: names the queues that are batch; may be none.
-    """
+    """Limits the batch queues, and gives the site's own limits back."""
 
     def __init__(self, commands: PbsCommands, limit: LimitKeys, path: Path | None) -> None:
         self._commands = commands
@@ -190,12 +182,6 @@ class PbsBatchLimit:
 
         Each queue gets a part by what runs and waits in it. None gives back; a queue that is batch
         no longer, and a resource that is limited no longer, get their own limits back too.
-
-        Args:
-            amounts: by resource, of NAMES; memory in MiB.
-
-        Raises:
-            ChangeRejected: it cannot be set, or the record of the site's own cannot be trusted.
         """
         self._known = self._read_record()
         self._refuse_strangers()

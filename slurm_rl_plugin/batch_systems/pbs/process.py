@@ -35,14 +35,7 @@ class Told(dict[str, Any]):
 
 
 def read_json(text: str) -> Any:
-    """The document; line breaks inside values are taken.
-
-    Takes time in proportion to the length of the text.
-
-    Raises:
-        ValueError: the text has another form, whatever becomes of its values.
-        RecursionError: likewise.
-    """
+    """The document, or ValueError or RecursionError; takes time in proportion to the text."""
     try:
         return _read(text)
     except ValueError:
@@ -141,11 +134,7 @@ class PbsCommands(KillableCommands):
         return {**environment, "PATH": path, "TZ": "UTC", "LC_ALL": "C"}
 
     def read_json(self, arguments: Sequence[str], *, or_nothing: bool = False) -> dict[str, Any]:
-        """The JSON document that a command prints.
-
-        Args:
-            or_nothing: some of the jobs asked for may be gone: what there is of others is given.
-        """
+        """The JSON document that a command prints; with `or_nothing` asked jobs may be gone."""
         answer = self.call(arguments)
         if answer.status and (not or_nothing or self.is_unreachable(answer.errors)):
             raise self.failure(arguments[0], answer.errors or answer.output)

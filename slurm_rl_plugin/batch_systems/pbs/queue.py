@@ -149,9 +149,8 @@ class PbsWatch:
     ) -> tuple[list[PbsJob], list[PbsJob]]:
         """The jobs that started, and those that ended, since the last call.
 
-        Args:
-            ask: gives those of the named jobs of which the server knows an end; if it raises,
-                the next call tells what this one would have told.
+        `ask` gives those of the named jobs of which the server knows an end; if it raises, the next
+        call tells what this one would have told.
         """
         here = {job.name for job in jobs}
         gone = sorted(name for name in (self._waiting | self._running) - here if not is_array(name))
@@ -186,11 +185,7 @@ _FARTHEST = 2.0**32
 
 
 class PbsTables:
-    """Turns jobs into columns; accounts, users and queues are numbered on the way.
-
-    Args:
-        with_requests: whether the machine has more than processors.
-    """
+    """Turns jobs into columns; accounts, users and queues are numbered on the way."""
 
     def __init__(
         self, accounts: Iterable[str], classifier: JobClassifier, *, with_requests: bool = False
@@ -235,12 +230,8 @@ class PbsTables:
         priority is the same for all, `base`: the score of a job that was never written. To wait for
         one's own reservation, or for subjobs of one's own, is one's own doing.
 
-        Args:
-            base: the score of a job that was never written.
-            last_start: number of an array -> when a subjob of it last started, seconds since the
-                epoch.
-            counts_eligible_time: whether the server does; else a job's wait counts from `etime`,
-                which a hold takes away and a limit does not.
+        Where the server does not count eligible time a job's wait counts from `etime`, which a hold
+        takes away and a limit does not.
         """
         count = len(jobs)
         columns = self.jobs(jobs)
@@ -321,11 +312,7 @@ BYTES_AT_MOST = 200_000_000
 
 
 def read_history(home: str, days: float, now: float) -> JobLog | None:
-    """Runs that ended in the last days; None where accounting is no help, never a reason to fail.
-
-    Args:
-        home: PBS_HOME, on the server's host.
-    """
+    """Runs that ended in the last days; None where accounting is no help."""
     if days <= 0:
         return None
     folder = Path(home, "server_priv", "accounting")
@@ -352,11 +339,7 @@ def _newest(folder: Path, days: float, now: float) -> list[Path]:
 
 
 def ended_before(log: JobLog, here: set[int], users: Names) -> EndedJobs:
-    """The runs as ended jobs; account, partition and class are not told.
-
-    Args:
-        here: numbers of jobs that are in the queue still, whose ends are told later.
-    """
+    """The runs as ended jobs; account, partition and class are not told."""
     kept: BoolArray = ~np.isin(log.job_id, np.array(sorted(here), dtype=np.int64))
     ended = log.select(kept)
     nowhere = np.full(len(ended), -1, dtype=np.int64)

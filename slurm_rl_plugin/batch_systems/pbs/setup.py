@@ -58,14 +58,7 @@ def setup_steps(
     hooks: Path,
     stood: Mapping[str, str] | None = None,
 ) -> list[Step]:
-    """Every step in the order in which it is run.
-
-    Args:
-        heartbeat: the file that the daemon touches.
-        user: who it runs as; None for root.
-        hooks: folder of the hooks that come with the package.
-        stood: see `SiteFormula`; by default the site's own terms are the server's.
-    """
+    """Every step in the order in which it is run."""
     return [
         _resource(),
         _default_score(),

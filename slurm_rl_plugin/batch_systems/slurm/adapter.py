@@ -50,11 +50,7 @@ SIGN, WHOLE = 1 << 31, 1 << 32
 
 
 def slurm_batch_system(parts: AdapterParts) -> SlurmCommands:
-    """By pyslurm where that is wanted or fits, else by commands; the log says which and why.
-
-    Raises:
-        ConfigurationError: pyslurm is wanted and cannot work here.
-    """
+    """By pyslurm where that is wanted or fits, else by commands; the log says which and why."""
     commands = CommandRunner(timeout=parts.timeout)
     adapter, because = choose_adapter(parts.adapter, commands)
     logger.info("adapter=%s because=%s", adapter.name, because)
@@ -65,9 +61,6 @@ def choose_adapter(wanted: str, commands: CommandRunner) -> tuple[type[SlurmComm
     """The adapter that the configured one means, and why, in a few words for the log.
 
     Slurm is asked for its release only where pyslurm is installed, and pyslurm is not imported.
-
-    Raises:
-        ConfigurationError: pyslurm is wanted and cannot work here.
     """
     if wanted == SlurmCommands.name:
         return SlurmCommands, "it is configured"

@@ -310,11 +310,7 @@ class SlurmBatchLimit:
             self._configured |= earlier._configured
 
     def set(self, amounts: Mapping[str, int]) -> None:
-        """Let batch jobs use no more than this; a lower limit of the site's own stays.
-
-        Args:
-            amounts: by resource, of those that the configuration names.
-        """
+        """Let batch jobs use no more than this; a lower limit of the site's own stays."""
         carrier = self._carrier()
         asked = tuple(amounts.get(name) for name in carrier.resources)
         standing = self._file.read()
@@ -344,11 +340,7 @@ class SlurmBatchLimit:
         logger.info("batch_limit=%s own=%s by=%s", *said, carrier.mechanism)
 
     def take_back(self) -> None:
-        """Give the site's own limit back, whatever the configuration says now.
-
-        Raises:
-            ConfigurationError: the file is broken, or names what the site never gave us.
-        """
+        """Give the site's own limit back, whatever the configuration says now."""
         standing = self._file.read()
         if standing is not None:
             self._refuse_strangers(standing)
@@ -437,11 +429,7 @@ def carrier_as_configured(commands: CommandRunner, limit: LimitKeys) -> LimitCar
 def carrier_of(
     commands: CommandRunner, mechanism: str, names: tuple[str, ...], resources: tuple[str, ...]
 ) -> LimitCarrier:
-    """The QOS or the licences of these names, which carry a limit of these resources.
-
-    Raises:
-        ConfigurationError: nothing of Slurm's is; the file of another batch system.
-    """
+    """The QOS or the licences of these names, which carry a limit of these resources."""
     if mechanism == QOS and len(names) == 1:
         return QosLimit(commands, names, resources)
     if mechanism == LICENSES and len(names) == 2 and resources == (CPUS,):

@@ -56,9 +56,6 @@ def month_stretches(since: datetime, until: datetime) -> list[Stretch]:
     """Cut a time at the beginnings of months; no second is in two stretches.
 
     None is a single second long: `sacct` would take it for two, and a job would be in both.
-
-    Args:
-        until: local time, whole seconds, after `since`.
     """
     begins = [since]
     month = _next_month(since)
@@ -81,13 +78,7 @@ def read_accounting_dump(
     stretches: Sequence[Stretch],
     progress: Callable[[int, float], None],
 ) -> LogDump:
-    """Ask `sacct` for the jobs that ended in each stretch.
-
-    Args:
-        runner: of Slurm's commands, with a time-out that a month of jobs needs.
-        stretches: in order, none overlapping another.
-        progress: told the queries done and the lines so far.
-    """
+    """Ask `sacct` for the jobs that ended in each stretch."""
     # text of a job that was stored before the call cannot hold it, and nobody sees it meanwhile
     mark = marked_format(secrets.token_hex(8))
     parts: list[str] = []

@@ -248,11 +248,7 @@ def parse_ended(text: str) -> tuple[list[EndedRun], list[int]]:
 
 
 def user_submission(environment: Mapping[str, str], timeout: float) -> SlurmSubmission:
-    """What submits jobs and asks accounting as the user who types.
-
-    Args:
-        environment: of the user: his job gets it from sbatch, so nothing of ours may be in it.
-    """
+    """What submits jobs and asks accounting as the user, with nothing of ours in what jobs get."""
     asking = CommandRunner(environment=environment, timeout=timeout)
     submitting = CommandRunner(environment=environment, timeout=timeout)
     submitting.environment = {

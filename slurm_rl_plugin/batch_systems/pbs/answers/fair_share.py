@@ -121,11 +121,7 @@ class FairShareFiles:
 
 
 def read_fair_share(folder: Path) -> FairShareFiles:
-    """Read sched_config and resource_group; what cannot be read or modelled becomes a sentence.
-
-    Args:
-        folder: `sched_priv`, which only root may enter unless the site lets others.
-    """
+    """Read sched_config and resource_group; what cannot be read or modelled becomes a sentence."""
     try:
         config = read_sched_config(folder / "sched_config")
     except OSError as error:
@@ -146,12 +142,7 @@ def read_fair_share(folder: Path) -> FairShareFiles:
 
 
 def parse_tree(text: str, unknown_shares: int) -> tuple[Association, ...]:
-    """The tree of resource_group; lines that pbs_sched refuses are passed over.
-
-    Args:
-        text: lines of name, number of the group, group above and shares.
-        unknown_shares: of the group of all entities that no line names.
-    """
+    """The tree of resource_group; lines that pbs_sched refuses are passed over."""
     rows: dict[str, tuple[str, int]] = {UNKNOWN: (ROOT, unknown_shares)}
     for line in text.splitlines():
         words = line.split()

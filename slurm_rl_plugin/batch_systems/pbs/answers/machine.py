@@ -165,9 +165,6 @@ def with_order(machine: Machine, formula: str, files: FairShareFiles) -> Machine
     """The machine whose jobs are sorted as pbs_sched does it: by formula, else by fair share.
 
     With a formula that replays cannot follow jobs go in the order of their submission.
-
-    Args:
-        formula: job_sort_formula, of which the site's own terms count.
     """
     notes = [*machine.left_out, *files.notes]
     weights = replace(

@@ -50,11 +50,7 @@ def _comments() -> list[tuple[re.Pattern[str], str, str]]:
 
 
 def comment_sentence(comment: str) -> str:
-    """What a comment means for the job, and what its user can do: one sentence, no full stop.
-
-    Args:
-        comment: the job's, or a word of `STATES`.
-    """
+    """What a comment means for the job, and what its user can do: one sentence, no full stop."""
     never = comment.lower().startswith(_NEVER)
     words = re.sub(r"^(?:not running|can never run):\s*", "", comment.strip(), flags=re.IGNORECASE)
     for form, meaning, advice in _comments():

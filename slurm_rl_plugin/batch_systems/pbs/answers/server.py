@@ -195,11 +195,7 @@ def _weight_of(node: ast.expr) -> float:
 
 
 def without_ours(formula: str) -> str:
-    """The terms of a formula that we have extended already, also as before, and of any other.
-
-    Raises:
-        ConfigurationError: it holds our resource in another form, or a double quote.
-    """
+    """The terms of a formula that we have extended already, also as before, and of any other."""
     formula = formula.strip()
     ours = re.fullmatch(rf"(?:{WEIGHT}\*)?{SCORE}(?: \+ (?:{_BOUND})?\((.*)\))?", formula)
     site = (ours[1] or "") if ours else formula

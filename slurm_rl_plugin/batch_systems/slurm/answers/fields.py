@@ -185,9 +185,6 @@ def parse_records(
 
     Of 10,000 waiting jobs few change from one look to the next, but for their priority: Slurm
     computes those of all anew every few minutes.
-
-    Args:
-        known: what this function gave for an earlier answer of the same fields.
     """
     records = _records(text, mark)
     del text  # of 100,000 jobs 20 MB, which end with the records

@@ -88,9 +88,6 @@ def best_terms(lines: Iterable[ListedJob], tiers: Mapping[str, int]) -> dict[int
     """Record number -> terms in the partition that can start it first.
 
     That is the one of the highest tier, and of several of that tier the one of the highest total.
-
-    Args:
-        tiers: partition -> its tier; LOWEST_TIER where none is known.
     """
     listed = list(lines)
     alone = {job_id: terms for job_id, _, _, terms in listed}
@@ -149,12 +146,7 @@ def _listed_by_terms(line: str) -> ListedJob:
 
 
 def parse_terms(text: str, jobs: Collection[int]) -> dict[str, dict[str, int]]:
-    """Partition -> term -> points of a job, 0 left out but for the total and our term.
-
-    Args:
-        text: from `sprio -h -o PRIORITY_FORMAT`; of several records that are in one partition the
-            first speaks, and words in place of a line say that it lists no such job.
-    """
+    """Partition -> term -> points of a job, 0 left out but for the total and our term."""
     terms: dict[str, dict[str, int]] = {}
     for line in text.splitlines():
         if SEPARATOR not in line:
@@ -248,13 +240,6 @@ def usage_now(
     slurmctld counts running jobs each PriorityCalcPeriod, five minutes by default, and a job again
     when it ends. The uncounted time is what slurmctld believes to be left until the time limits,
     less what is left now. An account with a running job without a time limit gets nothing added.
-
-    Args:
-        accounts: names, by the running jobs' indices.
-        running: jobs with the processors that they have.
-
-    Returns:
-        Decayed billing-seconds, shape [accounts].
     """
     usage = np.array([tree.usage.get(name, 0.0) for name in accounts], dtype=np.float64)
     jobs, ran = running.jobs, np.maximum(now - running.start, 0.0)

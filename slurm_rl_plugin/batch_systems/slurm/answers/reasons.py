@@ -43,21 +43,13 @@ _OWN_DOING = re.compile(
 
 @lru_cache(maxsize=1000)  # a queue shows few reasons, and a user cannot make up any
 def waits_for_processors(reason: str) -> bool:
-    """Whether free processors are all that a job waits for.
-
-    Args:
-        reason: as `squeue` shows it: of an array those of all its records, with commas between.
-    """
+    """Whether free processors are all that a job waits for."""
     return all(each in FOR_PROCESSORS for each in reason.split(","))
 
 
 @lru_cache(maxsize=1000)
 def is_own_doing(reason: str) -> bool:
-    """Whether the job waits by what its user controls.
-
-    Args:
-        reason: as `squeue` shows it, which may go on behind the word.
-    """
+    """Whether the job waits by what its user controls."""
     return _OWN_DOING.match(reason) is not None
 
 
@@ -100,11 +92,7 @@ _LIMIT = re.compile(
 
 
 def reason_sentence(reason: str) -> str:
-    """What a reason means for the job, and what its user can do: one sentence, no full stop.
-
-    Args:
-        reason: as `squeue` shows it; details may follow its first word.
-    """
+    """What a reason means for the job, and what its user can do: one sentence, no full stop."""
     word = re.split(r"[,:( ]", reason, maxsplit=1)[0]
     meaning, advice = (
         _reasons().get(word)

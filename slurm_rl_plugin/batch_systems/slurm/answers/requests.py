@@ -70,11 +70,7 @@ PROCESSORS_ALONE = NodeRequest()
 
 @lru_cache(maxsize=1 << 14)
 def node_request(values: tuple[str, ...], alone: str = REQUEST_FIELDS[4]) -> NodeRequest:
-    """Read the fields of REQUEST_FIELDS; what is not understood of them is left out.
-
-    Args:
-        alone: which field tells of jobs that want their nodes for themselves.
-    """
+    """Read the fields of REQUEST_FIELDS; what is not understood of them is left out."""
     total, tasks, cpus_per_task, memory, shares, sockets, _, *per, licences, constraint = values
     tres = parse_tres(total)
     nodes = int(tres.get("node", 0))
@@ -98,11 +94,7 @@ def node_request(values: tuple[str, ...], alone: str = REQUEST_FIELDS[4]) -> Nod
 
 @lru_cache(maxsize=1 << 12)
 def cpus_with_gpus(text: str, gpus: float) -> int:
-    """CPUs that a job gets at least, which squeue counts only once it runs.
-
-    Args:
-        text: `cpus-per-tres`, as `gres:gpu:4`.
-    """
+    """CPUs that a job gets at least, which squeue counts only once it runs."""
     return int(gpus * parse_gres(",".join(_asked_gres(text))).get("gres/gpu", 0.0))
 
 
@@ -169,14 +161,7 @@ def request_columns(
     names: tuple[str, ...],
     uncounted: tuple[str, ...] = (),
 ) -> ResourceRequests | None:
-    """What jobs ask for as columns; None where the machine has nothing but processors.
-
-    Args:
-        asked: of each job; None counts as processors alone.
-        processors: of each job, shape [n].
-        names: of the machine's resources; what else a job asks for is left out.
-        uncounted: of these, what Slurm gives to any number of jobs: nobody waits for it.
-    """
+    """What jobs ask for as columns; None where the machine has nothing but processors."""
     if not names:
         return None
     places: dict[int, int] = {}  # by identity: rows share their requests, and to compare is slow

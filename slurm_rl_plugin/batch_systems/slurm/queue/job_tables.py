@@ -82,12 +82,7 @@ class RowNumbers:
         return self._lines[self._places(rows)]
 
     def _that_say_more(self, new: Sequence[QueueRow], here: Set[int]) -> list[QueueRow]:
-        """New rows but for those that differ from an earlier one in points: they have its line.
-
-        Args:
-            new: rows.
-            here: identities of rows whose lines are asked for too.
-        """
+        """New rows but for those that differ from an earlier one in points: they have its line."""
         places = {row.job_id: place for place, row in enumerate(self._rows)}
         others = []
         for row in new:
@@ -133,13 +128,7 @@ def _differ_in_points(one: QueueRow, other: QueueRow) -> bool:
 
 
 def numbers_of(names: Names, codes: IntArray, words: Sequence[str]) -> IntArray:
-    """Numbers of names among those of a snapshot, new ones in the order of the rows; shape [n].
-
-    Args:
-        names: numbered so far; added to.
-        codes: places in `words`, shape [n].
-        words: all names that were ever met.
-    """
+    """Numbers of names among those of a snapshot, new ones in the order of the rows; shape [n]."""
     first = np.full(len(words), -1, dtype=np.int64)
     first[codes[::-1]] = np.arange(len(codes))[::-1]
     met = np.flatnonzero(first >= 0)
@@ -236,12 +225,7 @@ class TableBuilder:
     def running(
         self, rows: Sequence[QueueRow], asked: Sequence[QueueRow], now: float
     ) -> RunningJobs:
-        """Columns of running jobs.
-
-        Args:
-            rows: of the jobs with what they got.
-            asked: the same with what they had asked for.
-        """
+        """Columns of running jobs."""
         processors = _integers([row.processors for row in asked])
         start = _floats([row.start for row in rows])
         seen = RunningJobs.seen(self.jobs(rows), start, now, processors)
@@ -274,14 +258,7 @@ class TableBuilder:
         last_start: Mapping[int, float] | None = None,
         shared: frozenset[int] = frozenset(),
     ) -> PendingJobs:
-        """Columns of waiting jobs and their priorities.
-
-        Args:
-            tasks: `waiting_tasks`; by default every row is one job.
-            last_start: number of an array -> when a task of it last started, seconds since the
-                epoch.
-            shared: numbers of those that are not this cluster's alone.
-        """
+        """Columns of waiting jobs and their priorities."""
         lines = self._numbers.of(rows)
         jobs = self._table(rows, lines, "array_id")
         column = partial(_column, lines)

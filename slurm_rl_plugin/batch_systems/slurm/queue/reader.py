@@ -79,11 +79,7 @@ class MachineLook:
     def now(
         self, rows: Iterable[QueueRow], running: RunningJobs, processors: int
     ) -> ResourcesNow | None:
-        """What the machine has and what of it is free; None where it has processors alone.
-
-        Args:
-            rows: of the running jobs, with what they got.
-        """
+        """What the machine has and what of it is free; None where it has processors alone."""
         if self.seen is None:
             return None
         return self.seen.with_running(running, processors, self._withheld(rows))
@@ -247,9 +243,7 @@ SQUEUE = ("squeue", "--noheader", "--all", "--local")
 class Squeue:
     """Lists Slurm's jobs with `squeue`, one row a record.
 
-    Args:
-        machine: None where nobody looked.
-        reads_comments: whether users may choose classes in the comments of their jobs.
+    It `reads_comments` where users may choose classes in the comments of their jobs.
     """
 
     def __init__(
