@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -413,3 +414,81 @@ def test_a_record_of_resources_that_cannot_be_changes_nothing(
     with pytest.raises(ConfigurationError, match="cannot be read"):
         slurm.limit_batch(None)
     assert site.cpu == 6
+
+
+BATCH = LimitKeys(mechanism="qos", qos="batch", is_known=True)
+#: No number of processors.
+INFINITE = '{"version": 1, "mechanism": "qos", "names": ["batch"], "own": 7, "ours": [1e999]}'
+OFF, UNKNOWN = LimitKeys(is_known=True), LimitKeys()
+
+
+class LimitedSite(Site):
+    """A fake cluster whose batch jobs may use 6 processors together by us, and 7 by the site."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.set_by_hand(7)
+        self.before = self.adapter(BATCH)
+        self.before.limit_batch({"cpus": 6})
+
+
+@pytest.fixture
+def limited(tmp_path: Path) -> LimitedSite:
+    return LimitedSite(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"version": 9}', INFINITE])
+def test_a_broken_file_loses_nothing(limited: LimitedSite, content: str) -> None:
+    limited.file.write_text(content)
+    limited.before.limit_batch(None)
+    assert limited.cpu == 7
+    assert not limited.file.exists()
+    assert not KeptRecord(limited.file).copy.exists()
+
+
+def test_where_both_are_broken_the_command_that_mends_it_is_named(limited: LimitedSite) -> None:
+    limited.file.write_text("{")
+    KeptRecord(limited.file).copy.write_text("{")
+    with pytest.raises(ConfigurationError, match="sacctmgr -i modify qos NAME set GrpTRES=cpu=N"):
+        limited.before.limit_batch(None)
+    assert limited.cpu == 6
+
+
+def test_a_copy_alone_says_nothing(limited: LimitedSite) -> None:
+    """As an administrator leaves it who has removed the file."""
+    limited.file.unlink()
+    limited.before.limit_batch(None)
+    assert limited.cpu == 6
+
+
+def test_a_limit_above_the_sites_own_is_none_that_we_set(limited: LimitedSite) -> None:
+    document = json.loads(limited.file.read_text())
+    for path in (limited.file, KeptRecord(limited.file).copy):
+        path.write_text(json.dumps({**document, "own": 1}))
+    with pytest.raises(ConfigurationError, match="ours is not below"):
+        limited.before.limit_batch(None)
+    assert limited.cpu == 6
+
+
+def test_what_the_site_does_not_name_is_not_touched(limited: LimitedSite) -> None:
+    later = limited.adapter(OFF)
+    with pytest.raises(ConfigurationError, match="names batch, which is not what"):
+        later.limit_batch(None)
+    assert (limited.cpu, limited.file.exists()) == (6, True)
+
+
+def test_a_reload_knows_what_was_named_before(limited: LimitedSite) -> None:
+    later = limited.adapter(OFF)
+    later.go_on_from(limited.before)
+    later.limit_batch(None)
+    assert (limited.cpu, limited.file.exists()) == (7, False)
+
+
+def test_a_faulty_configuration_keeps_no_limit(limited: LimitedSite) -> None:
+    limited.adapter(UNKNOWN).limit_batch(None)
+    assert limited.cpu == 7
+
+
+def test_both_are_for_the_group_at_most(limited: LimitedSite) -> None:
+    for path in (limited.file, KeptRecord(limited.file).copy):
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o027

@@ -14,7 +14,7 @@ from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
 from slurm_rl_plugin.domain import PendingJobs
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from tests.fakes.fake_cluster import NOW, FakeCluster
-from tests.unit.batch_systems.test_slurm_watch import waiting_row
+from tests.unit.batch_systems.test_slurm_queue import waiting_row
 
 LEADER, SECOND, THIRD, PLAIN = 7, 8, 9, 20
 

@@ -8,6 +8,7 @@ import random
 
 import numpy as np
 import pytest
+from tests.unit.batch_systems.test_slurm_watch import waiting_row
 
 from slurm_rl_plugin.batch_systems.command_process import collector_paused
 from slurm_rl_plugin.batch_systems.numbered_names import Names
@@ -16,7 +17,6 @@ from slurm_rl_plugin.batch_systems.slurm.queue import job_tables
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import RowNumbers, numbers_of
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobDescription
 from tests.fakes.fake_cluster import OF_A_MINUTE
-from tests.unit.batch_systems.test_slurm_watch import waiting_row
 
 
 def drawn_row(number: int, rng: random.Random) -> QueueRow:

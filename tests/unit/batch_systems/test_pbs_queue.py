@@ -1,0 +1,249 @@
+"""PBS's queue: what waits, starts and ends, and what jobs ask of nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.batch_systems.kind import AdapterParts
+from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob, parse_job
+from slurm_rl_plugin.batch_systems.pbs.answers.machine import parse_nodes
+from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
+from slurm_rl_plugin.batch_systems.pbs.queue import PbsWatch
+from slurm_rl_plugin.batch_systems.port import FactorChange
+from slurm_rl_plugin.cli.explain import room_sentences
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, GPUS, MEMORY
+from slurm_rl_plugin.services.explanation import room_of
+from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, NOW, FakePbs, fake_libpbs
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fake_libpbs(tmp_path_factory.mktemp("libpbs"))
+
+
+@pytest.fixture(params=["libpbs", "qstat"])
+def fake(request: pytest.FixtureRequest, tmp_path: Path, library: Path) -> FakePbs:
+    return FakePbs(tmp_path, library if request.param == "libpbs" else None)
+
+
+def adapter(fake: FakePbs, timeout: float = 10.0) -> Pbs:
+    return Pbs(
+        AdapterParts(
+            shares=None,
+            classifier=JobClassifier(),
+            clock=lambda: float(NOW),
+            timeout=timeout,
+            environment=fake.env,
+        )
+    )
+
+
+def snapshot_of(fake: FakePbs) -> QueueSnapshot:
+    return adapter(fake).snapshot()
+
+
+def test_jobs_that_pbs_has_yet_to_route_cannot_start(fake: FakePbs) -> None:
+    """In a routing queue a job gets no `etime` (svr_enquejob of 23.06)."""
+    fake.set_queue("door", attributes={"queue_type": "Route"})
+    fake.add("1.head", queue="door", etime=None)
+    fake.add("2.head", queue="workq")
+    fake.add("3.head", queue="workq", etime=None)
+    snapshot = snapshot_of(fake)
+    since = dict(
+        zip(
+            snapshot.pending.jobs.job_id.tolist(),
+            snapshot.pending.jobs.eligible.tolist(),
+            strict=True,
+        )
+    )
+    assert since == {1: math.inf, 2: NOW - 90.0, 3: NOW - 100.0}
+    assert snapshot.waits_for_machine.tolist() == [number != 1 for number in since]
+    assert snapshot.accrued_wait[list(since).index(1)] == 0.0
+
+
+@pytest.mark.parametrize("reservation", ["R17.head", "S3.head", None])
+def test_a_job_in_a_reservation_waits_for_that(fake: FakePbs, reservation: str | None) -> None:
+    """A site's own queue may be called like one of a reservation."""
+    fake.add("1.head", queue="R17", reserve_ID=reservation, comment="Not Running: anything")
+    fake.add("2.head", queue="R17", reserve_ID=reservation)
+    pending = snapshot_of(fake).pending
+    assert pending.each_own_doing.tolist() == [reservation is not None] * 2
+    by_number = dict(
+        zip(pending.jobs.job_id.tolist(), pending.each_for_processors.tolist(), strict=True)
+    )
+    assert by_number == {1: False, 2: reservation is None}
+
+
+@pytest.mark.parametrize(("most", "own"), [(2, True), (1, True), (3, False), (None, False)])
+def test_an_array_that_its_user_keeps_back_waits_for_that(
+    fake: FakePbs, most: int | None, own: bool
+) -> None:
+    """Of an array that has begun PBS tells no other reason than that (fifo.cpp of 23.06)."""
+    count = "Queued:5 Running:2 Exiting:0 Expired:0 "
+    fake.add("9[].head", job_state="B", array_state_count=count, max_run_subjobs=most)
+    fake.change("9[].head", comment="Job Array Began at Sat Nov 21 at 00:13")
+    for subjob in ("9[0].head", "9[1].head"):
+        fake.add(subjob, job_state="R", stime=NOW - 5)
+    pending = snapshot_of(fake).pending
+    assert pending.each_own_doing.tolist() == [own]
+    assert pending.each_for_processors.tolist() == [not own]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_what_a_job_was_given_is_taken_back_though_another_of_its_number_came(
+    fake: FakePbs, named: bool
+) -> None:
+    """Peer scheduling brings it; which of the two was ours nobody knows, and needs not."""
+    fake.add("2.head")
+    system = adapter(fake)
+    system.apply([FactorChange(job_id=2, old=0, new=50)])
+    fake.add("2.other")
+    system.snapshot()
+    report = system.release(np.array([2]) if named else None)
+    assert (report.applied, report.rejected) == (1, {})
+    assert fake.score("2.head") == fake.score("2.other") == DEFAULT_SCORE
+    assert system.apply([FactorChange(job_id=2, old=0, new=50)]).applied == 0
+
+
+def test_hundreds_of_jobs_that_end_between_two_looks_take_no_longer_than_one(fake: FakePbs) -> None:
+    """Asked for one by one they would take 28 s, in each look anew."""
+    names = [f"{number}.head" for number in range(1, 401)]
+    fake.add(names[0])
+    job = fake.state["jobs"][names[0]]
+    jobs = {name: {**job, "job_state": "R", "stime": NOW - 50} for name in names}
+    fake.set(jobs=jobs)
+    system = adapter(fake, timeout=5.0)
+    system.facts()  # it keeps a history
+    system.snapshot()
+    fake.set(jobs={n: {**each, "job_state": "F", "obittime": NOW} for n, each in jobs.items()})
+    fake.break_command("qstat", "busy")
+    assert len(system.snapshot().ended) == 400
+
+
+def job(state: str, **times: int) -> PbsJob:
+    told = parse_job("7.server", {"job_state": state, "ctime": 100, "qtime": 100, **times})
+    assert told is not None
+    return told
+
+
+def nobody(names: Sequence[str]) -> list[PbsJob]:
+    del names
+    return []
+
+
+def test_a_job_whose_prologue_runs_starts_when_it_has_a_start() -> None:
+    """PBS says R of it, and tells no stime before its prologue is over."""
+    watch = PbsWatch()
+    started = [
+        [each.start for each in watch.told([now], nobody)[0]]
+        for now in (job("Q"), job("R"), job("R", stime=130), job("R", stime=130))
+    ]
+    assert started == [[], [], [130.0], []]
+
+
+def test_a_job_that_ended_after_its_prologue_is_asked_for() -> None:
+    watch = PbsWatch()
+    for now in (job("Q"), job("R")):
+        watch.told([now], nobody)
+    over = job("F", stime=130, obittime=140)
+    started, ended = watch.told([], lambda names: [over] if list(names) == ["7.server"] else [])
+    assert (started, ended) == ([over], [over])
+
+
+def test_a_job_that_waits_again_starts_anew() -> None:
+    watch = PbsWatch()
+    starts = [
+        [each.start for each in watch.told([now], nobody)[0]]
+        for now in (job("Q"), job("R", stime=130), job("Q"), job("R", stime=190))
+    ]
+    assert starts == [[], [130.0], [], [190.0]]
+
+
+def test_the_last_start_of_an_array_is_known_while_a_subjob_of_it_waits() -> None:
+    def of(name: str, **values: object) -> PbsJob:
+        told = parse_job(name, {"ctime": 100, "qtime": 100, **values})
+        assert told is not None
+        return told
+
+    watch = PbsWatch()
+    rest = of("9[].server", job_state="B", array_state_count="Queued:5 Running:2 Exiting:0 ")
+    assert rest.tasks == 5
+    first = of("9[1].server", job_state="R", stime=130)
+    second = of("9[2].server", job_state="R", stime=150)
+    watch.told([rest, first, second], nobody)
+    assert watch.last_start == {9: 150.0}
+    watch.told([rest], nobody)
+    assert watch.last_start == {9: 150.0}
+    watch.told([first], nobody)
+    assert watch.last_start == {}
+
+
+NODES = {
+    "g1": {
+        "state": "free",
+        "ncpus": 8,
+        "assigned": 2,
+        "available": {"mem": "64gb", "ngpus": 4},
+        "taken": {"mem": "8388608kb", "ngpus": 1},
+    },
+    "g2": {"state": "down", "ncpus": 8, "assigned": 0, "available": {"mem": "64gb", "ngpus": 4}},
+}
+
+
+def snapshot_with_requests(fake: FakePbs) -> QueueSnapshot:
+    given = AdapterParts(
+        shares=None,
+        classifier=JobClassifier(),
+        clock=lambda: float(NOW),
+        environment=fake.env,
+    )
+    return Pbs(given).snapshot()
+
+
+def test_requests_and_what_is_free(tmp_path: Path) -> None:
+    fake = FakePbs(tmp_path)
+    fake.set_nodes(NODES)
+    fake.add("1.head", job_state="R", stime=NOW - 50)
+    fake.request("1.head", select="1:ncpus=2:mem=8gb:ngpus=1", mem="8gb", ncpus=2, ngpus=1)
+    fake.add("2.head")
+    fake.request("2.head", select="2:ncpus=1:mem=4gb:ngpus=2", mem="8gb", ncpus=2, ngpus=4)
+    fake.add("3.head")
+    fake.request("3.head", select="1:ncpus=2", mem=None, place="excl")
+    snapshot = snapshot_with_requests(fake)
+    requests, now = snapshot.pending.jobs.requests, snapshot.resources
+    assert requests is not None
+    assert now is not None
+    assert now.names == requests.names == BASIC_RESOURCES
+    told = dict(zip(snapshot.pending.jobs.job_id.tolist(), requests.total.tolist(), strict=True))
+    assert told == {2: [2.0, 8192.0, 4.0], 3: [2.0, 0.0, 0.0]}
+    assert requests.exclusive.tolist() == [False, True]
+    assert now.capacity.tolist() == [8.0, 65536.0, 4.0]
+    assert now.free.tolist() == [6.0, 57344.0, 3.0]
+
+
+def test_vnodes_of_processors_alone_tell_of_nothing_else(tmp_path: Path) -> None:
+    fake = FakePbs(tmp_path)
+    fake.add("1.head")
+    snapshot = snapshot_with_requests(fake)
+    assert snapshot.resources is None
+    assert snapshot.pending.jobs.requests is None
+
+
+def test_vnodes_of_a_queue_serve_it_alone() -> None:
+    amounts = {"ncpus": 8, "mem": "64gb", "ngpus": 2}
+    vnodes = {
+        name: {"state": "free", "queue": queue, "resources_available": amounts}
+        for name, queue in (("a", "gpu"), ("b", None))
+    }
+    nodes = parse_nodes({"nodes": vnodes})
+    assert [node.free(MEMORY) for node in nodes] == [65536.0, 65536.0]
+    in_queue, elsewhere = (room_of(nodes, [name], {GPUS: 4.0}, 1) for name in ("gpu", "workq"))
+    four = "It waits for 4 GPUs; 2 are free on one node, none has 4 (2 on all nodes)."
+    assert room_sentences(in_queue) == room_sentences(elsewhere) == [four]
