@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from slurm_rl_plugin.domain.job_description import JobDescription
 
 from slurm_rl_plugin.batch_systems.command_process import collector_paused
 from slurm_rl_plugin.batch_systems.numbered_names import Names
@@ -18,7 +17,7 @@ from slurm_rl_plugin.batch_systems.slurm.queue import job_tables
 from slurm_rl_plugin.batch_systems.slurm.queue import job_watch as slurm_watch
 from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import RowNumbers, numbers_of
 from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch
-from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobDescription
 from tests.fakes.fake_cluster import OF_A_MINUTE
 
 #: Seconds for which Slurm keeps a job that is over.
