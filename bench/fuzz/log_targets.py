@@ -14,7 +14,7 @@ from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.pbs.reader import PbsReader
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.accounting.sacct.reader import SacctReader, plain_lines, recognise
-from slurm_rl_plugin.accounting.stored.log import StoredLogReader
+from slurm_rl_plugin.accounting.stored.log import StoredLog
 from slurm_rl_plugin.accounting.swf.reader import SwfReader
 from slurm_rl_plugin.errors import AccountingLogError
 
@@ -24,26 +24,24 @@ _PBS_END = re.compile(rb"([^\s;]*:)?\d\d/\d\d/\d{4} \d\d:\d\d:\d\d(\.\d+)?;E;[^;
 
 def read_swf(content: bytes, folder: Path) -> bool:
     """A workload log; every row is a record."""
-    file = _file(content)
+    content, file = _file(content)
     try:
-        log, report = SwfReader().parse(file)
+        log, report = SwfReader().read(file)
     except AccountingLogError as error:
         return _told(error)
-    rows = [line.split() for line in file.content.decode("latin-1").split("\n")]
+    rows = [line.split() for line in content.decode("latin-1").split("\n")]
     assert report.read == sum(bool(row) and not row[0].startswith(";") for row in rows)
     return _accounted_for(log, report)
 
 
 def read_sacct(content: bytes, folder: Path) -> bool:
     """A dump of sacct; every line that is a whole row, and of no step, is a record."""
-    file = _file(content)
-    if not file.content.strip():
-        return False  # `read_log_file` refuses it
+    content, file = _file(content)
     try:
-        log, report = SacctReader().parse(file)
+        log, report = SacctReader().read(file)
     except AccountingLogError as error:
         return _told(error)
-    lines = plain_lines(file)
+    lines = plain_lines(content)
     layout = recognise(file, lines)
     rows = [fields for line in lines if (fields := layout.cut(line)) is not None]
     whose = [layout.column[name] for name in ("jobid", "jobidraw") if name in layout.column]
@@ -55,12 +53,12 @@ def read_sacct(content: bytes, folder: Path) -> bool:
 
 def read_pbs(content: bytes, folder: Path) -> bool:
     """An accounting file of PBS; every line is a record, or malformed, and every end is read."""
-    file = _file(content)
+    content, file = _file(content)
     try:
-        log, report = PbsReader(UTC).parse(file)
+        log, report = PbsReader(UTC).read(file)
     except AccountingLogError as error:
         return _told(error)
-    lines = [line for line in file.content.split(b"\n") if line.decode("utf-8", "replace").strip()]
+    lines = [line for line in content.split(b"\n") if line.decode("utf-8", "replace").strip()]
     assert report.read + sum(report.other_records.values()) == len(lines)
     ends = sum(bool(_PBS_END.match(line.strip())) for line in lines)
     assert ends <= report.read
@@ -104,16 +102,17 @@ def read_parquet(content: bytes, folder: Path) -> bool:
     path = folder / "any.parquet"
     path.write_bytes(content)
     try:
-        log, _ = StoredLogReader().read(path)
+        log = StoredLog(path).log()
     except AccountingLogError as error:
         return _told(error)
     assert (log.run_time > 0).all()
     return True
 
 
-def _file(content: bytes) -> LogFile:
-    """As `read_log_file` gives it: without the bytes for which it refuses a file."""
-    return LogFile(Path("log"), content.replace(b"\0", b""), "")
+def _file(content: bytes) -> tuple[bytes, LogFile]:
+    """A log without the bytes for which every reader refuses a file."""
+    content = content.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf")
+    return content, LogFile(Path("log"), content)
 
 
 def _told(error: AccountingLogError) -> bool:

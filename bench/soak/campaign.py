@@ -10,6 +10,7 @@ samples.json and soak.png to --output. Exit code 1 where a goal is missed.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import os
@@ -28,7 +29,6 @@ from bench.soak.figure import draw_soak
 from bench.soak.load import busiest_day, day_after_day
 from bench.soak.rounds import LEAST_ROUNDS, growth_between
 from bench.soak.run import CYCLE, Soak, soak
-from slurm_rl_plugin.accounting.log_file import read_log_file
 from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END
 from slurm_rl_plugin.units import DAY, FloatArray
 from slurm_rl_plugin.whole_file import write_whole
@@ -114,7 +114,7 @@ def _run(chosen: argparse.Namespace) -> tuple[dict[str, Any], Samples]:
     whole = found.submitted == chosen.rounds * len(day)  # the last day's jobs may end early
     rounds = chosen.rounds if whole else min(chosen.rounds, int(found.seconds / length))
     result = figures_of(found) | {"rounds": rounds}
-    source = {"log": chosen.log.name, "sha256": read_log_file(chosen.log).checksum}
+    source = {"log": chosen.log.name, "sha256": hashlib.sha256(chosen.log.read_bytes()).hexdigest()}
     result |= {"source": source, "speed": chosen.speed, "cycle": CYCLE, "model": chosen.model}
     return result, found.samples
 

@@ -1,31 +1,57 @@
-"""Logs of any size become one parquet file, in memory that does not grow with their text."""
+"""Logs of any size become one parquet file, in memory that does not grow with their text.
+
+Jobs come in batches, are gathered in sorted runs in a folder beside the file, and are joined in
+submit order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import fcntl
+import os
+import re
+import socket
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, Self
 
+import numpy as np
+import polars as pl
 from polars.exceptions import PolarsError
+from polars.io.plugins import register_io_source
 
-from slurm_rl_plugin.accounting.log_format import files_of, is_parquet, is_stored, kind_of
-from slurm_rl_plugin.accounting.log_stream import BATCH, LogStream
-from slurm_rl_plugin.accounting.port import ReadReport, joined_checksum
-from slurm_rl_plugin.accounting.published.layouts import LAYOUTS
-from slurm_rl_plugin.accounting.stored.log import metadata
-from slurm_rl_plugin.accounting.stored.runs import PART, StoredRuns
-from slurm_rl_plugin.accounting.working_folder import working_folder
+from slurm_rl_plugin.accounting.log_file import BATCH, LogFile, read_ahead
+from slurm_rl_plugin.accounting.log_format import files_of, is_parquet, kind_of, reader_of
+from slurm_rl_plugin.accounting.log_reader import AccountingReader
+from slurm_rl_plugin.accounting.pbs.runs import is_empty
+from slurm_rl_plugin.accounting.port import OWN_BEGINNING, ReadReport, joined_checksum
+from slurm_rl_plugin.accounting.published.files import layout_of_parquet
+from slurm_rl_plugin.accounting.stored.log import COLUMNS, REQUESTS, metadata, with_requests
 from slurm_rl_plugin.errors import AccountingLogError
-from slurm_rl_plugin.whole_file import put_in_place
+from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.whole_file import own_file, put_in_place
 
-if TYPE_CHECKING:
-    from slurm_rl_plugin.accounting.pbs.stream import PbsStream
-    from slurm_rl_plugin.accounting.published.reader import PublishedStream
-    from slurm_rl_plugin.accounting.sacct.stream import SacctStream
-    from slurm_rl_plugin.accounting.sbatch.reader import SbatchStream
-    from slurm_rl_plugin.accounting.swf.stream import SwfStream
-
-    _Form = SacctStream | SbatchStream | SwfStream | PbsStream | PublishedStream
+#: Rows of a group, the least that is read of a file.
+GROUP = 1 << 16
+#: Jobs of one part of the joined file, about; one part is in memory at a time.
+PART = 1 << 18
+_PLACE = "place"
+#: Rows of a group of a run: parts of a log in no order read a little of each run.
+_GROUP_OF_RUN = 1 << 15
+#: So many jobs of a run tell where it may be cut.
+_SAMPLES = 128
+#: Submit and place of a job.
+_Bound = tuple[float, int]
+_ENDING = ".work"
+#: Tells whose the folder is: locked as long as that process lives, its host's name inside.
+_OWNER = "owner"
+#: Letters of a host's name at most.
+_LONGEST_NAME = 256
 
 
 def convert(
@@ -42,7 +68,7 @@ def convert(
         logs: one log, several dumps of sacct or months of F-DATA that go together, or files and
             folders of PBS.
         output: the file to write; it appears whole or not at all.
-        progress: is told how many stored bytes more are read.
+        progress: called with the number of stored bytes that were read since the last call.
         batch: bytes read at a time.
         part: jobs put in order at a time.
 
@@ -50,17 +76,22 @@ def convert(
         AccountingLogError: a log is faulty, the logs do not go together, or the file cannot be
             written.
     """
-    streams = [LogStream(path, batch=batch, progress=progress) for path in _files(logs)]
-    form = _form(streams)
+    files = [LogFile(path, batch=batch, progress=progress) for path in _files(logs)]
+    reader = _reader(files)
     try:
         with working_folder(output) as folder, StoredRuns(folder, part=part) as runs:
-            report = _gather(form, streams, runs)
+            for file in files:
+                for jobs in reader.jobs(file):
+                    runs.add(jobs)
+            for jobs in reader.rest():
+                runs.add(jobs)
+            report = reader.report(joined_checksum([each.checksum for each in files]))
             if why := report.why_none_kept():
-                others = f"with {len(streams) - 1} more logs " if len(streams) > 1 else ""
-                raise AccountingLogError(streams[0].path, others + why)
-            told = metadata(report, form.kind, form.processors_available)
-            changes = form.finishing()
-            del form  # what it remembers of 10 million records has 200 MB
+                others = f"with {len(files) - 1} more logs " if len(files) > 1 else ""
+                raise files[0].fault(others + why)
+            told = metadata(report, reader.kind, reader.processors_available)
+            changes = reader.finishing()
+            del reader  # what it remembers of 10 million records has 200 MB
             # whoever is killed meanwhile leaves one folder, which the next run removes
             runs.write(folder / "joined", told, changes)
             put_in_place(folder / "joined", output)
@@ -71,68 +102,271 @@ def convert(
     return report
 
 
-def _gather(form: _Form, streams: Sequence[LogStream], runs: StoredRuns) -> ReadReport:
-    """Put all jobs of the logs by; what became of their records."""
-    for stream in streams:
-        for jobs in form.jobs(stream):
-            runs.add(jobs)
-    for jobs in form.rest():
-        runs.add(jobs)
-    return form.report(joined_checksum([each.checksum for each in streams]))
-
-
 def _files(logs: Sequence[Path]) -> list[Path]:
-    from slurm_rl_plugin.accounting.pbs.reader import is_empty  # noqa: PLC0415
-
     files = [file for log in logs for file in files_of(log)]
     # days on which nothing happened
     return [each for each in files if not (len(files) > 1 and is_empty(each))] or files[:1]
 
 
-def _kind(stream: LogStream) -> str:
-    if not is_parquet(stream.path):
-        return kind_of(stream.head())
-    if is_stored(stream.path):
-        problem = "this parquet file is no F-DATA or PM100; what convert wrote is a LOG as it is"
-        raise AccountingLogError(stream.path, problem)
-    from slurm_rl_plugin.accounting.published.files import layout_of_parquet  # noqa: PLC0415
-
-    layout = layout_of_parquet(stream.path)
-    assert layout is not None
-    return layout.kind
-
-
-def _form(streams: Sequence[LogStream]) -> _Form:
-    """The stream reader for the form that all of these logs have.
+def _reader(files: Sequence[LogFile]) -> AccountingReader:
+    """The reader of the form that all of these logs have.
 
     Raises:
         AccountingLogError: they are of several forms, or each has an epoch of its own.
     """
-    kinds = [_kind(stream) for stream in streams]
-    for stream, kind in zip(streams, kinds, strict=True):
+    kinds = [_kind(file) for file in files]
+    for file, kind in zip(files, kinds, strict=True):
         if kind != kinds[0]:
             problem = f"this is a log of {kind}, the one before of {kinds[0]}; convert each alone"
-            raise AccountingLogError(stream.path, problem)
-    if kinds[0] == "sacct":
-        from slurm_rl_plugin.accounting.sacct.stream import SacctStream  # noqa: PLC0415
-
-        return SacctStream()
-    if kinds[0] == "pbs":
-        from slurm_rl_plugin.accounting.pbs.stream import PbsStream  # noqa: PLC0415
-
-        return PbsStream()
-    layout = LAYOUTS.get(kinds[0])
-    if len(streams) > 1 and not (layout and layout.from_epoch):
+            raise file.fault(problem)
+    if len(files) > 1 and kinds[0] in OWN_BEGINNING:
         problem = "such logs count their seconds from a beginning of their own; convert one alone"
-        raise AccountingLogError(streams[1].path, problem)
-    if layout is not None:
-        from slurm_rl_plugin.accounting.published.reader import PublishedStream  # noqa: PLC0415
+        raise files[1].fault(problem)
+    return reader_of(kinds[0])
 
-        return PublishedStream(layout)
-    if kinds[0] == "sbatch":
-        from slurm_rl_plugin.accounting.sbatch.reader import SbatchStream  # noqa: PLC0415
 
-        return SbatchStream()
-    from slurm_rl_plugin.accounting.swf.stream import SwfStream  # noqa: PLC0415
+def _kind(file: LogFile) -> str:
+    if not is_parquet(file.path):
+        return kind_of(file)
+    layout = layout_of_parquet(file.path)
+    if layout is None:
+        problem = "this parquet file is no F-DATA or PM100; what convert wrote is a LOG as it is"
+        raise file.fault(problem)
+    return layout.kind
 
-    return SwfStream()
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Jobs of some batches in submit order.
+
+    Attributes:
+        path: of the file that holds them.
+        first, last: submits between which all are.
+        sample: submit and place of every so manieth job; shapes [samples].
+        jobs: how many there are.
+    """
+
+    path: Path
+    first: float
+    last: float
+    sample: tuple[FloatArray, IntArray]
+    jobs: int
+
+
+class StoredRuns:
+    """A folder that fills with sorted runs of jobs.
+
+    Args:
+        folder: for them; it must exist and is the caller's to remove.
+        part: jobs in memory at a time, in a run and when the runs are joined.
+    """
+
+    def __init__(self, folder: Path, *, part: int = PART) -> None:
+        self._folder = folder
+        self._part = part
+        self._runs: list[_Run] = []
+        self._places = 0
+        self._waiting: list[pl.DataFrame] = []
+        self._jobs = 0
+        self._asks = False
+        self._worker = ThreadPoolExecutor(max_workers=1)
+        self._storing: Future[_Run] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Wait for what is being written, so that the folder may be removed."""
+        self._worker.shutdown()
+
+    def add(self, jobs: pl.DataFrame) -> None:
+        """Put a batch by; jobs of equal submit keep the order in which they come.
+
+        Args:
+            jobs: columns as in `stored.log.COLUMNS`, and those of REQUESTS where the log tells of
+                them.
+        """
+        told = [name for name in REQUESTS if name in jobs.columns]
+        self._asks |= bool(told)
+        if not jobs.height:
+            return
+        place = pl.int_range(self._places, self._places + jobs.height).alias(_PLACE)
+        self._waiting.append(jobs.select(*COLUMNS, *told, place))
+        self._places += jobs.height
+        self._jobs += jobs.height
+        if self._jobs >= self._part:
+            self._store()
+
+    def _store(self) -> None:
+        """Have what waits written as one run, while the caller goes on; one run at a time."""
+        self._stored()
+        path = self._folder / f"run-{len(self._runs):06}"
+        self._storing = self._worker.submit(_stored_run, self._waiting, path)
+        self._waiting, self._jobs = [], 0
+
+    def _stored(self) -> None:
+        """Wait for the run that is being written."""
+        if self._storing is not None:
+            self._runs.append(self._storing.result())
+            self._storing = None
+
+    def write(
+        self,
+        path: Path,
+        metadata: dict[str, str],
+        changes: Sequence[pl.Expr] = (),
+    ) -> None:
+        """Join all batches into one file.
+
+        Args:
+            path: to write.
+            metadata: of the file.
+            changes: columns that only the whole log tells.
+        """
+        schema = {**COLUMNS, **REQUESTS} if self._asks else COLUMNS
+
+        def changed(
+            columns: list[str] | None, condition: object, most: object, size: object
+        ) -> Iterator[pl.DataFrame]:
+            del condition, most, size  # nothing is asked that would need them
+            for part in read_ahead(self.parts()):
+                yield part.with_columns(*changes).select(columns or list(schema))
+
+        rows = register_io_source(changed, schema=schema, is_pure=True)
+        rows.sink_parquet(
+            path,
+            compression="zstd",
+            compression_level=1,  # as small as others here, in two thirds of the time
+            row_group_size=GROUP,
+            metadata=metadata,
+        )
+
+    def parts(self) -> Iterator[pl.DataFrame]:
+        """All jobs in order, about `part` at a time, with their places."""
+        if self._jobs:
+            self._store()
+        self._stored()
+        for runs in _overlapping(self._runs):
+            for begin, end in self._bounds(runs):
+                rows = [_between(each, begin, end) for each in runs if _meet(each, begin, end)]
+                part = pl.concat(rows, how="diagonal").collect() if rows else pl.DataFrame()
+                if part.height:
+                    ordered = part.sort("submit", _PLACE)
+                    yield with_requests(ordered) if self._asks else ordered
+
+    def _bounds(self, runs: list[_Run]) -> list[tuple[_Bound, _Bound]]:
+        """Stretches that hold about `part` jobs each, all jobs together."""
+        submits = np.concatenate([run.sample[0] for run in runs])
+        places = np.concatenate([run.sample[1] for run in runs])
+        count = max(round(sum(each.jobs for each in runs) / self._part), 1)
+        order = np.lexsort((places, submits))
+        cuts = np.unique(order[np.linspace(0, len(order) - 1, count + 1)[1:-1].astype(int)])
+        edges = sorted(zip(submits[cuts].tolist(), places[cuts].tolist(), strict=True))
+        return list(pairwise([(-np.inf, -1), *edges, (np.inf, -1)]))
+
+
+def _stored_run(batches: list[pl.DataFrame], path: Path) -> _Run:
+    ordered = pl.concat(batches, how="diagonal").sort("submit", _PLACE)
+    ordered.write_parquet(path, compression="lz4", row_group_size=_GROUP_OF_RUN)
+    submit, place = (ordered[name].to_numpy() for name in ("submit", _PLACE))
+    step = max(len(submit) // _SAMPLES, 1)
+    sample = submit[::step].copy(), place[::step].copy()
+    return _Run(path, submit[0], submit[-1], sample, len(submit))
+
+
+def _overlapping(runs: list[_Run]) -> Iterator[list[_Run]]:
+    """Runs that must be sorted together, the earliest first."""
+    together: list[_Run] = []
+    last = -np.inf
+    for run in sorted(runs, key=lambda each: (each.first, each.last)):
+        if together and run.first > last:
+            yield together
+            together = []
+        together.append(run)
+        last = max(last, run.last) if len(together) > 1 else run.last
+    if together:
+        yield together
+
+
+def _meet(run: _Run, begin: _Bound, end: _Bound) -> bool:
+    return run.first <= end[0] and run.last >= begin[0]
+
+
+def _between(run: _Run, begin: _Bound, end: _Bound) -> pl.LazyFrame:
+    """Jobs of a run from one bound until before the other."""
+    rows = pl.scan_parquet(run.path)
+    submit, place = pl.col("submit"), pl.col(_PLACE)
+    if run.last >= end[0]:
+        rows = rows.filter((submit < end[0]) | ((submit == end[0]) & (place < end[1])))
+    if run.first <= begin[0]:
+        rows = rows.filter((submit > begin[0]) | ((submit == begin[0]) & (place >= begin[1])))
+    return rows
+
+
+@contextmanager
+def working_folder(output: Path) -> Iterator[Path]:
+    """A new folder beside `output`, removed with the files in it when the block ends.
+
+    Those of the same output whose process was killed are removed first.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    for each in _of(output):
+        _remove_if_left(each)
+    folder = Path(tempfile.mkdtemp(prefix=f".{output.name}.", suffix=_ENDING, dir=output.parent))
+    with ExitStack() as stack:
+        stack.callback(_remove, folder)
+        opened = own_file(folder / _OWNER, os.O_RDWR | os.O_CREAT)
+        owner = stack.enter_context(os.fdopen(opened, "w"))
+        # where files cannot be locked nobody can tell, so the folder stays without a name in it
+        with suppress(OSError):
+            _lock(owner)
+            owner.write(socket.gethostname())
+            owner.flush()
+        yield folder
+
+
+def _of(output: Path) -> list[Path]:
+    pattern = re.compile(rf"\.{re.escape(output.name)}\.\w{{8}}{re.escape(_ENDING)}")
+    return [
+        each
+        for each in output.parent.iterdir()
+        if pattern.fullmatch(each.name) and _may_be_ours(each)
+    ]
+
+
+def _may_be_ours(folder: Path) -> bool:
+    """Whether it is a folder of this user: root must not follow a link that somebody laid there."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def _remove_if_left(folder: Path) -> None:
+    """Remove a folder, unless its process may live: here, on another host, or nobody can tell."""
+    with (
+        suppress(OSError),
+        os.fdopen(own_file(folder / _OWNER, os.O_RDWR), "r+", errors="replace") as owner,
+    ):
+        if owner.read(_LONGEST_NAME) == socket.gethostname():
+            _lock(owner)
+            _remove(folder)
+
+
+def _lock(file: IO[str]) -> None:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder and its files; one in which a folder stands is none that we made."""
+    with suppress(OSError):
+        # the name of the owner last: whoever is killed meanwhile leaves what the next one knows
+        files = sorted(folder.iterdir(), key=lambda file: file.name == _OWNER)
+        if any(each.is_dir() for each in files):
+            return
+        for each in files:
+            each.unlink()
+        folder.rmdir()

@@ -1,38 +1,63 @@
-"""Opening an accounting log: one read, gzip told by content, faults in one sentence."""
+"""An accounting log as whole lines in batches; gzip is told by content, a fault in one sentence."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import zlib
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any, TypeVar
 
 from slurm_rl_plugin.errors import AccountingLogError
 
-GZIP = b"\x1f\x8b"
+_Part = TypeVar("_Part")
+#: Bytes of one batch.
+BATCH = 16 << 20
+#: Bytes of a line at most: twice what a command line may have, with all that else is in a row.
+LONGEST_LINE = 4 << 20
+#: The format of a log is recognised by its first bytes.
+_HEAD = 1 << 20
+_GZIP = b"\x1f\x8b"
 _OTHER_COMPRESSION = {
     b"BZh": "bzip2",
     b"\xfd7zXZ": "xz",
     b"PK\x03\x04": "zip",
     b"\x28\xb5\x2f\xfd": "zstd",
 }
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True)
 class LogFile:
-    """The plain content of an accounting log.
+    """A log, plain or gzipped whatever its name says, as batches of whole lines.
+
+    Args:
+        path: where it is read, for error messages.
+        stored: its bytes, where they are at hand; else the file is read.
+        batch: bytes of a batch, about; a line is never cut.
+        progress: called with the number of stored bytes that were read since the last call.
 
     Attributes:
-        path: where it was read, for error messages.
-        content: its bytes after decompression; neither empty nor binary.
-        checksum: sha256 of the bytes as stored on disk.
+        checksum: sha256 of the stored bytes, once all batches were read.
     """
 
-    path: Path
-    content: bytes
-    checksum: str
+    def __init__(
+        self,
+        path: Path,
+        stored: bytes | None = None,
+        *,
+        batch: int = BATCH,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self.path = path
+        self.checksum = ""
+        self._bytes = stored
+        self._batch = batch
+        self._progress = progress
+        self._hash = hashlib.sha256()
 
     def fault(
         self, problem: str, *, line: int | None = None, field: str | None = None
@@ -40,84 +65,154 @@ class LogFile:
         """Return the error that blames a place in this file, for the caller to raise."""
         return AccountingLogError(self.path, problem, line=line, field=field)
 
+    def head(self) -> bytes:
+        """The beginning of the content, by which its format is recognised.
 
-def read_log_file(path: Path) -> LogFile:
-    """Read a log, plain or gzipped whatever its name says.
+        Raises:
+            AccountingLogError: the file is missing, unreadable, a directory, empty, binary,
+                truncated or compressed in another way.
+        """
+        with self._opened() as content:
+            start = content.read(_HEAD).removeprefix(_BYTE_ORDER_MARK)
+        if not start.strip():
+            raise self.fault("the file is empty; export the accounting log again")
+        self._refuse_binary(start)
+        return start
 
-    Raises:
-        AccountingLogError: the file is missing, unreadable, a directory, empty, binary, truncated
-            or compressed in another way.
-    """
-    stored = _stored_bytes(path)
-    content = _decompressed(path, stored).removeprefix(BYTE_ORDER_MARK)
-    if not content.strip():
-        raise empty_fault(path)
-    if b"\0" in content:
-        raise binary_fault(path)
-    return LogFile(path, content, hashlib.sha256(stored).hexdigest())
+    def batches(self) -> Iterator[bytes]:
+        """The content, each batch ending with a line's end, but for the last one's.
+
+        Raises:
+            AccountingLogError: the file cannot be read any further, or holds binary data or a
+                line that no batch system writes.
+        """
+        self._hash = hashlib.sha256()
+        rest: list[bytes] = []
+        first = True
+        with self._opened(self._seen) as content:
+            while data := content.read(self._batch):
+                if first:
+                    data, first = data.removeprefix(_BYTE_ORDER_MARK), False
+                self._refuse_binary(data)
+                if _holds_long_line(data, begun=sum(map(len, rest))):
+                    longest = f"a line is longer than {LONGEST_LINE >> 20} MiB"
+                    raise self.fault(f"{longest}; give an accounting log with its lines")
+                end = data.rfind(b"\n") + 1
+                if end:
+                    yield b"".join([*rest, memoryview(data)[:end]])
+                    rest = []
+                rest.append(data[end:])
+        if any(rest):
+            yield b"".join(rest)
+        self.checksum = self._hash.hexdigest()
+
+    def pass_over(self) -> None:
+        """Read all stored bytes for checksum and progress alone: another reads what they hold."""
+        self._hash = hashlib.sha256()
+        try:
+            with self.path.open("rb") as stored:
+                while data := stored.read(self._batch):
+                    self._seen(memoryview(data))
+        except OSError as error:
+            raise _open_fault(self.path, error) from None
+        self.checksum = self._hash.hexdigest()
+
+    def _seen(self, data: memoryview) -> None:
+        self._hash.update(data)
+        if self._progress is not None:
+            self._progress(len(data))
+
+    def _refuse_binary(self, data: bytes) -> None:
+        if b"\0" in data:
+            raise self.fault("the file is binary; give an accounting log in text form")
+
+    @contextmanager
+    def _opened(self, seen: Callable[[memoryview], None] | None = None) -> Iterator[IO[bytes]]:
+        pipe = self.fault("this is a pipe; give the path of a log file")
+        if self._bytes is None and self.path.is_fifo():  # opening it would wait for its writer
+            raise pipe
+        try:
+            with self._stored() as stored:
+                if not stored.seekable():
+                    raise pipe
+                magic = stored.read(4)
+                stored.seek(0)
+                told = io.BufferedReader(_Told(stored, seen), 1 << 20)
+                if not magic.startswith(_GZIP):
+                    for other, name in _OTHER_COMPRESSION.items():
+                        if magic.startswith(other):
+                            raise self.fault(
+                                f"the file is compressed with {name}; decompress it or use gzip"
+                            )
+                    yield told
+                    return
+                with gzip.GzipFile(fileobj=told) as content:
+                    yield io.BufferedReader(content)
+        except EOFError:
+            raise self.fault("the gzip file is truncated; copy it again") from None
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise self.fault(f"the gzip file is corrupt ({error}); copy it again") from None
+        except OSError as error:
+            raise _open_fault(self.path, error) from None
+
+    def _stored(self) -> io.BytesIO | io.BufferedReader:
+        return self.path.open("rb") if self._bytes is None else io.BytesIO(self._bytes)
 
 
-def _stored_bytes(path: Path) -> bytes:
+def log_of_any(path: Path) -> LogFile:
+    """A log to be read whole; the bytes of a pipe, which can be read once, are kept."""
     try:
-        return path.read_bytes()
+        return LogFile(path, path.read_bytes() if path.is_fifo() else None)
     except OSError as error:
-        raise open_fault(path, error) from None
+        raise _open_fault(path, error) from None
 
 
-def _decompressed(path: Path, stored: bytes) -> bytes:
-    if (fault := other_compression_fault(path, stored)) is not None:
-        raise fault
-    if not stored.startswith(GZIP):
-        return stored
-    try:
-        return gzip.decompress(stored)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise gzip_fault(path, error) from None
-
-
-def open_fault(path: Path, error: OSError) -> AccountingLogError:
+def _open_fault(path: Path, error: OSError) -> AccountingLogError:
     """The error of a file that the system does not give."""
     if isinstance(error, FileNotFoundError):
         return AccountingLogError(path, "there is no such file; check the path")
     if isinstance(error, IsADirectoryError):
-        problem = "this is a directory; give the path of one log file"
-        return AccountingLogError(path, problem)
+        return AccountingLogError(path, "this is a directory; give the path of one log file")
     problem = f"the file cannot be read ({error.strerror}); check its permissions"
     return AccountingLogError(path, problem)
 
 
-def pipe_fault(path: Path) -> AccountingLogError:
-    """The error of what can be read once alone where it is read more than once."""
-    return AccountingLogError(path, "this is a pipe; give the path of a log file")
+class _Told(io.RawIOBase):
+    """A file that tells what is read of it."""
+
+    def __init__(
+        self, stored: io.BytesIO | io.BufferedReader, seen: Callable[[memoryview], None] | None
+    ) -> None:
+        self._stored = stored
+        self._seen = seen
+
+    def readable(self) -> bool:
+        """True: io.BufferedReader asks before it reads."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read into a buffer, as RawIOBase asks."""
+        count = self._stored.readinto(buffer)
+        if self._seen is not None:
+            self._seen(memoryview(buffer)[:count])
+        return count
 
 
-def other_compression_fault(path: Path, stored: bytes) -> AccountingLogError | None:
-    """The error of a file that is compressed in a way that we do not read, if it is."""
-    for magic, name in _OTHER_COMPRESSION.items():
-        if stored.startswith(magic):
-            problem = f"the file is compressed with {name}; decompress it or use gzip"
-            return AccountingLogError(path, problem)
-    return None
+def _holds_long_line(data: bytes, begun: int) -> bool:
+    """Whether a line is too long; the first one began so many bytes before."""
+    start = -begun
+    while len(data) - start > LONGEST_LINE:
+        end = data.rfind(b"\n", max(start, 0), start + LONGEST_LINE + 1)
+        if end < 0:
+            return True
+        start = end + 1
+    return False
 
 
-def gzip_fault(path: Path, error: Exception) -> AccountingLogError:
-    """The error of a gzip file that does not decompress."""
-    if isinstance(error, EOFError):
-        return AccountingLogError(path, "the gzip file is truncated; copy it again")
-    return AccountingLogError(path, f"the gzip file is corrupt ({error}); copy it again")
-
-
-def empty_fault(path: Path) -> AccountingLogError:
-    """The error of a file that holds nothing."""
-    return AccountingLogError(path, "the file is empty; export the accounting log again")
-
-
-def binary_fault(path: Path) -> AccountingLogError:
-    """The error of a file that is no text."""
-    return AccountingLogError(path, "the file is binary; give an accounting log in text form")
-
-
-def long_line_fault(path: Path, longest: int) -> AccountingLogError:
-    """The error of a file with a line that no batch system writes."""
-    problem = f"a line is longer than {longest >> 20} MiB; give an accounting log with its lines"
-    return AccountingLogError(path, problem)
+def read_ahead(parts: Iterator[_Part]) -> Iterator[_Part]:
+    """The same parts, the next one made while the caller works on the last."""
+    with ThreadPoolExecutor(max_workers=1) as worker:
+        coming = worker.submit(next, parts, None)
+        while (part := coming.result()) is not None:
+            coming = worker.submit(next, parts, None)
+            yield part

@@ -5,20 +5,17 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
-from typing import Protocol
 
-from slurm_rl_plugin.accounting.log_file import LogFile, read_log_file
-from slurm_rl_plugin.accounting.port import AccountingReader, JobLog, ReadReport
+from slurm_rl_plugin.accounting.log_file import LogFile, log_of_any
+from slurm_rl_plugin.accounting.log_reader import AccountingReader
+from slurm_rl_plugin.accounting.pbs.runs import daily_files, read_files
+from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.accounting.published.layouts import header_columns, layout_of
 from slurm_rl_plugin.errors import AccountingLogError
 
 _PBS_HEAD = re.compile(r"([^\s;]*:)?\d\d/\d\d/\d{4} \d\d:\d\d:\d\d(\.\d+)?;\w;", re.ASCII)
 _EVENT = re.compile(r"-(dt\s+\S+\s+-e|e\s+\w+\s+-dt)\s", re.ASCII)
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?", re.ASCII)
-
-
-class _Parser(Protocol):
-    def parse(self, log: LogFile) -> tuple[JobLog, ReadReport]: ...
 
 
 def read_log(path: Path) -> tuple[JobLog, ReadReport]:
@@ -33,20 +30,25 @@ def read_log(path: Path) -> tuple[JobLog, ReadReport]:
             refuses it.
     """
     if path.is_dir() or _is_pattern(path):
-        return _read_daily_files(path)
+        return read_files(files_of(path), path)
+    if is_stored(path):
+        from slurm_rl_plugin.accounting.stored.log import StoredLog  # noqa: PLC0415
+
+        stored = StoredLog(path)
+        return stored.log(), stored.report
     if is_parquet(path):
-        return _reader_of_parquet(path).read(path)
-    log = read_log_file(path)
-    return _reader_of(kind_of(log)).parse(log)
+        return reader_of("").read(path)
+    log = log_of_any(path)
+    return reader_of(kind_of(log)).read(log)
 
 
 def kind_of(log: LogFile) -> str:
-    """The format of a log, or of the beginning of one, as `JobLog.kind` has it.
+    """The format of a log, as `JobLog.kind` has it.
 
     Raises:
         AccountingLogError: it is none of these.
     """
-    first = _first_line(log)
+    first = log.head().lstrip().partition(b"\n")[0].decode(errors="replace").strip()
     if first.startswith(";") or _is_swf_row(first):
         return "swf"
     if _EVENT.match(first):
@@ -72,8 +74,6 @@ def files_of(path: Path) -> list[Path]:
     """
     if not (path.is_dir() or _is_pattern(path)):
         return [path]
-    from slurm_rl_plugin.accounting.pbs.reader import daily_files  # noqa: PLC0415
-
     if path.is_dir():
         return daily_files(path)
     found = sorted(each for each in path.parent.glob(path.name) if each.is_file())
@@ -104,23 +104,8 @@ def _is_pattern(path: Path) -> bool:
     return any(mark in path.name for mark in "*?[") and not path.exists()
 
 
-def _read_daily_files(path: Path) -> tuple[JobLog, ReadReport]:
-    from slurm_rl_plugin.accounting.pbs.reader import PbsReader  # noqa: PLC0415
-
-    return PbsReader().read_files(files_of(path), path)
-
-
-def _reader_of_parquet(path: Path) -> AccountingReader:
-    if is_stored(path):
-        from slurm_rl_plugin.accounting.stored.log import StoredLogReader  # noqa: PLC0415
-
-        return StoredLogReader()
-    from slurm_rl_plugin.accounting.published.reader import PublishedReader  # noqa: PLC0415
-
-    return PublishedReader()
-
-
-def _reader_of(kind: str) -> _Parser:
+def reader_of(kind: str) -> AccountingReader:
+    """A new reader of logs of this kind, as `JobLog.kind` has it; others are published."""
     if kind == "swf":
         from slurm_rl_plugin.accounting.swf.reader import SwfReader  # noqa: PLC0415
 
@@ -140,11 +125,6 @@ def _reader_of(kind: str) -> _Parser:
     from slurm_rl_plugin.accounting.published.reader import PublishedReader  # noqa: PLC0415
 
     return PublishedReader()
-
-
-def _first_line(log: LogFile) -> str:
-    start = log.content.lstrip()
-    return start.partition(b"\n")[0].decode(errors="replace").strip()
 
 
 def _is_swf_row(line: str) -> bool:

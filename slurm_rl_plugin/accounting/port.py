@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -109,20 +108,6 @@ class ReadReport:
             + (f" ({told})" if told else "")
             + ": give a log of jobs that have ended"
         )
-
-
-class AccountingReader(Protocol):
-    """Reads one format of accounting log."""
-
-    def read(self, path: Path) -> tuple[JobLog, ReadReport]:
-        """Read a whole log, gzipped or plain.
-
-        Raises:
-            AccountingLogError: the file is missing, truncated or not of this format; says the
-                file, the line and the field. Impossible values in single records are counted in
-                the report instead.
-        """
-        ...
 
 
 def joined_checksum(checksums: Sequence[str]) -> str:

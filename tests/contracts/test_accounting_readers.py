@@ -7,8 +7,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.accounting.log_reader import AccountingReader
 from slurm_rl_plugin.accounting.pbs.reader import PbsReader
-from slurm_rl_plugin.accounting.port import AccountingReader, JobLog
+from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.accounting.published.reader import PublishedReader
 from slurm_rl_plugin.accounting.sacct.reader import SacctReader
 from slurm_rl_plugin.accounting.sbatch.reader import SbatchReader
@@ -74,19 +75,19 @@ jid_5,bob,1970-01-01 00:05:00+00,1970-01-01 00:05:05+00,9,0,1,60
 
 @dataclass(frozen=True)
 class Case:
-    reader: AccountingReader
+    reader: type[AccountingReader]
     text: str
     starts: list[float]
 
 
 CASES = {
-    "swf": Case(SwfReader(), SWF, [np.nan, 210.0]),
-    "sacct with a header": Case(SacctReader(), SACCT, [110.0, 210.0]),
-    "sacct as XDMoD asks": Case(SacctReader(), XDMOD, [110.0, 210.0]),
-    "sbatch": Case(SbatchReader(), SBATCH, [np.nan, np.nan]),
-    "pbs": Case(PbsReader(), PBS, [110.0, 210.0]),
-    "f-data": Case(PublishedReader(), F_DATA, [110.0, 210.0]),
-    "torque": Case(PbsReader(), TORQUE, [110.0, 210.0]),
+    "swf": Case(SwfReader, SWF, [np.nan, 210.0]),
+    "sacct with a header": Case(SacctReader, SACCT, [110.0, 210.0]),
+    "sacct as XDMoD asks": Case(SacctReader, XDMOD, [110.0, 210.0]),
+    "sbatch": Case(SbatchReader, SBATCH, [np.nan, np.nan]),
+    "pbs": Case(PbsReader, PBS, [110.0, 210.0]),
+    "f-data": Case(PublishedReader, F_DATA, [110.0, 210.0]),
+    "torque": Case(PbsReader, TORQUE, [110.0, 210.0]),
 }
 
 
@@ -119,13 +120,13 @@ def columns(log: JobLog) -> dict[str, list[object]]:
 
 
 def test_every_record_is_kept_or_dropped_for_a_reason(case, path):
-    log, report = case.reader.read(path)
+    log, report = case.reader().read(path)
     assert (report.read, report.kept, len(log)) == (4, 2, 2)
     assert report.dropped == {"never ran": 1, "no processors": 1}
 
 
 def test_jobs_stand_in_submit_order(case, path):
-    log, report = case.reader.read(path)
+    log, report = case.reader().read(path)
     assert log.submit.tolist() == [100.0, 200.0]
     assert log.job_id.tolist() == [1, 3]
     assert report.noticed["submit going backwards"] == 1
@@ -136,13 +137,13 @@ def test_jobs_of_equal_submit_keep_the_order_of_the_log(case, tmp_path):
     text = case.text.replace("3 200", "3 100").replace("|200|200|", "|100|100|")
     text = text.replace("ctime=200", "ctime=100").replace("-dt 200", "-dt 100")
     path.write_text(text.replace("00:03:20+00", "00:01:40+00"))
-    log, _ = case.reader.read(path)
+    log, _ = case.reader().read(path)
     assert log.submit.tolist() == [100.0, 100.0]
     assert log.job_id.tolist() == [3, 1]
 
 
 def test_every_column_has_one_value_a_job(case, path):
-    log, _ = case.reader.read(path)
+    log, _ = case.reader().read(path)
     for f in fields(log):
         if f.name not in {"accounts", "users", "partitions", "processors_available", "kind"}:
             column = getattr(log, f.name)
@@ -150,7 +151,7 @@ def test_every_column_has_one_value_a_job(case, path):
 
 
 def test_columns_have_the_types_of_the_port(case, path):
-    log, _ = case.reader.read(path)
+    log, _ = case.reader().read(path)
     for name in ("submit", "eligible", "start", "run_time", "time_limit"):
         assert getattr(log, name).dtype == np.float64, name
     for name in ("job_id", "processors", "account", "user", "partition"):
@@ -158,7 +159,7 @@ def test_columns_have_the_types_of_the_port(case, path):
 
 
 def test_names_are_distinct_and_every_index_names_one(case, path):
-    log, _ = case.reader.read(path)
+    log, _ = case.reader().read(path)
     for index, names in (
         (log.account, log.accounts),
         (log.user, log.users),
@@ -169,13 +170,13 @@ def test_names_are_distinct_and_every_index_names_one(case, path):
 
 
 def test_what_the_log_does_not_tell_is_nan(case, path):
-    log, _ = case.reader.read(path)
+    log, _ = case.reader().read(path)
     np.testing.assert_array_equal(log.time_limit, [np.nan, 600.0])
     np.testing.assert_array_equal(log.start, case.starts)
 
 
 def test_what_every_job_has_is_told(case, path):
-    log, _ = case.reader.read(path)
+    log, _ = case.reader().read(path)
     assert log.eligible.tolist() == [100.0, 200.0]
     assert log.run_time.tolist() == [60.0, 50.0]
     assert log.processors.tolist() == [2, 4]
@@ -184,7 +185,7 @@ def test_what_every_job_has_is_told(case, path):
 def test_the_same_bytes_give_the_same_table(case, path, tmp_path):
     copy = tmp_path / "copy.swf"
     copy.write_bytes(path.read_bytes())
-    (log, report), (again, report_again) = case.reader.read(path), case.reader.read(copy)
+    (log, report), (again, report_again) = case.reader().read(path), case.reader().read(copy)
     assert columns(log) == columns(again)
     assert report == report_again
 
@@ -192,7 +193,7 @@ def test_the_same_bytes_give_the_same_table(case, path, tmp_path):
 def test_gzip_is_told_by_content_and_the_checksum_is_of_the_stored_bytes(case, path, tmp_path):
     packed = tmp_path / "no-suffix"
     packed.write_bytes(gzip.compress(path.read_bytes()))
-    (log, report), (unpacked, plain_report) = case.reader.read(packed), case.reader.read(path)
+    (log, report), (unpacked, plain_report) = case.reader().read(packed), case.reader().read(path)
     assert columns(log) == columns(unpacked)
     assert report.checksum == hashlib.sha256(packed.read_bytes()).hexdigest()
     assert plain_report.checksum == hashlib.sha256(path.read_bytes()).hexdigest()
@@ -201,7 +202,7 @@ def test_gzip_is_told_by_content_and_the_checksum_is_of_the_stored_bytes(case, p
 def test_windows_line_ends_and_a_byte_order_mark_change_nothing(case, path, tmp_path):
     windows = tmp_path / "windows.txt"
     windows.write_bytes(b"\xef\xbb\xbf" + case.text.replace("\n", "\r\n").encode())
-    assert columns(case.reader.read(windows)[0]) == columns(case.reader.read(path)[0])
+    assert columns(case.reader().read(windows)[0]) == columns(case.reader().read(path)[0])
 
 
 def faulty_file(tmp_path, kind, text):
@@ -240,6 +241,6 @@ def faulty_file(tmp_path, kind, text):
 def test_a_file_that_cannot_be_read_is_one_sentence(case, tmp_path, kind, words):
     path = faulty_file(tmp_path, kind, case.text)
     with pytest.raises(AccountingLogError, match=words) as caught:
-        case.reader.read(path)
+        case.reader().read(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -46,7 +46,7 @@ _COUNT = re.compile(r"\d{1,9}", re.ASCII)
 
 
 class PbsRequest(NamedTuple):
-    """What one run asked for; the columns of `stored.requests`.
+    """What one run asked for; the columns of `stored.log.REQUESTS`.
 
     Attributes:
         resources: amounts of the whole job, "" where processors alone are told.

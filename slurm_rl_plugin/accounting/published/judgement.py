@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 
 from slurm_rl_plugin.accounting.port import ReadReport
-from slurm_rl_plugin.accounting.stored.log import COLUMNS, WHOLE_NUMBERS
-from slurm_rl_plugin.accounting.stored.requests import REQUESTS, request_columns
+from slurm_rl_plugin.accounting.stored.log import COLUMNS, REQUESTS, WHOLE_NUMBERS, request_columns
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from pathlib import Path
+from collections.abc import Iterator
 
-from slurm_rl_plugin.accounting.log_file import LogFile, read_log_file
-from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+import polars as pl
+
+from slurm_rl_plugin.accounting.log_file import LogFile, read_ahead
+from slurm_rl_plugin.accounting.log_reader import AccountingReader
+from slurm_rl_plugin.accounting.port import ReadReport
+from slurm_rl_plugin.accounting.sacct.batches import Batch
 from slurm_rl_plugin.accounting.sacct.fields import (
     REQUIRED,
     SACCT_COMMAND,
@@ -19,52 +23,52 @@ from slurm_rl_plugin.accounting.sacct.judgement import RecordJudge
 from slurm_rl_plugin.accounting.sacct.layout import Layout
 from slurm_rl_plugin.accounting.sacct.marked import cutter_of, mark_of
 from slurm_rl_plugin.accounting.sacct.records import MOST_LINES
-from slurm_rl_plugin.accounting.stored.log import job_log
 from slurm_rl_plugin.errors import AccountingLogError
 
-#: What `JobLog.kind` calls such a log.
-KIND = "sacct"
 _FIELD_NAME = re.compile(r"[a-z_]+(%-?\d+)?", re.ASCII)
 
 
-class SacctReader:
-    """Reads what `sacct -P` prints; job steps are skipped, their job's row has all we need."""
+class SacctReader(AccountingReader):
+    """Reads what `sacct -P` prints; local times are taken as UTC.
 
-    def read(self, path: Path) -> tuple[JobLog, ReadReport]:
-        """Read a whole dump, gzipped or plain; local times are taken as UTC.
+    Job steps are skipped: their job's row has all we need. The checksum of a dump with a mark is
+    that of its text without the mark: a second query for the same jobs draws another mark.
+    """
 
-        Raises:
-            AccountingLogError: the file is missing, truncated, holds no job, or lacks a field
-                that the table needs; says which `sacct` line prints them all.
-        """
-        return self.parse(read_log_file(path))
+    kind = "sacct"
 
-    def parse(self, log: LogFile) -> tuple[JobLog, ReadReport]:
-        """Read a dump whose bytes are at hand; see `read`.
+    def __init__(self) -> None:
+        self._judge = RecordJudge()
 
-        The checksum of a dump with a mark is that of its text without the mark. A second query for
-        the same jobs draws another mark, and the checksum stays the same.
-        """
-        lines = plain_lines(log)
+    def jobs(self, log: LogFile) -> Iterator[pl.DataFrame]:
+        """The jobs of a dump; a fault says which `sacct` line prints all fields."""
+        lines = plain_lines(log.head())
         layout = recognise(log, lines)
-        judge = RecordJudge()
-        jobs = judge.jobs(cutter_of(layout).cut(log.content, last=True), layout)
-        if not judge.records:
-            raise no_record(log, lines, layout)
-        return job_log(jobs.sort("submit", "place"), KIND, None), judge.report(
-            _checksum(log, layout)
-        )
+        judge, before = self._judge, self._judge.records
+        for batch in read_ahead(_cut(log, layout)):
+            yield judge.jobs(batch, layout)
+        if judge.records == before:
+            raise _no_record(log, lines, layout)
+
+    def report(self, checksum: str) -> ReadReport:
+        """What became of every record."""
+        return self._judge.report(checksum)
 
 
-def _checksum(log: LogFile, layout: Layout) -> str:
-    if not layout.mark:
-        return log.checksum
-    return hashlib.sha256(log.content.replace(layout.mark.encode(), b"")).hexdigest()
+def _cut(log: LogFile, layout: Layout) -> Iterator[Batch]:
+    cutter, mark, unmarked = cutter_of(layout), layout.mark.encode(), hashlib.sha256()
+    for data in read_ahead(log.batches()):
+        if mark:
+            unmarked.update(data.replace(mark, b""))
+        yield cutter.cut(data)
+    yield cutter.cut(b"", last=True)
+    if mark:
+        log.checksum = unmarked.hexdigest()
 
 
-def plain_lines(log: LogFile) -> list[str]:
+def plain_lines(content: bytes) -> list[str]:
     """The lines of a dump, broken letters marked, Windows' line ends made plain."""
-    return log.content.decode("utf-8", errors="replace").replace("\r\n", "\n").split("\n")
+    return content.decode("utf-8", errors="replace").replace("\r\n", "\n").split("\n")
 
 
 def recognise(log: LogFile, lines: list[str]) -> Layout:
@@ -101,7 +105,7 @@ def _check_required(log: LogFile, layout: Layout, line: int) -> None:
         raise log.fault(problem, line=line, field=", ".join(missing))
 
 
-def no_record(log: LogFile, lines: list[str], layout: Layout) -> AccountingLogError:
+def _no_record(log: LogFile, lines: list[str], layout: Layout) -> AccountingLogError:
     """The error of a dump in which no line is a record."""
     for number, line in enumerate(() if layout.mark else lines, start=1):
         if not line.strip() or line == layout.header:

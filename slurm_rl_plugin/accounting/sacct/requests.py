@@ -64,7 +64,7 @@ _WHOLE_NODES = r"\s--exclusive(\s|$)"
 def request_columns(
     fields: pl.DataFrame, layout: Layout, processors: FloatArray
 ) -> dict[str, pl.Series | np.ndarray]:
-    """Columns as in `stored.requests` of rows of a dump; none where it tells of processors alone.
+    """Columns as in `stored.log` of rows of a dump; none where it tells of processors alone.
 
     Args:
         fields: as `sacct.batches` cuts them.

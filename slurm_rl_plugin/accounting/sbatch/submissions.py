@@ -17,8 +17,7 @@ from slurm_rl_plugin.accounting.resource_amounts import resources_text
 from slurm_rl_plugin.accounting.sbatch.asked import asked_of
 from slurm_rl_plugin.accounting.slurm.durations import limit_seconds
 from slurm_rl_plugin.accounting.slurm.options import cut_options
-from slurm_rl_plugin.accounting.stored.log import COLUMNS
-from slurm_rl_plugin.accounting.stored.requests import REQUESTS
+from slurm_rl_plugin.accounting.stored.log import COLUMNS, REQUESTS
 
 _COUNTS = ("nodes", "ntasks", "ntasks-per-node", "cpus-per-task")
 _JOB_NAME = re.compile(r"\D*(\d{1,18})", re.ASCII)
@@ -97,7 +96,7 @@ class Submissions:
         self._last_submit = -math.inf
 
     def take(self, log: LogFile, lines: Iterable[str]) -> pl.DataFrame:
-        """The jobs of the next lines; columns as in `stored.log.COLUMNS` and `stored.requests`.
+        """The jobs of the next lines; columns as in `stored.log.COLUMNS` and `stored.log.REQUESTS`.
 
         Args:
             log: for messages.

@@ -16,8 +16,9 @@ import numpy as np
 import polars as pl
 
 from slurm_rl_plugin.accounting.port import TEXTS, JobLog, ReadReport
-from slurm_rl_plugin.accounting.stored.requests import REQUESTS, request_columns, requests_of
+from slurm_rl_plugin.accounting.resource_amounts import resources_text, totals_of
 from slurm_rl_plugin.domain.jobs import float_columns
+from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -25,11 +26,28 @@ NAMES = ("account", "user", "partition")
 WHOLE_NUMBERS = ("job_id", "processors")
 #: What no log tells of is None in a table, and NaN in the file.
 NUMBERS = float_columns(JobLog)
-#: Columns of every file; one with requests has those of `stored.requests` too.
+#: Columns of every file; one with requests has those of REQUESTS too.
 COLUMNS: dict[str, Any] = {
     **dict.fromkeys(NUMBERS, pl.Float64),
     **dict.fromkeys(WHOLE_NUMBERS, pl.Int64),
     **dict.fromkeys((*NAMES, *TEXTS), pl.String),
+}
+#: Columns that only logs with requests have, and what they say of a job of processors alone.
+REQUESTS: dict[str, Any] = {
+    "resources": pl.String,
+    "nodes": pl.Int64,
+    "cpus_per_task": pl.Int64,
+    "memory_per_cpu": pl.Boolean,
+    "exclusive": pl.Boolean,
+    "constraint": pl.String,
+}
+NOTHING_ASKED: dict[str, Any] = {
+    "resources": "",
+    "nodes": 0,
+    "cpus_per_task": 1,
+    "memory_per_cpu": False,
+    "exclusive": False,
+    "constraint": "",
 }
 _KEY, _VERSION = "slurm_rl_log", 2
 #: Files of version 1 know no requests.
@@ -47,7 +65,7 @@ class StoredLog:
         path: of the file.
 
     Raises:
-        AccountingLogError: it is missing, broken, or not one that we wrote.
+        AccountingLogError: it is missing, broken, or not one that we wrote; each method too.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,31 +88,19 @@ class StoredLog:
         return self.report.kept
 
     def column(self, name: str) -> np.ndarray:
-        """One column of numbers, shape [jobs].
-
-        Raises:
-            AccountingLogError: the file is broken.
-        """
+        """One column of numbers, shape [jobs]."""
         with _faults(self.path):
             return self._rows.select(name).collect().to_series().to_numpy()
 
     def first_and_last_submit(self) -> tuple[float, float]:
-        """Submissions of the first and of the last job, seconds.
-
-        Raises:
-            AccountingLogError: the file is broken.
-        """
+        """Submissions of the first and of the last job, seconds."""
         submit = pl.col("submit")
         with _faults(self.path):
             first, last = self._rows.select(submit.first(), last=submit.last()).collect().row(0)
         return float(first), float(last)
 
     def log(self, first: int = 0, last: int | None = None) -> JobLog:
-        """Jobs from `first` until before `last`, in submit order; nothing else is read.
-
-        Raises:
-            AccountingLogError: the file is broken, or holds what no log of ours does.
-        """
+        """Jobs from `first` until before `last`, in submit order; nothing else is read."""
         count = len(self) - first if last is None else last - first
         return self._table(self._rows.slice(first, count), count)
 
@@ -114,19 +120,6 @@ class StoredLog:
         except ValueError:
             problem = "the file is damaged; convert the log again"
             raise AccountingLogError(self.path, problem) from None
-
-
-class StoredLogReader:
-    """Reads what `slurm-rl convert` wrote."""
-
-    def read(self, path: Path) -> tuple[JobLog, ReadReport]:
-        """All jobs of a file, as the reader of the original log gives them.
-
-        Raises:
-            AccountingLogError: the file is missing, broken, or not one that we wrote.
-        """
-        stored = StoredLog(path)
-        return stored.log(), stored.report
 
 
 def metadata(report: ReadReport, kind: str, processors_available: int | None) -> dict[str, str]:
@@ -213,6 +206,67 @@ def _is_sound(jobs: pl.DataFrame, kind: str) -> bool:
 def _are_numbers(names: pl.Series) -> bool:
     """Whether these are names as a workload log gives them, all of which are whole numbers."""
     return bool(names.unique().str.contains(r"^-?[0-9]{1,19}$").all())
+
+
+def with_requests(jobs: pl.DataFrame) -> pl.DataFrame:
+    """Jobs of which some tell no requests, as jobs that all do."""
+    known = [name for name in REQUESTS if name in jobs.columns]
+    filled = jobs.with_columns(pl.col(name).fill_null(NOTHING_ASKED[name]) for name in known)
+    missing = [
+        pl.lit(NOTHING_ASKED[name], dtype=kind).alias(name)
+        for name, kind in REQUESTS.items()
+        if name not in known
+    ]
+    return filled.with_columns(missing)
+
+
+def request_columns(requests: ResourceRequests, chosen: slice) -> dict[str, Any]:
+    """The stored columns of some jobs."""
+    total = requests.total[chosen]
+    distinct, place = np.unique(total, axis=0, return_inverse=True)
+    texts = [resources_text(dict(zip(requests.names, row, strict=True))) for row in distinct]
+    constraints = pl.Series(requests.constraints, dtype=pl.String)
+    return {
+        "resources": pl.Series(texts, dtype=pl.String).gather(place.reshape(-1)),
+        "nodes": requests.nodes[chosen],
+        "cpus_per_task": requests.cpus_per_task[chosen],
+        "memory_per_cpu": requests.memory_per_cpu[chosen],
+        "exclusive": requests.exclusive[chosen],
+        "constraint": constraints.gather(requests.constraint[chosen]),
+    }
+
+
+def requests_of(jobs: pl.DataFrame) -> ResourceRequests | None:
+    """What stored jobs ask for; None where they tell of processors alone.
+
+    Raises:
+        ValueError: a text of amounts is none that we wrote.
+    """
+    if "resources" not in jobs.columns:
+        return None
+    names, total = _totals(jobs)
+    constraints = tuple(sorted({"", *jobs["constraint"].unique().to_list()}))
+    places = pl.Series(range(len(constraints)), dtype=pl.Int64)
+    place = jobs["constraint"].replace_strict(pl.Series(constraints), places)
+    return ResourceRequests(
+        names=names,
+        total=total,
+        nodes=jobs["nodes"].to_numpy().copy(),
+        cpus_per_task=jobs["cpus_per_task"].to_numpy().copy(),
+        memory_per_cpu=jobs["memory_per_cpu"].to_numpy().copy(),
+        exclusive=jobs["exclusive"].to_numpy().copy(),
+        constraint=place.to_numpy().copy(),
+        constraints=constraints,
+    )
+
+
+def _totals(jobs: pl.DataFrame) -> tuple[tuple[str, ...], FloatArray]:
+    distinct = jobs["resources"].unique()
+    places = np.arange(len(distinct))
+    place: IntArray = (
+        jobs["resources"].replace_strict(distinct, places, return_dtype=pl.Int64).to_numpy()
+    )
+    return totals_of(distinct.to_list(), place, jobs["processors"].to_numpy())
 
 
 @contextmanager

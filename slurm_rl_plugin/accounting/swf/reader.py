@@ -1,4 +1,4 @@
-"""The Standard Workload Format of the Parallel Workloads Archive: read and write.
+"""The Standard Workload Format of the Parallel Workloads Archive, read.
 
 Format: https://www.cs.huji.ac.il/labs/parallel/workload/swf.html, version 2.2.
 """
@@ -6,16 +6,18 @@ Format: https://www.cs.huji.ac.il/labs/parallel/workload/swf.html, version 2.2.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
+import polars as pl
 
-from slurm_rl_plugin.accounting.log_file import LogFile, read_log_file
-from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+from slurm_rl_plugin.accounting.log_file import LogFile
+from slurm_rl_plugin.accounting.log_reader import AccountingReader
+from slurm_rl_plugin.accounting.port import TEXTS, ReadReport
+from slurm_rl_plugin.accounting.stored.log import request_columns
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
-from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 _COLUMNS = (
@@ -39,6 +41,8 @@ _COLUMNS = (
     "think time",
 )
 _WHOLE_COLUMNS = [0, 4, 7, 11, 12, 14]
+#: Columns that number names.
+_NAMES = {"user": 11, "account": 12, "partition": 14}
 _UNKNOWN = -1
 #: Statuses of lines that tell one portion of a job's run: to be continued, the last one that
 #: completed, and the last one that failed. The job has a line of its own for all of it too.
@@ -48,39 +52,64 @@ _LARGEST = 2.0**53
 _SIZE = re.compile(r"^;[ \t]*(MaxProcs|MaxNodes):[ \t]*(\d{1,15})\b", re.MULTILINE | re.ASCII)
 
 
-class SwfReader:
-    """Reads workload logs in SWF."""
+class SwfReader(AccountingReader):
+    """Reads workload logs in SWF; starts are told to the microsecond."""
 
-    def read(self, path: Path) -> tuple[JobLog, ReadReport]:
-        """Read a whole log, gzipped or plain; starts are told to the microsecond.
+    kind = "swf"
 
-        Raises:
-            AccountingLogError: the file is missing, truncated, holds no job, or a line has not 18
-                numbers; says file, line and field.
-        """
-        return self.parse(read_log_file(path))
+    def __init__(self) -> None:
+        self._read = self._kept = 0
+        self._dropped: Counter[str] = Counter()
+        self._noticed: Counter[str] = Counter()
+        self._groups: set[str] = set()
+        self._last_submit = -np.inf
 
-    def parse(self, log: LogFile) -> tuple[JobLog, ReadReport]:
-        """Read a log whose bytes are at hand; see `read`."""
-        # Comments may be in any encoding; Latin-1 decodes all, and numbers are ASCII.
-        text = log.content.decode("latin-1")
-        rows = parse_rows(log, text.split("\n"))
-        if not len(rows):
-            raise no_job(log)
-        kept, dropped = sift(rows)
-        rows_kept = rows[kept]
-        order = np.argsort(rows_kept[:, 1], kind="stable")
-        report = ReadReport(
-            read=len(rows),
-            kept=len(rows_kept),
-            dropped=dropped,
-            noticed=oddities(rows_kept),
-            checksum=log.checksum,
+    def jobs(self, log: LogFile) -> Iterator[pl.DataFrame]:
+        """The jobs of a log; a line that has not 18 numbers is a fault."""
+        log.head()
+        before = 0
+        comments: list[str] = []
+        for data in log.batches():
+            # comments may be in any encoding; Latin-1 decodes all, and numbers are ASCII
+            lines = data.decode("latin-1").split("\n")
+            comments += [line for line in lines if line.startswith(";")]
+            rows = _parse_rows(log, lines, before)
+            before += len(lines) - 1
+            yield self._sifted(rows)
+        if not self._read:
+            raise log.fault("the log holds no job; export it again")
+        self.processors_available = _machine_size("\n".join(comments))
+
+    def report(self, checksum: str) -> ReadReport:
+        """What became of every row."""
+        return ReadReport(
+            read=self._read,
+            kept=self._kept,
+            dropped=dict(self._dropped),
+            noticed=dict(self._noticed),
+            checksum=checksum,
         )
-        return _whole(jobs_of(rows_kept[order]), machine_size([text])), report
+
+    def finishing(self) -> tuple[pl.Expr, ...]:
+        """Whose a job is: its group's where the whole log has two of them, else its user's."""
+        groups = [name for name in self._groups if not name.startswith("-")]
+        return () if len(groups) >= 2 else (pl.col("user").alias("account"),)
+
+    def _sifted(self, rows: FloatArray) -> pl.DataFrame:
+        kept, dropped = _sift(rows)
+        self._read += len(rows)
+        self._dropped.update(dropped)
+        jobs = rows[kept]
+        self._kept += len(jobs)
+        self._noticed.update(_oddities(jobs, self._last_submit))
+        if len(jobs):
+            self._last_submit = float(jobs[-1, 1])
+        frame = _jobs_of(jobs)
+        self._groups.update(frame["account"].unique())
+        return frame
 
 
-def parse_rows(log: LogFile, lines: list[str], *, before: int = 0) -> FloatArray:
+def _parse_rows(log: LogFile, lines: list[str], before: int) -> FloatArray:
     """The rows of some lines as numbers, shape [rows, 18].
 
     Args:
@@ -99,11 +128,6 @@ def parse_rows(log: LogFile, lines: list[str], *, before: int = 0) -> FloatArray
     except ValueError:
         return _parse_rows_singly(log, lines, before)
     return rows if _all_sound(rows) else _parse_rows_singly(log, lines, before)
-
-
-def no_job(log: LogFile) -> AccountingLogError:
-    """The error of a log without rows."""
-    return log.fault("the log holds no job; export it again")
 
 
 def _all_sound(rows: FloatArray) -> bool:
@@ -140,7 +164,7 @@ def _parse_number(log: LogFile, line: int, column: int, word: str) -> float:
     return value
 
 
-def sift(rows: FloatArray) -> tuple[BoolArray, dict[str, int]]:
+def _sift(rows: FloatArray) -> tuple[BoolArray, dict[str, int]]:
     """Which rows are jobs that ran, and how many are not and why."""
     run_time = rows[:, 3]
     faults = {
@@ -165,7 +189,7 @@ def _processors_of(rows: FloatArray) -> IntArray:
     return np.where(rows[:, 4] == _UNKNOWN, rows[:, 7], rows[:, 4]).astype(np.int64)
 
 
-def oddities(kept: FloatArray, last_submit: float = -np.inf) -> dict[str, int]:
+def _oddities(kept: FloatArray, last_submit: float) -> dict[str, int]:
     """Oddity -> how many jobs show it; `last_submit` is of the job before these."""
     wait = kept[:, 2]
     backwards = np.diff(kept[:, 1], prepend=last_submit) < 0
@@ -176,38 +200,31 @@ def oddities(kept: FloatArray, last_submit: float = -np.inf) -> dict[str, int]:
     return {oddity: count for oddity, count in counts.items() if count}
 
 
-def machine_size(texts: Iterable[str]) -> int | None:
+def _machine_size(comments: str) -> int | None:
     """Processors of the machine, where the comments tell; the first that tells counts."""
     sizes: dict[str, int] = {}
-    for text in texts:
-        for word, number in _SIZE.findall(text):
-            sizes.setdefault(word, int(number))
+    for word, number in _SIZE.findall(comments):
+        sizes.setdefault(word, int(number))
     return sizes.get("MaxProcs") or sizes.get("MaxNodes") or None
 
 
-def jobs_of(rows: FloatArray) -> JobLog:
-    """Rows of jobs that ran, whose accounts are their groups; shape [rows, 18]."""
-    user, users = _index(rows[:, 11])
+def _jobs_of(rows: FloatArray) -> pl.DataFrame:
+    """Rows of jobs that ran, whose accounts are their groups, as they are stored."""
     processors = _processors_of(rows)
-    account, accounts = _index(rows[:, 12])
-    partition, partitions = _index(rows[:, 14])
-    return JobLog(
-        job_id=rows[:, 0].astype(np.int64),
-        submit=rows[:, 1].copy(),
-        eligible=rows[:, 1].copy(),
-        start=_starts(rows[:, 1], rows[:, 2]),
-        run_time=rows[:, 3].copy(),
-        processors=processors,
-        time_limit=np.where(rows[:, 8] > 0, rows[:, 8], np.nan),
-        account=account,
-        user=user,
-        partition=partition,
-        accounts=accounts,
-        users=users,
-        partitions=partitions,
-        kind="swf",
-        requests=_requests(rows[:, 9], processors),
-    )
+    names = {name: rows[:, place].astype(np.int64) for name, place in _NAMES.items()}
+    columns = {
+        "job_id": rows[:, 0].astype(np.int64),
+        "submit": rows[:, 1],
+        "eligible": rows[:, 1],
+        "start": _starts(rows[:, 1], rows[:, 2]),
+        "run_time": rows[:, 3],
+        "processors": processors,
+        "time_limit": np.where(rows[:, 8] > 0, rows[:, 8], np.nan),
+        **{name: pl.Series(numbers).cast(pl.String) for name, numbers in names.items()},
+    }
+    if (requests := _requests(rows[:, 9], processors)) is not None:
+        columns |= request_columns(requests, slice(None))
+    return pl.DataFrame(columns).with_columns(pl.lit("").alias(name) for name in TEXTS)
 
 
 def _requests(memory: FloatArray, processors: IntArray) -> ResourceRequests | None:
@@ -225,23 +242,6 @@ def _requests(memory: FloatArray, processors: IntArray) -> ResourceRequests | No
     total[:, 1] = np.where(told, memory * processors / 1024, 0.0)
     nodes = np.zeros(len(memory), dtype=np.int64)
     return replace(ResourceRequests.of_totals(total, nodes=nodes), memory_per_cpu=told)
-
-
-def _whole(jobs: JobLog, processors_available: int | None) -> JobLog:
-    """The jobs with what only the whole log tells."""
-    if not tells_groups(jobs.accounts):
-        jobs = replace(jobs, account=jobs.user, accounts=jobs.users)
-    return replace(jobs, processors_available=processors_available)
-
-
-def tells_groups(groups: Iterable[str]) -> bool:
-    """Whether the groups of a log are its accounts; else its users are (definitions)."""
-    return len([name for name in groups if not name.startswith("-")]) >= 2
-
-
-def _index(numbers: FloatArray) -> tuple[IntArray, tuple[str, ...]]:
-    values, positions = np.unique(numbers.astype(np.int64), return_inverse=True)
-    return positions.astype(np.int64), tuple(str(value) for value in values)
 
 
 def _starts(submit: FloatArray, wait: FloatArray) -> FloatArray:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.accounting.pbs.reader import PbsReader, daily_files
 from slurm_rl_plugin.accounting.pbs.requests import PbsRequest, requests_of_runs
+from slurm_rl_plugin.accounting.pbs.runs import daily_files, read_files
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.accounting.resource_amounts import amounts_of
 from slurm_rl_plugin.batch_systems.numbered_names import Names
@@ -317,7 +317,7 @@ def read_history(home: str, days: float, now: float) -> JobLog | None:
         return None
     folder = Path(home, "server_priv", "accounting")
     try:
-        log, report = PbsReader().read_files(_newest(folder, days, now), folder)
+        log, report = read_files(_newest(folder, days, now), folder)
     except (AccountingLogError, OSError) as error:
         logger.warning("past_runs=unknown reason=%s", error)
         return None

@@ -162,7 +162,7 @@ class SlurmAccounting:
         # comes with an extra, which a head node that only keeps the dump does without
         from slurm_rl_plugin.accounting.sacct.reader import SacctReader  # noqa: PLC0415
 
-        log, report = SacctReader().parse(LogFile(Path("sacct"), content, ""))
+        log, report = SacctReader().read(LogFile(Path("sacct"), content))
         if not len(log):
             problem = f"none of the {report.read} jobs that ended {when} ever ran"
             raise AccountingLogError("sacct", f"{problem}; give an earlier --since")

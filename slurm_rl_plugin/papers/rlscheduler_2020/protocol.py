@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.accounting.log_file import LogFile, read_log_file
+from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.papers.study.logs import archived_log
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -61,11 +61,11 @@ def read_benchmark_jobs(folder: Path, name: str) -> BenchmarkJobs:
     Unlike the package's own reader this keeps jobs of unknown run time and takes the larger of the
     two processor counts, as the benchmark does.
     """
-    return jobs_of_rows(_rows(read_log_file(archived_log(folder, name, _WHERE))))
+    return jobs_of_rows(_rows(LogFile(archived_log(folder, name, _WHERE))))
 
 
 def _rows(log: LogFile) -> FloatArray:
-    text = log.content.decode("latin-1")
+    text = b"".join(log.batches()).decode("latin-1")
     try:
         rows = np.loadtxt(text.splitlines(), comments=";", usecols=_COLUMNS, ndmin=2)
     except ValueError:

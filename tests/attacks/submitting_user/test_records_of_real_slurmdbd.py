@@ -102,5 +102,5 @@ def test_no_text_of_a_job_forges_the_record_of_another(
     assert set(jobs.job_id.tolist()) <= set(range(1, count + 1))
     # without its mark the same dump holds the record of bob's that alice wrote
     mark = text.partition("\n")[2].partition(":")[0] + ":"
-    unmarked = LogFile(kept, text.replace(mark, "").encode(), "")
-    assert 900_001 in SacctReader().parse(unmarked)[0].job_id.tolist()
+    unmarked = LogFile(kept, text.replace(mark, "").encode())
+    assert 900_001 in SacctReader().read(unmarked)[0].job_id.tolist()

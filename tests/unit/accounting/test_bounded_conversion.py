@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.accounting import log_stream
-from slurm_rl_plugin.accounting.conversion import convert
+from slurm_rl_plugin.accounting import log_file
+from slurm_rl_plugin.accounting.conversion import StoredRuns, convert
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.sacct.batches import RecordCutter
 from slurm_rl_plugin.accounting.sacct.layout import Layout
 from slurm_rl_plugin.accounting.stored.log import COLUMNS
-from slurm_rl_plugin.accounting.stored.runs import StoredRuns
 from slurm_rl_plugin.errors import AccountingLogError
 from tests.unit.accounting.test_conversion import FIELDS, same
 
@@ -85,7 +84,7 @@ def test_jobs_of_one_second_are_joined_in_parts(tmp_path):
     ).cast(COLUMNS).with_columns(job_id=pl.int_range(40))  # fmt: skip
     with StoredRuns(tmp_path, part=5) as runs:
         for batch in (jobs[:7], jobs[7:8], jobs[8:21], jobs[21:]):
-            runs.add(batch.reverse().with_columns(place=pl.int_range(batch.height).reverse()))
+            runs.add(batch)
         parts = list(runs.parts())
     assert pl.concat(parts)["job_id"].to_list() == list(range(40))
     assert max(part.height for part in parts) <= 10
@@ -94,7 +93,7 @@ def test_jobs_of_one_second_are_joined_in_parts(tmp_path):
 @pytest.mark.parametrize("batch", [1 << 10, 1 << 14, 1 << 20])
 @pytest.mark.parametrize("before", [0, 3])
 def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch, batch, before):
-    monkeypatch.setattr(log_stream, "LONGEST_LINE", 1 << 13)
+    monkeypatch.setattr(log_file, "LONGEST_LINE", 1 << 13)
     row = "1|1000|1060|100|4|COMPLETED|sbatch\n"
     for length, fault in ((1 << 13, False), ((1 << 13) + 1, True)):
         line = row[:-1].ljust(length, "x") + "\n"

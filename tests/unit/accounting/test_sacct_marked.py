@@ -44,7 +44,7 @@ def test_no_text_of_a_job_makes_a_record_or_changes_another(names, lines):
         for number, (name, line) in enumerate(zip(names, lines, strict=False), start=1)
     ]
     content = "\n".join([HEADER, *rows, ""]).encode()
-    log, report = SacctReader().parse(LogFile(Path("sacct"), content, ""))
+    log, report = SacctReader().read(LogFile(Path("sacct"), content))
     assert log.job_id.tolist() == list(range(1, len(names) + 1))
     assert (set(log.users), log.run_time.tolist()) == ({"alice"}, [50.0] * len(names))
     assert (report.kept, report.dropped) == (len(names), {})

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.accounting.log_stream import LogStream
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.accounting.swf.reader import SwfReader
-from slurm_rl_plugin.accounting.swf.stream import SwfStream
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.errors import AccountingLogError
 
@@ -85,9 +83,6 @@ def test_a_job_that_ran_in_portions_is_one_job_whole_or_as_a_stream(read, tmp_pa
     log, report = read(row(run=60), *portions, row(job=2, status=0), row(job=3, status=5))
     assert (log.job_id.tolist(), log.run_time.tolist()) == ([1, 2, 3], [60.0, 60.0, 60.0])
     assert report.dropped == {"part of a job": 3}
-    stream = SwfStream()
-    assert sum(len(frame) for frame in stream.jobs(LogStream(tmp_path / "log.swf"))) == 3
-    assert stream.report("").dropped == report.dropped
 
 
 def test_a_log_where_nothing_ran_is_an_empty_table(read):

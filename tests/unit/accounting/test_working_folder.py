@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from slurm_rl_plugin.accounting.working_folder import working_folder
+from slurm_rl_plugin.accounting.conversion import working_folder
 
 HOLDS_IT = """
 import sys
 from pathlib import Path
-from slurm_rl_plugin.accounting.working_folder import working_folder
+from slurm_rl_plugin.accounting.conversion import working_folder
 with working_folder(Path(sys.argv[1])) as folder:
     (folder / "run").write_text("jobs")
     print(folder, flush=True)

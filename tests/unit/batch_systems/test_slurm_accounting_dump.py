@@ -96,7 +96,7 @@ def test_jobs_over_the_turn_of_a_month_are_counted_once(cluster):
     ]
     cluster.set(accounting=jobs)
     dump = dump_of(cluster, MARCH, JUNE)
-    log, report = SacctReader().parse(LogFile(Path("sacct"), dump.text.encode(), ""))
+    log, report = SacctReader().read(LogFile(Path("sacct"), dump.text.encode()))
     assert sorted(log.job_id.tolist()) == [1, 2, 3, 4]
     assert (report.read, report.dropped, dump.lines) == (4, {}, 4)
     assert len(dump.commands) == 4
@@ -111,7 +111,7 @@ def test_a_requeued_job_has_a_record_for_each_run(cluster):
     ]
     cluster.set(accounting=runs)
     dump = dump_of(cluster, MARCH, JUNE)
-    log, report = SacctReader().parse(LogFile(Path("sacct"), dump.text.encode(), ""))
+    log, report = SacctReader().read(LogFile(Path("sacct"), dump.text.encode()))
     assert (report.kept, log.job_id.tolist()) == (2, [7, 7])
     assert (log.start - log.eligible).tolist() == [10.0, 9.0]
 

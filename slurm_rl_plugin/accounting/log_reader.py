@@ -1,0 +1,58 @@
+"""The port of the log readers: each reads one format, in batches or whole."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from slurm_rl_plugin.accounting.log_file import LogFile, log_of_any
+from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+from slurm_rl_plugin.accounting.stored.log import job_log, with_requests
+
+
+class AccountingReader(ABC):
+    """Reads one log, or several that belong together one after the other; made anew for each.
+
+    Attributes:
+        kind: what `JobLog.kind` calls such a log.
+        processors_available: size of the machine, where the log has told it so far.
+    """
+
+    kind: str
+    processors_available: int | None = None
+
+    @abstractmethod
+    def jobs(self, log: LogFile) -> Iterator[pl.DataFrame]:
+        """The jobs of a log in batches, in its order; columns as in `stored.log`.
+
+        Raises:
+            AccountingLogError: the file is missing, truncated, holds no record or is not of this
+                format; says the file, the line and the field. Impossible values in single records
+                are counted in the report instead.
+        """
+
+    def rest(self) -> Iterator[pl.DataFrame]:
+        """Jobs that only all logs together tell."""
+        return iter(())
+
+    def finishing(self) -> tuple[pl.Expr, ...]:
+        """Columns that only the whole log tells."""
+        return ()
+
+    @abstractmethod
+    def report(self, checksum: str) -> ReadReport:
+        """What became of every record, once all jobs were read."""
+
+    def read(self, log: Path | LogFile) -> tuple[JobLog, ReadReport]:
+        """Read a whole log, gzipped or plain."""
+        file = log if isinstance(log, LogFile) else log_of_any(log)
+        batches = [*self.jobs(file), *self.rest()]
+        jobs = pl.concat(batches, how="diagonal")
+        if "resources" in jobs.columns:
+            jobs = with_requests(jobs)
+        ordered = jobs.with_columns(*self.finishing()).sort("submit", maintain_order=True)
+        table = job_log(ordered, self.kind, self.processors_available)
+        return table, self.report(file.checksum)
