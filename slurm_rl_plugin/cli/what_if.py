@@ -43,8 +43,7 @@ from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_shares import SHARES_WORDS
-from slurm_rl_plugin.what_if.effects import Effect
-from slurm_rl_plugin.what_if.knowledge import Knowledge
+from slurm_rl_plugin.what_if.effects import Effect, Knowledge
 from slurm_rl_plugin.what_if.variant import variant_of
 
 _NAMES = {

@@ -27,8 +27,7 @@ from slurm_rl_plugin.services.forecast_service import build_source, order_of
 from slurm_rl_plugin.services.hook import load_policy
 from slurm_rl_plugin.services.site_history import OwnHistory
 from slurm_rl_plugin.units import DAY, HOUR
-from slurm_rl_plugin.what_if.switchback.block_costs import ReplayedCluster
-from slurm_rl_plugin.what_if.switchback.live_cluster import live_cluster
+from slurm_rl_plugin.what_if.switchback.block_costs import ReplayedCluster, live_cluster
 from slurm_rl_plugin.what_if.switchback.trial import Trial, blocks_before, foretold_cost
 from slurm_rl_plugin.whole_file import write_whole
 

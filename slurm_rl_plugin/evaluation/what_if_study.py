@@ -31,8 +31,15 @@ from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.utility.fairness import Service
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import misdelivered_figures, service_of_account
-from slurm_rl_plugin.what_if.effects import ALL, Effect, GroupEffects, effects_of, services
-from slurm_rl_plugin.what_if.knowledge import Knowledge, knowledge_of
+from slurm_rl_plugin.what_if.effects import (
+    ALL,
+    Effect,
+    GroupEffects,
+    Knowledge,
+    effects_of,
+    knowledge_of,
+    services,
+)
 from slurm_rl_plugin.what_if.replay import ReplayedPair, left_out, replay_variants
 from slurm_rl_plugin.what_if.variant import AS_IT_IS, ClusterVariant
 

@@ -10,7 +10,7 @@ import numpy as np
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.site import JOB_CLASSES, PublishedUtilities
 from slurm_rl_plugin.errors import ModelSchemaMismatch, ScoreInvalid
-from slurm_rl_plugin.features.offered_jobs import offered_job_features
+from slurm_rl_plugin.features.columns import offered_job_features
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.units import FloatArray

@@ -9,7 +9,7 @@ from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history import columns as history_columns
-from slurm_rl_plugin.features.history.foretold_runs import ForetoldRuns
+from slurm_rl_plugin.features.history.columns import ForetoldRuns
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY, recent_arrivals
 from slurm_rl_plugin.features.history.run_history import LARGE_REQUEST, speaks_for

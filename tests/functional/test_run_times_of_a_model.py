@@ -7,7 +7,7 @@ import pytest
 
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.features.history.foretold_runs import ForetoldRuns
+from slurm_rl_plugin.features.history.columns import ForetoldRuns
 from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY
 from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.learning.onnx_file import export_network, import_network

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.domain import Decision
 from slurm_rl_plugin.features.history import columns as history_columns
-from slurm_rl_plugin.features.history import event_folds
+from slurm_rl_plugin.features.history import past_runs
 from slurm_rl_plugin.features.history.run_history import request_class
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.units import FloatArray
@@ -120,7 +120,7 @@ def test_dummy_runs_of_its_class_lift_a_large_job_no_more_than_a_few_runs_of_oth
 def test_where_each_run_had_a_whole_voice_ten_would_lift_it_like_ten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(event_folds, "weight_at_site", np.ones_like)
+    monkeypatch.setattr(past_runs, "weight_at_site", np.ones_like)
     mine = lifted_by(LARGE[0], [LARGE[0].user] * 10)
     assert mine == pytest.approx(lifted_by(LARGE[0], range(1, 11)))
 

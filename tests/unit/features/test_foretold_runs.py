@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.features.history.columns import known_past
-from slurm_rl_plugin.features.history.foretold_runs import ForetoldRuns, foretold_now
+from slurm_rl_plugin.features.history.columns import ForetoldRuns, foretold_now, known_past
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_history import BOUNDS
 from slurm_rl_plugin.features.history.run_prediction import (

@@ -1,5 +1,7 @@
 """From prepared logs to a model with its manifest; loads are cut by time and named in full."""
 
+from __future__ import annotations
+
 import json
 from dataclasses import replace
 
@@ -20,11 +22,12 @@ from slurm_rl_plugin.learning.load_windows import split_stretches
 from slurm_rl_plugin.learning.manifest import file_checksum
 from slurm_rl_plugin.learning.onnx_file import import_network
 from slurm_rl_plugin.learning.policy_search import PolicySearchSettings
-from slurm_rl_plugin.learning.training import TrainingPlan, train_model
+from slurm_rl_plugin.learning.training import TrainingPlan, parts_too_small, train_model
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
-from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.units import DAY
 
 LOG = prepare_log(mmn_log(np.random.default_rng(1), processors=5, jobs=400))
 PLAN = TrainingPlan(
@@ -151,3 +154,45 @@ def test_sjf_with_class_medians_is_interactive_first():
     first = evaluate(Candidate(name="sjf"), LOG, medians, how)
     assert first == evaluate(Candidate(name="interactive-first"), LOG, None, how)
     assert first != evaluate(Candidate(name="sjf"), LOG, None, how)
+
+
+def recorded(jobs: int, days: float) -> PreparedLog:
+    """A log of a site: it tells when its jobs started."""
+    prepared = prepare_log(mmn_log(np.random.default_rng(1), processors=5, jobs=jobs))
+    submit = np.linspace(0.0, days * DAY, jobs)
+    log = replace(prepared.log, submit=submit, eligible=submit, start=submit)
+    return replace(prepared, log=log)
+
+
+def test_ten_minutes_of_165_jobs_are_too_small() -> None:
+    told = parts_too_small([recorded(165, 10 / 1440)], heldout=False)
+    assert told is not None
+    assert told.startswith("the training part (99 jobs in 6 minutes) and the validation part (66")
+    assert "about 6,250 jobs of 13 days in all" in told
+
+
+@pytest.mark.parametrize(
+    ("jobs", "days", "heldout", "small"),
+    [
+        (6300, 14, False, []),
+        (6300, 14, True, ["validation"]),
+        (17000, 35, True, []),
+        (6300, 10, False, ["validation"]),
+        (100_000, 3, False, ["training", "validation"]),
+        (3000, 365, False, ["training", "validation"]),
+    ],
+)
+def test_both_jobs_and_days_are_needed(
+    jobs: int, days: float, heldout: bool, small: list[str]
+) -> None:
+    told = parts_too_small([recorded(jobs, days)], heldout=heldout) or ""
+    assert [name for name in ("training", "validation") if f"the {name} part" in told] == small
+
+
+def test_the_parts_of_several_logs_count_together() -> None:
+    assert parts_too_small([recorded(3200, 7), recorded(3200, 7)], heldout=False) is None
+
+
+def test_a_generated_log_is_counted_in_jobs() -> None:
+    log = prepare_log(mmn_log(np.random.default_rng(1), processors=5, jobs=6300))
+    assert parts_too_small([log], heldout=False) is None

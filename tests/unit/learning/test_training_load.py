@@ -1,18 +1,32 @@
-"""What a load compares with, over the counted jobs alone."""
+"""What a load compares with over the counted jobs alone; rules as networks; loads on nodes."""
+
+from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, evaluate, starts_under
-from slurm_rl_plugin.learning.policy_search import rule_network
+from slurm_rl_plugin.learning.policy_search import (
+    RULE_WEIGHTS,
+    PolicySearchSettings,
+    rule_network,
+    unsearched_network,
+)
 from slurm_rl_plugin.learning.training_load import TrainingLoad, rule_objective
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.schedules.simulation import (
+    SimulationSettings,
+    simulate_network,
+    simulate_scores,
+)
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.utility.reward import RewardWeights
+from tests.reference.loads import random_workload
+from tests.reference.test_weighed_jobs import load as node_load
 
 HOW = SimulationSettings(capacity=5, backfilling="easy")
 DROP = (105, 30)
@@ -114,3 +128,52 @@ def test_groups_are_compared_with_the_sites_own_priority():
     wait = WHOLE.site_wait[LOG.log.processors == 1].mean()
     lost = WHOLE.objective(later, without) - WHOLE.objective(later, weights)
     assert lost > 10 * np.log10((wait + 1e5) / (wait + 60) / 1.05) / 10 > 0.0
+
+
+SETTINGS = SimulationSettings(capacity=40, backfilling="easy")
+SCORES = {
+    "fifo": lambda load: -load.submit,
+    "sjf": lambda load: -load.time_limit,
+    "saf": lambda load: -load.time_limit * load.processors,
+}
+
+
+@pytest.mark.parametrize("rule", RULE_WEIGHTS)
+def test_the_network_schedules_as_the_rule(rule):
+    for seed in range(5):
+        workload = random_workload(seed, jobs=120, parallel=True)
+        rng = np.random.default_rng(seed)
+        workload = workload._replace(time_limit=workload.time_limit * rng.uniform(1, 2, 120))
+        network = simulate_network(workload, rule_network(rule), SETTINGS).start
+        expected = simulate_scores(workload, SCORES[rule](workload), SETTINGS).start
+        assert network.tolist() == expected.tolist()
+
+
+def test_a_rule_that_is_no_sum_of_logarithms_is_refused():
+    with pytest.raises(ConfigurationError, match="unicep cannot be written as a network"):
+        rule_network("unicep")
+
+
+SEARCH = PolicySearchSettings(
+    hidden=1,
+    generations=2,
+    population=4,
+    searched="linear",
+    start="saf",
+    weights=RewardWeights(slowdown=10.0, tail=0.0),
+)
+SYSTEM = SimulationSettings(capacity=24, backfilling="easy")
+
+
+def test_a_network_is_simulated_on_the_nodes_of_its_load() -> None:
+    prepared = node_load(1)
+    training = TrainingLoad.of(prepared, RequestedLimit(), SYSTEM)
+    network = unsearched_network(SEARCH)
+    found = training.starts(network)
+    candidate = Candidate(name="this", network=network)
+    there = starts_under(candidate, prepared, training.workload, SYSTEM)
+    assert found.tolist() == there.tolist()
+    pool = simulate_network(training.workload, network, SYSTEM).start
+    assert found.tolist() != pool.tolist()  # a pool of processors holds more
+    again = training.starts(network)
+    assert again.tolist() == found.tolist()  # nothing of the machine is kept

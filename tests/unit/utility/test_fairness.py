@@ -1,14 +1,20 @@
-"""Fairness (2008, eq. 4), and its value at each start against the plain definition."""
+"""Fairness (2008, eq. 4) and who got what, by hand and against plain definitions."""
+
+from __future__ import annotations
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_rl_plugin.units import DAY, HOUR
 from slurm_rl_plugin.utility.fairness import (
+    ServedJobs,
+    entitled_service,
     fairness,
     fairness_at_starts,
     service_at,
+    service_of_windows,
     share_deficit,
 )
 from tests.reference.readable_simulator import Job, fairness_of_each, served
@@ -109,3 +115,106 @@ def test_the_order_of_the_jobs_does_not_matter():
 def test_no_jobs_have_no_fairness():
     empty = np.empty(0)
     assert len(fairness_at_starts(empty, empty, empty.astype(int), empty.astype(int), SHARES)) == 0
+
+
+@pytest.mark.parametrize(
+    ("shares", "demand", "pool", "entitled"),
+    [
+        ([0.5, 0.5], [10.0, 10.0], 8.0, [4.0, 4.0]),
+        ([0.75, 0.25], [10.0, 10.0], 8.0, [6.0, 2.0]),
+        ([0.75, 0.25], [1.0, 10.0], 8.0, [1.0, 7.0]),  # what one cannot use goes to the other
+        ([0.6, 0.3, 0.1], [1.0, 2.0, 30.0], 9.0, [1.0, 2.0, 6.0]),
+        ([1.0, 0.0], [2.0, 6.0], 8.0, [2.0, 0.0]),  # no share entitles to nothing
+        ([0.5, 0.5], [0.0, 0.0], 0.0, [0.0, 0.0]),
+    ],
+)
+def test_water_fills_accounts_by_shares_up_to_their_demand(
+    shares: list[float], demand: list[float], pool: float, entitled: list[float]
+) -> None:
+    found = entitled_service(np.array(shares), np.array(demand), pool)
+    assert found.tolist() == pytest.approx(entitled)
+
+
+@pytest.mark.parametrize(
+    ("start", "run_time", "account", "delivered", "entitled"),
+    [
+        # a runs for 14 days while b's job waits
+        ([0, 14, 28], [14, 14, 14], [0, 1, 0], [14, 0], [7, 7]),
+        # b asks for a day and gets it, so nobody is blamed that it has no more
+        ([1, 0, 15], [13, 1, 1], [0, 1, 1], [13, 1], [13, 1]),
+    ],
+)
+def test_two_accounts_of_one_processor_with_half_of_the_shares_each(
+    start: list[int],
+    run_time: list[int],
+    account: list[int],
+    delivered: list[int],
+    entitled: list[int],
+) -> None:
+    """All in days; the jobs come at 0, 0 and 14."""
+    jobs = ServedJobs(
+        submit=np.array([0.0, 0.0, 14 * DAY]),
+        start=np.array(start) * DAY,
+        run_time=np.array(run_time) * DAY,
+        rate=np.ones(3),
+        account=np.array(account),
+    )
+    service = service_of_windows(jobs, np.array([0.5, 0.5]), begin=0.0, end=14 * DAY, most=1.0)
+    assert (service.delivered / DAY).tolist() == [delivered]
+    assert (service.entitled / DAY).tolist() == [entitled]
+    lacking = max(entitled[1] - delivered[1], 0)
+    assert service.misdelivered == lacking / 14
+    assert service.kept_parts.tolist() == [1.0, min(delivered[1] / entitled[1], 1.0)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_windows_are_those_of_a_count_hour_by_hour(seed: int) -> None:
+    rng, jobs, accounts = np.random.default_rng(seed), 120, 3
+    submit = np.sort(rng.integers(0, 40 * 24, jobs)) * HOUR
+    start = submit + rng.integers(0, 10 * 24, jobs) * HOUR
+    run_time = rng.integers(1, 5 * 24, jobs) * HOUR
+    rate = rng.integers(1, 9, jobs).astype(np.float64)
+    account, shares, most = rng.integers(0, accounts, jobs), np.array([0.6, 0.3, 0.1]), 30.0
+    begin, end = float(submit[5]), float(submit[-1])
+    service = service_of_windows(
+        ServedJobs(submit=submit, start=start, run_time=run_time, rate=rate, account=account),
+        shares,
+        begin=begin,
+        end=end,
+        most=most,
+    )
+    firsts = np.arange(begin, end - 14 * DAY + 1e-6, 2 * DAY)
+    assert len(service.delivered) == len(firsts) > 5
+    for window, first in enumerate(firsts.tolist()):
+        delivered, demand, usable = np.zeros((3, accounts))
+        for day in range(14):
+            of_day = np.zeros(accounts)
+            for job in range(jobs):
+                hours = first + (day * 24 + np.arange(24)) * HOUR
+                runs = (hours >= start[job]) & (hours < start[job] + run_time[job])
+                delivered[account[job]] += runs.sum() * rate[job] * HOUR
+                there = (hours >= submit[job]) & (hours < start[job] + run_time[job])
+                of_day[account[job]] += min(there.sum() * HOUR, run_time[job]) * rate[job]
+            usable += np.minimum(of_day, most * DAY)
+        for job in range(jobs):
+            ran = min(max(first - start[job], 0.0), run_time[job])
+            room = max(first + 14 * DAY - max(submit[job], first), 0.0)
+            demand[account[job]] += min(run_time[job] - ran, room) * rate[job]
+        assert service.delivered[window].tolist() == pytest.approx(delivered.tolist())
+        demand = np.maximum(np.minimum(demand, usable), delivered)
+        entitled = entitled_service(shares, demand, float(delivered.sum()))
+        assert service.entitled[window].tolist() == pytest.approx(entitled.tolist())
+
+
+def test_a_false_time_makes_no_more_windows_than_can_be_counted() -> None:
+    submit = np.array([0.0, 1e12])
+    jobs = ServedJobs(
+        submit=submit,
+        start=submit,
+        run_time=np.full(2, DAY),
+        rate=np.ones(2),
+        account=np.array([0, 1]),
+    )
+    service = service_of_windows(jobs, np.array([0.5, 0.5]), begin=0.0, end=1e12, most=2.0)
+    assert 1_000 < len(service.delivered) < 6_000
+    assert service.misdelivered == 0.0

@@ -11,8 +11,7 @@ from slurm_rl_plugin.forecasts.live.site_at import SiteAt
 from slurm_rl_plugin.forecasts.live.site_now import site_now
 from slurm_rl_plugin.forecasts.live.site_orders import own_order, rule_order
 from slurm_rl_plugin.units import DAY, HOUR
-from slurm_rl_plugin.what_if.switchback.block_costs import ReplayedCluster, costs
-from slurm_rl_plugin.what_if.switchback.live_cluster import live_cluster
+from slurm_rl_plugin.what_if.switchback.block_costs import ReplayedCluster, costs, live_cluster
 from tests.unit.forecasts.foretelling import busy_look, replay_source
 from tests.unit.forecasts.live_site import LiveSite, last_days, live_site
 
