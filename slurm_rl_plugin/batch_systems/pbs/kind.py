@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 def pbs_presence(environment: Mapping[str, str]) -> Presence:
     """By the pbs.conf that PBS_CONF_FILE names."""
-    from slurm_rl_plugin.batch_systems.pbs.process import (  # noqa: PLC0415
-        DEFAULT_CONF,
-        read_pbs_conf,
-    )
+    from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_CONF, read_pbs_conf
 
     conf = environment.get("PBS_CONF_FILE") or DEFAULT_CONF
     installed = read_pbs_conf(conf).get("PBS_EXEC")
@@ -37,44 +34,37 @@ def pbs_presence(environment: Mapping[str, str]) -> Presence:
 
 def pbs_answers(environment: Mapping[str, str], seconds: float) -> bool:
     """Whether pbs_server does."""
-    from slurm_rl_plugin.batch_systems.command_process import answers  # noqa: PLC0415
-    from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.command_process import answers
+    from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
 
     commands = PbsCommands(environment=environment, timeout=seconds)
     return answers(commands, ("qstat", "-B"))
 
 
 def _build(parts: AdapterParts) -> BatchSystem:
-    from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 
     return Pbs(parts)
 
 
 def _job_record(job: int, timeout: float) -> JobRecord:
-    from slurm_rl_plugin.batch_systems.pbs.job_record import job_record  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.pbs.job_record import job_record
 
     return job_record(job, timeout)
 
 
 def _machine(timeout: float) -> Machine:
-    from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import (  # noqa: PLC0415
-        sched_folder,
-    )
-    from slurm_rl_plugin.batch_systems.pbs.answers.machine import (  # noqa: PLC0415
-        read_running_machine,
-    )
-    from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import sched_folder
+    from slurm_rl_plugin.batch_systems.pbs.answers.machine import read_running_machine
+    from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
 
     commands = PbsCommands(timeout=timeout)
     return read_running_machine(commands.read_json, sched_folder(commands))
 
 
 def _nodes(timeout: float) -> Sequence[NodeNow]:
-    from slurm_rl_plugin.batch_systems.pbs.answers.machine import (  # noqa: PLC0415
-        VNODES_NOW,
-        parse_nodes,
-    )
-    from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.pbs.answers.machine import VNODES_NOW, parse_nodes
+    from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
 
     commands = PbsCommands(timeout=timeout)
     return parse_nodes(commands.read_json(VNODES_NOW))

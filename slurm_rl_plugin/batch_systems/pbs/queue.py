@@ -17,7 +17,6 @@ from slurm_rl_plugin.accounting.pbs.requests import PbsRequest, requests_of_runs
 from slurm_rl_plugin.accounting.pbs.runs import daily_files, read_files
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.accounting.resource_amounts import amounts_of
-from slurm_rl_plugin.batch_systems.numbered_names import Names
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     ATTRIBUTES,
     FINAL_STATES,
@@ -36,6 +35,7 @@ from slurm_rl_plugin.batch_systems.pbs.process import (
     section,
 )
 from slurm_rl_plugin.batch_systems.pbs.scores import PbsLibrary
+from slurm_rl_plugin.batch_systems.port import Names
 from slurm_rl_plugin.domain import EndedJobs, JobTable, PendingJobs
 from slurm_rl_plugin.domain.job_class import JobClass, JobClassifier, JobDescription
 from slurm_rl_plugin.domain.jobs import measures

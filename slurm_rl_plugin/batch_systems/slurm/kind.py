@@ -45,42 +45,40 @@ def slurm_presence(environment: Mapping[str, str]) -> Presence:
 
 def slurm_answers(environment: Mapping[str, str], seconds: float) -> bool:
     """Whether slurmctld does."""
-    from slurm_rl_plugin.batch_systems.command_process import answers  # noqa: PLC0415
-    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.command_process import answers
+    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 
     commands = CommandRunner(environment=environment, timeout=seconds)
     return answers(commands, ("scontrol", "ping"))
 
 
 def _build(parts: AdapterParts) -> BatchSystem:
-    from slurm_rl_plugin.batch_systems.slurm.adapter import slurm_batch_system  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.slurm.adapter import slurm_batch_system
 
     return slurm_batch_system(parts)
 
 
 def _job_record(job: int, timeout: float) -> JobRecord:
-    from slurm_rl_plugin.batch_systems.slurm.job_record import job_record  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.slurm.job_record import job_record
 
     return job_record(job, timeout)
 
 
 def _offers(timeout: float, account: str) -> OfferingSite:
-    from slurm_rl_plugin.batch_systems.slurm.offers import SlurmOffers  # noqa: PLC0415
-    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.slurm.offers import SlurmOffers
+    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 
     return SlurmOffers(CommandRunner(timeout=timeout), account)
 
 
 def _accounting(timeout: float) -> OwnAccounting:
-    from slurm_rl_plugin.batch_systems.slurm.own_accounting import SlurmAccounting  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.slurm.own_accounting import SlurmAccounting
 
     return SlurmAccounting(timeout)
 
 
 def _submission(environment: Mapping[str, str], timeout: float) -> JobSubmission:
-    from slurm_rl_plugin.batch_systems.slurm.submission import (  # noqa: PLC0415
-        user_submission,
-    )
+    from slurm_rl_plugin.batch_systems.slurm.submission import user_submission
 
     return user_submission(environment, timeout)
 
@@ -90,32 +88,27 @@ def _machine(timeout: float) -> Machine:
 
 
 def _cluster(timeout: float) -> DescribedCluster:
-    from slurm_rl_plugin.batch_systems.slurm.answers.machine import (  # noqa: PLC0415
-        read_running_cluster,
-    )
-    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.slurm.answers.machine import read_running_cluster
+    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 
     commands = CommandRunner(timeout=timeout)
     return read_running_cluster(commands.read)
 
 
 def _nodes(timeout: float) -> Sequence[NodeNow]:
-    from slurm_rl_plugin.batch_systems.slurm.answers.machine import (  # noqa: PLC0415
-        SHOW_NODES_NOW,
-        parse_nodes,
-    )
-    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.slurm.answers.machine import SHOW_NODES_NOW, parse_nodes
+    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 
     commands = CommandRunner(timeout=timeout)
     return parse_nodes(commands.read(SHOW_NODES_NOW), counts_memory=True)
 
 
 def _licences(timeout: float) -> Mapping[str, float]:
-    from slurm_rl_plugin.batch_systems.slurm.answers.machine import (  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.slurm.answers.machine import (
         SHOW_LICENCES,
         parse_free_licences,
     )
-    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner  # noqa: PLC0415
+    from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 
     commands = CommandRunner(timeout=timeout)
     return parse_free_licences(commands.read(SHOW_LICENCES))

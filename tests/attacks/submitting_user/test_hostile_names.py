@@ -20,7 +20,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from slurm_rl_plugin.batch_systems.numbered_names import Names
+from slurm_rl_plugin.batch_systems.port import Names
 from slurm_rl_plugin.cli import run
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain import Decision, QueueSnapshot

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.command_process import collector_paused
-from slurm_rl_plugin.batch_systems.numbered_names import Names
+from slurm_rl_plugin.batch_systems.port import Names
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import PENDING, RUNNING_STATES, QueueRow
 from slurm_rl_plugin.batch_systems.slurm.queue import job_tables
 from slurm_rl_plugin.batch_systems.slurm.queue import job_watch as slurm_watch

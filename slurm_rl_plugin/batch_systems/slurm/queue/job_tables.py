@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from slurm_rl_plugin.batch_systems.numbered_names import Names
+from slurm_rl_plugin.batch_systems.port import Names
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import MANY, QueueRow
 from slurm_rl_plugin.batch_systems.slurm.answers.priorities import LOWEST_TIER, PriorityTerms
 from slurm_rl_plugin.batch_systems.slurm.answers.reasons import is_own_doing, waits_for_processors
