@@ -14,7 +14,8 @@ import pytest
 from slurm_rl_plugin.cli.explain import amount_text, room_sentences
 from slurm_rl_plugin.domain.nodes import NodeNow
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
-from slurm_rl_plugin.services.explanation import room_of
+from slurm_rl_plugin.services.explained_job import room_of
+from slurm_rl_plugin.services.explanation import LicenceRoom
 from tests.fakes.fake_cluster import FakeCluster
 from tests.functional.test_operator_verbs import configure
 
@@ -170,8 +171,8 @@ def test_whole_nodes_features_and_licences() -> None:
     matlab = {"license/matlab": 1.0}
     none_free = room_of([idle], ["p"], matlab, 1, licences={"license/matlab": 0.0})
     assert room_sentences(none_free) == ["It waits for 1 licence of matlab; 0 are free."]
-    assert none_free["licences"] == {"license/matlab": {"asked": 1.0, "free": 0.0}}
-    assert room_of([idle], ["p"], matlab, 1)["licences"] == {}  # nobody told
+    assert none_free.licences == {"license/matlab": LicenceRoom(asked=1.0, free=0.0)}
+    assert room_of([idle], ["p"], matlab, 1).licences == {}  # nobody told
 
 
 def test_explain_asks_for_licences_where_a_job_does(words: Words, site: FakeCluster) -> None:
