@@ -89,8 +89,7 @@ $(LOWEST)/installed: $(SOURCES) requirements/lowest.txt
 
 # Tests that use each package that setup.py asks for, with its lower bound installed.
 LOWEST_TESTS := tests/unit/serving tests/unit/metrics tests/unit/forecasts/test_forecast_scores.py \
-  tests/unit/batch_systems/test_slurm_arrays.py \
-  tests/unit/cli/test_figures.py tests/unit/cli/test_progress_bar.py tests/unit/cli/test_training_place.py \
+  tests/unit/evaluation/test_schedule_figures.py tests/unit/cli/test_progress_bar.py \
   tests/contracts/test_accounting_readers.py tests/contracts/test_algorithms.py \
   tests/functional/test_onnx_parity.py tests/functional/test_bash_completion.py \
   tests/reference/test_kernel_against_readable_simulator.py

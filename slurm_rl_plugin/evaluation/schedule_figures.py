@@ -26,7 +26,6 @@ from slurm_rl_plugin.utility.summary import ScheduledJobs
 
 mpl.use("Agg")  # head nodes have no display
 from matplotlib import pyplot as plt
-from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
@@ -73,14 +72,11 @@ def _draw_waits(schedules: Mapping[str, ScheduledJobs]) -> Any:
     for axis, interactive in zip(axes, (True, False), strict=True):
         for name, jobs, style in _with_styles(schedules):
             draw_wait_curve(axis, jobs, interactive, name, style)
-        axis.set_xscale("log")
-        axis.set_xlabel("wait (s, below 1 s drawn at 1 s)")
+        axis.set(xscale="log", xlabel="wait (s, below 1 s drawn at 1 s)")
         axis.set_title("interactive jobs" if interactive else "batch jobs")
         axis.grid(alpha=0.3)
     axes[0].axvline(INTERACTIVE_WAIT_GOAL, color="grey", linestyle=":", label="2 minutes")
-    axes[0].set_ylabel("fraction of jobs")
-    _legend_above(figure, axes[0])
-    return figure
+    return _finished(figure, axes[0], ylabel="fraction of jobs")
 
 
 def _draw_fairness(schedules: Mapping[str, ScheduledJobs]) -> Any:
@@ -95,18 +91,18 @@ def _draw_fairness(schedules: Mapping[str, ScheduledJobs]) -> Any:
         axis.plot((jobs.start[order] - jobs.submit.min()) / unit, fairness, style, label=name)
         # the first jobs of a log swing between the accounts: let them not set the scale
         lowest = min(lowest, float(fairness[len(fairness) // 20 :].min()))
-    axis.set_xlabel(f"time ({symbol})")
-    axis.set_ylabel("fairness at job starts (eq. 4)")
     axis.set_ylim(max(lowest - 0.05, 0.0), 1.005)
-    axis.grid(alpha=0.3)
-    _legend_above(figure, axis)
-    return figure
+    label = "fairness at job starts (eq. 4)"
+    return _finished(figure, axis, xlabel=f"time ({symbol})", ylabel=label)
 
 
-def _legend_above(figure: Any, axis: Any) -> None:
-    """Names of policies may be long paths: they must not cover a line."""
+def _finished(figure: Any, axis: Any, **labels: str) -> Any:
+    """With labels, a grid and a legend above: long names of policies must not cover a line."""
+    axis.set(**labels)
+    axis.grid(visible=True, alpha=0.3)
     lines, names = axis.get_legend_handles_labels()
     figure.legend(lines, names, loc="outside upper center", ncols=min(len(names), 4))
+    return figure
 
 
 def _span(schedules: Mapping[str, ScheduledJobs]) -> float:
@@ -130,12 +126,9 @@ def _draw_queues(schedules: Mapping[str, ScheduledJobs]) -> Any:
         longest = np.maximum(longest, np.where(left >= 0, pending[left], 0))
         middle = (np.arange(_STEPS) + 0.5) * step / unit
         axis.plot(middle, longest, style, label=name, linewidth=1.0, drawstyle="steps-mid")
-    axis.set_xlabel(f"time ({symbol})")
-    axis.set_ylabel(f"pending jobs (most in {_duration(step)})")
     axis.set_ylim(bottom=0)
-    axis.grid(alpha=0.3)
-    _legend_above(figure, axis)
-    return figure
+    label = f"pending jobs (most in {_duration(step)})"
+    return _finished(figure, axis, xlabel=f"time ({symbol})", ylabel=label)
 
 
 def _queue_length(jobs: ScheduledJobs) -> tuple[FloatArray, FloatArray]:
@@ -151,13 +144,9 @@ def _draw_gantt(schedules: Mapping[str, ScheduledJobs]) -> Any:
     begin, end = busiest_window(schedules[names[-1]])
     shown = names if len(names) == 1 else [names[0], names[-1]]
     unit, symbol = _time_unit(end - begin)
+    size = (10, 1 + 3.5 * len(shown))
     figure, axes = plt.subplots(
-        len(shown),
-        1,
-        figsize=(10, 1 + 3.5 * len(shown)),
-        sharex=True,
-        squeeze=False,
-        layout="constrained",
+        len(shown), 1, figsize=size, sharex=True, squeeze=False, layout="constrained"
     )
     rows = {name: processor_rows(schedules[name], begin, end) for name in shown}
     capacity = schedules[names[-1]].capacity
@@ -170,28 +159,29 @@ def _draw_gantt(schedules: Mapping[str, ScheduledJobs]) -> Any:
     axes[-1, 0].set_xlim(0, (end - begin) / unit)
     since = begin - float(schedules[names[-1]].submit.min())
     axes[-1, 0].set_xlabel(f"time ({symbol}) from {_duration(since)} after the first submit")
-    legend = [
-        Patch(color=_CLASS_COLOURS[True], label="interactive"),
-        Patch(color=_CLASS_COLOURS[False], label="batch"),
-        Patch(color=_PALE_COLOURS[True], label="interactive, began before"),
-        Patch(color=_PALE_COLOURS[False], label="batch, began before"),
-        Patch(facecolor="white", edgecolor="grey", label="idle"),
-    ]
+    colours = {
+        "interactive": _CLASS_COLOURS[True],
+        "batch": _CLASS_COLOURS[False],
+        "interactive, began before": _PALE_COLOURS[True],
+        "batch, began before": _PALE_COLOURS[False],
+    }
+    legend = [Patch(color=colour, label=label) for label, colour in colours.items()]
+    legend.append(Patch(facecolor="white", edgecolor="grey", label="idle"))
     figure.legend(handles=legend, loc="outside upper center", ncols=5)
     return figure
 
 
 def _draw_blocks(axis: Any, blocks: list[Block], window: tuple[float, float], unit: float) -> None:
-    colours, edges = [], []
     narrow = _NARROW * (window[1] - window[0])
-    for block in blocks:
-        shades = _PALE_COLOURS if block.began_before else _CLASS_COLOURS
-        colours.append(shades[block.interactive])
-        edges.append(0.4 if block.end - block.begin >= narrow else 0.15)
-    corners = [_corners(block, window[0], unit) for block in blocks]
-    axis.add_collection(
-        PolyCollection(corners, facecolors=colours, edgecolors="white", linewidths=edges)
-    )
+    for each in blocks:
+        length = each.end - each.begin
+        axis.broken_barh(
+            [((each.begin - window[0]) / unit, length / unit)],
+            (each.bottom, each.top - each.bottom),
+            facecolors=(_PALE_COLOURS if each.began_before else _CLASS_COLOURS)[each.interactive],
+            edgecolors="white",
+            linewidths=0.4 if length >= narrow else 0.15,
+        )
 
 
 def _limit_rows(axis: Any, top: int, capacity: int, unchanged: int) -> None:
@@ -209,11 +199,6 @@ def _first_changed_row(blocks: list[Block], capacity: int) -> int:
     through = [each.top for each in blocks if each.began_before and each.ends_after]
     changed = [each.bottom for each in blocks if not (each.began_before and each.ends_after)]
     return min(changed) if changed else max([capacity, *through])
-
-
-def _corners(block: Block, begin: float, unit: float) -> list[tuple[float, int]]:
-    left, right = (block.begin - begin) / unit, (block.end - begin) / unit
-    return [(left, block.bottom), (right, block.bottom), (right, block.top), (left, block.top)]
 
 
 def _waiting(jobs: ScheduledJobs, begin: float, end: float) -> str:

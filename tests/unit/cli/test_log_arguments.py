@@ -1,0 +1,206 @@
+"""LOG arguments: a part of a log, its machine, and shares beside its accounts."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.accounting.swf.writer import write_swf
+from slurm_rl_plugin.cli.entry import main
+from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs
+from slurm_rl_plugin.cli.log_excerpt import LogExcerpt
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.evaluation.named_log import LogOptions
+from slurm_rl_plugin.simulator.workloads.generators import generated_log
+
+
+def read(argument, *words):
+    parser = argparse.ArgumentParser()
+    add_log_options(parser)
+    return read_named_logs([argument], LogOptions.of(parser.parse_args(words)))[0]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    path = tmp_path / "site@home=1.swf"  # an @ of the path itself is none of ours
+    whole = generated_log("mmn:jobs=300,processors=10,load=.5,seed=2")
+    write_swf(path, whole, comments=[])
+    return str(path)
+
+
+def test_an_argument_without_a_sign_is_the_log_itself():
+    assert LogExcerpt.of("site.swf.gz") == LogExcerpt(log="site.swf.gz")
+    assert LogExcerpt.of("me@home/site.swf") == LogExcerpt(log="me@home/site.swf")
+
+
+def test_every_setting_is_read():
+    assert LogExcerpt.of("a.swf@jobs=10:40,load=.7,processors=6") == LogExcerpt(
+        log="a.swf", first=10, last=40, load=0.7, processors=6
+    )
+
+
+def test_the_jobs_are_taken_in_order_of_submission():
+    whole, part = read("mmn:jobs=300,seed=2"), read("mmn:jobs=300,seed=2@jobs=50:120")
+    np.testing.assert_array_equal(part.prepared.log.submit, whole.prepared.log.submit[50:120])
+    assert part.name == "mmn:jobs=300,seed=2@jobs=50:120"
+
+
+def test_the_load_becomes_the_one_asked_for_on_the_machine_asked_for():
+    prepared = read("mmn:jobs=300,seed=2@load=.8,processors=20").prepared
+    log = prepared.log
+    assert prepared.capacity == 20
+    asked = log.run_time.sum() / (20 * (log.submit[-1] - log.submit[0]))
+    assert asked == pytest.approx(0.8)
+    np.testing.assert_array_equal(log.run_time, read("mmn:jobs=300,seed=2").prepared.log.run_time)
+
+
+def test_a_file_may_be_cut_too(log):
+    assert len(read(log).prepared.log) == 300
+    assert len(read(f"{log}@jobs=0:100").prepared.log) == 100
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("jobs=5:5", "jobs has '5', which is no number of at least 6"),
+        ("jobs=5", "jobs has '', which is no number"),
+        ("load=much", "load has 'much', which is no number"),
+        ("load=inf", "load has 'inf', which is no number"),
+        ("processors=99999999999999999999", "too large: give 2147483647 at most"),
+        ("processors=0", "processors has '0', which is no number of at least 1"),
+        ("cores=3", "unknown setting 'cores' behind the @; give jobs=FIRST:LAST, load, processors"),
+        ("jobs=0:301", "holds 300 jobs that ran: jobs=0:301 goes beyond"),
+    ],
+)
+def test_faults_are_told_in_one_sentence(words, message):
+    with pytest.raises(ConfigurationError, match=message):
+        read(f"mmn:jobs=300,seed=2@{words}")
+
+
+def test_one_week_is_one_week():
+    with pytest.raises(ConfigurationError, match=r"a.swf holds 1 whole week: weeks=2 are more"):
+        LogExcerpt(log="a.swf", weeks=2).drawn_weeks(0.0, 8 * 86400.0)
+
+
+#: Each a job of four processors and 300 s: number, state, start and end.
+_HEADER = "JobIDRaw|User|Account|Partition|Submit|Start|End|TimelimitRaw|NCPUS|State"
+_SWF = "{} 0 0 100 4 -1 -1 4 100 -1 1 1 1 -1 1 1 -1 -1"
+
+
+def dump(folder: Path, state: str, start: str, end: str) -> str:
+    """A dump of two jobs that are alike."""
+    path = folder / "site.sacct"
+    rows = [f"{each}|u|physics|p|1000|{start}|{end}|60|4|{state}" for each in (1, 2)]
+    path.write_text("\n".join([_HEADER, *rows]) + "\n")
+    return str(path)
+
+
+def test_a_log_without_a_job_that_ran_says_so_and_asks_for_no_processors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = dump(tmp_path, "PENDING", "Unknown", "Unknown")
+    assert main(["limits", log]) == 2
+    assert capsys.readouterr().err == (
+        f"slurm-rl limits: {log}: none of its 2 records is a job that ran (2 not finished): give a "
+        "log of jobs that have ended.\n"
+    )
+
+
+def test_weeks_are_not_drawn_of_a_log_without_a_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, stored = dump(tmp_path, "PENDING", "Unknown", "Unknown"), tmp_path / "site.parquet"
+    model = str(tmp_path / "model.onnx")
+    for words in (
+        ["convert", log, "-o", str(stored)],
+        ["train", f"{log}@weeks=2", "-o", model, "--steps", "1"],
+    ):
+        assert main(words) == 2
+        assert f"{log}: none of its 2 records is a job that ran" in capsys.readouterr().err
+    assert not stored.exists()
+
+
+def test_a_request_that_no_reader_reads_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, stored = tmp_path / "20260101", tmp_path / "site.parquet"
+    log.write_text(
+        "01/01/2026 00:00:00;E;1.s;user=u queue=q ctime=1 start=2 end=99 Resource_List.ncpus=1 "
+        "Resource_List.matlab=2\n"
+    )
+    assert main(["convert", str(log), "-o", str(stored)]) == 0
+    assert "kept, but Resource_List.matlab is not read       1" in capsys.readouterr().out
+    for each in (log, stored):
+        assert main(["limits", str(each)]) == 0
+        said = f"slurm-rl: {each}: Resource_List.matlab is not read; 1 jobs have it.\n"
+        assert said in capsys.readouterr().err
+
+
+def test_jobs_that_fit_no_machine_are_told_with_its_size(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = dump(tmp_path, "COMPLETED", "1010", "1310")
+    assert main(["limits", log, "--processors", "2"]) == 2
+    told = "no job of the log fits the machine of 2 processors (2 wider than the machine)."
+    assert told in capsys.readouterr().err
+
+
+def test_a_size_that_nobody_told_is_said_to_be_a_guess(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = dump(tmp_path, "COMPLETED", "1010", "1310")
+    guess = "does not say how large the machine is: 8 processors, the most that was in use at once"
+    assert main(["evaluate", log, "--policy", "fifo"]) == 0
+    assert guess in capsys.readouterr().out
+    assert main(["evaluate", log, "--policy", "fifo", "--processors", "8"]) == 0
+    assert "how large the machine is" not in capsys.readouterr().out
+
+
+def test_a_recorded_order_that_had_a_larger_machine_is_not_compared_in_silence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "wide.swf"
+    log.write_text("\n".join(["; MaxProcs: 4", *(_SWF.format(each) for each in range(3))]) + "\n")
+    assert main(["evaluate", str(log), "--policy", "fifo", "--policy", "native"]) == 0
+    assert "native had 3.0 times the 4 processors of this machine" in capsys.readouterr().out
+    assert main(["evaluate", str(log), "--policy", "native", "--processors", "12"]) == 0
+    assert "times the" not in capsys.readouterr().out
+
+
+@pytest.fixture
+def accounts(tmp_path: Path) -> str:
+    """Jobs of the accounts 1 to 3."""
+    path = tmp_path / "site.swf"
+    drawn = generated_log("mmn:jobs=60,processors=4,seed=2")
+    three = replace(drawn, accounts=("1", "2", "3"), account=np.arange(len(drawn)) % 3)
+    write_swf(path, three, comments=["MaxProcs: 4"])
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ("1=.5,2=.2,3=.3", ""),
+        ("1=.5,_other=.5", ""),
+        ("1=.5,2=.2,3=.2,9=.1", "no job is of 9."),
+        ("1=.5,9=.5", "no job is of 9; jobs of 2, 3 have no share."),
+        ("1=.5,2=.5", "jobs of 3 have no share."),
+        ("1=.5,_other=.3,8=.1,9=.1", "no job is of 8, 9."),
+    ],
+)
+def test_accounts_that_do_not_meet_are_named(
+    shares: str, said: str, accounts: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read(accounts, "--shares", shares)
+    expected = f"slurm-rl: --shares and {accounts}: {said}\n" if said else ""
+    assert capsys.readouterr().err == expected
+
+
+def test_many_are_counted(accounts: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shares = ",".join(f"a{place}=.1" for place in range(10))
+    read(accounts, "--shares", shares)
+    assert "a6, a7 and 2 more; jobs of 1, 2, 3 have no share." in capsys.readouterr().err
