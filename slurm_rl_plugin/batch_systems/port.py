@@ -68,21 +68,6 @@ class ApplyReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeverTraits:
-    """What whoever sets a site up has to know of its lever.
-
-    Attributes:
-        cost: what a write costs, one sentence; "" where nothing is known.
-        no_influence: why our order cannot be bounded by hours of waiting; None if it can.
-        alone: why no daemon may run beside another controller's; None where one may.
-    """
-
-    cost: str = ""
-    no_influence: str | None = None
-    alone: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerFacts:
     """What the batch system orders by; read again in each cycle, since a site may change it.
 
@@ -95,12 +80,14 @@ class SchedulerFacts:
             0 where the batch system counts no shares or does not tell.
         replaced_points: priority points of the terms that a full order replaces: age, fair share,
             size and resources; 0 where the batch system has none.
-        pass_interval: seconds between the scheduler's own looks at the whole queue.
+        pass_interval: seconds between the scheduler's own passes over the queue.
         in_charge: False where another host's controller runs the cluster now, whose own daemon
             has to act; None where that cannot be told now.
         highest_priority: the highest that a job can be given, all terms together.
         controller_here: whether one of the batch system's controllers is this host's.
-        traits: of the lever.
+        write_cost: what a write costs, one sentence; "" where nothing is known.
+        no_influence: why our order cannot be bounded by hours of waiting; None if it can.
+        alone: why no daemon may run beside another controller's; None where one may.
         tried: first and last release, year and month, that the adapter was tried with; None where
             any will do.
     """
@@ -115,20 +102,22 @@ class SchedulerFacts:
     controller_here: bool = True
     fairshare_points: float = 0.0
     replaced_points: float = 0.0
-    traits: LeverTraits = LeverTraits()
+    write_cost: str = ""
+    no_influence: str | None = None
+    alone: str | None = None
     tried: tuple[tuple[int, int], tuple[int, int]] | None = None
 
     def bound(self, hours: float) -> float:
         """Hours of waiting that our first place is worth; 0 if our order cannot be bounded."""
-        return 0.0 if self.traits.no_influence is not None else hours
+        return 0.0 if self.no_influence is not None else hours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerLoad:
-    """What a cheap look between two cycles tells.
+    """How busy the batch system is, as read between two cycles.
 
     Attributes:
-        struggles: why the batch system should be left alone now; None where it is well.
+        struggles: why we should write nothing now; None where the batch system is well.
         events: counts of what happens to jobs; the queue has changed where any of them has.
         backlog: messages that wait for the accounting daemon; 0 where that is not known.
         submitted: jobs submitted since the batch system began to count; 0 where it does not count.
@@ -141,7 +130,7 @@ class SchedulerLoad:
 
 
 class Check(NamedTuple):
-    """One check of `slurm-rl check`: PASS, WARN or FAIL, its name, what was found and mends it."""
+    """One check of `slurm-rl check`: PASS, WARN or FAIL, its name, what was found and the fix."""
 
     result: str
     name: str
@@ -149,7 +138,7 @@ class Check(NamedTuple):
 
 
 class SiteNames(NamedTuple):
-    """What a site calls what its jobs name; None where nobody can tell now."""
+    """Names that the jobs of a site can have; None where they are not known."""
 
     accounts: frozenset[str] | None
     partitions: frozenset[str] | None
@@ -159,7 +148,7 @@ class SiteNames(NamedTuple):
 class BatchSystem:
     """A queue that can be read and reordered. Every call ends within the adapter's time-out.
 
-    What only some batch systems can do does nothing here.
+    Methods for what only some batch systems can do change nothing in this class.
     """
 
     #: What reports and metrics call the adapter, `slurm_commands` for example.
@@ -174,7 +163,7 @@ class BatchSystem:
         raise NotImplementedError
 
     def load(self) -> SchedulerLoad:
-        """Look how busy the batch system is, and whether anything has happened."""
+        """Read how busy the batch system is, and whether anything has happened; cheap."""
         raise NotImplementedError
 
     def snapshot(self) -> QueueSnapshot:

@@ -58,7 +58,7 @@ def site(
     if facts.harm is not None:
         yield Check(FAIL, "lever", facts.harm)
     else:
-        yield Check(PASS, "lever", facts.traits.cost or facts.lever)
+        yield Check(PASS, "lever", facts.write_cost or facts.lever)
     yield _influence(float(configuration.sections.hook.influence_hours), facts)
     yield _shares(configuration, facts, cycle.policy)
     yield _controller(configuration.cycle_settings, facts)
@@ -105,8 +105,8 @@ def _controller(settings: CycleSettings, facts: SchedulerFacts) -> Check:
 
 
 def _influence(hours: float, facts: SchedulerFacts) -> Check:
-    if facts.traits.no_influence is not None:
-        return Check(WARN if hours else PASS, "influence", facts.traits.no_influence)
+    if facts.no_influence is not None:
+        return Check(WARN if hours else PASS, "influence", facts.no_influence)
     if not hours:
         return Check(PASS, "influence", "full: our order wins")
     points = hours * facts.points_an_hour
@@ -125,11 +125,11 @@ def _shares(configuration: Configuration, facts: SchedulerFacts, policy: Policy)
     hours = float(configuration.sections.hook.influence_hours)
     points = configuration.goals.shares
     in_order = isinstance(policy, QNetworkPolicy) and policy.schema == SITE and points != 0.0
-    if in_order and (facts.traits.no_influence is not None or not hours):
+    if in_order and (facts.no_influence is not None or not hours):
         worth = f"{POINTS_A_DOUBLING if points is None else points:g} points a doubling of usage"
         where = " where shares differ" if points is None else ""
         return Check(PASS, "fair share", f"shares count in our order: {worth} over share{where}")
-    if facts.traits.no_influence is not None:
+    if facts.no_influence is not None:
         what = "our order comes first: shares decide only between jobs of one score, if they do"
         return Check(WARN, "fair share", what)
     if not facts.fairshare_points:

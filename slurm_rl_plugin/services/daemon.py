@@ -127,11 +127,10 @@ def check_lever(configuration: Configuration, cycle: Cycle) -> None:
 
 def _refuse(facts: SchedulerFacts, hours: float, *, beside_controllers: bool) -> None:
     """Refuse an active mode that would do nothing or would be undone."""
-    traits = facts.traits
     if facts.harm is not None:
         raise ConfigurationError(f"mode is active, but {facts.harm}")
-    if beside_controllers and traits.alone is not None:
-        raise ConfigurationError(f"mode is active, but {traits.alone}.")
+    if beside_controllers and facts.alone is not None:
+        raise ConfigurationError(f"mode is active, but {facts.alone}.")
     if hours and hours * facts.points_an_hour < 1.0:
         raise ConfigurationError(
             f"[hook] influence_hours = {hours:g} is worth nothing here, as waiting adds nothing to "

@@ -39,9 +39,11 @@ from slurm_rl_plugin.batch_systems.pbs.queue import (
     read_history,
 )
 from slurm_rl_plugin.batch_systems.pbs.scores import (
+    ALONE,
     HIGHEST_SCORE,
-    SCORE_TRAITS,
+    NO_INFLUENCE,
     SOUND_SCORES,
+    WRITE_COST,
     Ifl,
     Qalter,
     ScoreWrite,
@@ -114,7 +116,9 @@ class Pbs(BatchSystem):
             pass_interval=0.0,
             in_charge=True,
             highest_priority=HIGHEST_SCORE,
-            traits=SCORE_TRAITS,
+            write_cost=WRITE_COST,
+            no_influence=NO_INFLUENCE,
+            alone=ALONE,
         )
 
     def load(self) -> SchedulerLoad:

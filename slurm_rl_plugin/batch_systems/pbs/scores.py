@@ -23,7 +23,6 @@ from slurm_rl_plugin.batch_systems.pbs.process import (
     failure,
     section,
 )
-from slurm_rl_plugin.batch_systems.port import LeverTraits
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 
 PROGRAM = Path(__file__).with_name("libpbs_program.py")
@@ -159,14 +158,15 @@ HIGHEST_SCORE = 2**24
 #: At or below 0 a job would stand behind all that have no score at all.
 LOWEST_SCORE = 1
 SOUND_SCORES = f"{LOWEST_SCORE}..{HIGHEST_SCORE}"
-SCORE_TRAITS = LeverTraits(
-    cost=f"{SCORE}: a resource that job_sort_formula sorts by; each write is a record of PBS's "
-    "accounting",
-    no_influence="influence_hours has no effect on PBS, which does not say what its formula makes "
-    "of a job: our order comes first, and the site's own terms, fair share included, decide "
-    "between jobs of one score",
-    alone="beside_controllers is for Slurm alone: with PBS nobody here can tell which server is in "
-    "charge, and two daemons would undo each other's order; set it to false and run one daemon",
+WRITE_COST = f"{SCORE}: a resource that job_sort_formula sorts by; each write is a record of PBS's accounting"
+NO_INFLUENCE = (
+    "influence_hours has no effect on PBS, which does not say what its formula makes of a job: our "
+    "order comes first, and the site's own terms, fair share included, decide between jobs of one "
+    "score"
+)
+ALONE = (
+    "beside_controllers is for Slurm alone: with PBS nobody here can tell which server is in "
+    "charge, and two daemons would undo each other's order; set it to false and run one daemon"
 )
 _STARTED = "it waits no longer"
 _UNKNOWN = "Unknown Job Id"

@@ -17,7 +17,6 @@ from slurm_rl_plugin.batch_systems.port import (
     BatchSystem,
     Check,
     FactorChange,
-    LeverTraits,
     SchedulerFacts,
     SchedulerLoad,
     SiteNames,
@@ -76,7 +75,6 @@ logger = logging.getLogger(__name__)
 
 #: First and last release that the tests have run on.
 TRIED = (22, 5), (26, 5)
-_TRAITS = LeverTraits(cost="SiteFactor: a term of its own, nothing else is touched")
 SSHARE = ("sshare", "--all", "--parsable2", "--noheader", "-o", SHARE_FORMAT)
 SINFO = ("sinfo", "--noheader", "--all", "--Node", "-o", "%N|%C|%R|%p")
 #: Changes sent at once, with a time-out to match.
@@ -153,7 +151,7 @@ class SlurmCommands(BatchSystem):
             pass_interval=settings.pass_interval,
             in_charge=settings.in_charge(self._given.host),
             controller_here=settings.names_controller(self._given.host),
-            traits=_TRAITS,
+            write_cost="SiteFactor: a term of its own, nothing else is touched",
             tried=TRIED,
         )
 

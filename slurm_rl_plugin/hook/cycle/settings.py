@@ -68,12 +68,12 @@ class CycleSettings:
         """Why no daemon can run next to a controller here, one sentence; None where it can."""
         if not self.beside_controllers:
             return None
-        if facts.traits.alone is not None:
-            return f"{facts.traits.alone}."
+        if facts.alone is not None:
+            return f"{facts.alone}."
         return None if facts.controller_here else NO_CONTROLLER_HERE
 
     def influence_points(self, facts: SchedulerFacts) -> float:
         """Priority points that the first place is worth; inf if our order wins."""
-        if facts.traits.no_influence is not None or math.isinf(self.influence):
+        if facts.no_influence is not None or math.isinf(self.influence):
             return math.inf
         return self.influence * facts.points_an_hour

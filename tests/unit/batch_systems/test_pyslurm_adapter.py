@@ -168,13 +168,6 @@ class TestWrites:
         assert len(cluster.state["jobs"]) == 5
         assert factors(system.snapshot()) == {20: 33, 30: 44}
 
-    def test_array_without_split_records(self, cluster: PyslurmCluster) -> None:
-        cluster.add(20, tasks="0-9")
-        system = adapter(cluster)
-        system.snapshot()
-        assert system.apply([set_factor(20, 33)]).applied == 1
-        assert (cluster.modified, cluster.scontrol_calls) == ([], 1)
-
     def test_number_that_no_look_has_shown_may_be_an_array(self, cluster: PyslurmCluster) -> None:
         cluster.add(20, tasks="4-9", site=3)
         cluster.add(21, array_id=20, tasks="1", site=3)
@@ -205,13 +198,6 @@ class TestWrites:
         assert report.applied == 1
         assert report.rejected == {1: "Job has already finished", 2: "Invalid job id specified"}
         assert cluster.sites[3] == 5
-
-    def test_factor_that_slurm_cannot_hold_is_not_sent(self, cluster: PyslurmCluster) -> None:
-        cluster.add(1)
-        system = adapter(cluster)
-        system.snapshot()
-        assert set(system.apply([set_factor(1, 2**31)]).rejected) == {1}
-        assert cluster.modified == []
 
     def test_missing_right_is_one_sentence(self, cluster: PyslurmCluster) -> None:
         cluster.add(1)

@@ -90,12 +90,6 @@ class TestContract(BatchSystemContract):
 
 
 class TestSnapshot:
-    def test_empty_queue(self, cluster: FakeCluster) -> None:
-        snapshot = adapter(cluster).snapshot()
-        assert len(snapshot.pending) == len(snapshot.running) == len(snapshot.started) == 0
-        assert snapshot.accounts == ("biology", "physics")
-        assert snapshot.now == NOW
-
     @pytest.mark.parametrize("state", ["RESV_DEL_HOLD", "REQUEUE_HOLD", "SPECIAL_EXIT"])
     def test_who_waits_with_a_flag_is_pending(self, cluster: FakeCluster, state: str) -> None:
         cluster.add(1)
@@ -356,11 +350,6 @@ class TestWhoWaitsNow:
 
 
 class TestStarts:
-    def test_first_snapshot_reports_none(self, cluster: FakeCluster) -> None:
-        cluster.add(1, state="RUNNING", start=NOW - 50, nodes="n1")
-        system = adapter(cluster)
-        assert len(system.snapshot().started) == len(system.snapshot().started) == 0
-
     def test_job_that_came_and_went_between_two_snapshots(self, cluster: FakeCluster) -> None:
         cluster.add(1)
         system = adapter(cluster)
@@ -375,13 +364,6 @@ class TestStarts:
         system = adapter(cluster)
         system.snapshot()
         cluster.change(1, state="CANCELLED", reason="None", start=NOW + 1)
-        assert len(system.snapshot().started) == 0
-
-    def test_job_that_slurm_has_forgotten(self, cluster: FakeCluster) -> None:
-        cluster.add(1)
-        system = adapter(cluster)
-        system.snapshot()
-        cluster.forget(1)
         assert len(system.snapshot().started) == 0
 
     def test_every_task_counts_once(self, cluster: FakeCluster) -> None:
@@ -493,31 +475,6 @@ class TestEnds:
         system.snapshot()
         cluster.change(1, **change)
         assert len(system.snapshot().ended) == 0
-
-    def test_requeued_job_ends_when_it_ends_at_last(self, cluster: FakeCluster) -> None:
-        cluster.add(1)
-        system = adapter(cluster)
-        system.snapshot()
-        cluster.run_job(1)
-        system.snapshot()
-        cluster.change(1, state="PENDING", eligible=NOW + 120, start=None, nodes="")
-        assert len(system.snapshot().ended) == 0
-        cluster.change(1, state="COMPLETED", start=NOW + 150, end=NOW + 170, nodes="n1")
-        assert system.snapshot().ended.start.tolist() == [NOW + 150]
-
-    def test_tasks_end_one_by_one(self, cluster: FakeCluster) -> None:
-        cluster.add(10, tasks="3-9")
-        cluster.add(11, array_id=10, tasks="1", state="COMPLETED", start=NOW - 9, end=NOW - 5)
-        for task in (2, 3):
-            cluster.add(10 + task, array_id=10, tasks=str(task), state="RUNNING", start=NOW - 9)
-        cluster.change(12, nodes="n1")
-        cluster.change(13, nodes="n1")
-        system = adapter(cluster)
-        told = [system.snapshot().ended.jobs.job_id.tolist()]
-        for job_id in (12, 13):
-            cluster.end_job(job_id, NOW + 3)
-            told += [system.snapshot().ended.jobs.job_id.tolist() for _ in range(2)]
-        assert told == [[], [12], [], [13], []]
 
     def test_running_jobs_keep_what_they_had_asked_for(self, cluster: FakeCluster) -> None:
         cluster.add(1)

@@ -12,7 +12,6 @@ import pytest
 from slurm_rl_plugin.batch_systems.port import (
     ApplyReport,
     FactorChange,
-    LeverTraits,
     SchedulerFacts,
     SchedulerLoad,
 )
@@ -305,7 +304,7 @@ def test_beside_controllers_on_a_host_that_is_none_nothing_is_written(tmp_path: 
 
 def test_where_no_daemon_may_be_beside_another_nothing_is_written(tmp_path: Path) -> None:
     here = queue()
-    here.known = replace(FACTS, traits=LeverTraits(alone="it is for others alone"))
+    here.known = replace(FACTS, alone="it is for others alone")
     report = cycle_over(here, SCORES, tmp_path, beside_controllers=True).run()
     assert (report.failure, report.failure_reason) == ("refused", "it is for others alone.")
     assert not here.pending.factor.any()
