@@ -158,7 +158,8 @@ HIGHEST_SCORE = 2**24
 #: At or below 0 a job would stand behind all that have no score at all.
 LOWEST_SCORE = 1
 SOUND_SCORES = f"{LOWEST_SCORE}..{HIGHEST_SCORE}"
-WRITE_COST = f"{SCORE}: a resource that job_sort_formula sorts by; each write is a record of PBS's accounting"
+_COST = "a resource that job_sort_formula sorts by; each write is a record of PBS's accounting"
+WRITE_COST = f"{SCORE}: {_COST}"
 NO_INFLUENCE = (
     "influence_hours has no effect on PBS, which does not say what its formula makes of a job: our "
     "order comes first, and the site's own terms, fair share included, decide between jobs of one "
