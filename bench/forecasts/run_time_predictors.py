@@ -42,6 +42,13 @@ from slurm_rl_plugin.features.history.run_history import (
     asked_time,
 )
 from slurm_rl_plugin.features.history.run_prediction import PRIOR_RUNS, UNKNOWN_HAZARD, expected_run
+from slurm_rl_plugin.learning.evaluation.run_time_scores import (
+    crps,
+    log_scores,
+    outcome,
+    parts_of,
+    reached,
+)
 from slurm_rl_plugin.measure.blocks import Blocks
 from slurm_rl_plugin.measure.intervals import Interval, verdict, widened
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
@@ -50,12 +57,12 @@ from slurm_rl_plugin.simulator.workloads.recorded_runs import (
     hazards_at_submission,
     recent_runs,
 )
-from slurm_rl_plugin.units import DAY, HOUR, BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
 
 #: Intervals between bounds, and the time limit.
 OUTCOMES = len(BOUNDS) + 1
-#: Part of the jobs before those that are scored, and the least probability that a score counts.
-FITTED, LEAST = 0.6, 1e-6
+#: Part of the jobs before those that are scored.
+FITTED = 0.6
 #: Levels of shrunk means: how much a run weighs when the next has ended, and by how many runs of
 #: the level above means are drawn towards it. Request, user, user and request, and width.
 LEVELS = ((0.999, 5.0), (0.9, 1.0), (0.8, 0.7), (0.8, 0.7))
@@ -63,9 +70,6 @@ LEVELS = ((0.999, 5.0), (0.9, 1.0), (0.8, 0.7), (0.8, 0.7))
 OF_REQUEST, INVERSE_OF_REQUEST = 0.4, 3.0
 #: The trees: jobs between two fits, runs that each fit sees, and probability spread over OUTCOMES.
 REFIT, SEEN, SPREAD = 1000, 40_000, 0.01
-_LOWS = np.array([0.0, *BOUNDS[:-1]])
-#: log10 of the seconds between which distributions are compared: from 5 s on.
-_EDGES = np.log10([5.0, *BOUNDS])
 
 
 class Runs(NamedTuple):
@@ -96,29 +100,10 @@ class Predicted(NamedTuple):
     rate: FloatArray
 
 
-def reached(limit: FloatArray) -> BoolArray:
-    """Whether a run may end in each interval before its limit ends it, shape [n, len(BOUNDS)]."""
-    return np.asarray(AS_ASKED * limit[:, None] > _LOWS)
-
-
-def outcome(ran: FloatArray, limit: FloatArray) -> IntArray:
-    """In which of OUTCOMES each run ended, shape [n]."""
-    place = np.searchsorted(BOUNDS, ran, side="right")
-    return np.where(ran >= AS_ASKED * limit, len(BOUNDS), place)
-
-
 def within_limit(parts: FloatArray, limit: FloatArray) -> FloatArray:
     """The same with what intervals beyond the limit have given to the limit, sum 1."""
     ended = parts[:, :-1] * reached(limit)
     return np.column_stack([ended, 1.0 - ended.sum(axis=1)])
-
-
-def parts_of(hazards: FloatArray, limit: FloatArray) -> FloatArray:
-    """Of hazards (`run_prediction.fill_hazards`, shape [n, len(BOUNDS)])."""
-    hazards = hazards * reached(limit)
-    outlived = np.cumprod(1.0 - hazards, axis=1)
-    before = np.column_stack([np.ones(len(limit)), outlived])
-    return np.column_stack([before[:, :-1] * hazards, before[:, -1]])
 
 
 def predicted(parts: FloatArray, limit: FloatArray) -> Predicted:
@@ -126,19 +111,6 @@ def predicted(parts: FloatArray, limit: FloatArray) -> Predicted:
     rest = 1.0 - np.column_stack([np.zeros(len(parts)), parts[:, :-2].cumsum(axis=1)])
     hazards = parts[:, :-1] / np.maximum(rest, 1e-12)
     return Predicted(parts, *expected_run(np.clip(hazards, 0.0, 1.0).T, limit))
-
-
-def log_scores(parts: FloatArray, came: IntArray) -> FloatArray:
-    """-ln of the probability of what came, shape [n]."""
-    return -np.log(np.maximum(parts[np.arange(len(came)), came], LEAST))
-
-
-def crps(parts: FloatArray, ran: FloatArray, limit: FloatArray) -> FloatArray:
-    """Squared difference of shares of shorter runs and 0 or 1, over log10 of seconds, shape [n]."""
-    high = np.minimum(_EDGES[1:], np.log10(limit)[:, None])
-    width = np.maximum(high - _EDGES[:-1], 0.0) * reached(limit)
-    ended = (np.array(BOUNDS) > ran[:, None]) & (ran < AS_ASKED * limit)[:, None]
-    return np.asarray(((parts[:, :-1].cumsum(axis=1) - ended) ** 2 * width).sum(axis=1))
 
 
 def ratio_and_error(guess: FloatArray, true: FloatArray) -> tuple[float, float]:
@@ -318,7 +290,7 @@ def scored(runs: Runs, names: Sequence[str]) -> Iterator[tuple[str, dict[str, An
         figures: dict[str, Any] = {
             "log_score": float(scores.mean()),
             "against": [difference, interval, verdict(interval)],
-            "crps": float(crps(parts, ran, limit).mean()),
+            "crps": float(crps(parts[:, :-1].cumsum(axis=1), ran, limit).mean()),
         }
         figures["mean_ratio"], figures["mean_error"] = ratio_and_error(mean, ran)
         true = 1.0 / np.maximum(ran, SHORTEST)

@@ -70,32 +70,18 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Remembered:
-    """The parts of a memory; `arrived` is None at the first decision.
+    """The parts of a memory; `arrived` is None before the first decision.
 
-    `longest` is the longest wait known lately, seconds, at the time of `arrived`.
-
-    `queue` are the queue features of the last decision where the graph itself remembers.
+    `longest` is the longest wait known lately, seconds, at the time of `arrived`. `graph` is what
+    the graph itself remembers; `queue` are then the queue features of the last decision.
     """
 
-    arrived: FloatArray | None
-    longest: float
     graph: NDArray[np.float32]
     queue: NDArray[np.float32]
-    past: PastRuns
-    foretold: ForetoldRuns
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ready:
-    """Inputs of the graph, and the parts of the memory that they come from."""
-
-    inputs: dict[str, Any]
-    arrived: FloatArray
-    longest: float
-    graph: NDArray[np.float32]
-    past: PastRuns
-    foretold: ForetoldRuns
-    told: KnownPast | None
+    arrived: FloatArray | None = None
+    longest: float = 0.0
+    past: PastRuns = field(default_factory=PastRuns)
+    foretold: ForetoldRuns = field(default_factory=ForetoldRuns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,15 +124,15 @@ class QNetworkPolicy:
         Raises:
             PolicyError: onnxruntime fails on these inputs, or the reserve is no number.
         """
-        ready = self._ready(snapshot, memory)
-        answers = self._run(ready.inputs, len(snapshot.pending))
+        inputs, told, after = self._ready(snapshot, memory)
+        answers = self._run(inputs, len(snapshot.pending))
         run_times = None
         if self.knows_past:
-            run_times = partial(foretold_now, ready.told, ready.foretold)
+            run_times = partial(foretold_now, told, after.foretold)
         return Decision(
             scores=_as_scores(answers),
             reserve=self._processors(answers, snapshot.capacity),
-            memory=self._memory(ready),
+            memory=self._memory(after),
             run_times=run_times,
         )
 
@@ -154,7 +140,7 @@ class QNetworkPolicy:
         self, snapshot: QueueSnapshot, memory: Memory | None = None
     ) -> NDArray[np.float32]:
         """What the graph is told of each pending job, shape [n, Fj]; names in `schema.jobs`."""
-        features: NDArray[np.float32] = self._ready(snapshot, memory).inputs["jobs"]
+        features: NDArray[np.float32] = self._ready(snapshot, memory)[0]["jobs"]
         return features
 
     def scores_of(
@@ -168,11 +154,14 @@ class QNetworkPolicy:
         Raises:
             PolicyError: onnxruntime fails on one of them.
         """
-        ready = self._ready(snapshot, memory)
+        inputs, _, _ = self._ready(snapshot, memory)
         for jobs in tables:
-            yield _as_scores(self._run({**ready.inputs, "jobs": jobs}, len(jobs)))
+            yield _as_scores(self._run({**inputs, "jobs": jobs}, len(jobs)))
 
-    def _ready(self, snapshot: QueueSnapshot, memory: Memory | None) -> _Ready:
+    def _ready(
+        self, snapshot: QueueSnapshot, memory: Memory | None
+    ) -> tuple[dict[str, Any], KnownPast | None, _Remembered]:
+        """Inputs of the graph, what is known of the pending jobs, and what to remember of it."""
         before = self._remembered(memory)
         arrived = recent_arrivals(snapshot, before.arrived)
         past, foretold, longest = before.past, before.foretold, 0.0
@@ -185,15 +174,15 @@ class QNetworkPolicy:
         graph = before.graph
         if self.memory_size:
             graph = inputs["memory_in"] = self._stepped(snapshot, before, past)
-        return _Ready(
-            inputs=inputs,
+        after = _Remembered(
             arrived=arrived,
             longest=longest,
             graph=graph,
+            queue=inputs["queue"],
             past=past,
             foretold=foretold,
-            told=told,
         )
+        return inputs, told, after
 
     def _stepped(
         self, snapshot: QueueSnapshot, before: _Remembered, past: PastRuns
@@ -235,14 +224,7 @@ class QNetworkPolicy:
             memory = memory[:whole]
         if memory is None or past is None or len(memory) != whole:
             nothing = np.zeros(self.memory_size, dtype=np.float32)
-            return _Remembered(
-                arrived=None,
-                longest=0.0,
-                graph=nothing,
-                queue=nothing[:0],
-                past=PastRuns(),
-                foretold=ForetoldRuns(),
-            )
+            return _Remembered(graph=nothing, queue=nothing[:0])
         return _Remembered(
             arrived=memory[:ARRIVAL_MEMORY],
             longest=float(memory[ARRIVAL_MEMORY]),
@@ -252,12 +234,13 @@ class QNetworkPolicy:
             foretold=foretold,
         )
 
-    def _memory(self, ready: _Ready) -> Memory:
-        parts = [ready.arrived, np.array([ready.longest])]
+    def _memory(self, after: _Remembered) -> Memory:
+        assert after.arrived is not None
+        parts = [after.arrived, np.array([after.longest])]
         if self.memory_size:
-            parts += [np.asarray(each, np.float64) for each in (ready.graph, ready.inputs["queue"])]
+            parts += [np.asarray(each, np.float64) for each in (after.graph, after.queue)]
         if self.knows_past:
-            parts += [ready.foretold.to_memory(), *ready.past.to_memory()]
+            parts += [after.foretold.to_memory(), *after.past.to_memory()]
         return np.concatenate(parts)
 
     def _features(

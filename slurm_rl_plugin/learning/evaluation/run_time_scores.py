@@ -14,12 +14,12 @@ from slurm_rl_plugin.simulator.workloads.recorded_runs import (
     hazards_at_submission,
     quantiles_at_start,
 )
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: Least probability that a score counts, so that no job outweighs all others.
-_LEAST = 1e-6
+LEAST = 1e-6
 #: log10 of the seconds between which a distribution is compared with what came: from 5 s on.
-_EDGES = np.log10(np.maximum([5.0, *BOUNDS], 5.0))
+_EDGES = np.log10([5.0, *BOUNDS])
 
 
 def run_time_scores(prepared: PreparedLog, first: int, last: int) -> Mapping[str, Any]:
@@ -41,10 +41,11 @@ def run_time_scores(prepared: PreparedLog, first: int, last: int) -> Mapping[str
     mean, rate = expected_run(hazards.T, limit)
     ran = np.maximum(np.minimum(jobs.run_time, limit), 1.0)
     length = np.sqrt(mean / rate)
+    shorter = np.asarray(1.0 - np.cumprod(1.0 - hazards * reached(limit), axis=1), np.float64)
     told = quantiles_at_start(prepared)[part]
     return {
-        "log_score": float(np.mean(-np.log(np.maximum(_probability(hazards, ran, limit), _LEAST)))),
-        "crps": float(np.mean(_crps(hazards, ran, limit))),
+        "log_score": float(np.mean(log_scores(parts_of(hazards, limit), outcome(ran, limit)))),
+        "crps": float(np.mean(crps(shorter, ran, limit))),
         "log_error": float(np.mean(np.abs(np.log10(length / ran)))),
         "log_error_requested": float(np.mean(np.abs(np.log10(limit / ran)))),
         "shares_below": {
@@ -54,28 +55,36 @@ def run_time_scores(prepared: PreparedLog, first: int, last: int) -> Mapping[str
     }
 
 
-def _reached(limit: FloatArray) -> FloatArray:
-    """Whether a run may end in each interval, before its limit ends it, shape [n, len(BOUNDS)]."""
-    low = np.array([0.0, *BOUNDS[:-1]])
-    return (low < AS_ASKED * limit[:, None]).astype(np.float64)
+def reached(limit: FloatArray) -> BoolArray:
+    """Whether a run may end in each interval before its limit ends it, shape [n, len(BOUNDS)]."""
+    return np.asarray(AS_ASKED * limit[:, None] > np.array([0.0, *BOUNDS[:-1]]))
 
 
-def _probability(hazards: FloatArray, ran: FloatArray, limit: FloatArray) -> FloatArray:
-    """Of the interval in which each run ended, or of its limit, shape [n]."""
-    hazards = hazards * _reached(limit)
-    outlived = np.cumprod(np.column_stack([np.ones(len(ran)), 1.0 - hazards]), axis=1)
+def outcome(ran: FloatArray, limit: FloatArray) -> IntArray:
+    """In which interval each run ended, len(BOUNDS) where its limit ended it; shape [n]."""
     place = np.searchsorted(BOUNDS, ran, side="right")
-    by_limit = (ran >= AS_ASKED * limit) | (place == len(BOUNDS))
-    row, place = np.arange(len(ran)), np.minimum(place, len(BOUNDS) - 1)
-    ended = outlived[row, place] * hazards[row, place]
-    return np.where(by_limit, outlived[:, -1], ended)
+    return np.where(ran >= AS_ASKED * limit, len(BOUNDS), place)
 
 
-def _crps(hazards: FloatArray, ran: FloatArray, limit: FloatArray) -> FloatArray:
-    """Continuous ranked probability score of each job over log10 of seconds, shape [n]."""
-    reached = _reached(limit)
-    shorter = 1.0 - np.cumprod(1.0 - hazards * reached, axis=1)
+def parts_of(hazards: FloatArray, limit: FloatArray) -> FloatArray:
+    """Probability of each `outcome` by hazards of shape [n, len(BOUNDS)]."""
+    hazards = hazards * reached(limit)
+    outlived = np.cumprod(1.0 - hazards, axis=1)
+    before = np.column_stack([np.ones(len(limit)), outlived])
+    return np.column_stack([before[:, :-1] * hazards, before[:, -1]])
+
+
+def log_scores(parts: FloatArray, came: IntArray) -> FloatArray:
+    """-ln of the probability of what came, shape [n]."""
+    return -np.log(np.maximum(parts[np.arange(len(came)), came], LEAST))
+
+
+def crps(shorter: FloatArray, ran: FloatArray, limit: FloatArray) -> FloatArray:
+    """Continuous ranked probability score of each job over log10 of seconds, shape [n].
+
+    `shorter` has the predicted shares of runs that end before each of BOUNDS, [n, len(BOUNDS)].
+    """
     high = np.minimum(_EDGES[1:], np.log10(limit)[:, None])
-    width = np.maximum(high - _EDGES[:-1], 0.0) * reached
+    width = np.maximum(high - _EDGES[:-1], 0.0) * reached(limit)
     ended = (np.array(BOUNDS) > ran[:, None]) & (ran < AS_ASKED * limit)[:, None]
     return np.asarray(((shorter - ended) ** 2 * width).sum(axis=1))

@@ -17,18 +17,19 @@ from bench.forecasts.run_time_predictors import (
     about,
     by_blocks,
     by_package,
-    crps,
-    log_scores,
     main,
-    outcome,
-    parts_of,
     predicted,
     ratio_and_error,
     shrunk_means,
     within_limit,
 )
 from slurm_rl_plugin.accounting.swf.writer import write_swf
-from slurm_rl_plugin.learning.evaluation.run_time_scores import run_time_scores
+from slurm_rl_plugin.learning.evaluation.run_time_scores import (
+    crps,
+    log_scores,
+    outcome,
+    run_time_scores,
+)
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from tests.reference.loads import log_of, random_workload
@@ -54,42 +55,16 @@ def parts(*first: float) -> np.ndarray:
     return each
 
 
-@pytest.mark.parametrize(
-    ("ran", "limit", "place"),
-    [(9.0, 100.0, 0), (10.0, 100.0, 1), (98.0, 100.0, 3), (99.0, 100.0, 16), (3 * DAY, 9e5, 16)],
-)
-def test_a_run_ends_between_two_bounds_or_by_its_limit(
-    ran: float, limit: float, place: int
-) -> None:
-    assert outcome(np.array([ran]), np.array([limit])).tolist() == [place]
-
-
 def test_the_log_score_is_that_of_what_came_and_at_most_that_of_a_millionth() -> None:
     predicted = np.concatenate([parts(0.5, 0.2)] * 3)
     found = log_scores(predicted, np.array([0, 16, 2]))
     assert found == pytest.approx([-log(0.5), -log(0.3), -log(1e-6)])
 
 
-def test_the_crps_adds_up_squares_over_the_logarithm_of_seconds() -> None:
-    """Half ends before 10 s, a fifth before 30 s, the rest by the limit of 60 s."""
-    predicted, limit = parts(0.5, 0.2), np.array([60.0])
-    widths = [log10(10 / 5), log10(30 / 10), log10(60 / 30)]
-    ended_at_20 = [0.5**2, (0.7 - 1) ** 2, (0.7 - 1) ** 2]
-    assert crps(predicted, np.array([20.0]), limit) == pytest.approx(np.dot(ended_at_20, widths))
-    by_limit = [0.5**2, 0.7**2, 0.7**2]
-    assert crps(predicted, np.array([60.0]), limit) == pytest.approx(np.dot(by_limit, widths))
-
-
 def test_what_would_end_beyond_the_limit_is_ended_by_it() -> None:
     found = within_limit(parts(0.1, 0.2, 0.3, 0.4), np.array([25.0]))
     assert found[0, :4] == pytest.approx([0.1, 0.2, 0.0, 0.0])
     assert found[0, -1] == pytest.approx(0.7)
-
-
-def test_parts_of_hazards_multiply_what_is_left() -> None:
-    hazards = np.full((1, OUTCOMES - 1), 0.5)
-    found = parts_of(hazards, np.array([60.0]))  # the limit lies on the third bound
-    assert found == pytest.approx(parts(0.5, 0.25, 0.125))
 
 
 def test_a_distribution_has_the_means_of_its_intervals() -> None:
@@ -170,7 +145,7 @@ def test_the_package_is_scored_as_the_heldout_evaluation_scores_it() -> None:
     expected = run_time_scores(prepared, runs.first, len(runs.ran))
     part = slice(runs.first, None)
     assert log_scores(predicted, came)[part].mean() == pytest.approx(expected["log_score"])
-    score = crps(predicted, runs.ran, runs.limit)[part].mean()
+    score = crps(predicted[:, :-1].cumsum(axis=1), runs.ran, runs.limit)[part].mean()
     assert score == pytest.approx(expected["crps"])
 
 

@@ -45,7 +45,7 @@ def test_utilities_are_the_networks_scores_for_jobs_that_come_now(tmp_path: Path
     assert published.model == policy.card.sha256
     assert tuple(published.utilities) == JOB_CLASSES
     # the same by hand: a queue of which the newcomer is the last, scored by the plain arrays
-    queue = policy._ready(snapshot, None).inputs["queue"].astype(np.float64)
+    queue = policy._ready(snapshot, None)[0]["queue"].astype(np.float64)
     for job_class, estimate in (("interactive", 60.0), ("batch", 3600.0)):
         for account in (0, 1):
             jobs = np.zeros((1, len(SITE.jobs)))
