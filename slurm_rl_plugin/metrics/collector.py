@@ -17,14 +17,12 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.core import (
-    GaugeMetricFamily,
     InfoMetricFamily,
     Metric,
-    StateSetMetricFamily,
 )
 
 from slurm_rl_plugin import __version__
-from slurm_rl_plugin.domain import EndedJobs
+from slurm_rl_plugin.domain import EndedJobs, StartedJobs
 from slurm_rl_plugin.domain.request_watch import REQUEST_PARTS
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.hook.cycle_report import (
@@ -45,12 +43,14 @@ from slurm_rl_plugin.hook.experiment.files import (
 from slurm_rl_plugin.hook.rails.batch_limit import LIMIT_CHANGES, LIMIT_FAILURES, LimitReport
 from slurm_rl_plugin.metrics.queue_families import (
     CLASSES,
+    CappedNames,
     LabelCap,
-    SeenQueue,
     fairness_families,
-    limit_as_before,
+    gauge,
     limit_families,
+    number,
     queue_families,
+    states,
 )
 from slurm_rl_plugin.utility.time_utility import JobUtilities, job_rows, time_utility
 
@@ -102,56 +102,54 @@ class QueueCollector:
     def collect(self) -> Iterator[Metric]:
         """The families of the last report."""
         report, setup = self.report, self.setup
-        mode = StateSetMetricFamily("slurm_rl_mode", "What the daemon does with its decisions.")
-        mode.add_metric([], {each: report.mode == each for each in MODES})
-        wanted = StateSetMetricFamily("slurm_rl_configured_mode", "What the configuration wants.")
-        wanted.add_metric([], {each: setup.mode == each for each in CONFIGURED_MODES})
-        yield from (mode, wanted)
+        yield states("mode", "What the daemon does with its decisions.", MODES, report.mode)
+        meaning = "What the configuration wants."
+        yield states("configured_mode", meaning, CONFIGURED_MODES, setup.mode)
         yield InfoMetricFamily("slurm_rl_model", "The model in use.", value=dict(setup.model))
         build = {"version": __version__, "adapter": setup.adapter, "slurm_version": report.release}
         yield InfoMetricFamily("slurm_rl_build", "The program and what it runs on.", value=build)
-        yield GaugeMetricFamily(
-            "slurm_rl_starvation_bound_seconds",
+        yield number(
+            "starvation_bound_seconds",
             "A job that could start for longer goes first; +Inf for no bound.",
             setup.starvation_bound,
         )
-        yield GaugeMetricFamily(
-            "slurm_rl_reserve_processors",
-            "Processors that the last decision keeps free of batch work.",
-            report.reserve,
-        )
-        yield from limit_families(report)
+        meaning = "Processors that the last decision keeps free of batch work."
+        yield number("reserve_processors", meaning, report.reserve)
+        yield from limit_families(report.limit)
         yield from _experiment_families(report.experiment)
         yield from self.seen
 
 
 def _experiment_families(report: ExperimentReport) -> Iterator[Metric]:
     """Every family; those of goals are empty until the first pair of blocks is over."""
-    phase = StateSetMetricFamily("slurm_rl_experiment", "Whose turn it is in an experiment.")
-    phase.add_metric([], {each: report.phase == each for each in EXPERIMENT_PHASES})
-    yield phase
-    yield GaugeMetricFamily(
-        "slurm_rl_experiment_stepped_back",
+    meaning = "Whose turn it is in an experiment."
+    yield states("experiment", meaning, EXPERIMENT_PHASES, report.phase)
+    yield number(
+        "experiment_stepped_back",
         "Whether an experiment has ended by itself, for harm that is sure or a guard.",
         1 if report.state == "stepped back" else 0,
     )
-    yield GaugeMetricFamily(
-        "slurm_rl_experiment_pairs", "Pairs of blocks that are over.", report.pairs
-    )
-    ratio = GaugeMetricFamily(
-        "slurm_rl_experiment_cost_ratio",
+    yield number("experiment_pairs", "Pairs of blocks that are over.", report.pairs)
+    yield gauge(
+        "experiment_cost_ratio",
         "Cost of what is on trial over that of what it is compared with, and the interval's ends.",
-        labels=("goal", "which"),
+        ("goal", "which"),
+        (
+            ((each.goal, which), value)
+            for each in report.goals
+            for which, value in (("estimate", each.ratio), ("low", each.low), ("high", each.high))
+        ),
     )
-    word = GaugeMetricFamily(
-        "slurm_rl_experiment_finding", "1 for what is known of a goal.", labels=("goal", "word")
+    yield gauge(
+        "experiment_finding",
+        "1 for what is known of a goal.",
+        ("goal", "word"),
+        (
+            ((each.goal, word), 1.0 if each.word == word else 0.0)
+            for each in report.goals
+            for word in EXPERIMENT_WORDS
+        ),
     )
-    for each in report.goals:
-        for which, value in (("estimate", each.ratio), ("low", each.low), ("high", each.high)):
-            ratio.add_metric((each.goal, which), value)
-        for one in EXPERIMENT_WORDS:
-            word.add_metric((each.goal, one), 1.0 if each.word == one else 0.0)
-    yield from (ratio, word)
 
 
 class CycleMetrics:
@@ -328,9 +326,10 @@ class CycleMetrics:
         if report.succeeded or report.mode in _UNSEEING:
             return report
         untold = report.limit == LimitReport()
+        as_before = replace(before.limit, change=None, failure=None, failure_reason=None)
         return replace(
             report,
-            limit=limit_as_before(before.limit) if untold else report.limit,
+            limit=as_before if untold else report.limit,
             reserve=before.reserve,
             overrunners=before.overrunners,
             fallback_reason=report.fallback_reason or before.fallback_reason,
@@ -348,19 +347,11 @@ class CycleMetrics:
             if report.mode in _UNSEEING:
                 self._queue.seen = tuple(fairness_families(0.0, 0.0))
             return
-        queue = SeenQueue(
-            snapshot=snapshot,
-            order=report.order,
-            partitions=self._partitions.of(snapshot.partitions),
-            accounts=self._accounts.of(
-                snapshot.accounts, np.maximum(snapshot.shares, snapshot.usage)
-            ),
-            service=report.service,
-            lifts=report.lifts,
-            overrunners=report.overrunners,
-        )
-        self._queue.seen = tuple(queue_families(queue))
-        self._observe_waits(queue)
+        partitions = self._partitions.of(snapshot.partitions)
+        weights = np.maximum(snapshot.shares, snapshot.usage)
+        accounts = self._accounts.of(snapshot.accounts, weights)
+        self._queue.seen = tuple(queue_families(report, snapshot, partitions, accounts))
+        self._observe_waits(snapshot.started, partitions, accounts)
         self._observe_utilities(snapshot.ended)
 
     def _observe_utilities(self, ended: EndedJobs) -> None:
@@ -372,16 +363,16 @@ class CycleMetrics:
         rows = job_rows(jobs.interactive, own).T
         utilities = time_utility(turnaround, ended.end - ended.start, rows)
         names = list(classes)
-        for number, utility in zip(jobs.class_number.tolist(), utilities.tolist(), strict=True):
+        for place, utility in zip(jobs.class_number.tolist(), utilities.tolist(), strict=True):
             if math.isfinite(utility):
-                self._utilities.labels(names[number]).observe(utility)
+                self._utilities.labels(names[place]).observe(utility)
 
-    def _observe_waits(self, queue: SeenQueue) -> None:
-        partitions, accounts = queue.partitions, queue.accounts
+    def _observe_waits(
+        self, started: StartedJobs, partitions: CappedNames, accounts: CappedNames
+    ) -> None:
         for label in partitions.labels:
             for job_class in CLASSES:
                 self._waits.labels(label, job_class)
-        started = queue.snapshot.started
         jobs = started.jobs
         waits = np.maximum(started.start - jobs.eligible, 0.0)
         for place, wait in enumerate(waits.tolist()):

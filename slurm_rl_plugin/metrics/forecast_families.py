@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
+
+from slurm_rl_plugin.metrics.queue_families import gauge, number
 
 #: Figure of `Scores` -> name and meaning of its metric.
 _FIGURES = {
@@ -36,31 +38,32 @@ class ForecastFamilies(Collector):
     def __init__(self, scores: Mapping[str, Any], age: float, seconds: float) -> None:
         self._scores, self._age, self._seconds = scores, age, seconds
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         """Every family, of the last four weeks."""
-        for name, meaning in (
-            ("given", "forecasts kept in the last four weeks"),
-            ("started", "of them those whose job has started"),
-        ):
-            yield _gauge(f"forecasts_{name}", meaning, float(self._scores[name]))
-        yield _gauge("forecast_age_seconds", "age of the look that was foretold last", self._age)
-        yield _gauge("forecast_seconds", "that a forecast of the whole queue took", self._seconds)
-        groups = {"all": {"all": self._scores["all"]}} if "all" in self._scores else {}
-        groups |= {each: self._scores[each] for each in _GROUPS if each in self._scores}
+        scores = self._scores
+        given, started = float(scores["given"]), float(scores["started"])
+        yield number("forecasts_given", "forecasts kept in the last four weeks", given)
+        yield number("forecasts_started", "of them those whose job has started", started)
+        yield number("forecast_age_seconds", "age of the look that was foretold last", self._age)
+        yield number("forecast_seconds", "that a forecast of the whole queue took", self._seconds)
+        groups = {"all": {"all": scores["all"]}} if "all" in scores else {}
+        groups |= {each: scores[each] for each in _GROUPS if each in scores}
         for figure, (name, meaning) in _FIGURES.items():
-            family = GaugeMetricFamily(f"slurm_rl_forecast_{name}", meaning, labels=("by", "group"))
-            for by, group in groups.items():
-                for label, scores in group.items():
-                    family.add_metric((by, label), float(scores[figure]))
-            yield family
-        family = GaugeMetricFamily(
-            "slurm_rl_forecast_source_median_log_error",
+            rows = [
+                ((by, label), float(found[figure]))
+                for by, group in groups.items()
+                for label, found in group.items()
+            ]
+            yield gauge(f"forecast_{name}", meaning, ("by", "group"), rows)
+        yield gauge(
+            "forecast_source_median_log_error",
             "median of |log10(foretold / true wait)| of a source where it spoke",
-            labels=("source",),
+            ("source",),
+            [
+                ((source,), float(found["median_error"]))
+                for source, found in scores.get("sources", {}).items()
+            ],
         )
-        for source, scores in self._scores.get("sources", {}).items():
-            family.add_metric((source,), float(scores["median_error"]))
-        yield family
 
 
 def forecast_metrics(scores: Mapping[str, Any], age: float, seconds: float) -> tuple[bytes, str]:
@@ -68,7 +71,3 @@ def forecast_metrics(scores: Mapping[str, Any], age: float, seconds: float) -> t
     registry = CollectorRegistry()
     registry.register(ForecastFamilies(scores, age, seconds))
     return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
-
-
-def _gauge(name: str, meaning: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"slurm_rl_{name}", meaning, value=value)
