@@ -27,13 +27,8 @@ _Keys = Mapping[str, Value]
 def changed(cluster: DescribedCluster, words: str) -> DescribedCluster:
     """A cluster as it would be after one change.
 
-    Args:
-        words: `KEY=VALUE`, `KEY+=VALUE`, `KEY-=VALUE` of slurm.conf, several with blanks between;
-            the same behind `partition NAME`, `node HOSTLIST`, `qos NAME`, `account NAME` or
-            `user NAME`.
-
-    Raises:
-        ConfigurationError: it is none of these, or names what the cluster does not have.
+    `KEY=VALUE`, `KEY+=VALUE` or `KEY-=VALUE` of slurm.conf, several with blanks between; the same
+    behind `partition NAME`, `node HOSTLIST`, `qos NAME`, `account NAME` or `user NAME`.
     """
     first, _, rest = words.strip().partition(" ")
     kind, _, named = first.partition("=")

@@ -23,6 +23,7 @@ from slurm_rl_plugin.machine_files.values import (
     Value,
     compress,
     counted,
+    not_modelled_of,
     place_of,
 )
 
@@ -108,26 +109,6 @@ def _untyped(counts: Counts, typed: Counts) -> Iterator[tuple[str, float]]:
 
 #: Nodes that slurm.conf keeps out of service; FUTURE ones are not there yet.
 AWAY = ("DOWN", "DRAIN", "FAIL", "FUTURE")
-#: Known, and of no weight for when jobs start.
-_NO_EFFECT = frozenset(
-    {
-        *("bcastaddr", "cpubind", "nodeaddr", "nodehostname", "port", "reason", "gresconf"),
-        *("tmpdisk", "parameters", "nodename"),
-    }
-)
-_READ = frozenset(
-    {
-        *("boards", "corespeccount", "corespersocket", "cpus", "cpuspeclist", "features", "gres"),
-        *("memspeclimit", "realmemory", "sockets", "socketsperboard", "state", "threadspercore"),
-        *("weight",),
-    }
-)
-_WHY = {
-    "restrictedcorespergpu": "no cores are kept for jobs with GPUs",
-    "suspendtime": "nodes are not powered down",
-    "topology": "jobs are not kept on near nodes",
-    "tresweights": "weights of resources of a node do not count",
-}
 #: CPUs of a node at most: Slurm counts them in 16 bits.
 MOST_OF_NODE = 65_535
 #: Processors of a machine at most, more than any has; a simulation holds an entry for each.
@@ -275,11 +256,7 @@ def _memory(record: ConfRecord) -> int:
 
 
 def _not_modelled(record: ConfRecord, names: list[str]) -> Iterator[str]:
-    for key, value in record.keys.items():
-        if key in _WHY:
-            yield f"{value.said}: {_WHY[key]}."
-        elif key not in _NO_EFFECT | _READ:
-            yield f"{value.said}: not known here, so it has no effect."
+    yield from not_modelled_of("node", record.keys)
     if record.text("state").upper().startswith("CLOUD"):
         yield f"{compress(names)}: State=CLOUD, counted as if always powered up."
     if "realmemory" not in record.keys:

@@ -10,40 +10,12 @@ from slurm_rl_plugin.domain.machine import MachinePartition
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.nodes import Node
 from slurm_rl_plugin.machine_files.statements import ConfRecord, Statements
-from slurm_rl_plugin.machine_files.values import NOTHING, Value, compress, weights_of
-
-_READ = frozenset(
-    {
-        *("nodes", "prioritytier", "priorityjobfactor", "priority", "maxtime", "defaulttime"),
-        *("defmempercpu", "defmempernode", "oversubscribe", "exclusive", "maxnodes", "qos"),
-        *("default", "tresbillingweights", "state", "exclusiveuser", "exclusivetopo", "lln"),
-    }
+from slurm_rl_plugin.machine_files.values import (
+    NOTHING,
+    Value,
+    not_modelled_of,
+    weights_of,
 )
-#: Who may send jobs there: jobs of a log were let in. The rest has no weight for starts.
-_NO_EFFECT = frozenset(
-    {
-        *("allocnodes", "allowaccounts", "allowgroups", "allowqos", "denyaccounts", "denyqos"),
-        *("alternate", "cpubind", "disablerootjobs", "hidden", "rootonly", "reqresv", "minnodes"),
-        *("partitionname", "suspendtimeout", "resumetimeout", "gracetime"),
-    }
-)
-_WHY = {
-    "defcpupergpu": "jobs get the CPUs that they ask for",
-    "defmempergpu": "jobs get the memory that they ask for",
-    "jobdefaults": "jobs get the CPUs and memory that they ask for",
-    "maxcpuspernode": "a job may take all CPUs of a node",
-    "maxcpuspersocket": "a job may take all CPUs of a socket",
-    "maxmempercpu": "jobs get the memory and the CPUs that they ask for",
-    "maxmempernode": "jobs get the memory that they ask for",
-    "overtimelimit": "jobs end at their limit",
-    "powerdownonidle": "nodes are not powered down",
-    "preemptmode": "no job is preempted",
-    "selecttypeparameters": "what holds for the whole cluster holds here too",
-    "suspendtime": "nodes are not powered down",
-    "topology": "jobs are not kept on near nodes",
-}
-#: Values that say what holds without them.
-_NEUTRAL = NOTHING | {"no", "off", "0", "unlimited", "infinite", "-1", "default"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +136,7 @@ def _served(
 
 
 def _not_modelled(record: ConfRecord) -> Iterator[str]:
-    for key, value in record.keys.items():
-        if value.text.lower() in _NEUTRAL:
-            continue
-        if key in _WHY:
-            yield f"{value.said}: {_WHY[key]}."
-        elif key not in _READ | _NO_EFFECT:
-            yield f"{value.said}: not known here, so it has no effect."
-    yield from _not_modelled_values(record)
-
-
-def _not_modelled_values(record: ConfRecord) -> Iterator[str]:
+    yield from not_modelled_of("partition", record.keys)
     name = record.name.text
     sharing = record.text("oversubscribe", "NO").upper()
     if sharing not in ("NO", "EXCLUSIVE", "YES:1", "FORCE:1"):
@@ -193,8 +155,3 @@ def unserved(nodes: Mapping[str, Node], partitions: list[ServedPartition]) -> li
     """Names of nodes that serve no partition, so no job can have them."""
     served = frozenset[str]().union(*(each.nodes for each in partitions))
     return [name for name in nodes if name not in served]
-
-
-def without_partition(names: list[str]) -> str:
-    """The sentence on nodes that serve no partition."""
-    return f"{compress(names)}: in no partition, so not part of the machine."

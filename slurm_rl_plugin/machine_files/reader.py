@@ -26,7 +26,6 @@ from slurm_rl_plugin.machine_files.partitions import (
     ServedPartition,
     partitions_of,
     unserved,
-    without_partition,
 )
 from slurm_rl_plugin.machine_files.scheduling import (
     backfill_of,
@@ -221,7 +220,7 @@ def machine_of(
     left_out = [*said.notes, *of_nodes, *of_partitions]
     left_out += [*refused_parameters(settings), *not_modelled(settings)]
     if idle := unserved(nodes, partitions):
-        left_out.append(without_partition(idle))
+        left_out.append(f"{compress(idle)}: in no partition, so not part of the machine.")
     serving = {name: node for name, node in nodes.items() if name not in set(idle)}
     check_size(serving.values())
     resources = resources_of(serving.values())

@@ -23,10 +23,8 @@ _DEEPEST = 20
 def read_pairs(path: Path, notes: list[str], *, cluster: str = "") -> Iterator[list[Value]]:
     """The keys and values of each line, those of included files where they are included.
 
-    Args:
-        path: included files are looked for in its folder.
-        notes: gets a sentence on each included file that Slurm would have read elsewhere.
-        cluster: what %c stands for in their names, until ClusterName is read.
+    Included files are looked for in the folder of `path`; %c stands for `cluster` in their names.
+    `notes` gets a sentence on each that Slurm would have read elsewhere.
     """
     yield from _Reader(path.parent, notes, cluster).lines(path, 0)
 
@@ -118,9 +116,8 @@ def _text(path: Path) -> str:
 def pairs_of(line: str, place: str) -> list[Value]:
     """Keys and values of one line.
 
-    Raises:
-        ConfigurationError: something in it is no `key=value`; says where, and not what stands
-            there: an `Include` may lead to a file that is nobody else's to read.
+    The error for another form says where it stands, and not what stands there: an `Include` may
+    lead to a file that nobody else may read.
     """
     pairs, at = [], 0
     line = line.rstrip()

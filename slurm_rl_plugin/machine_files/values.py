@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -247,3 +247,15 @@ def _amounts(value: Value) -> list[tuple[str, float, float]]:
 def not_modelled_keys() -> dict[str, dict[str, Any]]:
     """What of Slurm's files is not modelled, and what holds instead, by table."""
     return tomllib.loads(read_whole(Path(__file__).with_name("not_modelled.toml")).decode())
+
+
+def not_modelled_of(kind: str, keys: Mapping[str, Value]) -> Iterator[str]:
+    """A sentence on each key of a `node` or `partition` that would change starts, or is unknown."""
+    told = not_modelled_keys()[kind]
+    for key, value in keys.items():
+        if value.text.lower() in told["neutral"]:
+            continue
+        if key in told["why"]:
+            yield f"{value.said}: {told['why'][key]}."
+        elif key not in told["known"]:
+            yield f"{value.said}: not known here, so it has no effect."
