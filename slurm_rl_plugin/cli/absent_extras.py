@@ -13,7 +13,7 @@ from types import ModuleType
 EXTRAS = ("numba", "matplotlib", "rich", "polars", "scipy", "onnx", "cmaes", "sklearn")
 _OURS = "slurm_rl_plugin."
 _KERNEL = f"{_OURS}simulator.kernel."
-#: Modules of ours that extend numba where they are imported.
+#: Our modules that extend numba when they are imported.
 _EXTENDING = frozenset(
     _KERNEL + name
     for name in ("chosen_by_type", "compilation", "inner_code", "kept_code", "lent_tuples")

@@ -93,7 +93,7 @@ def _flat(document: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Stopwatch:
-    """Measures work again and again, and tells of each run between runs."""
+    """Measures repeated work and reports progress between runs."""
 
     tell: Callable[[int], None]
 

@@ -6,6 +6,7 @@ import argparse
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,8 @@ _NOT_TAKEN: dict[str, dict[str, Any]] = {
     }
     for by in (*_PROTOCOLS, _SITE)
 }
+#: The document, what shows it to people, and what writes files and gives their paths.
+_Measured = tuple[dict[str, Any], Callable[[], None], Callable[[], dict[str, Any]]]
 #: Options of one protocol alone.
 _OF_ONE = {"--windows": HELDOUT, "--runs": CONTINUOUS}
 
@@ -221,7 +224,14 @@ def main(options: argparse.Namespace) -> int:
         with said_if_long("loading the policies"):
             candidates = [candidate_of(name) for name in options.policy or ["fifo", "sjf"]]
     log = _read(options, candidates, by)
-    _MEASURES[by](options, log, candidates)
+    document, show, files = _MEASURES[by](options, log, candidates)
+    try:
+        document |= files()
+    finally:  # a disc that is full costs no figure
+        if options.json:
+            print_json(document)
+        else:
+            show()
     return 0
 
 
@@ -290,7 +300,9 @@ def _read(options: argparse.Namespace, candidates: list[Candidate], by: str) -> 
     return log
 
 
-def _side_by_side(options: argparse.Namespace, log: NamedLog, candidates: list[Candidate]) -> None:
+def _side_by_side(
+    options: argparse.Namespace, log: NamedLog, candidates: list[Candidate]
+) -> _Measured:
     """Every candidate in one run through the whole log, and how they differ."""
     estimates = estimates_of(options.estimates, _training(options, log).prepared)
     if options.estimates != "requested":  # the user asked for others than a model's own
@@ -351,12 +363,8 @@ def _side_by_side(options: argparse.Namespace, log: NamedLog, candidates: list[C
         f"--cycle {options.cycle:g} --reserve {options.reserve} --scale-load {options.scale_load:g}"
     )
     system = " ".join([system, *reserve_words(options.reserve_as)])
-    _give(
-        options,
-        document,
-        lambda: print_evaluation(document["log"], policies, study, resampled),
-        lambda: _files(options, log, schedules, study, system),
-    )
+    show = partial(print_evaluation, document["log"], policies, study, resampled)
+    return document, show, partial(_files, options, log, schedules, study, system)
 
 
 def _training(options: argparse.Namespace, log: NamedLog) -> NamedLog:
@@ -366,7 +374,7 @@ def _training(options: argparse.Namespace, log: NamedLog) -> NamedLog:
     return read_named_logs([options.estimates_from], LogOptions.of(options))[0]
 
 
-def _by_site(options: argparse.Namespace, log: NamedLog, _: list[Candidate]) -> None:
+def _by_site(options: argparse.Namespace, log: NamedLog, _: list[Candidate]) -> _Measured:
     """What the configuration of --config would do to the jobs of the log."""
     configuration = read_configuration(options.config)
     say_of_compiling(compiled_before)
@@ -400,18 +408,22 @@ def _by_site(options: argparse.Namespace, log: NamedLog, _: list[Candidate]) -> 
         print_utility_classes(policies)
         print_users(policies)
 
-    _give(options, document, show, lambda: _files(options, log, schedules, found.study, system))
+    return document, show, partial(_files, options, log, schedules, found.study, system)
 
 
-def _by_heldout(options: argparse.Namespace, log: NamedLog, candidates: list[Candidate]) -> None:
+def _by_heldout(
+    options: argparse.Namespace, log: NamedLog, candidates: list[Candidate]
+) -> _Measured:
     windows = options.windows or HeldoutProtocol().windows
     protocol = HeldoutProtocol(cycle=options.cycle, windows=windows)
     known = class_known_at_submission(log.prepared, configured_classifier(options.config))
     found = heldout_study(candidates, log.prepared, known, protocol, options.seed, progress_bar)
-    _give_protocol(options, log, as_json(found), lambda: print_heldout(found))
+    return _of_protocol(options, log, as_json(found), partial(print_heldout, found))
 
 
-def _by_continuous(options: argparse.Namespace, log: NamedLog, candidates: list[Candidate]) -> None:
+def _by_continuous(
+    options: argparse.Namespace, log: NamedLog, candidates: list[Candidate]
+) -> _Measured:
     protocol = ContinuousProtocol(
         runs=options.runs or ContinuousProtocol().runs,
         seed=options.seed,
@@ -436,21 +448,12 @@ def _by_continuous(options: argparse.Namespace, log: NamedLog, candidates: list[
         over = "over that of first come, first served"
         names = f"mean bounded slowdown {over}", f"longest wait {over}"
         found = replace(found, figures=[draw_front(options.plot / "front.png", points, names)])
-    _give_protocol(options, log, as_json(found), lambda: print_continuous(found))
+    return _of_protocol(options, log, as_json(found), partial(print_continuous, found))
 
 
-#: What measures by which option's settings; "" side by side.
-_MEASURES: dict[str, Callable[[argparse.Namespace, NamedLog, list[Candidate]], None]] = {
-    "": _side_by_side,
-    _SITE: _by_site,
-    _PROTOCOLS[0]: _by_heldout,
-    _PROTOCOLS[1]: _by_continuous,
-}
-
-
-def _give_protocol(
+def _of_protocol(
     options: argparse.Namespace, log: NamedLog, found: dict[str, Any], show: Callable[[], None]
-) -> None:
+) -> _Measured:
     entry = _log_entry(options, log, options.drop)
     document = {"log": entry, "policies": found["policies"], options.protocol: found}
 
@@ -458,23 +461,16 @@ def _give_protocol(
         print(log.shares_sentence)
         show()
 
-    _give(options, document, show_with_shares, dict)
+    return document, show_with_shares, dict
 
 
-def _give(
-    options: argparse.Namespace,
-    document: dict[str, Any],
-    show: Callable[[], None],
-    files: Callable[[], dict[str, Any]],
-) -> None:
-    """Write files, and print the document, or show it to people."""
-    try:
-        document |= files()
-    finally:  # a disc that is full costs no figure
-        if options.json:
-            print_json(document)
-        else:
-            show()
+#: What measures by which option's settings; "" side by side.
+_MEASURES: dict[str, Callable[[argparse.Namespace, NamedLog, list[Candidate]], _Measured]] = {
+    "": _side_by_side,
+    _SITE: _by_site,
+    _PROTOCOLS[0]: _by_heldout,
+    _PROTOCOLS[1]: _by_continuous,
+}
 
 
 def _files(
@@ -484,7 +480,7 @@ def _files(
     study: Study,
     system: str,
 ) -> dict[str, Any]:
-    """Write what is asked for beside; the paths."""
+    """Write the schedules and pictures that are asked for; their paths."""
     found: dict[str, Any] = {}
     if options.export is not None:
         on = f" --cluster {options.cluster}" if options.cluster else ""

@@ -171,7 +171,7 @@ def _print_declared(declared: Declaration, foretold: float | None) -> None:
 
 
 def _status(site: DeclaredExperiment, options: argparse.Namespace) -> int:
-    """Print how it stands; 1 where it has stepped back."""
+    """Print its status; 1 if it has stepped back."""
     now = time.time()  # noqa: TID251 - the composition root hands out the clock
     declared, standing = site.declared()
     found = site.found(declared)

@@ -295,7 +295,7 @@ def _check_report(log: str, report: ReadReport) -> None:
 
 
 def warn_of_malformed(report: ReadReport) -> None:
-    """Say where records are broken; they are left out, and counted beside the other reasons."""
+    """Print the broken records; they are left out and counted among the dropped ones."""
     for place in report.malformed:
         print(f"slurm-rl: left out {place}", file=sys.stderr)
     more = report.dropped.get("malformed record", 0) - len(report.malformed)

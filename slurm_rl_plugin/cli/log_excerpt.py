@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # without the extra that parquet needs, other logs are read a
     from slurm_rl_plugin.accounting.stored.log import StoredLog
 
 WEEK = 7 * DAY
-#: `train` takes some weeks of a stored log of more jobs: as many as hold about so many.
+#: Of a larger stored log `train` takes some weeks: as many as hold about this number of jobs.
 MOST_JOBS = 500_000
 FEWEST_WEEKS, MOST_WEEKS = 2, 26
 

@@ -1,4 +1,4 @@
-"""A progress bar on a terminal; elsewhere a line now and then, and none of short work."""
+"""A progress bar on a terminal; in a log a line now and then, and none for short work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from threading import Timer
 
 #: For those who wait at the beginning of the first run on a machine.
 COMPILES_FIRST = "the first run compiles the simulator for this machine: a minute or two"
-#: Seconds in which nobody wonders whether anything goes on.
+#: Seconds of silence that do not worry a user.
 PATIENCE = 2.0
 #: Of the work that lies between two lines of a log, the least: its seconds and its fraction.
 LOG_SECONDS, LOG_PART = 60.0, 0.1
@@ -33,13 +33,13 @@ _SILENCE = _Silence()
 
 
 def _is_seen() -> bool:
-    """Whether standard error is a terminal; it is None where somebody has closed it."""
+    """Whether standard error is a terminal; it is None if it was closed."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 @dataclass(slots=True)
 class _LogLines:
-    """How far work is, for whoever reads a log later: few lines, and none of short work."""
+    """Progress lines for a log: few, and none for short work."""
 
     title: str
     steps: int
@@ -152,7 +152,7 @@ def progress_bar(
 def parts_bar(
     title: str, parts: int, *, drawn_by_itself: bool = True
 ) -> Iterator[Callable[[int], None]]:
-    """The same for work that tells how many parts more are done; shows the fraction.
+    """The same for work that reports how many more parts are done; shows the fraction.
 
     Args:
         title: what goes on.

@@ -78,7 +78,7 @@ def _ranks(text: str) -> int:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Report; what cannot be told is a sentence, and the rest is told all the same."""
+    """Report; a part that is not available is a sentence, and the rest is reported."""
     # elsewhere than on the head node there is a LOG and mostly no configuration
     configuration = configuration_of(options, or_defaults=bool(options.log))
     _check(options)
@@ -136,7 +136,7 @@ def _replay_entries(
 
 
 def page_writer(path: Path | None, *, is_replayed: bool) -> PageWriter | None:
-    """What writes the committee's page; None where nobody asked for one."""
+    """A function that writes the committee's page; None if it is not asked for."""
     if path is None:
         return None
     if not is_replayed:
@@ -153,7 +153,7 @@ def page_writer(path: Path | None, *, is_replayed: bool) -> PageWriter | None:
 def _shadow(
     configuration: Configuration, options: argparse.Namespace
 ) -> tuple[dict[str, Any], AuditSummary]:
-    """What the audit log tells of the time; for JSON, and to draw."""
+    """The audit log of this time, for JSON and for the picture."""
     summary, audit_file = AuditSummary(), configuration.sections.hook.audit_file
     try:
         if not audit_file:
@@ -192,7 +192,7 @@ def _replayed(
             raise
         return _elsewhere(str(error.name), options, first, last)
     except SlurmRLError as error:
-        if options.log:  # somebody named it, and has to mend it
+        if options.log:  # the user named it and must fix it
             raise
         return str(error)
 
@@ -270,7 +270,7 @@ def _warning(shadow: Mapping[str, Any]) -> str | None:
 
 
 def _other_days(shadow: Mapping[str, Any], days: tuple[float, float]) -> str | None:
-    """An audit log of other days than the jobs that were replayed tells of another queue."""
+    """Warn if the audit log and the replayed jobs are of different days."""
     first, last = shadow.get("first"), shadow.get("last")
     if first is None or last is None or (first <= days[1] and last >= days[0]):
         return None

@@ -300,7 +300,7 @@ def print_groups(study: Study) -> None:
 
 
 def print_losers(study: Study) -> None:
-    """Whose mean or longest wait grows most under each policy that is judged, or that nobody's."""
+    """The groups whose mean or longest wait grows most under each judged policy."""
     for name, losers in study.losers.items():
         beside = f"\nWho loses under {name} beside {study.compared_with}"
         if not losers:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SLURM, LIVE = "slurm", "live"
 #: Seconds that a query of one month may take, and that any other command may.
 SECONDS, SECONDS_OF_OTHERS = 600.0, 60.0
-#: `processors_from` where nobody told the machine's size: the most that was in use at once.
+#: `processors_from` if the machine's size is not known: the most that was in use at once.
 PEAK = "peak"
 _WHENCE = {
     "sinfo": "all of the cluster's, by sinfo; --processors gives others",
@@ -138,7 +138,7 @@ def _kind_here(adapter: str, environment: Mapping[str, str]) -> BatchSystemKind:
 
 
 def own_accounting(timeout: float = SECONDS_OF_OTHERS) -> OwnAccounting:
-    """Slurm's accounting, sinfo, sshare and scontrol, each within so many seconds."""
+    """Slurm's accounting, sinfo, sshare and scontrol, each with this timeout in seconds."""
     asks = BATCH_SYSTEMS[SLURM].accounting
     assert asks is not None
     return asks(timeout)
@@ -212,7 +212,7 @@ def _keep(path: Path, dump: LogDump) -> None:
 def print_origin(
     origin: Mapping[str, Any], whence: Mapping[str, str], prepared: PreparedLog
 ) -> None:
-    """Print how many jobs, the machine's size and the shares, and who told them; else nothing."""
+    """Print the number of jobs, the machine's size and the shares, each with its source."""
     if not origin:
         return
     dropped = ", ".join(f"{count} {reason}" for reason, count in origin["dropped"].items())

@@ -306,7 +306,7 @@ def _pairs(values: Mapping[str, float] | None, form: str) -> str | None:
 
 
 def _told(manifest: Mapping[str, Any], trained: TrainedPolicy) -> Iterator[str]:
-    """What a manifest says of how good a model is, and of what else would have told as much."""
+    """What the manifest says of the model's quality, and simpler predictions that are as good."""
     if "too_small" in manifest:
         yield f"warning: {manifest['too_small']}"
     if heldout := manifest.get("heldout"):

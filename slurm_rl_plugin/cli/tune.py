@@ -62,7 +62,7 @@ from slurm_rl_plugin.what_if.tuning.search import (
 from slurm_rl_plugin.what_if.variant import AS_IT_IS, HOOK, variant_of
 from slurm_rl_plugin.whole_file import write_whole
 
-#: The orders beside those that the past speaks for.
+#: Two orders that are always shown, in addition to those chosen on the past.
 RULE, MODEL = "best rule", "learned order"
 _NO_FAIRNESS = (
     "Fairness is no goal of this search and misdelivery has no bound, since no shares are "
@@ -245,7 +245,7 @@ def _lines(
 
 
 def _print(study: WhatIfStudy, tuning: Tuning) -> None:
-    """The search, each order beside the cluster as it is, and the lines, or that there are none."""
+    """The search, each order compared with the cluster as it is, and the lines, if any."""
     log, search = study.log, tuning.search
     print(
         f"{search['tried']} settings tried on the first {100 * search['training_part']:.0f} % of "

@@ -43,14 +43,14 @@ from matplotlib import pyplot as plt
 
 #: Seed of what is drawn again: the same page each time.
 _SEED = 1
-#: Sentences told, so that it stays one page: of those who gain or lose, may lose, waited longest.
+#: Most sentences, so that it remains one page: gain or loss, possible loss, longest wait.
 _MOST, _MOST_UNSURE, _MOST_LONGEST = 4, 2, 2
 #: Letters of a name of users at most, in a sentence and in a picture.
 _LONGEST_NAME, _LONGEST_LABEL = 32, 22
-#: Seconds and minutes up to so many, then hours, then days.
+#: Limits in seconds up to which spans are printed in seconds, in minutes and in hours.
 _SECONDS, _MINUTES, _HOURS = 2 * MINUTE, 2 * HOUR, 100 * HOUR
-#: Colours of before, and of after by what is said of a group; a word stands beside each, as many
-#: see red and green alike and pages are printed in black.
+#: Colour of before, and of after by verdict; the verdict is also printed, since many readers cannot
+#: tell red from green and pages are printed in black.
 _BEFORE, _AFTER, _OTHERS = "#a9b1ba", {BETTER: "#1b7f4b", WORSE: "#c0392b"}, "#4f6d8f"
 #: Inches: width of the page between its margins, height of a row, of a title; for all rows of a
 #: page together, and of a row at least.
@@ -77,8 +77,8 @@ _SETTINGS: dict[Any, Any] = {
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": _FONT,
 }
-#: What HTML needs no part of: what stands before the picture, links to what formats are, comments,
-#: and matplotlib's own names of places.
+#: Parts of matplotlib's SVG that HTML does not need: the prologue, metadata, comments, namespaces
+#: and the names of groups.
 _UNNEEDED = re.compile(
     r'\A.*?(?=<svg)|\s*<metadata>.*?</metadata>|<!--.*?-->\s*|\s(?:xmlns(?::\w+)?|version)="[^"]*"'
     r'|(?<=<g) id="[^"]*"',
@@ -272,14 +272,14 @@ def hours_text(hours: float) -> str:
 
 
 def _both_texts(before: float, after: float) -> tuple[str, str]:
-    """Spans that are compared are told in one unit, where neither is nothing in it."""
+    """Two spans to compare: in the same unit, unless one would be 0 in it."""
     if max(before, after) * HOUR >= _HOURS > min(before, after) * HOUR >= DAY:
         return f"{before / 24.0:.1f} days", f"{after / 24.0:.1f} days"
     return hours_text(before), hours_text(after)
 
 
 def change_text(row: GroupHours) -> str:
-    """`34 % less (20 to 45 % less)`; where nobody waited before there is nothing to compare."""
+    """`34 % less (20 to 45 % less)`; no ratio if no job waited before."""
     if row.ratio is None:
         return "as before" if row.after <= 0.0 else "before they did not wait"
     text = _percent(row.ratio)

@@ -19,7 +19,7 @@ _PARTS = ("goals", "pairs", "blocks", "held")
 
 @dataclass(slots=True, kw_only=True)
 class DeclaredExperiment:
-    """What lies beside the state file of a configured site."""
+    """The files of an experiment, next to the state file of a configured site."""
 
     configuration: Configuration
 
@@ -29,7 +29,7 @@ class DeclaredExperiment:
         return ExperimentFiles(state_file=Path(self.configuration.sections.hook.state_file))
 
     def declared(self) -> tuple[Declaration, ExperimentStanding]:
-        """The experiment that is declared, and how it stands."""
+        """The declared experiment and its standing."""
         files = self.files
         try:
             declared = files.declared()
@@ -77,7 +77,7 @@ class ExperimentStatus:
 
     @property
     def turn(self) -> tuple[str, float | None]:
-        """Whose it is, "" for nobody's, and when the block ends, seconds since the epoch."""
+        """The arm in force, "" for none, and the end of its block, seconds since the epoch."""
         block = self.declared.block_at(self.now)
         if block is None:
             return "", None

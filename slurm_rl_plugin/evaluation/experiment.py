@@ -1,4 +1,4 @@
-"""An experiment where the simulator is installed: it begins, is watched, and is told of."""
+"""An experiment where the simulator is installed: declare it, watch it, report it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NO_QUEUE_FILE = (
     "[forecast] queue_file is empty: name the file in which the daemon leaves the queue, and "
     "restart the daemon; an experiment is judged by it."
 )
-#: By replays of the past ours may cost so many times what the site's order does, to begin at all.
+#: An experiment begins only if our order cost at most this ratio in replays of the past.
 _FORETOLD = 1.05
 #: Seconds after which a look of the daemon is none any more.
 _STALE = 3600.0
@@ -48,14 +48,14 @@ _LATE = 1.0 / 24.0
 #: Part of a day, and seconds, after which it tries again to look at a block, and says again that
 #: it watches.
 _PAUSE, _SHORTEST_PAUSE = 1.0 / 1440.0, 5.0
-#: The orders must have been in force in the last so many blocks.
+#: Number of recent blocks in which each order must have been in force.
 _HELD = 12
 _NOTHING = "nothing was gained that is beyond chance; {} stays."
 
 
 @dataclass(slots=True, kw_only=True)
 class ExperimentSite(DeclaredExperiment):
-    """A site on which an experiment is or may be, with what tells of its jobs."""
+    """A site with an experiment, or one to come, and the history of its jobs."""
 
     _history: OwnHistory | None = field(default=None)
 
@@ -96,7 +96,7 @@ class ExperimentSite(DeclaredExperiment):
 def begin(
     site: DeclaredExperiment, options: argparse.Namespace, bar: Bar
 ) -> tuple[ExperimentStatus, float | None]:
-    """Declare an experiment; how it stands, and what ours would have cost over the site's order."""
+    """Declare an experiment; its status, and the forecast cost of our order over the site's."""
     _refuse(site)
     hours, day = _hours(options.hours), _checked_day(options.day)
     whole = ExperimentSite(configuration=site.configuration)
@@ -209,7 +209,7 @@ class ExperimentWatch:
             self._look(now)
         except SlurmRLError as error:
             self._complain(str(error))
-        except Exception:  # a bug of ours leaves the queue to the site: nobody watches any more
+        except Exception:  # a bug of ours: the watch stops, and the queue goes back to the site
             logger.exception("experiment=unwatched")
         else:
             self._complaint = ""
@@ -259,14 +259,14 @@ class ExperimentWatch:
         return trial
 
     def _still_runs(self, declared: Declaration) -> bool:
-        """Whether nobody has stopped it, or put it away, in the meantime."""
+        """Whether it still runs: a user may have stopped it or put it away meanwhile."""
         now_declared, standing = self.site.declared()
         return standing.state == RUNNING and now_declared == declared
 
     def _ended(
         self, declared: Declaration, trial: Trial | None, now: float
     ) -> ExperimentStanding | None:
-        """How it stands from now on; None where it goes on, or nothing new is known."""
+        """Its new standing; None if it goes on or nothing new is known."""
         if trial is None or len(trial.costs) == self._judged:
             return None
         blocks = len(trial.costs)
@@ -292,7 +292,7 @@ class ExperimentWatch:
 
 
 def _is_just_past(then: float, now: float, seconds: float) -> bool:
-    """Whether less than so many seconds have gone by since; a time to come is of a wrong clock."""
+    """Whether fewer than `seconds` have passed since `then`; a future time means a wrong clock."""
     return 0.0 <= now - then < seconds
 
 

@@ -22,7 +22,7 @@ from matplotlib import pyplot as plt
 
 #: Waits of groups below are drawn there: one minute, in hours.
 _SHORTEST = MINUTE / HOUR
-#: Longest waits further apart than so many times are drawn on a logarithmic scale.
+#: Longest waits that differ by more than this factor get a logarithmic scale.
 _FAR_APART = 10.0
 #: Ratios of a change beyond are drawn at the edge.
 _EDGE = 100.0

@@ -47,14 +47,14 @@ FIRST_COME, MULTIFACTOR = "fifo", "multifactor"
 #: Figures that are compared on resampled logs.
 RESAMPLED = ("mean_wait", "mean_bounded_slowdown", "interactive_mean_wait")
 
-#: Shows a title, so many steps and a figure; gives what is called with a step and its figure.
+#: Opens a progress bar by title, steps and measure; yields a function of a step and its figure.
 FigureBar = Callable[[str, int, str], AbstractContextManager[Callable[[int, float], None]]]
 _Ratios = dict[str, dict[str, float | list[float] | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldoutStudy:
-    """Policies on windows of the last 40 % of a log, beside the rule that was best before.
+    """Policies on windows of the last 40 % of a log, compared with the best rule of the first part.
 
     Attributes:
         windows, independent_windows: of the test part.
@@ -132,7 +132,7 @@ def heldout_study(
 ) -> HeldoutStudy:
     """Choose a rule on the first 60 % of a log and compare policies on windows of the rest."""
     training, test = training_and_test_windows(prepared, protocol)
-    # an unknown policy is told before the work, not after
+    # an unknown policy must be refused before the work, not after
     figures_of_windows(candidates, known, test[:1], protocol)
     with bar("training part", len(training), "bounded slowdown") as progress:
         rules = heuristics_on_training_part(known, training, protocol, progress=progress)
@@ -188,7 +188,7 @@ def continuous_study(
     protocol: ContinuousProtocol,
     bar: FigureBar,
 ) -> ContinuousStudy:
-    """Replay a log in one run under each policy, and beside them what most sites have."""
+    """Replay a log in one run under each policy, fifo and multifactor."""
     border, measure = training_jobs(known), "bounded slowdown"
     counted, bases = len(known.log) - border, [FIRST_COME, MULTIFACTOR]
     rules, best, days = None, None, None

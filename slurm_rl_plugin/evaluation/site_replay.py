@@ -1,4 +1,4 @@
-"""A site's own jobs under its own configuration, beside the order that it had."""
+"""A site's own jobs under its own configuration, compared with the order that it had."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ NOT_KNOWN = (
     "jobs that waited and never ran",
     "run times as they would have been beside other jobs",
 )
-#: The same on the nodes of a machine, which tells by itself what of it is not simulated.
+#: The same on nodes, whose description lists what is not simulated.
 NOT_KNOWN_ON_NODES = (NOT_KNOWN[0], "outages and reservations", *NOT_KNOWN[3:])
 #: What figures of a prediction are called.
 _NAMES = {
@@ -72,13 +72,13 @@ WITHOUT = "without reserve"
 #: Behind the name of a rule that is replayed in any case: the same as the daemon writes it.
 WRITTEN = "as written"
 
-#: Shows a title and so many parts; gives what is called with how many more are done.
+#: Opens a progress bar by title and parts; yields a function of how many more parts are done.
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """The configured policy beside the recorded order, with intervals.
+    """The configured policy compared with the recorded order, with intervals.
 
     Attributes:
         log: name and checksum, and who told its machine and shares.

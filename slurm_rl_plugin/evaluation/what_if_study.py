@@ -255,7 +255,7 @@ class WhatIfStudy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """What a search found, beside the effects of each order.
+    """What a search found, in addition to the effects of each order.
 
     Attributes:
         goals: the weights that were searched for.

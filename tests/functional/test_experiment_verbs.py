@@ -270,25 +270,20 @@ def test_a_second_one_is_refused(
     assert "declared already" in failing(capsys, "start", *configured)
 
 
-def test_in_shadow_mode_ours_would_never_have_its_turn(
-    configured: list[str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--set hook.mode=shadow", "mode is shadow"),
+        ("", "queue_file"),
+        ("--hours 5", "5"),
+        ("--hours x", "whole numbers"),
+        ("--day 1", "--day 1"),
+    ],
+)
+def test_what_cannot_begin_is_refused(
+    words: str, sentence: str, configured: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("start", *configured, "--set", "hook.mode=shadow")
-    assert "mode is shadow" in failing(capsys, *words)
-
-
-def test_without_looks_of_the_daemon_nothing_can_be_judged(
-    configured: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "queue_file" in failing(capsys, "start", *configured)
-
-
-def test_blocks_that_are_no_parts_of_a_day_are_refused(
-    configured: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "5" in failing(capsys, "start", *configured, "--hours", "5")
-    assert "whole numbers" in failing(capsys, "start", *configured, "--hours", "x")
-    assert "--day 1" in failing(capsys, "start", *configured, "--day", "1")
+    assert sentence in failing(capsys, "start", *configured, *words.split())
 
 
 def test_a_candidate_is_declared_against_the_model_in_service(
