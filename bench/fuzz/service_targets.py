@@ -19,7 +19,7 @@ from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
 from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError, PolicyError
-from slurm_rl_plugin.hook.rails.guard_rails import CompleteRanking, FiniteScores
+from slurm_rl_plugin.hook.rails.guard_rails import FiniteScores
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.metrics.pages import metrics_pages
 from slurm_rl_plugin.policies.q_network import load_q_network
@@ -59,8 +59,7 @@ def load_model(content: bytes, folder: Path) -> bool:
     snapshot = random_snapshot(5, np.random.default_rng(1))
     try:
         decision = load_q_network(path).decide(snapshot)
-        for rail in (CompleteRanking(), FiniteScores()):
-            decision = rail.check(decision, snapshot)
+        decision = FiniteScores().check(decision, snapshot)
     except PolicyError:
         return False
     assert np.isfinite(decision.scores).all()
