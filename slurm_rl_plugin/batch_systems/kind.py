@@ -102,60 +102,34 @@ class JobSubmission(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitKeys:
-    """What the site names to carry a limit on batch jobs; each mechanism goes by some of it.
+    """What the site names to carry a limit on batch jobs; each mechanism goes by some of it."""
 
-    Attributes:
-        mechanism: one of `BatchSystemKind.limits`, of any batch system; None for none.
-        qos: that batch jobs have.
-        license: that batch jobs ask for, one a processor.
-        reservation: of ours, that takes licences away from them.
-        queues: execution queues whose jobs are batch work.
-        resources: that are limited beside processors, of BASIC_RESOURCES.
-        is_known: False where the configuration is faulty, so that these may be other names than
-            those of a limit that stands; then the file that remembers it counts alone.
-    """
-
-    mechanism: str | None = None
-    qos: str = ""
-    license: str = ""
-    reservation: str = ""
-    queues: tuple[str, ...] = ()
-    resources: tuple[str, ...] = ()
+    mechanism: str | None = None  #: one of `BatchSystemKind.limits`; None for none
+    qos: str = ""  #: that batch jobs have
+    license: str = ""  #: that batch jobs ask for, one a processor
+    reservation: str = ""  #: of ours, that takes licences away from them
+    queues: tuple[str, ...] = ()  #: execution queues whose jobs are batch work
+    resources: tuple[str, ...] = ()  #: limited beside processors, of BASIC_RESOURCES
+    #: False where the configuration is faulty: then the file that remembers a limit counts alone.
     is_known: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterParts:
-    """What an adapter is told of the cluster and of the machine that it runs on.
+    """What an adapter is told of the cluster and of the machine that it runs on."""
 
-    Attributes:
-        adapter: as configured, `auto` or one of `BatchSystemKind.adapters`.
-        shares: account -> share, scaled to sum 1; None asks the batch system.
-        classifier: the site's classes of jobs, their rules, and which of them users may choose.
-        clock: seconds since the epoch.
-        timeout: seconds that any call may take.
-        environment: variables of the calls; None takes this process's own.
-        on_call: told each call's name and the seconds it took.
-        history_days: the first snapshot reports the runs of so many days as ended; 0 for none.
-        host: name of this machine; "" is none of the controllers'.
-        state_file: of the daemon; an adapter's own files lie beside it. None keeps none.
-        limits_file: keeps the site's own limits on batch jobs while ours stand; None limits
-            nothing.
-        limit: what carries a limit on batch jobs.
-    """
-
-    adapter: str = "auto"
-    shares: Mapping[str, float] | None
-    classifier: JobClassifier
-    clock: Callable[[], float]
-    timeout: float = 10.0
-    environment: Mapping[str, str] | None = None
-    on_call: Callable[[str, float], None] | None = None
-    history_days: float = 0.0
-    host: str = ""
-    state_file: Path | None = None
-    limits_file: Path | None = None
-    limit: LimitKeys = field(default_factory=LimitKeys)
+    adapter: str = "auto"  #: as configured, `auto` or one of `BatchSystemKind.adapters`
+    shares: Mapping[str, float] | None  #: scaled to sum 1; None asks the batch system
+    classifier: JobClassifier  #: the site's classes of jobs
+    clock: Callable[[], float]  #: seconds since the epoch
+    timeout: float = 10.0  #: seconds that any call may take
+    environment: Mapping[str, str] | None = None  #: of the calls; None takes this process's own
+    on_call: Callable[[str, float], None] | None = None  #: told each call's name and seconds
+    history_days: float = 0.0  #: of past runs that the first snapshot reports as ended
+    host: str = ""  #: this machine; "" is none of the controllers'
+    state_file: Path | None = None  #: of the daemon; an adapter's own files lie beside it
+    limits_file: Path | None = None  #: keeps the site's own limits while ours stand
+    limit: LimitKeys = field(default_factory=LimitKeys)  #: what carries a limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,31 +174,20 @@ class OfferingSite(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """What a batch system says of one job in words and terms that a snapshot does not hold.
+    """What a batch system says of one job in words and terms that a snapshot does not hold."""
 
-    Attributes:
-        number: of the job, or of its array; None where it is not known.
-        state: in the batch system's word; "" where it is not known.
-        is_pending: whether some of it waits.
-        name, qos, reason: of what waits.
-        meaning: what the reason means for the job, and what its user can do; "" without a reason.
-        tasks: which of an array wait; "" for a job that is none.
-        description: what the class rules see of it.
-        terms: partition -> term of the priority -> points.
-        unread: what could not be asked, in sentences.
-    """
-
-    number: int | None = None
-    state: str = ""
-    is_pending: bool = False
-    name: str = ""
+    number: int | None = None  #: of the job, or of its array; None where it is not known
+    state: str = ""  #: in the batch system's word; "" where it is not known
+    is_pending: bool = False  #: whether some of it waits
+    name: str = ""  #: of what waits, as the next three
     qos: str = ""
     reason: str = ""
-    meaning: str = ""
-    tasks: str = ""
-    description: JobDescription | None = None
+    meaning: str = ""  #: what the reason means, and what the user can do
+    tasks: str = ""  #: which of an array wait; "" for a job that is none
+    description: JobDescription | None = None  #: what the class rules see of it
+    #: Partition -> term of the priority -> points.
     terms: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    unread: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()  #: what could not be asked, in sentences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,45 +231,23 @@ class OwnAccounting(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSystemKind:
-    """A batch system by name; what is None it cannot do.
+    """A batch system by name; what is None it cannot do. A call ends within the seconds given."""
 
-    Attributes:
-        name: as the configuration and the log call it.
-        title: as people do.
-        adapters: names that [batch_system] adapter may have.
-        limits: mechanism of [reserve] -> keys of it that the mechanism needs.
-        limit_resources: those of the mechanisms that limit other resources than processors too.
-        job_record: what it says of one job, each call within a time-out; what fails is told in the
-            record and not raised.
-        build: makes the adapter; ConfigurationError where it cannot work here.
-        presence: what of it is here, by PATH and other variables.
-        answers: whether it answers within so many seconds.
-        by_hand: the line for a shell that puts our order out of force without our program.
-        offers: asks on behalf of brokers, each call within a time-out, under an account or "".
-        accounting: asks its accounting, each call within a time-out.
-        submission: submits for a user, by his variables, each call within a time-out.
-        machine: asks for its nodes, queues, limits and settings, each call within a time-out.
-        cluster: the same as they are said, so that a change of them can be tried.
-        nodes: asks what of each node is free now, each call within a time-out.
-        licences: asks how many of each licence are free now, the same.
-        bounds_order: whether our order can be bounded by hours of waiting.
-    """
-
-    name: str
-    title: str
-    adapters: tuple[str, ...]
-    limits: Mapping[str, tuple[str, ...]]
-    limit_resources: frozenset[str]
-    job_record: Callable[[int, float], JobRecord]
-    build: Callable[[AdapterParts], BatchSystem]
-    presence: Callable[[Mapping[str, str]], Presence]
-    answers: Callable[[Mapping[str, str], float], bool]
-    by_hand: str
-    offers: Callable[[float, str], OfferingSite] | None = None
+    name: str  #: as the configuration and the log call it
+    title: str  #: as people do
+    adapters: tuple[str, ...]  #: names that [batch_system] adapter may have
+    limits: Mapping[str, tuple[str, ...]]  #: mechanism of [reserve] -> keys that it needs
+    limit_resources: frozenset[str]  #: mechanisms that limit more than processors
+    job_record: Callable[[int, float], JobRecord]  #: what fails is told in the record
+    build: Callable[[AdapterParts], BatchSystem]  #: ConfigurationError where none can work here
+    presence: Callable[[Mapping[str, str]], Presence]  #: by PATH and other variables
+    answers: Callable[[Mapping[str, str], float], bool]  #: in so many seconds
+    by_hand: str  #: for a shell: puts our order out of force without our program
+    offers: Callable[[float, str], OfferingSite] | None = None  #: for an account, "" for any
     accounting: Callable[[float], OwnAccounting] | None = None
-    submission: Callable[[Mapping[str, str], float], JobSubmission] | None = None
-    machine: Callable[[float], Machine] | None = None
-    cluster: Callable[[float], DescribedCluster] | None = None
-    nodes: Callable[[float], Sequence[NodeNow]] | None = None
-    licences: Callable[[float], Mapping[str, float]] | None = None
-    bounds_order: bool = True
+    submission: Callable[[Mapping[str, str], float], JobSubmission] | None = None  #: of a user
+    machine: Callable[[float], Machine] | None = None  #: nodes, queues, limits and settings
+    cluster: Callable[[float], DescribedCluster] | None = None  #: the same as it is said
+    nodes: Callable[[float], Sequence[NodeNow]] | None = None  #: what is free now
+    licences: Callable[[float], Mapping[str, float]] | None = None  #: how many of each are free
+    bounds_order: bool = True  #: by hours of waiting

@@ -69,43 +69,22 @@ class ApplyReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerFacts:
-    """What the batch system orders by; read again in each cycle, since a site may change it.
+    """What the batch system orders by; read again in each cycle, since a site may change it."""
 
-    Attributes:
-        release: of the batch system, for people to read.
-        lever: what we write, in the batch system's words; "" where there is nothing to write.
-        harm: why writing would do nothing or would be undone, one sentence; None where it works.
-        points_an_hour: priority points that an hour of waiting is worth.
-        fairshare_points: priority points of an account or user that has used nothing of its share;
-            0 where the batch system counts no shares or does not tell.
-        replaced_points: priority points of the terms that a full order replaces: age, fair share,
-            size and resources; 0 where the batch system has none.
-        pass_interval: seconds between the scheduler's own passes over the queue.
-        in_charge: False where another host's controller runs the cluster now, whose own daemon
-            has to act; None where that cannot be told now.
-        highest_priority: the highest that a job can be given, all terms together.
-        controller_here: whether one of the batch system's controllers is this host's.
-        write_cost: what a write costs, one sentence; "" where nothing is known.
-        no_influence: why our order cannot be bounded by hours of waiting; None if it can.
-        alone: why no daemon may run beside another controller's; None where one may.
-        tried: first and last release, year and month, that the adapter was tried with; None where
-            any will do.
-    """
-
-    release: str
-    lever: str
-    harm: str | None
-    points_an_hour: float
-    pass_interval: float
-    in_charge: bool | None
-    highest_priority: int = HIGHEST_PRIORITY
-    controller_here: bool = True
-    fairshare_points: float = 0.0
-    replaced_points: float = 0.0
-    write_cost: str = ""
-    no_influence: str | None = None
-    alone: str | None = None
-    tried: tuple[tuple[int, int], tuple[int, int]] | None = None
+    release: str  #: of the batch system, for people to read
+    lever: str  #: what we write, in the batch system's words; "" for nothing
+    harm: str | None  #: why writing does nothing or is undone; None where it works
+    points_an_hour: float  #: priority points that an hour of waiting is worth
+    pass_interval: float  #: seconds between the scheduler's own passes over the queue
+    in_charge: bool | None  #: False: another host's daemon has to act; None: not known now
+    highest_priority: int = HIGHEST_PRIORITY  #: all terms together
+    controller_here: bool = True  #: whether this host has a controller
+    fairshare_points: float = 0.0  #: points of an account that has used nothing; 0 where unknown
+    replaced_points: float = 0.0  #: points of age, fair share, size and resources; 0 for none
+    write_cost: str = ""  #: what a write costs, one sentence; "" where unknown
+    no_influence: str | None = None  #: why hours cannot bound our order; None if they can
+    alone: str | None = None  #: why no daemon may run beside another controller's
+    tried: tuple[tuple[int, int], tuple[int, int]] | None = None  #: first and last release
 
     def bound(self, hours: float) -> float:
         """Hours of waiting that our first place is worth; 0 if our order cannot be bounded."""
@@ -114,19 +93,12 @@ class SchedulerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerLoad:
-    """How busy the batch system is, as read between two cycles.
+    """How busy the batch system is, as read between two cycles."""
 
-    Attributes:
-        struggles: why we should write nothing now; None where the batch system is well.
-        events: counts of what happens to jobs; the queue has changed where any of them has.
-        backlog: messages that wait for the accounting daemon; 0 where that is not known.
-        submitted: jobs submitted since the batch system began to count; 0 where it does not count.
-    """
-
-    struggles: str | None
-    events: tuple[int, ...]
-    backlog: int = 0
-    submitted: int = 0
+    struggles: str | None  #: why we should write nothing now; None where it is well
+    events: tuple[int, ...]  #: counts of what happens to jobs; any change changes the queue
+    backlog: int = 0  #: messages that wait for the accounting daemon; 0 where unknown
+    submitted: int = 0  #: jobs submitted since the batch system counts; 0 where it does not
 
 
 class Check(NamedTuple):

@@ -96,28 +96,16 @@ _BY_PERCENT = {"high": "fairshare_perc", "low": "-fairshare_perc"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FairShareFiles:
-    """What the scheduler's files say of fair share.
+    """What the scheduler's files say of fair share."""
 
-    Attributes:
-        associations: the tree, groups as accounts and entities as users below them; empty where it
-            is not known.
-        entity: which column of a log has their names, see `Machine.entity`; "" without a tree.
-        usage: what a second of a job adds to usage, weights by resource; empty for its CPUs.
-        decay_every: seconds between two decays.
-        decay_factor: what a decay leaves.
-        sorts_by_usage: `fair_share` is on.
-        sort_key: the formula that is the first job_sort_key, of fair_share_perc alone.
-        notes: what of it is not modelled, each one sentence.
-    """
-
-    associations: tuple[Association, ...] = ()
-    entity: str = ""
-    usage: Mapping[str, float] = field(default_factory=dict)
-    decay_every: float = DAY
-    decay_factor: float = _KEPT
-    sorts_by_usage: bool = False
-    sort_key: str = ""
-    notes: tuple[str, ...] = ()
+    associations: tuple[Association, ...] = ()  #: users below groups; empty: not known
+    entity: str = ""  #: column of a log with their names, see `Machine.entity`; "" without a tree
+    usage: Mapping[str, float] = field(default_factory=dict)  #: weights of a second of a job
+    decay_every: float = DAY  #: seconds between two decays
+    decay_factor: float = _KEPT  #: what a decay leaves
+    sorts_by_usage: bool = False  #: `fair_share` is on
+    sort_key: str = ""  #: formula of the first job_sort_key, of fair_share_perc alone
+    notes: tuple[str, ...] = ()  #: what is not modelled, in sentences
 
 
 def read_fair_share(folder: Path) -> FairShareFiles:

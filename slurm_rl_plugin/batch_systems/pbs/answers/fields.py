@@ -48,61 +48,35 @@ _HIGHEST_PRIORITY = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PbsJob:
-    """A job, a whole array, or a subjob.
+    """A job, a whole array, or a subjob."""
 
-    Attributes:
-        name: as PBS calls it, `12[].head` for an array.
-        job_id: its number, see `job_number`.
-        state: one letter.
-        queue, user, account, title: names; the title is the job's own.
-        reservation: that it is submitted to; "" for none.
-        processors: of the job, or of each subjob.
-        time_limit: seconds; NaN for none.
-        submit: seconds since the epoch.
-        eligible: the same; inf where it is not eligible.
-        has_etime: whether PBS tells since when it is eligible; not of what it has yet to route.
-        start, end: the same; NaN where it has not.
-        held: somebody holds it, or it waits for another job.
-        waits: whether it, or a subjob of it, may still start.
-        tasks: how many jobs of it wait: of an array its subjobs, 1 at least.
-        has_begun: whether it is an array of which subjobs may run, also while the rest is held.
-        at_own_limit: whether as many of them run as its user lets run at once (`qsub -J 1-99%4`).
-        score: the value of our resource; None where it has none, NaN where it is not finite.
-        interactive: whether it was submitted from a terminal; None where unknown.
-        eligible_time: seconds of waiting that PBS counts; NaN where it counts none.
-        comment: why it waits, in the scheduler's words.
-        priority: that its user gave it (`qsub -p`), -1024 to 1023; higher first.
-        asked: of nodes, beside processors.
-        words: of its user for us, see `words_for_us`.
-    """
-
-    name: str
-    job_id: int
-    state: str
+    name: str  #: as PBS calls it, `12[].head` for an array
+    job_id: int  #: its number, see `job_number`
+    state: str  #: one letter
     queue: str
     user: str
     account: str
-    title: str
-    reservation: str
-    processors: int
-    time_limit: float
-    submit: float
-    eligible: float
-    has_etime: bool
-    start: float
-    end: float
-    held: bool
-    waits: bool
-    tasks: int
-    has_begun: bool
-    at_own_limit: bool
-    score: float | None
-    interactive: bool | None
-    eligible_time: float
-    comment: str
-    priority: int = 0
-    asked: PbsRequest = NOTHING
-    words: str = ""
+    title: str  #: the job's own name
+    reservation: str  #: that it is submitted to; "" for none
+    processors: int  #: of the job, or of each subjob
+    time_limit: float  #: seconds; NaN for none
+    submit: float  #: seconds since the epoch, as all times
+    eligible: float  #: inf where it is not eligible
+    has_etime: bool  #: whether PBS tells since when it is eligible; not of what it has yet to route
+    start: float  #: NaN where it has not started
+    end: float  #: NaN where it has not ended
+    held: bool  #: on hold, or it waits for another job
+    waits: bool  #: whether it, or a subjob of it, may still start
+    tasks: int  #: how many jobs of it wait: of an array its subjobs, 1 at least
+    has_begun: bool  #: an array of which subjobs may run, also while the rest is held
+    at_own_limit: bool  #: as many subjobs run as its user lets run at once (`qsub -J 1-99%4`)
+    score: float | None  #: our resource; None where it has none, NaN where it is not finite
+    interactive: bool | None  #: submitted from a terminal; None where unknown
+    eligible_time: float  #: seconds of waiting that PBS counts; NaN where it counts none
+    comment: str  #: why it waits, in the scheduler's words
+    priority: int = 0  #: of its user (`qsub -p`), -1024 to 1023; higher first
+    asked: PbsRequest = NOTHING  #: of nodes, beside processors
+    words: str = ""  #: of its user for us, see `words_for_us`
 
     @property
     def array_id(self) -> int:

@@ -31,27 +31,16 @@ _SETUP = "as root run what `slurm-rl pbs-setup --print` prints"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PbsServer:
-    """The server's attributes that the adapter uses.
+    """The server's attributes that the adapter uses."""
 
-    Attributes:
-        release: of PBS.
-        state: `Active`, `Scheduling`, `Idle` or worse.
-        formula: by which jobs are sorted; "" for none.
-        default_score: of jobs that carry none of their own; None where there is none.
-        keeps_history: whether jobs that ended can be asked for.
-        scheduling: whether jobs are started at all.
-        counts_eligible_time: whether a job's wait is counted without holds and limits of its own.
-        counts: jobs in each state, and all ever seen.
-    """
-
-    release: str
-    state: str
-    formula: str
-    default_score: float | None
-    keeps_history: bool
-    scheduling: bool
-    counts_eligible_time: bool
-    counts: tuple[int, ...]
+    release: str  #: of PBS
+    state: str  #: `Active`, `Scheduling`, `Idle` or worse
+    formula: str  #: by which jobs are sorted; "" for none
+    default_score: float | None  #: of jobs that carry none of their own; None where there is none
+    keeps_history: bool  #: whether jobs that ended can be asked for
+    scheduling: bool  #: whether jobs are started at all
+    counts_eligible_time: bool  #: whether holds and own limits do not count in a job's wait
+    counts: tuple[int, ...]  #: jobs in each state, and all ever seen
 
     @property
     def base(self) -> int:

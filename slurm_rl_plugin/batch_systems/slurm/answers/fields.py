@@ -86,51 +86,34 @@ SCALE = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
 class QueueRow(NamedTuple):
-    """One record of `squeue`: a job, a task of a job array, or the rest of a pending array.
+    """One record of `squeue`: a job, a task of a job array, or the rest of a pending array."""
 
-    Attributes:
-        job_id: number of the record, different for each task.
-        array_id: number of the array; the same as `job_id` for a job that is no array.
-        het_id: number of the heterogeneous job that it is a component of; 0 for no component.
-        eligible: seconds since the epoch; infinite where Slurm gives none (held, dependency).
-        accrue: since when Slurm counts its age; infinite where it counts none. Without enforced
-            limits a hold does not reset it, as it does `eligible`.
-        start: seconds since the epoch, expected where pending; NaN where Slurm gives none.
-        end: seconds since the epoch, expected unless the job is over; NaN where Slurm gives none.
-        time_limit: seconds; NaN where there is none.
-        partitions: those that it may start in, at least one.
-        nodes: node list; empty for a job that never started.
-        tasks: task numbers that the record stands for; empty for a job that is no array.
-        components: of the heterogeneous job that the row stands for as a whole; else empty.
-        asked: of nodes, beside processors; None where that was not looked at.
-        words: of its user for us, from its comment; "" where that was not looked at.
-    """
-
-    job_id: int
-    array_id: int
+    job_id: int  #: number of the record, different for each task
+    array_id: int  #: number of the array; `job_id` for a job that is no array
     state: str
     reason: str
     priority: int
     nice: int
     processors: int
     submit: float
-    eligible: float
-    accrue: float
-    start: float
-    end: float
-    time_limit: float
+    #: Without enforced limits a hold resets `eligible` but not `accrue`.
+    eligible: float  #: seconds since the epoch; inf where Slurm gives none (held, dependency)
+    accrue: float  #: since when its age counts; inf for none
+    start: float  #: seconds since the epoch, expected where pending; NaN where Slurm gives none
+    end: float  #: the same, expected unless the job is over
+    time_limit: float  #: seconds; NaN where there is none
     account: str
     user: str
-    partitions: tuple[str, ...]
+    partitions: tuple[str, ...]  #: those that it may start in, at least one
     qos: str
     has_batch_script: bool
-    nodes: str
-    tasks: str
+    nodes: str  #: node list; empty for a job that never started
+    tasks: str  #: task numbers that the record stands for; empty for a job that is no array
     name: str
-    het_id: int = 0
-    components: tuple[QueueRow, ...] = ()
-    asked: NodeRequest | None = None
-    words: str = ""
+    het_id: int = 0  #: number of the heterogeneous job of a component; 0 for others
+    components: tuple[QueueRow, ...] = ()  #: where it is a whole heterogeneous job
+    asked: NodeRequest | None = None  #: of nodes, beside processors; None where that was not read
+    words: str = ""  #: of its user for us, from its comment
 
     @property
     def partition(self) -> str:

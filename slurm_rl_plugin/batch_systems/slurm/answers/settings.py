@@ -31,41 +31,23 @@ _CONTROLLER = re.compile(r"^Slurmctld\(\w+\) at (?P<host>\S+) is (?P<state>UP|DO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmSettings:
-    """The parts of slurm.conf, as slurmctld has read it, that decide what our writes do.
+    """The parts of slurm.conf, as slurmctld has read it, that decide what our writes do."""
 
-    Attributes:
-        release: such as 22.05.8.
-        priority_type: MULTIFACTOR or BASIC.
-        site_factor_plugin: "" where none is loaded.
-        age_weight: priority points of a job of the highest age.
-        highest_age: seconds after which age adds no more.
-        fairshare_weight: priority points of fair share at its highest.
-        size_weight: priority points of a job of the whole machine.
-        resource_weights: the same of each resource (PriorityWeightTRES).
-        scheduler: SchedulerParameters, "" for a word without a value.
-        controllers: host and whether it is up, the one that is to be in charge first.
-        enforced: words of AccountingStorageEnforce.
-        counts_memory: memory is given out as CPUs are (CR_*_Memory).
-        counts_gres: there are generic resources (GresTypes).
-        tracked: what accounting counts (AccountingStorageTRES).
-        licences: names of the cluster's licences (Licenses).
-    """
-
-    release: str
-    priority_type: str
-    site_factor_plugin: str
-    age_weight: float
-    highest_age: float
-    fairshare_weight: float
-    size_weight: float
-    resource_weights: Mapping[str, float]
-    scheduler: Mapping[str, str]
-    controllers: tuple[tuple[str, bool], ...]
-    enforced: frozenset[str] = frozenset()
-    counts_memory: bool = False
-    counts_gres: bool = False
-    tracked: frozenset[str] = frozenset()
-    licences: tuple[str, ...] = ()
+    release: str  #: such as 22.05.8
+    priority_type: str  #: MULTIFACTOR or BASIC
+    site_factor_plugin: str  #: "" where none is loaded
+    age_weight: float  #: priority points of a job of the highest age
+    highest_age: float  #: seconds after which age adds no more
+    fairshare_weight: float  #: priority points of fair share at its highest
+    size_weight: float  #: priority points of a job of the whole machine
+    resource_weights: Mapping[str, float]  #: the same of each resource (PriorityWeightTRES)
+    scheduler: Mapping[str, str]  #: SchedulerParameters, "" for a word without a value
+    controllers: tuple[tuple[str, bool], ...]  #: host and whether it is up, in their order
+    enforced: frozenset[str] = frozenset()  #: words of AccountingStorageEnforce
+    counts_memory: bool = False  #: memory is given out as CPUs are (CR_*_Memory)
+    counts_gres: bool = False  #: there are generic resources (GresTypes)
+    tracked: frozenset[str] = frozenset()  #: what accounting counts (AccountingStorageTRES)
+    licences: tuple[str, ...] = ()  #: names of the cluster's licences (Licenses)
 
     @property
     def release_number(self) -> tuple[int, int]:
