@@ -195,25 +195,15 @@ def train_model(
     An interrupted training leaves OUTPUT.checkpoint next to it; the same command goes on from
     there.
 
-    Args:
-        plan: what to train on and how.
-        output: of the model.
-        progress: told the steps of all trainings.
-
-    Returns:
-        The policy and its manifest.
+    `progress` is told the steps of all trainings.
 
     Raises:
         ConfigurationError: a log too short, or settings that do not go with it.
     """
     loads = [_loads_of(each) for each in (plan, *plan.folds)]
-    trainings = _trainings(plan, output)
-    all_policies = [
-        _trained(loads[each.fold], each, plan.start, _shifted(progress, turn * plan.steps_of_one))
-        for turn, each in enumerate(trainings)
-    ]
+    policies, checkpoints = _train_all(plan, loads, output, progress)
     first, *without = [
-        all_policies[each : each + plan.seeds] for each in range(0, len(trainings), plan.seeds)
+        policies[each : each + plan.seeds] for each in range(0, len(policies), plan.seeds)
     ]
     trained = _best_of_seeds(first)
     seeds = range(plan.settings.seed, plan.settings.seed + plan.seeds)
@@ -247,8 +237,8 @@ def train_model(
     manifest["sha256"] = file_checksum(output)
     write_manifest(output.with_suffix(".json"), manifest)
     write_card(output.with_suffix(".md"), manifest)
-    for training in trainings:
-        forget_checkpoint(training.checkpoint)
+    for checkpoint in checkpoints:
+        forget_checkpoint(checkpoint)
     return trained, manifest
 
 
@@ -270,49 +260,33 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(words.encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Training:
-    """One training among several: the number of its loads, settings with the seed, checkpoint."""
+def _train_all(
+    plan: TrainingPlan, loads: Sequence[TrainingLoads], output: Path, progress: Progress | None
+) -> tuple[list[TrainedPolicy], list[Path]]:
+    """Each seed on all logs, then each seed without the first log, the second, ...; checkpoints.
 
-    fold: int
-    settings: Settings
-    load_key: str
-    checkpoint: Path
-
-
-def _trainings(plan: TrainingPlan, output: Path) -> list[_Training]:
-    """Each seed on all logs, then each seed without the first log, the second, ..."""
-    found = []
+    Steps that a checkpoint keeps are not done again.
+    """
+    policies: list[TrainedPolicy] = []
+    checkpoints: list[Path] = []
     for fold, part in enumerate((plan, *plan.folds)):
         key, ending = _load_key(part), f".without-{fold}" if fold else ""
         for turn in range(plan.seeds):
             settings = replace(plan.settings, seed=plan.settings.seed + turn)
             seed = f".{settings.seed}" if plan.seeds > 1 else ""
-            name = f"{output.name}.checkpoint{ending}{seed}"
-            found.append(
-                _Training(
-                    fold=fold,
-                    settings=settings,
+            checkpoints.append(output.with_name(f"{output.name}.checkpoint{ending}{seed}"))
+            policies.append(
+                train_policy(
+                    loads[fold].training,
+                    loads[fold].validation,
+                    settings,
+                    checkpoint=checkpoints[-1],
                     load_key=key,
-                    checkpoint=output.with_name(name),
+                    progress=_shifted(progress, len(policies) * plan.steps_of_one),
+                    start=plan.start,
                 )
             )
-    return found
-
-
-def _trained(
-    loads: TrainingLoads, training: _Training, start: QNetwork | None, progress: Progress | None
-) -> TrainedPolicy:
-    """The policy of one training; steps that its checkpoint keeps are not done again."""
-    return train_policy(
-        loads.training,
-        loads.validation,
-        training.settings,
-        checkpoint=training.checkpoint,
-        load_key=training.load_key,
-        progress=progress,
-        start=start,
-    )
+    return policies, checkpoints
 
 
 def _shifted(progress: Progress | None, before: int) -> Progress | None:

@@ -60,6 +60,29 @@ class GroupHours:
     ratio_ci95: tuple[float, float] | None
     word: str
 
+    @classmethod
+    def of(
+        cls,
+        named: tuple[str, str],
+        jobs: int,
+        effect: Effect,
+        longest: tuple[float, float],
+        hour: float = 1.0,
+    ) -> GroupHours:
+        """The group of a kind and a name; an hour is `hour` of the unit of effect and waits."""
+        return cls(
+            by=named[0],
+            group=named[1],
+            jobs=jobs,
+            before=effect.before / hour,
+            after=effect.after / hour,
+            longest_before=longest[0] / hour,
+            longest_after=longest[1] / hour,
+            ratio=effect.ratio,
+            ratio_ci95=effect.ratio_ci95,
+            word=effect.verdict,
+        )
+
     @property
     def growth(self) -> float:
         """Hours that it waits longer; below 0 for shorter."""
@@ -163,18 +186,8 @@ def _row(
     drawn = blocks.means(old, jobs), blocks.means(new, jobs)
     means = float(old.mean()), float(new.mean())
     effect = judged_effect("mean_wait", means, drawn, blocks, LEAST_LOSS)
-    return GroupHours(
-        by=by,
-        group=group,
-        jobs=len(jobs),
-        before=effect.before / HOUR,
-        after=effect.after / HOUR,
-        longest_before=float(old.max()) / HOUR,
-        longest_after=float(new.max()) / HOUR,
-        ratio=effect.ratio,
-        ratio_ci95=effect.ratio_ci95,
-        word=effect.verdict,
-    )
+    longest = float(old.max()), float(new.max())
+    return GroupHours.of((by, group), len(jobs), effect, longest, HOUR)
 
 
 #: What the stretches that are drawn again are called.
@@ -372,16 +385,5 @@ class _PairedHours:
 def _row_of_pairs(
     paired: _PairedHours, seen: _Seen, group: int, jobs: int, named: tuple[str, str]
 ) -> GroupHours:
-    effect = paired.effect(group)
-    return GroupHours(
-        by=named[0],
-        group=named[1],
-        jobs=jobs,
-        before=effect.before,
-        after=effect.after,
-        longest_before=float(seen.longest[SITE][group]),
-        longest_after=float(seen.longest[OURS][group]),
-        ratio=effect.ratio,
-        ratio_ci95=effect.ratio_ci95,
-        word=effect.verdict,
-    )
+    longest = float(seen.longest[SITE][group]), float(seen.longest[OURS][group])
+    return GroupHours.of(named, jobs, paired.effect(group), longest)

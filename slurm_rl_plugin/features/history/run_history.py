@@ -13,7 +13,7 @@ those of all users elsewhere, each of whom has about one voice: a place in the q
 for a few seconds of dummy runs otherwise (docs/security.md). See `speaks_for`.
 
 Folds are plain loops over one row, which the simulator compiles; the head node folds many events at
-once (`event_folds`). All else is elementwise.
+once (`past_runs`). All else is elementwise.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -69,14 +67,3 @@ def test_a_slip_in_a_name_is_told_with_the_names(name: str, tmp_path: Path) -> N
         check_model_file(str(tmp_path / name))
     with pytest.raises(ConfigurationError, match="cannot be read"):
         check_model_file(f"{name}.onnx")
-
-
-def test_the_registry_needs_neither_numba_nor_onnx() -> None:
-    program = (
-        "import sys, slurm_rl_plugin.policies.registry; "
-        "print(sorted({'numba', 'onnx', 'onnxruntime'} & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
