@@ -46,7 +46,7 @@ setup(
     package_data={
         "": ["claims.toml"],
         "slurm_rl_plugin": ["py.typed", "cli/demo/logs/*"],
-        "slurm_rl_plugin.batch_systems": ["*/answers/*.toml"],
+        "slurm_rl_plugin.batch_systems": ["*/answers/*.toml", "pbs/*.toml"],
         "slurm_rl_plugin.machine_files": ["*.toml"],
     },
     data_files=[

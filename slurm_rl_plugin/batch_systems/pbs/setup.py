@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import SCORE
 from slurm_rl_plugin.batch_systems.pbs.answers.server import (
@@ -21,6 +23,7 @@ from slurm_rl_plugin.batch_systems.pbs.answers.server import (
 from slurm_rl_plugin.batch_systems.pbs.checks import CLASS_HOOK, DEAD_MAN_HOOK
 from slurm_rl_plugin.batch_systems.pbs.process import PbsCommands
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
+from slurm_rl_plugin.whole_file import read_whole
 
 _SERVER = "server"
 #: Score of a job that neither a class nor the daemon has placed.
@@ -59,88 +62,37 @@ def setup_steps(
     stood: Mapping[str, str] | None = None,
 ) -> list[Step]:
     """Every step in the order in which it is run."""
+    settings = {"heartbeat": str(heartbeat), "stale_seconds": STALE_SECONDS, "formula": formula}
+    values = {
+        "score": SCORE,
+        "default": DEFAULT_SCORE,
+        "user": user,
+        "hooks": hooks,
+        "class_hook": CLASS_HOOK,
+        "dead_man_hook": DEAD_MAN_HOOK,
+        "stale": STALE_SECONDS,
+        "settings": shlex.quote(json.dumps(settings)),
+    }
+    told = tomllib.loads(read_whole(Path(__file__).with_name("setup.toml")).decode())["step"]
     return [
-        _resource(),
-        _default_score(),
-        *([_operator(user)] if user else []),
-        _by_queue(),
-        _class_hook(str(hooks / CLASS_HOOK)),
-        _dead_man_hook(formula, heartbeat, hooks / f"{DEAD_MAN_HOOK}.py"),
+        *(_step(each, values) for each in told if user or "where" not in each),
         _formula(formula, {_SERVER: formula} if stood is None else stood),
     ]
 
 
+def _step(told: Mapping[str, Any], values: Mapping[str, object]) -> Step:
+    lines, undo = (tuple(_line(each % values) for each in told[name]) for name in ("lines", "undo"))
+    return Step(told["does"] % values, lines, undo)
+
+
+def _line(line: str) -> str:
+    """A line for a shell; see `setup.toml`."""
+    found = re.fullmatch(r"qmgr (?!-)(.*?)(  #.*)?", line)
+    return _qmgr(found[1]) + (found[2] or "") if found else line
+
+
 def _qmgr(command: str) -> str:
     return f"qmgr -c {shlex.quote(command)}"
-
-
-def _resource() -> Step:
-    return Step(
-        "The resource that holds our order; flag i: users can neither see nor set it.",
-        (_qmgr(f"create resource {SCORE} type=float,flag=i"),),
-        (_qmgr(f"delete resource {SCORE}") + "  # once no job has it, past ones too",),
-    )
-
-
-def _default_score() -> Step:
-    return Step(
-        "The score of new jobs until a cycle places them: behind those that are placed. Above 0, "
-        "since jobs without a score stand behind all others.",
-        (_qmgr(f"set server resources_default.{SCORE} = {DEFAULT_SCORE}"),),
-        (_qmgr(f"unset server resources_default.{SCORE}"),),
-    )
-
-
-def _operator(user: str) -> Step:
-    return Step(
-        "The daemon's user may change scores.",
-        (_qmgr(f"set server operators += {user}"),),
-        (
-            _qmgr(f"set server operators -= {user}")
-            + "  # the only one: unset server operators, or a restart of PBS brings it back",
-        ),
-    )
-
-
-def _by_queue() -> Step:
-    config = "$PBS_HOME/sched_priv/sched_config"
-    ours = "by_queue: False ALL"
-    # the line of before stays as a comment: one that said False already must not become True
-    off = rf"s/^by_queue:.*[Tt][Rr][Uu][Ee].*/# slurm-rl had &\n{ours}/"
-    on = rf"/^# slurm-rl had by_queue:/{{N;s/^# slurm-rl had (.*)\n{ours}$/\1/}}"
-    return Step(
-        "One order over all queues; leave this out where a queue's Priority must go first.",
-        (f'. /etc/pbs.conf; sed -i "{off}" "{config}" && pkill -HUP -x pbs_sched',),
-        (f'. /etc/pbs.conf; sed -i -E "{on}" "{config}" && pkill -HUP -x pbs_sched',),
-    )
-
-
-def _class_hook(file: str) -> Step:
-    return Step(
-        "New jobs get the score of their class, by the rules of the .json file; optional. It acts "
-        "at once, in shadow mode too.",
-        (
-            _qmgr(f"create hook {CLASS_HOOK} event=queuejob,alarm=5"),
-            _qmgr(f"import hook {CLASS_HOOK} application/x-python default {file}.py"),
-            _qmgr(f"import hook {CLASS_HOOK} application/x-config default {file}.json"),
-        ),
-        (_qmgr(f"delete hook {CLASS_HOOK}"),),
-    )
-
-
-def _dead_man_hook(formula: str, heartbeat: Path, program: Path) -> Step:
-    settings = {"heartbeat": str(heartbeat), "stale_seconds": STALE_SECONDS, "formula": formula}
-    return Step(
-        f"When the daemon has been silent for {STALE_SECONDS} s the formula of before comes back; "
-        "root must set ours again then.",
-        (
-            f'config=$(mktemp) && echo {shlex.quote(json.dumps(settings))} > "$config"',
-            _qmgr(f"create hook {DEAD_MAN_HOOK} event=periodic,freq=5,alarm=30"),
-            _qmgr(f"import hook {DEAD_MAN_HOOK} application/x-python default {program}"),
-            f'qmgr -c "import hook {DEAD_MAN_HOOK} application/x-config default $config"',
-        ),
-        (_qmgr(f"delete hook {DEAD_MAN_HOOK}"),),
-    )
 
 
 def _formula(formula: str, stood: Mapping[str, str]) -> Step:
