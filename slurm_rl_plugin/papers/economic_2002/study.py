@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.brokers.market.formula import MACHINE_FUNCTIONS, USER_FUNCTIONS
 from slurm_rl_plugin.papers.economic_2002.experiment import (
@@ -46,7 +45,7 @@ from slurm_rl_plugin.papers.study.claims import (
     TextTable,
     judged_claims,
 )
-from slurm_rl_plugin.papers.study.figures import legend_above
+from slurm_rl_plugin.papers.study.figures import finished, panels
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
 from slurm_rl_plugin.simulator.workloads.resampling import resampled_ratio
@@ -256,52 +255,57 @@ def _bars(axis: Any, names: Sequence[str], series: Mapping[str, Sequence[float]]
         places = [place + (number - (len(series) - 1) / 2) * width for place in range(len(names))]
         axis.bar(places, values, width, label=label)
     axis.set_xticks(range(len(names)), names)
-    axis.grid(axis="y", alpha=0.3)
 
 
 def _against_conventional(logs: Mapping[str, LogResults]) -> Any:
-    figure, axes = plt.subplots(2, 2, figsize=(11, 7.2), sharey=True, layout="constrained")
-    for axis, configuration in zip(axes.flat, CONFIGURATIONS, strict=True):
-        plain = Market(configuration=configuration, way=EXACT)
-        series = {
+    titles = [f"Figures 10 and 11: {each}, exact times" for each in CONFIGURATIONS]
+    figure, axes = panels(titles, (5.5, 3.6), rows=2, share=True)
+    for axis, configuration in zip(axes, CONFIGURATIONS, strict=True):
+        seconds = {
             "FCFS with backfilling, same machines": [
-                each.control(configuration, EXACT)[1] / HOUR for each in logs.values()
+                each.control(configuration, EXACT)[1] for each in logs.values()
             ],
-            "EASY, one machine of 512": [
-                each.conventional[EASY_EXACT] / HOUR for each in logs.values()
+            "EASY, one machine of 512": [each.conventional[EASY_EXACT] for each in logs.values()],
+            "MF1 UF1": [
+                each.response(Market(configuration=configuration, way=EXACT))
+                for each in logs.values()
             ],
-            "MF1 UF1": [each.response(plain) / HOUR for each in logs.values()],
             "best functions": [
-                each.best(configuration, EXACT)[1].response / HOUR for each in logs.values()
+                each.best(configuration, EXACT)[1].response for each in logs.values()
             ],
         }
-        _bars(axis, list(logs), series)
-        axis.set_title(f"Figures 10 and 11: {configuration}, exact times")
-        axis.set_ylabel(_RESPONSE)
-    legend_above(figure, axes[0, 0])
-    return figure
+        hours = {name: [each / HOUR for each in values] for name, values in seconds.items()}
+        _bars(axis, list(logs), hours)
+    return finished(figure, axes, "", _RESPONSE)
 
 
 def _configurations(logs: Mapping[str, LogResults]) -> Any:
-    figure, axes = plt.subplots(2, 2, figsize=(11, 6.4), sharey="col", layout="constrained")
-    for row, way in zip(axes, (EXACT, RESCHEDULED), strict=True):
-        for axis, label, column in zip(row, (_RESPONSE, _WAIT), ("response", "wait"), strict=True):
-            series = {
-                name: [
-                    getattr(each.markets[Market(configuration=name, way=way)], column) / HOUR
-                    for each in logs.values()
-                ]
-                for name in CONFIGURATIONS
-            }
-            _bars(axis, list(logs), series)
-            axis.set_ylabel(label)
-            axis.set_title(f"Figures 12 and 13: MF1 UF1, {way}")
-    legend_above(figure, axes[0, 0])
-    return figure
+    cells = [
+        (way, label, column)
+        for way in (EXACT, RESCHEDULED)
+        for label, column in ((_RESPONSE, "response"), (_WAIT, "wait"))
+    ]
+    titles = [f"Figures 12 and 13: MF1 UF1, {way}, {label}" for way, label, _ in cells]
+    figure, axes = panels(titles, (5.5, 3.2), rows=2)
+    for axis, (way, _, column) in zip(axes, cells, strict=True):
+        series = {
+            name: [
+                getattr(each.markets[Market(configuration=name, way=way)], column) / HOUR
+                for each in logs.values()
+            ]
+            for name in CONFIGURATIONS
+        }
+        _bars(axis, list(logs), series)
+    return finished(figure, axes, "", "hours")
 
 
 def _balance(results: LogResults) -> Any:
-    figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
+    titles = (
+        "Figure 14: squashed area (processor-hours)",
+        "Figure 15: utilization",
+        "Figure 16: hours",
+    )
+    figure, axes = panels(titles, (4.4, 4))
     found: dict[str, MarketFigures] = {
         f"{owner} {user}": results.markets[
             Market(configuration="m128", owner=owner, user=user, way=EXACT)
@@ -310,42 +314,34 @@ def _balance(results: LogResults) -> Any:
     }
     machines = [f"machine {place + 1}" for place in range(len(CONFIGURATIONS["m128"]))]
     areas = {name: [area / HOUR for area in each.squashed_area] for name, each in found.items()}
-    _bars(axes[0], machines, areas)
-    axes[0].set_ylabel("squashed area (processor-hours)")
-    axes[0].set_title("Figure 14")
-    _bars(axes[1], machines, {name: each.utilization for name, each in found.items()})
-    axes[1].set_ylabel("utilization")
-    axes[1].set_title("Figure 15")
     times = {name: [each.response / HOUR, each.wait / HOUR] for name, each in found.items()}
+    _bars(axes[0], machines, areas)
+    _bars(axes[1], machines, {name: each.utilization for name, each in found.items()})
     _bars(axes[2], ["AWRT", "AWWT"], times)
-    axes[2].set_ylabel("hours")
-    axes[2].set_title("Figure 16")
-    legend_above(figure, axes[0])
-    return figure
+    return finished(figure, axes, "", "")
 
 
 def _functions(logs: Mapping[str, LogResults]) -> Any:
-    figure, axes = plt.subplots(2, 2, figsize=(11, 7.2), layout="constrained")
-    for row, way in zip(axes, (EXACT, RESCHEDULED), strict=True):
-        owners = {
-            owner: _responses(logs, Market(configuration="m128", owner=owner, user="UF3", way=way))
-            for owner in MACHINE_FUNCTIONS
+    cells = [
+        (way, kind) for way in (EXACT, RESCHEDULED) for kind in ("17: m128, UF3", "18: m128, MF2")
+    ]
+    figure, axes = panels([f"Figure {kind}, {way}" for way, kind in cells], (5.5, 3.6), rows=2)
+    for axis, (way, kind) in zip(axes, cells, strict=True):
+        markets = {
+            name: Market(configuration="m128", owner=name, user="UF3", way=way)
+            for name in MACHINE_FUNCTIONS
         }
-        users = {
-            user: _responses(logs, Market(configuration="m128", owner="MF2", user=user, way=way))
-            for user in USER_FUNCTIONS
-        }
-        for axis, series, title in zip(
-            row,
-            (owners, users),
-            ("Figure 17: m128, UF3", "Figure 18: m128, MF2"),
-            strict=True,
-        ):
-            _bars(axis, list(logs), series)
-            axis.set_ylabel(_RESPONSE)
-            axis.set_ylim(0.0, 1.3 * max(value for values in series.values() for value in values))
-            axis.legend(ncols=len(series), fontsize=8, columnspacing=1.0, handlelength=1.0)
-            axis.set_title(f"{title}, {way}")
+        if kind.startswith("18"):
+            markets = {
+                name: Market(configuration="m128", owner="MF2", user=name, way=way)
+                for name in USER_FUNCTIONS
+            }
+        series = {name: _responses(logs, market) for name, market in markets.items()}
+        _bars(axis, list(logs), series)
+        axis.set_ylim(0.0, 1.3 * max(value for values in series.values() for value in values))
+        axis.legend(ncols=len(series), fontsize=8, columnspacing=1.0, handlelength=1.0)
+        axis.set_ylabel(_RESPONSE)
+        axis.grid(axis="y", alpha=0.3)
     return figure
 
 

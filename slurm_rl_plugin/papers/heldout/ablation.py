@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.learning.evaluation.heldout import (
     WindowFigures,
@@ -31,6 +30,7 @@ from slurm_rl_plugin.papers.heldout.experiment import (
 )
 from slurm_rl_plugin.papers.heldout.networks import HeldoutTraining
 from slurm_rl_plugin.papers.study.claims import Cell, Claim, Row
+from slurm_rl_plugin.papers.study.figures import draw_intervals, finished, panels
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
 from slurm_rl_plugin.policies.network import QNetwork
@@ -140,23 +140,17 @@ def drawings_of(found: Mapping[str, AblatedLog]) -> Drawings:
 
 def _ratios(found: Mapping[str, AblatedLog]) -> Any:
     """One panel a log: each variant's seeds as points, their median with its interval."""
-    figure, axes = plt.subplots(
-        1, len(found), figsize=(4 * len(found), 3.5), sharey=True, layout="constrained"
-    )
-    variants = [*list(VARIANTS)[1:], FITTED_Q]
-    for axis, (name, log) in zip(np.atleast_1d(axes), found.items(), strict=True):
-        for place, variant in enumerate(reversed(variants)):
-            rows = log.ratios(variant, TO_ALL)
-            median = ratio_over_seeds(rows, log.block)
-            low, high = median.ends
-            axis.plot([low, high], [place, place], color="C0", linewidth=2)
-            axis.plot(np.exp(rows.mean(axis=1)), [place] * len(rows), ".", color="tab:grey")
-            axis.plot(median.value, place, "o", color="C0")
+    figure, axes = panels(list(found), (4, 3.5), share=True)
+    for axis, log in zip(axes, found.values(), strict=True):
+        rows = {each: log.ratios(each, TO_ALL) for each in [*list(VARIANTS)[1:], FITTED_Q][::-1]}
+        draw_intervals(
+            axis, {name: ratio_over_seeds(each, log.block) for name, each in rows.items()}
+        )
+        for place, each in enumerate(rows.values()):
+            axis.plot(np.exp(each.mean(axis=1)), [place] * len(each), ".", color="tab:grey")
         axis.axvline(1.0, color="black", linewidth=0.8)
-        axis.set_yticks(range(len(variants)), variants[::-1])
-        axis.set_title(name)
     figure.supxlabel(f"{TO_ALL}: geometric mean over windows, 95 % interval; grey: seeds")
-    return figure
+    return finished(figure, axes, "", "")
 
 
 def run(asked: Asked) -> Outcome:

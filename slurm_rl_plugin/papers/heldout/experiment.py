@@ -35,7 +35,7 @@ from slurm_rl_plugin.measure.intervals import (
 )
 from slurm_rl_plugin.papers.heldout.networks import QUICK_STUDY, HeldoutTraining, StudySize
 from slurm_rl_plugin.papers.study.claims import Cell, Declared, Measurement, Row, TextTable
-from slurm_rl_plugin.papers.study.figures import legend_above
+from slurm_rl_plugin.papers.study.figures import draw_intervals, finished, legend_above, panels
 from slurm_rl_plugin.papers.study.logs import StudyLog, read_study_logs
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.papers.study.study import Add, Asked, Drawings, Outcome
@@ -331,26 +331,19 @@ def drawings_of(studies: Mapping[str, LogStudy]) -> Drawings:
 
 def _ratios(studies: Mapping[str, LogStudy]) -> Any:
     """One panel a log: every policy's ratio with its interval; goals as marks."""
-    figure, axes = plt.subplots(
-        1, len(studies), figsize=(5 * len(studies), 6), sharey=True, layout="constrained"
-    )
-    for axis, (name, study) in zip(np.atleast_1d(axes), studies.items(), strict=True):
-        policies = [*study.learned, *study.rules]
-        for place, policy in enumerate(reversed(policies)):
-            found = figure_of(study, policy, TO_BEST)
-            low, high = found.ends
-            colour = "C0" if policy in study.learned else "tab:grey"
-            axis.plot([low, high], [place, place], color=colour, linewidth=2)
-            axis.plot(found.value, place, "o", color=colour)
-            for goal in DECLARED.goals(name):
-                if (goal.policy, goal.column) == (policy, TO_BEST):
-                    axis.plot(float(str(goal.printed)), place, "|", color="C3", markersize=16)
+    titles = [f"{name}: {TO_BEST} ({study.best})" for name, study in studies.items()]
+    figure, axes = panels(titles, (5, 6), share=True)
+    for axis, (name, study) in zip(axes, studies.items(), strict=True):
+        policies = [*study.rules, *study.learned][::-1]
+        draw_intervals(axis, {each: figure_of(study, each, TO_BEST) for each in policies})
+        for goal in DECLARED.goals(name):
+            if goal.column == TO_BEST:
+                place = policies.index(str(goal.policy))
+                axis.plot(float(str(goal.printed)), place, "|", color="C3", markersize=16)
         axis.axvline(1.0, color="black", linewidth=0.8)
-        axis.set_xscale("log")
-        axis.set_yticks(range(len(policies)), policies[::-1])
-        axis.set_title(f"{name}: {TO_BEST} ({study.best})")
-        axis.set_xlabel("geometric mean over windows, 95 % interval; red: goal")
-    return figure
+    return finished(
+        figure, axes, "geometric mean over windows, 95 % interval; red: goal", "", log="x"
+    )
 
 
 def _effects(studies: Mapping[str, LogStudy]) -> Any:

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib import pyplot as plt
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from slurm_rl_plugin.brokers.agents.grid import Grid, GridSettings, draw_grid
@@ -40,7 +39,7 @@ from slurm_rl_plugin.papers.study.claims import (
     ratio_of_means,
     row,
 )
-from slurm_rl_plugin.papers.study.figures import legend_above
+from slurm_rl_plugin.papers.study.figures import finished, panels
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
 from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -437,79 +436,47 @@ def drawings_of(found: Mapping[str, Measured]) -> Drawings:
     return {
         "fig-2-narrow-capacities.png": lambda: _draw_rates(found, 2, RATES_OF_FIGURE_2),
         "fig-3-wide-capacities.png": lambda: _draw_rates(found, 3, RATES_OF_FIGURE_3),
-        "fig-4-leaving.png": lambda: _draw_leaving(found),
-        "fig-5-noise.png": lambda: _draw_noise(found),
+        "fig-4-leaving.png": lambda: _draw_changes(found, leaving=True),
+        "fig-5-noise.png": lambda: _draw_changes(found, leaving=False),
     }
 
 
 def _draw_rates(found: Mapping[str, Measured], number: int, rates: tuple[float, ...]) -> Any:
-    figure, axes = plt.subplots(1, len(rates), figsize=(13, 4.4), sharey=True, layout="constrained")
+    figure, axes = panels([f"g = {rate:.2f}" for rate in rates], (4.3, 4.4), share=True)
     for axis, rate in zip(axes, rates, strict=True):
         measured = found[group_of(number, rate)]
         for name, curve in measured.curve.items():
             colour, style = _STYLES[name]
             axis.plot(measured.ends, curve, style, color=colour, label=name)
-        axis.set_title(f"g = {rate:.2f}", fontsize="medium")
-    for axis in axes:  # after all curves: the panels share their axis
-        _label(axis, logarithmic=number == 3)
-    axes[0].set_ylabel("mean load (ticks of work)")
-    widest = max(axes, key=lambda axis: len(axis.get_lines()))
-    legend_above(figure, widest, columns=4)
-    return figure
+    return _finished(figure, axes, logarithmic=number == 3)
 
 
-def _draw_leaving(found: Mapping[str, Measured]) -> Any:
-    """The paper's agents and the probing ones, side by side."""
-    curves = {
-        rule: {
-            f"leaving {leaving:g}": found[group_of_leaving(leaving)].curve[rule]
-            for leaving in LEAVING[1:]
-        }
-        for rule in (PAPER, PROBING)
-    }
-    for rule, drawn in curves.items():
-        steady = found[FIGURE_5].curve[with_noise(rule, 0.0)]
-        curves[rule] = {f"leaving {LEAVING[0]:g}": steady, **drawn}
-    return _draw_side_by_side(found[FIGURE_5].ends, curves)
-
-
-def _draw_noise(found: Mapping[str, Measured]) -> Any:
-    return _draw_side_by_side(
-        found[FIGURE_5].ends,
-        {
-            rule: {
-                f"noise {noise:g}": found[FIGURE_5].curve[with_noise(rule, noise)]
-                for noise in NOISE
+def _draw_changes(found: Mapping[str, Measured], *, leaving: bool) -> Any:
+    """The paper's agents and the probing ones side by side, by who leaves or by their noise."""
+    steady = found[FIGURE_5]
+    figure, axes = panels([PAPER, PROBING], (5, 4.4), share=True)
+    for axis, rule in zip(axes, (PAPER, PROBING), strict=True):
+        curves = {f"noise {noise:g}": steady.curve[with_noise(rule, noise)] for noise in NOISE}
+        if leaving:
+            curves = {f"leaving {LEAVING[0]:g}": steady.curve[with_noise(rule, 0.0)]} | {
+                f"leaving {part:g}": found[group_of_leaving(part)].curve[rule]
+                for part in LEAVING[1:]
             }
-            for rule in (PAPER, PROBING)
-        },
-    )
+        for colour, (name, curve) in zip(_COLOURS, curves.items(), strict=False):
+            axis.plot(steady.ends, curve, color=colour, label=name)
+    return _finished(figure, axes, logarithmic=True)
 
 
-def _draw_side_by_side(ends: IntArray, curves: Mapping[str, Mapping[str, FloatArray]]) -> Any:
-    figure, axes = plt.subplots(
-        1, len(curves), figsize=(10, 4.4), sharey=True, layout="constrained"
-    )
-    for axis, (rule, drawn) in zip(axes, curves.items(), strict=True):
-        for colour, (name, curve) in zip(_COLOURS, drawn.items(), strict=False):
-            axis.plot(ends, curve, color=colour, label=name)
-        axis.set_title(rule, fontsize="medium")
-        _label(axis, logarithmic=True)
-    axes[0].set_ylabel("mean load (ticks of work)")
-    legend_above(figure, axes[0], columns=5)
-    return figure
-
-
-def _label(axis: Any, *, logarithmic: bool) -> None:
-    if logarithmic:
-        axis.set_yscale("log")
-        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.yaxis.set_major_formatter("{x:g}")
-        axis.yaxis.set_minor_formatter(NullFormatter())
-    else:
-        axis.set_ylim(bottom=0.0)
-    axis.set_xlabel("time (ticks)")
-    axis.grid(alpha=0.3)
+def _finished(figure: Any, axes: Sequence[Any], *, logarithmic: bool) -> Any:
+    for axis in axes:  # after all curves: the panels share their axis
+        if logarithmic:
+            axis.set_yscale("log")
+            axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axis.yaxis.set_major_formatter("{x:g}")
+            axis.yaxis.set_minor_formatter(NullFormatter())
+        else:
+            axis.set_ylim(bottom=0.0)
+    return finished(figure, axes, "time (ticks)", "mean load (ticks of work)", columns=5)
 
 
 def run(asked: Asked) -> Outcome:

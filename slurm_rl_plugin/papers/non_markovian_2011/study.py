@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib import pyplot as plt
 from matplotlib.ticker import MaxNLocator
 
-from slurm_rl_plugin.papers.non_markovian_2011.claims import FIFO, LEARNED, NATIVE, SJF
+from slurm_rl_plugin.papers.non_markovian_2011.claims import FIFO, LEARNED, NATIVE, SJF, memory_row
 from slurm_rl_plugin.papers.non_markovian_2011.experiment import (
     MEASURED_SEGMENTS,
     NonMarkovian,
@@ -19,17 +18,19 @@ from slurm_rl_plugin.papers.non_markovian_2011.experiment import (
     steps,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.claims import fairness_gap
-from slurm_rl_plugin.papers.reactive_grids_2008.study import draw_cumulative
-from slurm_rl_plugin.papers.study.figures import legend_above
+from slurm_rl_plugin.papers.study.figures import (
+    draw_cumulative,
+    draw_intervals,
+    finished,
+    panels,
+)
 from slurm_rl_plugin.papers.study.logs import PROCESSORS_OF_2011
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome, Plan
 from slurm_rl_plugin.papers.study.trials import (
     PairedTrial,
-    figures_by_learner,
-    measure_over_learners,
 )
-from slurm_rl_plugin.units import DAY, INTERACTIVE_WAIT_GOAL, FloatArray
+from slurm_rl_plugin.units import DAY, INTERACTIVE_WAIT_GOAL
 from slurm_rl_plugin.utility.time_utility import responsiveness
 
 _STYLES = {
@@ -68,114 +69,65 @@ def _shown(found: NonMarkovian) -> Mapping[str, PairedTrial]:
 
 def _draw_responsiveness(trials: Mapping[str, PairedTrial]) -> Any:
     """P(R > x): the whole above, the least responsive jobs below."""
-    figure, axes = plt.subplots(
-        2, len(trials), figsize=(4.5 * len(trials), 7.5), squeeze=False, layout="constrained"
-    )
-    for column, (title, trial) in enumerate(trials.items()):
+    titles = [*trials, *["its least responsive jobs"] * len(trials)]
+    figure, axes = panels(titles, (4.5, 3.75), rows=2)
+    for above, below, trial in zip(axes, axes[len(trials) :], trials.values(), strict=False):
         for name, (colour, style) in _STYLES.items():
-            if name not in trial.schedules:
-                continue
-            values = np.sort(responsiveness(*trial.pooled(name, interactive=True)))
-            above = 1.0 - np.arange(1, len(values) + 1) / len(values)
-            for axis in axes[:, column]:
-                axis.plot(values, above, style, color=colour, label=name)
-        axes[0, column].set_title(title, fontsize="medium")
-        axes[1, column].set_title("its least responsive jobs", fontsize="medium")
-        axes[1, column].set_xscale("log")
-        axes[1, column].set_xlim(1e-3, 0.5)
-        _limit_to_learned(axes[1, column], trial)
-        for axis in axes[:, column]:
-            axis.set_xlabel("responsiveness x")
-            axis.grid(alpha=0.3)
-    for row in axes:
-        row[0].set_ylabel("fraction of interactive jobs with R > x")
-    legend_above(figure, axes[0, -1], columns=7)
-    return figure
-
-
-def _limit_to_learned(axis: Any, trial: PairedTrial) -> None:
-    """From where the learned policies have half their responsiveness, upwards."""
-    lowest = min(
-        float((responsiveness(*trial.pooled(name, interactive=True)) > 0.5).mean())
-        for name in LEARNED
-    )
-    axis.set_ylim(max(lowest - 0.02, 0.0), 1.002)
+            if name in trial.schedules:
+                values = np.sort(responsiveness(*trial.pooled(name, interactive=True)))
+                part = 1.0 - np.arange(1, len(values) + 1) / len(values)
+                for axis in (above, below):
+                    axis.plot(values, part, style, color=colour, label=name)
+        # from where the learned policies have half their responsiveness, upwards
+        lowest = min(
+            float((responsiveness(*trial.pooled(name, interactive=True)) > 0.5).mean())
+            for name in LEARNED
+        )
+        below.set(xscale="log", xlim=(1e-3, 0.5), ylim=(max(lowest - 0.02, 0.0), 1.002))
+    up = "fraction of interactive jobs with R > x"
+    return finished(figure, axes, "responsiveness x", up, columns=7)
 
 
 def _draw_delays(trials: Mapping[str, PairedTrial]) -> Any:
-    figure, axes = plt.subplots(
-        1, len(trials), figsize=(4.5 * len(trials), 4.6), squeeze=False, layout="constrained"
-    )
-    for axis, (title, trial) in zip(axes[0], trials.items(), strict=True):
+    figure, axes = panels(list(trials), (4.5, 4.6))
+    for axis, trial in zip(axes, trials.values(), strict=True):
         for name, (colour, style) in _STYLES.items():
             if name in trial.schedules:
                 waits, _ = trial.pooled(name, interactive=True)
-                draw_cumulative(axis, np.maximum(waits, 1.0), style, colour, name, points=1000)
+                draw_cumulative(axis, np.maximum(waits, 1.0), style, colour, name)
         axis.axvline(INTERACTIVE_WAIT_GOAL, color="grey", linewidth=0.8)
-        axis.set_xscale("log")
-        axis.set_xlabel("queuing delay (s; below 1 s at 1 s; line at 2 min)")
-        axis.set_title(title, fontsize="medium")
-        axis.grid(alpha=0.3)
-    axes[0, 0].set_ylabel("fraction of interactive jobs")
-    legend_above(figure, axes[0, -1], columns=7)
-    return figure
+    across = "queuing delay (s; below 1 s at 1 s; line at 2 min)"
+    return finished(figure, axes, across, "fraction of interactive jobs", log="x", columns=7)
 
 
 def _draw_memory(trials: Mapping[str, PairedTrial]) -> Any:
     """Paired differences in R of the worst 5 %: echo state less feed-forward or forgetful."""
-    pairs = [
-        (f"ESN-{estimates}", f"{other}-{estimates}")
-        for estimates in ("ORA", "EST")
-        for other in ("NN", "ESN0")
-    ]
-    figure, axes = plt.subplots(
-        1, len(trials), figsize=(4.2 * len(trials), 3.4), squeeze=False, layout="constrained"
-    )
-    for axis, (title, trial) in zip(axes[0], trials.items(), strict=True):
-        for place, (one, two) in enumerate(pairs):
-            gain = measure_over_learners(_difference(trial, one, two))
-            low, high = gain.ends
-            error = [[gain.value - low], [high - gain.value]]
-            axis.errorbar(
-                [gain.value],
-                [place],
-                xerr=error,
-                fmt="x",
-                capsize=4,
-                color="tab:orange",
-                label="mean and 95 % interval over learners and logs",
-            )
+    figure, axes = panels(list(trials), (4.2, 3.4), share=True)
+    for axis, (group, trial) in zip(axes, trials.items(), strict=True):
+        rows = [
+            memory_row(group, trial, estimates, other)
+            for estimates in ("ORA", "EST")
+            for other in ("NN", "ESN0")
+        ]
+        gains = {each.cell.policy: each.measured for each in rows}
+        draw_intervals(axis, gains, "tab:orange", "mean and 95 % interval over learners and logs")
         axis.axvline(0.0, color="grey", linestyle="--", label="no difference")
-        names = [f"{one} - {two}" for one, two in pairs]
-        axis.set_yticks(range(len(pairs)), names if axis is axes[0, 0] else [])
-        axis.set_ylim(-0.5, len(pairs) - 0.5)
         axis.xaxis.set_major_locator(MaxNLocator(4))
-        axis.set_xlabel("difference of mean R of the\nworst 5 % interactive jobs")
-        axis.set_title(title, fontsize="medium")
-        axis.grid(alpha=0.3)
-    legend_above(figure, axes[0, 0])
-    return figure
-
-
-def _difference(trial: PairedTrial, one: str, two: str) -> FloatArray:
-    pair = [figures_by_learner(trial, name, "worst 5 %") for name in (one, two)]
-    return pair[0] - pair[1]
+    across = "difference of mean R of the\nworst 5 % interactive jobs"
+    return finished(figure, axes, across, "")
 
 
 def _draw_fairness(trial: PairedTrial) -> Any:
-    figure, axes = plt.subplots(1, 3, figsize=(13, 4.4), layout="constrained")
-    for place, (axis, number) in enumerate(zip(axes, MEASURED_SEGMENTS, strict=True)):
+    titles = [f"LPC-EGEE segment {number}" for number in MEASURED_SEGMENTS]
+    figure, axes = panels(titles, (4.3, 4.4))
+    for place, axis in enumerate(axes):
         for name, (colour, style) in _STYLES.items():
             if name != NATIVE:
                 seconds, gap = fairness_gap(trial, name, place)
                 axis.plot(seconds / DAY, gap, style, color=colour, label=name)
         axis.axhline(0.0, color="black", linewidth=0.8)
-        axis.set_title(f"LPC-EGEE segment {number}", fontsize="medium")
-        axis.set_xlabel("time (days)")
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("fairness (eq. 4) less that of the native scheduler")
-    legend_above(figure, axes[0], columns=6)
-    return figure
+    up = "fairness (eq. 4) less that of the native scheduler"
+    return finished(figure, axes, "time (days)", up, columns=6)
 
 
 def run(asked: Asked) -> Outcome:

@@ -244,7 +244,7 @@ def rows_of(log: str, order: str, found: ForetoldLog) -> Iterator[Row]:
     yield Row(
         cell=Cell(log, order, COVERAGE),
         measured=Measurement(value=float(inside.mean())),
-        baselines={"before bands were set": _coverage(found.plain, found.wait)},
+        baselines={"before bands were set": float(covered(found.plain, found.wait, 0.9).mean())},
         judged=Judgement(
             bool(low <= inside.mean() <= high),
             f"{inside.mean():.3f} against {low:.2f} to {high:.2f}",
@@ -270,10 +270,6 @@ def _over_days(day: IntArray, pair: FloatArray) -> Measurement:
     return Measurement.of(ratio_of_medians(pair), known)
 
 
-def _coverage(forecasts: Forecasts, wait: FloatArray) -> float:
-    return float(covered(forecasts, wait, 0.9).mean())
-
-
 _NO_TRACES = "replayed-starts needs logs of parallel machines: give their folder as TRACES."
 #: The model whose predicted run times are drawn, and which orders the queue of "default".
 _MODEL = "default"
@@ -294,11 +290,6 @@ def _logs_in(folder: Path) -> dict[str, PreparedLog]:
         machine = read_machine(place / _MACHINE)
         found["UB-HPC"] = prepare_log(read_log(place / _WEEK)[0], machine=machine)
     return found
-
-
-def _backfilling_of(log: PreparedLog) -> str:
-    """As slurmctld does it where the machine is known by its nodes, else EASY."""
-    return "easy" if log.machine is None else AS_SLURM
 
 
 def _coverage_figure(found: Mapping[tuple[str, str], ForetoldLog]) -> Any:
@@ -343,7 +334,7 @@ def run(asked: Asked) -> Outcome:
         for log, prepared in logs.items():
             settings = SimulationSettings(
                 capacity=prepared.capacity,
-                backfilling=_backfilling_of(prepared),
+                backfilling="easy" if prepared.machine is None else AS_SLURM,
                 half_life=_HALF_LIFE,
             )
             for order, of in orders.items():

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.learning.manifest import file_checksum
@@ -33,6 +32,7 @@ from slurm_rl_plugin.papers.site_utilities_2008.sites import (
     site_terms,
 )
 from slurm_rl_plugin.papers.study.claims import Claim, Declared, Row, measure, row
+from slurm_rl_plugin.papers.study.figures import draw_intervals, finished, panels
 from slurm_rl_plugin.papers.study.logs import SEGMENT_DROP, read_lpc
 from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
 from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
@@ -196,49 +196,32 @@ def drawings_of(found: SiteUtilities) -> Drawings:
 
 def _gains(found: SiteUtilities) -> Any:
     """J of site utilities less that of each baseline: a point a seed, and their mean."""
-    figure, axis = plt.subplots(figsize=(8, 2.8), layout="constrained")
-    for place, name in enumerate(reversed(BASELINES)):
-        gain = found.figures[SITE_UTILITIES]["J"] - found.figures[name]["J"]
-        mean = measure(gain)
-        low, high = mean.ends
-        axis.plot(gain, np.full(len(gain), place - 0.15), ".", color="tab:grey", alpha=0.6)
-        axis.plot([low, high], [place + 0.1, place + 0.1], color="C0", linewidth=3)
-        axis.plot(mean.value, place + 0.1, "o", color="C0")
+    figure, [axis] = panels([""], (8, 2.8))
+    ours = found.figures[SITE_UTILITIES]["J"]
+    gains = {f"less {name}": ours - found.figures[name]["J"] for name in reversed(BASELINES)}
+    draw_intervals(axis, {name: measure(gain) for name, gain in gains.items()})
+    for place, gain in enumerate(gains.values()):
+        axis.plot(gain, np.full(len(gain), place - 0.2), ".", color="tab:grey", alpha=0.6)
     axis.axvline(0.0, color="black", linewidth=0.8)
-    axis.set_yticks(range(len(BASELINES)), [f"less {name}" for name in reversed(BASELINES)])
-    axis.set_ylim(-0.5, len(BASELINES) - 0.5)
-    axis.set_xlabel("difference in J of the same jobs: mean with 95 % interval; grey: seeds")
-    return figure
+    across = "difference in J of the same jobs: mean with 95 % interval; grey: seeds"
+    return finished(figure, [axis], across, "")
 
 
 def _brokers(found: SiteUtilities) -> Any:
     """U, F and J of each broker, and what part of the routed jobs each site got."""
-    names = list(found.figures)
-    figure, axes = plt.subplots(
-        1, 2, figsize=(12, 3.6), sharey=True, layout="constrained", width_ratios=(3, 2)
-    )
-    places = np.arange(len(names))
-    for number, column in enumerate(("U", "F", "J")):
-        for place, name in enumerate(names):
-            mean = measure(found.figures[name][column])
-            low, high = mean.ends
-            height = place + 0.22 * (number - 1)
-            label = column if place == 0 else None
-            axes[0].plot([low, high], [height, height], color=f"C{number}", linewidth=2)
-            axes[0].plot(mean.value, height, "o", color=f"C{number}", label=label)
-    axes[0].set_yticks(places, names)
-    axes[0].invert_yaxis()
-    axes[0].set_xlabel("mean over all jobs of all sites, 95 % interval over the seeds")
-    axes[0].legend(loc="best")
+    names = list(found.figures)[::-1]
+    figure, axes = panels(["U", "F", "J", "part of the routed jobs"], (3.5, 3.6), share=True)
+    for axis, column in zip(axes, ("U", "F", "J"), strict=False):
+        draw_intervals(axis, {name: measure(found.figures[name][column]) for name in names})
     left = np.zeros(len(names))
     for number, site in enumerate(SITES):
         part = np.array([found.routed[name][:, number].mean() for name in names])
         label = f"{site.name}: {site.capacity} processors"
-        axes[1].barh(places, part, left=left, color=f"C{number + 3}", label=label)
+        axes[3].barh(range(len(names)), part, left=left, color=f"C{number + 3}", label=label)
         left += part
-    axes[1].set_xlabel("part of the routed jobs")
-    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside upper right", ncols=len(SITES))
-    return figure
+    axes[3].set_xlabel("fraction")
+    across = "mean over all jobs of\nall sites, 95 % interval"
+    return finished(figure, axes, across, "")
 
 
 def run(asked: Asked) -> Outcome:

@@ -408,7 +408,9 @@ def run(asked: Asked) -> Outcome:
     asked.refuse_policy("it orders no queue")
     if asked.seeds is not None:
         raise ConfigurationError("--seeds is not for start-times: its file is given.")
-    polls = Polls.of(read_jobs_file(_file(asked)), quick=asked.quick)
+    path = asked.traces_or_refuse(_NO_FILE)
+    path = path / _IN_TRACES if path.is_dir() else path
+    polls = Polls.of(read_jobs_file(path), quick=asked.quick)
     with asked.bar("learning and foretelling", polls.steps) as add:
         given = forward(polls, _SEED, add)
         found = tested(polls, given, held_against(polls, _SEED, add))
@@ -420,11 +422,6 @@ def run(asked: Asked) -> Outcome:
         facts=facts,
         drawings={"start-times.png": lambda: _days_figure(found)},
     )
-
-
-def _file(asked: Asked) -> Path:
-    path = asked.traces_or_refuse(_NO_FILE)
-    return path / _IN_TRACES if path.is_dir() else path
 
 
 def _facts(found: Tested) -> dict[str, Any]:
@@ -442,7 +439,10 @@ def _facts(found: Tested) -> dict[str, Any]:
             }.items()
         },
         "weights": dict(zip(SOURCES, found.weights.mean(axis=0).tolist(), strict=True)),
-        "by day": _named(by_day(forecasts, found), lambda key: _date(float(key))),
+        "by day": _named(
+            by_day(forecasts, found),
+            lambda key: str(np.datetime64(int(float(key)), "s").astype("datetime64[D]")),
+        ),
         "by class": _named(
             scores_by((jobs.gpus > 0).astype(np.int64), forecasts, jobs.wait),
             lambda key: ("CPUs", "GPUs")[int(key)],
@@ -456,21 +456,13 @@ def _facts(found: Tested) -> dict[str, Any]:
 
 def _scored(forecasts: Forecasts, waits: FloatArray) -> dict[str, float | None]:
     """The scores, without those of bands where a forecast is a single wait."""
-    scores: dict[str, float | None] = {**_told(scores_of(forecasts, waits))}
+    scores: dict[str, float | None] = {**scores_of(forecasts, waits).as_json()}
     of_bands = () if tells_spread(forecasts) else _OF_BANDS
     return {name: None if name in of_bands else value for name, value in scores.items()}
 
 
-def _told(scores: Scores) -> dict[str, float]:
-    return scores.as_json()
-
-
-def _date(moment: float) -> str:
-    return str(np.datetime64(int(moment), "s").astype("datetime64[D]"))
-
-
 def _named(found: Mapping[str, Scores], name: Any) -> dict[str, dict[str, float]]:
-    return {name(key): _told(scores) for key, scores in found.items()}
+    return {name(key): scores.as_json() for key, scores in found.items()}
 
 
 def _passages(facts: Mapping[str, Any]) -> Iterator[str | TextTable]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 
-from slurm_rl_plugin.papers.study.claims import Claim
+from slurm_rl_plugin.papers.study.claims import Claim, Measurement
 from slurm_rl_plugin.papers.study.study import Drawings
+from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.whole_file import replacing
 
 mpl.use("Agg")  # head nodes have no display
@@ -27,6 +29,64 @@ def draw_all(folder: Path, drawings: Drawings) -> list[str]:
         plt.close(figure)
         paths.append(str(folder / name))
     return paths
+
+
+def panels(
+    titles: Sequence[str], size: tuple[float, float], *, rows: int = 1, share: bool = False
+) -> tuple[Any, list[Any]]:
+    """A figure with a panel for each title, row by row; a panel's size in inches."""
+    columns = -(-len(titles) // rows)
+    figure, axes = plt.subplots(
+        rows,
+        columns,
+        figsize=(size[0] * columns, size[1] * rows),
+        sharey=share,
+        squeeze=False,
+        layout="constrained",
+    )
+    for axis, title in zip(axes.flat, titles, strict=False):
+        axis.set_title(title, fontsize="medium")
+    return figure, list(axes.flat)
+
+
+def finished(
+    figure: Any, axes: Sequence[Any], across: str, up: str, *, log: str = "", columns: int = 4
+) -> Any:
+    """The figure with names at its axes, grids, and above it the longest of the legends.
+
+    Args:
+        across: for all panels; those that have a name keep it.
+        up: for the first panel.
+        log: "x", "y" or both, whose scales are logarithmic.
+    """
+    for axis in axes:
+        axis.set_xlabel(axis.get_xlabel() or across)
+        axis.set(**{f"{each}scale": "log" for each in log})
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel(up)
+    longest = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[1]))
+    if longest.get_legend_handles_labels()[1]:
+        legend_above(figure, longest, columns)
+    return figure
+
+
+def draw_intervals(
+    axis: Any, found: Mapping[str, Measurement], color: str = "tab:blue", label: str | None = None
+) -> None:
+    """A figure and its interval in each row, the first one at the bottom."""
+    for place, each in enumerate(found.values()):
+        error = [[each.value - each.ends[0]], [each.ends[1] - each.value]]
+        axis.errorbar(
+            [each.value], [place], xerr=error, fmt="x", color=color, capsize=3, label=label
+        )
+    axis.set_yticks(range(len(found)), found)
+    axis.set_ylim(-0.5, len(found) - 0.5)
+
+
+def draw_cumulative(axis: Any, values: FloatArray, style: str, colour: str, name: str) -> None:
+    """Which part of the values is at most so large."""
+    levels = np.linspace(0.0, 1.0, 1000)
+    axis.plot(np.quantile(values, levels), levels, style, color=colour, label=name)
 
 
 def legend_above(figure: Any, axis: Any, columns: int = 4) -> None:
