@@ -86,13 +86,6 @@ def test_a_fault_of_ours_is_answered_and_logged(
     assert "metrics=broken path=/metrics" in caplog.text
 
 
-def test_a_port_that_is_taken_is_a_fault_of_the_configuration(
-    registry: CollectorRegistry, port: int
-) -> None:
-    with pytest.raises(ConfigurationError, match=rf"cannot listen on 127.0.0.1:{port}"):
-        serve_metrics(registry, "127.0.0.1", port)
-
-
 def test_ipv6_is_served(registry: CollectorRegistry) -> None:
     if not socket.has_ipv6 or not Path("/proc/net/if_inet6").exists():
         pytest.skip("this machine has no IPv6")
@@ -245,16 +238,6 @@ def test_tls_is_served_and_read_with_the_sites_own_certificate(
 
 def test_old_tls_is_refused(files: TlsFiles) -> None:
     assert ServedTls(files).context.minimum_version == ssl.TLSVersion.TLSv1_2
-
-
-def test_a_client_that_never_begins_tls_holds_nobody_up(
-    registry: CollectorRegistry, files: TlsFiles
-) -> None:
-    port = serve_metrics(registry, "127.0.0.1", 0, files)
-    silent = silent_clients(port, 3)
-    assert isinstance(read_served_metrics("127.0.0.1", port, files), ServedMetrics)
-    for each in silent:
-        each.close()
 
 
 def test_clients_without_a_certificate_of_the_authority_are_refused(
