@@ -16,8 +16,7 @@ from slurm_rl_plugin.cli.tables import (
     slurm_time,
 )
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, LICENCE_PREFIX, MEMORY
-from slurm_rl_plugin.hook.rails.batch_limit import OFF
-from slurm_rl_plugin.hook.rails.reserve import ACCOUNT, NO_RESERVE
+from slurm_rl_plugin.hook.rails.reserve import ACCOUNT, NO_RESERVE, OFF
 from slurm_rl_plugin.readable import printable
 from slurm_rl_plugin.services.configured_site import chosen_batch_system
 from slurm_rl_plugin.services.explained_job import explained

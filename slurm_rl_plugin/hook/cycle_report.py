@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.hook.experiment.files import ExperimentReport
 from slurm_rl_plugin.hook.memory.account_service import Lifts, ServiceSeen
-from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
+from slurm_rl_plugin.hook.rails.reserve import LimitReport
 
 #: Closed lists: a metric's label never takes any other value.
 MODES = ("shadow", "active", "fallback", "disabled", "standby")

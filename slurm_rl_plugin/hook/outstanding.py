@@ -13,7 +13,7 @@ from typing import Protocol
 from slurm_rl_plugin.batch_systems.port import ApplyReport, BatchSystem
 from slurm_rl_plugin.hook.memory.carried_factors import CarriedFactors, StateFile
 from slurm_rl_plugin.hook.memory.records import beside
-from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
+from slurm_rl_plugin.hook.rails.reserve import BatchLimit
 
 
 class Outstanding(Protocol):
@@ -48,7 +48,7 @@ def outstanding_at(
 ) -> tuple[Outstanding, ...]:
     """All that may be outstanding of a daemon."""
     return (
-        limit or BatchLimit(file=limits_path(state_file)),
+        limit or BatchLimit(path=limits_path(state_file)),
         factors or CarriedFactors(StateFile(state_file)),
     )
 

@@ -40,7 +40,7 @@ from slurm_rl_plugin.hook.experiment.files import (
     EXPERIMENT_WORDS,
     ExperimentReport,
 )
-from slurm_rl_plugin.hook.rails.batch_limit import LIMIT_CHANGES, LIMIT_FAILURES, LimitReport
+from slurm_rl_plugin.hook.rails.reserve import LIMIT_CHANGES, LIMIT_FAILURES, LimitReport
 from slurm_rl_plugin.metrics.queue_families import (
     CLASSES,
     CappedNames,

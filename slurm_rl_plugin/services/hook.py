@@ -16,9 +16,8 @@ from slurm_rl_plugin.hook.audit.log import AuditLog
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
 from slurm_rl_plugin.hook.outstanding import limits_path
-from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
-from slurm_rl_plugin.hook.rails.reserve import ReserveRail
+from slurm_rl_plugin.hook.rails.reserve import BatchLimit, ReserveRail
 from slurm_rl_plugin.policies.port import Policy, UnavailablePolicy
 from slurm_rl_plugin.policies.q_network import ModelCard, load_q_network, with_goals
 from slurm_rl_plugin.policies.registry import SHIPPED_MODELS, named_policy, unknown_policy
@@ -141,7 +140,7 @@ def build_cycle(configuration: Configuration, loaded: LoadedPolicy) -> Cycle:
         monotonic=time.monotonic,
         limit=BatchLimit(
             rail=reserve,
-            file=limits_path(Path(hook.state_file)),
+            path=limits_path(Path(hook.state_file)),
             monotonic=time.monotonic,
         ),
         calls=calls,

@@ -13,8 +13,15 @@ from slurm_rl_plugin.hook.daemon.lock import daemon_runs
 from slurm_rl_plugin.hook.experiment.files import RUNNING, ExperimentFiles
 from slurm_rl_plugin.hook.memory.records import MemoryFile, memory_path
 from slurm_rl_plugin.hook.order.queue_plan import ConsideredJobs
-from slurm_rl_plugin.hook.rails.batch_limit import FALLBACK, OFF, LimitReport
-from slurm_rl_plugin.hook.rails.reserve import KEPT, NOBODY, STARVING, UNWANTED
+from slurm_rl_plugin.hook.rails.reserve import (
+    FALLBACK,
+    KEPT,
+    NOBODY,
+    OFF,
+    STARVING,
+    UNWANTED,
+    LimitReport,
+)
 from slurm_rl_plugin.services.hook import LoadedPolicy, build_cycle, load_policy_or_fall_back
 
 #: What the operator reads for each reason.

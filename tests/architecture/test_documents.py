@@ -31,7 +31,7 @@ from slurm_rl_plugin.hook.experiment.files import (
     GoalSeen,
 )
 from slurm_rl_plugin.hook.memory.account_service import Lifts, ServiceSeen
-from slurm_rl_plugin.hook.rails import batch_limit
+from slurm_rl_plugin.hook.rails import reserve
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, NATIVE
 from slurm_rl_plugin.services.hook import load_policy
@@ -129,7 +129,7 @@ def test_every_field_of_a_request_to_a_site_is_documented() -> None:
 def families() -> list[Metric]:
     """Everything that the daemon serves after a cycle with one of Slurm's commands."""
     registry = CollectorRegistry()
-    limit = batch_limit.LimitReport(amounts={CPUS: 5, GPUS: 2})
+    limit = reserve.LimitReport(amounts={CPUS: 5, GPUS: 2})
     labels = load_policy(str(TOP / "policy_models" / "default.onnx")).labels
     metrics = CycleMetrics(registry, labels)
     machine = ResourcesNow(names=(CPUS,), capacity=np.ones(1), free=np.ones(1))
@@ -182,9 +182,9 @@ def test_closed_sets_of_label_values_are_documented() -> None:
         "slurm_rl_adjustments_suppressed_total": cycle_report.SUPPRESSIONS,
         "slurm_rl_disturbances_total": disturbances.DISTURBANCES,
         "slurm_rl_requests_changed_total": request_watch.REQUEST_PARTS,
-        "slurm_rl_batch_limit_reason": batch_limit.LIMIT_REASONS,
-        "slurm_rl_batch_limit_changes_total": batch_limit.LIMIT_CHANGES,
-        "slurm_rl_batch_limit_failures_total": batch_limit.LIMIT_FAILURES,
+        "slurm_rl_batch_limit_reason": reserve.LIMIT_REASONS,
+        "slurm_rl_batch_limit_changes_total": reserve.LIMIT_CHANGES,
+        "slurm_rl_batch_limit_failures_total": reserve.LIMIT_FAILURES,
     }
 
 

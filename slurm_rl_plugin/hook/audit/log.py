@@ -15,7 +15,7 @@ from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.memory.records import unwritable
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan
-from slurm_rl_plugin.hook.rails.batch_limit import processors_of
+from slurm_rl_plugin.hook.rails.reserve import processors_of
 from slurm_rl_plugin.units import IntArray
 from slurm_rl_plugin.whole_file import PRIVATE, append_whole
 

@@ -37,9 +37,8 @@ from slurm_rl_plugin.hook.order.order_changes import in_safe_order
 from slurm_rl_plugin.hook.order.queue_plan import QueuePlan, planned_order
 from slurm_rl_plugin.hook.order.said_order import OwnNice
 from slurm_rl_plugin.hook.outstanding import Outstanding, outstanding_at, restore_all
-from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import GuardRail, PolicyGuard, UntouchedJobs
-from slurm_rl_plugin.hook.rails.reserve import classes_without_reserve, counted_classes
+from slurm_rl_plugin.hook.rails.reserve import BatchLimit, classes_without_reserve, counted_classes
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.units import BoolArray
 

@@ -15,8 +15,8 @@ from slurm_rl_plugin.domain.request_watch import ChangedRequests
 from slurm_rl_plugin.hook.memory.account_service import Lifts, Overrun, ServiceSeen
 from slurm_rl_plugin.hook.order.order_changes import bounded_changes, order_changes
 from slurm_rl_plugin.hook.order.said_order import in_own_order, in_site_order
-from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs
+from slurm_rl_plugin.hook.rails.reserve import LimitReport
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 _UNCHANGED = ChangedRequests()

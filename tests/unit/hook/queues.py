@@ -36,9 +36,8 @@ from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.daemon.daemon import Daemon, Reloaded
 from slurm_rl_plugin.hook.daemon.pace import Pace
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
-from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
-from slurm_rl_plugin.hook.rails.reserve import ReserveRail
+from slurm_rl_plugin.hook.rails.reserve import BatchLimit, ReserveRail
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.units import IntArray
 

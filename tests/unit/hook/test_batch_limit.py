@@ -12,9 +12,8 @@ from slurm_rl_plugin.batch_systems.port import SchedulerFacts
 from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ChangeRejected
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
-from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import default_guard_rails
-from slurm_rl_plugin.hook.rails.reserve import ReserveRail, ReserveSettings
+from slurm_rl_plugin.hook.rails.reserve import BatchLimit, ReserveRail, ReserveSettings
 from tests.unit.hook.queues import (
     FACTS,
     QueueInMemory,
@@ -73,7 +72,7 @@ class Hook:
         cycle = cycle_over(self.queue, self.policy, folder, **settings)
         cycle.guard_rails = default_guard_rails(float("inf"), rail)
         cycle._guard = cycle._new_guard()
-        cycle.limit = BatchLimit(rail=rail, file=self.file, monotonic=lambda: self.time)
+        cycle.limit = BatchLimit(rail=rail, path=self.file, monotonic=lambda: self.time)
         return cycle
 
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.domain import Decision, JobTable, QueueSnapshot, RunningJobs
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
-from slurm_rl_plugin.hook.rails.batch_limit import BatchLimit
 from slurm_rl_plugin.hook.rails.guard_rails import StarvationBound, default_guard_rails
 from slurm_rl_plugin.hook.rails.reserve import (
     KEPT,
     NOBODY,
     STARVING,
     UNWANTED,
+    BatchLimit,
     ReserveRail,
     ReserveSettings,
     batch_limit,

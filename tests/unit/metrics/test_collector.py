@@ -13,8 +13,14 @@ from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, 
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.memory.account_service import Lifts, ServiceSeen
-from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
-from slurm_rl_plugin.hook.rails.reserve import ACCOUNT, AS_BATCH, NO_RESERVE, OVERRUN, USER
+from slurm_rl_plugin.hook.rails.reserve import (
+    ACCOUNT,
+    AS_BATCH,
+    NO_RESERVE,
+    OVERRUN,
+    USER,
+    LimitReport,
+)
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourcesNow
 from slurm_rl_plugin.hook.cycle_report import CycleReport
-from slurm_rl_plugin.hook.rails.batch_limit import LimitReport
+from slurm_rl_plugin.hook.rails.reserve import LimitReport
 from slurm_rl_plugin.metrics.collector import CycleMetrics
 from tests.unit.hook.queues import pending_jobs, snapshot_of
 
