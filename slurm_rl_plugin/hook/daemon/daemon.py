@@ -265,10 +265,9 @@ class Daemon:
             logger.warning("experiment=unaudited reason=%s", error)
 
     def _report(self) -> CycleReport:
-        return self._disabled_report() if self._disabled() else self._cycle_report()
-
-    def _cycle_report(self) -> CycleReport:
-        """A cycle; in shadow mode nothing may carry a factor, not even of an earlier active run."""
+        """Run a cycle unless disabled; in shadow mode no job may carry a factor."""
+        if self._disabled():
+            return self._disabled_report()
         if self.cycle.writes_nothing and self.cycle.has_outstanding and self._may_release():
             self._release_once("shadow")
         return self.cycle.run()
