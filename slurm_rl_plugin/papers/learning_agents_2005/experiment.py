@@ -196,49 +196,34 @@ def reproduce(
     """
     planned = experiments(size)
     tasks = [(experiment, seed) for experiment in planned for seed in range(seeds)]
-    rows: dict[str, list[dict[str, GridFigures]]] = {each.group: [] for each in planned}
+    rows: dict[str, list[GridFigures]] = {each.group: [] for each in planned}
     with ThreadPoolExecutor(threads) as pool:
-        found = pool.map(
-            lambda task: kept_figures(task[0].settings, task[0].rules, task[1], store), tasks
-        )
+        found = pool.map(lambda task: _figures_on_grid(task[0], task[1], store), tasks)
         for (experiment, _), row in zip(tasks, found, strict=True):
             rows[experiment.group].append(row)
             after_run(len(row))
     return {each.group: _together(each, rows[each.group]) for each in planned}
 
 
-def _together(experiment: Experiment, rows: list[dict[str, GridFigures]]) -> Measured:
-    names = list(experiment.rules)
+def _together(experiment: Experiment, rows: list[GridFigures]) -> Measured:
+    def of(figure: str) -> dict[str, FloatArray]:
+        return {name: np.array([row[name][figure] for row in rows]) for name in experiment.rules}
+
     return Measured(
-        load={name: np.array([row[name].load for row in rows]) for name in names},
-        middle={name: np.array([row[name].middle for row in rows]) for name in names},
-        response={name: np.array([row[name].response for row in rows]) for name in names},
-        curve={name: np.mean([row[name].curve for row in rows], axis=0) for name in names},
+        load=of("load"),
+        middle=of("middle"),
+        response=of("response"),
+        curve={name: curves.mean(axis=0) for name, curves in of("curve").items()},
         ends=ends_of_parts(experiment.settings.ticks),
     )
 
 
+#: Rule -> what `Measured` has of it, on one grid.
+GridFigures = Mapping[str, Mapping[str, Any]]
 #: Part of a run at its end that is measured.
 END = 6
 #: Points of a curve at most.
 _POINTS = 150
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GridFigures:
-    """A rule on a grid.
-
-    Attributes:
-        load: mean of the last ticks.
-        middle: mean of as many ticks in the middle of the run.
-        response: mean of the jobs submitted in the last ticks, ticks.
-        curve: mean load of each part of the run, see `ends_of_parts`.
-    """
-
-    load: float
-    middle: float
-    response: float
-    curve: Sequence[float]
 
 
 def ends_of_parts(ticks: int) -> IntArray:
@@ -247,35 +232,32 @@ def ends_of_parts(ticks: int) -> IntArray:
     return np.cumsum([len(part) for part in parts])
 
 
-def kept_figures(
-    settings: GridSettings, rules: Mapping[str, AgentRule], seed: int, store: ResultStore
-) -> dict[str, GridFigures]:
-    """Rule -> its figures on the grid of a seed, simulated now or before."""
-    told = {name: asdict(rule) for name, rule in rules.items()}
-    stem = stem_of("learning-agents", asdict(settings), list(told.items()), seed, module=__name__)
-    found = store.figures(stem, lambda: _simulated(settings, rules, seed))
-    return {name: GridFigures(**each) for name, each in found.items()}
+def _figures_on_grid(experiment: Experiment, seed: int, store: ResultStore) -> GridFigures:
+    """Every rule on the grid of a seed, simulated now or before."""
+    settings, rules = experiment.settings, experiment.rules
+    told = [(name, asdict(rule)) for name, rule in rules.items()]
+    stem = stem_of("learning-agents", asdict(settings), told, seed, module=__name__)
+
+    def simulated() -> GridFigures:
+        grid = draw_grid(settings, seed)
+        return {name: _figures(settings, grid, rule, seed) for name, rule in rules.items()}
+
+    found: GridFigures = store.figures(stem, simulated)
+    return found
 
 
-def _simulated(
-    settings: GridSettings, rules: Mapping[str, AgentRule], seed: int
-) -> dict[str, dict[str, Any]]:
-    grid = draw_grid(settings, seed)
-    return {name: asdict(_figures(settings, grid, rule, seed)) for name, rule in rules.items()}
-
-
-def _figures(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> GridFigures:
+def _figures(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> dict[str, Any]:
     run = run_grid(settings, grid, rule, seed)
     last = settings.ticks // END
     middle = slice(settings.ticks // 2 - last // 2, settings.ticks // 2 + last // 2)
     counted = grid.tick >= settings.ticks - last
     parts = np.split(run.load, ends_of_parts(settings.ticks)[:-1])
-    return GridFigures(
-        load=float(run.load[-last:].mean()),
-        middle=float(run.load[middle].mean()),
-        response=float(run.response[counted].mean()),
-        curve=tuple(float(part.mean()) for part in parts),
-    )
+    return {
+        "load": float(run.load[-last:].mean()),
+        "middle": float(run.load[middle].mean()),
+        "response": float(run.response[counted].mean()),
+        "curve": [float(part.mean()) for part in parts],
+    }
 
 
 DECLARED = Declared(__package__)
