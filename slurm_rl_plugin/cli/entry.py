@@ -35,94 +35,65 @@ class Verb(NamedTuple):
     """A verb of the command line.
 
     Attributes:
-        module: below this package, imported when the verb is run.
         meaning: what it is for.
         as_root: whose rights it has when root runs it.
+        module: below this package, imported when the verb is run; "" for the one of its name.
     """
 
-    module: str
     meaning: str
-    as_root: str
+    as_root: str = ROOT
+    module: str = ""
 
 
 #: Every verb of the command line, as `slurm-rl --help` lists them.
 VERBS = {
     "demo": Verb(
-        "demo.demo",
         "the whole loop on a simulated cluster: train, shadow, active, plots, /metrics",
-        ROOT,
+        module="demo.demo",
     ),
-    "train": Verb("train", "train a model on accounting logs", ROOT),
+    "train": Verb("train a model on accounting logs"),
     "convert": Verb(
-        "convert",
-        "make one parquet file of accounting logs of any size; it is a LOG for all verbs",
-        ROOT,
+        "make one parquet file of accounting logs of any size; it is a LOG for all verbs"
     ),
-    "evaluate": Verb("evaluate", "compare policies on an accounting log", ROOT),
-    "what-if": Verb("what_if", "what a change of slurm.conf would do to the users of a log", ROOT),
-    "tune": Verb(
-        "tune",
-        "search settings of slurm.conf on a log; writes lines, applies nothing",
-        ROOT,
-    ),
+    "evaluate": Verb("compare policies on an accounting log"),
+    "what-if": Verb("what a change of slurm.conf would do to the users of a log"),
+    "tune": Verb("search settings of slurm.conf on a log; writes lines, applies nothing"),
     "experiment": Verb(
-        "experiment",
         "the site's own order and ours in turns on the cluster itself; steps back by itself",
         STATE_OWNER,
     ),
-    "reproduce": Verb(
-        "reproduce", "run the experiment of a paper again, its figures beside ours", ROOT
-    ),
+    "reproduce": Verb("run the experiment of a paper again, its figures beside ours"),
     "check": Verb(
-        "check",
         "whether the daemon could do its work here, and what mends it; one write changes nothing",
         STATE_OWNER,
     ),
-    "pbs-setup": Verb(
-        "pbs_setup",
-        "the lines that prepare a PBS server, what each does and how to undo it",
-        ROOT,
-    ),
-    "run": Verb("run", "the daemon beside the batch system", STATE_OWNER),
-    "queue": Verb("queue", "the pending jobs in the decided order, beside the site's own", ROOT),
-    "explain": Verb("explain", "why a pending job is where it is", ROOT),
-    "status": Verb(
-        "status", "whether all is well with the daemon; exit code 1 if not", STATE_OWNER
-    ),
-    "audit": Verb("audit", "what was decided and written, from the audit log", ROOT),
+    "pbs-setup": Verb("the lines that prepare a PBS server, what each does and how to undo it"),
+    "run": Verb("the daemon beside the batch system", STATE_OWNER),
+    "queue": Verb("the pending jobs in the decided order, beside the site's own"),
+    "explain": Verb("why a pending job is where it is"),
+    "status": Verb("whether all is well with the daemon; exit code 1 if not", STATE_OWNER),
+    "audit": Verb("what was decided and written, from the audit log"),
     "disable": Verb(
-        "off_switch", "stop writing and take every factor back, until `enable`", STATE_OWNER
+        "stop writing and take every factor back, until `enable`", STATE_OWNER, module="off_switch"
     ),
     "pause": Verb(
-        "off_switch",
         "stop writing and take every factor back for some time; goes on by itself",
         STATE_OWNER,
+        module="off_switch",
     ),
-    "enable": Verb("off_switch", "go on after `disable` or `pause`", STATE_OWNER),
+    "enable": Verb("go on after `disable` or `pause`", STATE_OWNER, module="off_switch"),
     "shadow-report": Verb(
-        "shadow_report",
-        "what shadow mode would have changed, and what that would have been worth",
-        ROOT,
+        "what shadow mode would have changed, and what that would have been worth"
     ),
-    "release": Verb("release", "take back every factor that the daemon wrote", STATE_OWNER),
-    "forecast": Verb(
-        "forecast", "the service that foretells when pending jobs start", FORECAST_OWNER
-    ),
-    "start": Verb("start", "when a job starts, pending or not submitted yet", ROOT),
-    "limits": Verb("limits", "time limits against run times, and what to ask for next time", ROOT),
-    "offer": Verb("offer", "the service that tells brokers when this site would start a job", ROOT),
-    "route": Verb(
-        "route",
-        "ask all sites when they would start a job, and submit it to the best",
-        ROOT,
-    ),
-    "show-config": Verb("show_config", "print the configuration in force", ROOT),
-    "compile": Verb(
-        "compile",
-        "compile the simulator for all users, at the end of an installation",
-        ROOT,
-    ),
-    "benchmark": Verb("benchmark", "measure the hook and the simulator", ROOT),
+    "release": Verb("take back every factor that the daemon wrote", STATE_OWNER),
+    "forecast": Verb("the service that foretells when pending jobs start", FORECAST_OWNER),
+    "start": Verb("when a job starts, pending or not submitted yet"),
+    "limits": Verb("time limits against run times, and what to ask for next time"),
+    "offer": Verb("the service that tells brokers when this site would start a job"),
+    "route": Verb("ask all sites when they would start a job, and submit it to the best"),
+    "show-config": Verb("print the configuration in force"),
+    "compile": Verb("compile the simulator for all users, at the end of an installation"),
+    "benchmark": Verb("measure the hook and the simulator"),
 }
 #: Verbs that stop the product or tell of it: whatever is broken, they end in one sentence.
 WAY_OUT = ("release", "disable", "enable", "pause", "status", "experiment")
@@ -179,8 +150,9 @@ def verb_parser(verb: str) -> argparse.ArgumentParser:
 
 
 def _module(verb: str) -> ModuleType:
+    name = VERBS[verb].module or verb.replace("-", "_")
     with _one_matrix_thread():
-        return importlib.import_module(f"slurm_rl_plugin.cli.{VERBS[verb].module}")
+        return importlib.import_module(f"slurm_rl_plugin.cli.{name}")
 
 
 @contextmanager
