@@ -21,7 +21,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, s
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.functional.small_network import small_network
 from tests.reference.loads import log_of, random_workload, users_workload
-from tests.unit.features.run_tables import USERS, ReadableHistory, Run, snapshot_of
+from tests.unit.features.run_tables import USERS, Run, snapshot_of, told_by
 from tests.unit.features.test_past_runs import assert_same, random_runs, snapshots_of
 
 #: Numbers of a memory before what was foretold of running jobs: arrivals, the longest wait.
@@ -86,7 +86,7 @@ def test_runs_are_remembered_from_decision_to_decision(policy):
     times = [5_000.0, 20_000.0, 60_000.0]
     for snapshot in snapshots_of(runs, times):
         memory = policy.decide(snapshot, memory).memory
-    assert_same(past_in(memory), ReadableHistory.of(runs, times[-1]))
+    assert_same(past_in(memory), told_by(runs, times[-1]))
 
 
 @pytest.mark.parametrize("cut", [0, 1, 3, ARRIVAL_MEMORY, BEFORE, 60, -1])
@@ -146,7 +146,7 @@ def test_a_simulated_cluster_tells_the_policy_all_that_happened(policy, seed):
     runs = [Run(*values) for values in columns]
     for place in (10, len(listener.times) // 2, -1):
         now = listener.times[place]
-        known = ReadableHistory.of([run for run in runs if run.start < now], now)
+        known = told_by([run for run in runs if run.start < now], now)
         assert_same(past_in(listener.memories[place]), known)
 
 

@@ -178,19 +178,13 @@ class BlockCosts:
 
     def joined(self, later: BlockCosts) -> BlockCosts:
         """These and those of later blocks."""
-        return BlockCosts(
-            measured=np.vstack([self.measured, later.measured]),
-            by_site=np.vstack([self.by_site, later.by_site]),
-            by_ours=np.vstack([self.by_ours, later.by_ours]),
-        )
+        names = [each.name for each in fields(self)]
+        both = {name: np.vstack([getattr(self, name), getattr(later, name)]) for name in names}
+        return BlockCosts(**both)
 
     def first(self, blocks: int) -> BlockCosts:
         """Those of the first blocks alone."""
-        return BlockCosts(
-            measured=self.measured[:blocks],
-            by_site=self.by_site[:blocks],
-            by_ours=self.by_ours[:blocks],
-        )
+        return BlockCosts(**{each.name: getattr(self, each.name)[:blocks] for each in fields(self)})
 
     def as_json(self) -> dict[str, list[list[float]]]:
         """What `of_json` reads."""

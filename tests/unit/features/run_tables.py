@@ -1,9 +1,9 @@
-"""Small queues of running and ended jobs, and a readable account of what their runs tell."""
+"""Small queues of running and ended jobs, and what their runs tell by the readable account."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,12 +16,11 @@ from slurm_rl_plugin.domain import (
     StartedJobs,
 )
 from slurm_rl_plugin.domain.jobs import empty_job_table
-from slurm_rl_plugin.features.history.run_history import BOUNDS
+from tests.reference.readable_past_runs import Request, Rows, events
 
 USERS = ("ann", "bob", "carol", "dan")
 NOTHING = empty_job_table()
-HOUR, DAY = 3600.0, 86_400.0
-ENDED = len(BOUNDS)
+DAY = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -88,128 +87,22 @@ def snapshot_of(
     )
 
 
-def class_of(run: Run) -> int:
-    """The class of a request, by whole numbers: 16 lengths from a minute on, 14 widths."""
-    long = max(int(run.asked // 60), 1).bit_length() - 1
-    wide = max(run.processors, 1).bit_length() - 1
-    return 14 * min(long, 15) + min(wide, 13)
+def request_of(run: Run) -> Request:
+    """What a run asked for; its template is its own."""
+    return Request(run.user, run.job_id, run.asked, run.processors)
 
 
-@dataclass
-class Row:
-    """What runs have told of a class of requests, a user or a template."""
-
-    keeps: float
-    ended: list[float] = field(default_factory=lambda: [0.0] * len(BOUNDS))
-    at_risk: list[float] = field(default_factory=lambda: [0.0] * len(BOUNDS))
-    spent: float = 0.0
-    last: float = 0.0
-    previous: float = 0.0
-    inverse: float = 0.0
-
-    def tell(self, bound: int, *, ended: bool, weight: float) -> None:
-        """A run came as far as the bound before, and then ended before this one or did not.
-
-        A run that counts half takes half as much from the older runs.
-        """
-        lost = weight * (1.0 - self.keeps)
-        self.ended[bound] += weight * ended - lost * self.ended[bound]
-        self.at_risk[bound] += weight - lost * self.at_risk[bound]
-
-    def pay(self, length: float, processors: int) -> None:
-        """A user's run has ended or has become a long one."""
-        self.spent = 0.0 if length >= 2 * HOUR else self.spent + length * processors
-
-    def remember(self, length: float) -> None:
-        """A user's run has ended."""
-        inverse = 1.0 / max(length, 10.0)
-        self.inverse = self.inverse + 0.1 * (inverse - self.inverse) if self.inverse else inverse
-        self.last, self.previous = length, self.last or length
-
-    def numbers(self) -> list[float]:
-        """The row as the package keeps it."""
-        return [*self.ended, *self.at_risk, self.spent, self.last, self.previous, self.inverse]
+def told_by(runs: list[Run], until: float) -> Rows:
+    """What runs have told up to a time, in plain Python; at one instant, by number of the job."""
+    runs = sorted(runs, key=lambda run: run.job_id)
+    rows, lengths = Rows(), [_length(run) for run in runs]
+    for _, kind, job in events([run.start for run in runs], lengths, until):
+        rows.tell(request_of(runs[job]), kind, runs[job].end - runs[job].start)
+    return rows
 
 
-def end_of(run: Run) -> tuple[int | None, bool]:
-    """The place of the bound of which an end tells, and whether the run ended before it.
-
-    The length of a run that its limit ended is not known. None where the run has told all before.
-    """
+def _length(run: Run) -> float:
+    """Seconds; whole ones, such as those of a limit, without the rounding of the end."""
     length = run.end - run.start
-    above = [place for place, bound in enumerate(BOUNDS) if bound > length]
-    if above and length < 0.99 * run.asked:
-        return above[0], True
-    last_within = [place for place, bound in enumerate(BOUNDS) if bound < 0.99 * run.asked]
-    if above and above[0] <= max(last_within, default=-1) + 1:
-        return above[0], False
-    return None, False
-
-
-@dataclass
-class ReadableHistory:
-    """All events of some runs up to a time, sorted once and told one after the other."""
-
-    site: dict[int, Row] = field(default_factory=dict)
-    users: dict[str, Row] = field(default_factory=dict)
-    limits: dict[tuple[str, int], Row] = field(default_factory=dict)
-    templates: dict[tuple[str, int, int], Row] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, runs: list[Run], until: float) -> ReadableHistory:
-        history = cls()
-        events = []
-        for run in runs:
-            for kind, bound in enumerate(BOUNDS):
-                if run.start + bound <= min(run.end, until):
-                    events.append((run.start + bound, kind, run.job_id, run))
-            if run.end <= until:
-                events.append((run.end, ENDED, run.job_id, run))
-        for _, kind, _, run in sorted(events, key=lambda event: event[:3]):
-            history.tell(run, kind)
-        return history
-
-    def tell(self, run: Run, kind: int) -> None:
-        user = self.users.setdefault(USERS[run.user], Row(0.9))
-        site = self.site.setdefault(class_of(run), Row(0.999))
-        limits = self.limits.setdefault(limits_of(run), Row(0.93))
-        template = self.templates.setdefault(template_of(run), Row(0.6))
-        bound, ended = end_of(run) if kind == ENDED else (kind, False)
-        if bound is not None:
-            voice = 1.0 / (1.0 + user.at_risk[bound]) ** 2  # less, the more the user has told
-            site.tell(bound, ended=ended, weight=voice)
-            user.tell(bound, ended=ended, weight=1.0)
-            among = 1.0 / (1.0 + template.at_risk[bound])  # less, the more the template has told
-            limits.tell(bound, ended=ended, weight=among)
-            template.tell(bound, ended=ended, weight=1.0)
-        if kind == ENDED:
-            user.pay(run.end - run.start, run.processors)
-            user.remember(run.end - run.start)
-        elif BOUNDS[kind] == 2 * HOUR:
-            user.pay(2 * HOUR, run.processors)
-
-    def speaks_for(self, run: Run) -> bool:
-        """Whether the user's runs count for a pending job: a large one must have been paid for."""
-        user = self.users.get(USERS[run.user], Row(0.9))
-        return run.processors * run.asked < 1536 * HOUR or user.spent >= run.processors * run.asked
-
-    def rows_for(self, run: Run) -> list[Row]:
-        """Rows of a pending job's class, user, limits, template; empty where nothing is known."""
-        nothing = Row(1.0)
-        return [
-            self.site.get(class_of(run), nothing),
-            self.users.get(USERS[run.user], nothing),
-            self.limits.get(limits_of(run), nothing),
-            self.templates.get(template_of(run), nothing),
-        ]
-
-
-def limits_of(run: Run) -> tuple[str, int]:
-    """A user's jobs whose limits lie within the same powers of two."""
-    return USERS[run.user], class_of(run) // 14
-
-
-def template_of(run: Run) -> tuple[str, int, int]:
-    """A user's jobs of the same processors and the same nearest quarter of a doubling of time."""
-    quarters = 4 * math.log2(max(run.asked / 60.0, 1.0))
-    return (USERS[run.user], run.processors, math.floor(quarters + 0.5))
+    near = math.isfinite(length) and abs(length - round(length)) < 1e-6
+    return float(round(length)) if near else length

@@ -14,16 +14,13 @@ from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.history.run_history import BOUNDS, LARGE_REQUEST
 from slurm_rl_plugin.features.history.run_prediction import (
     PARTS,
-    SHARES,
     expected_run,
-    fill_hazards,
-    fill_shares,
     history_features,
     nominal_shares,
-    run_time_at,
 )
 from slurm_rl_plugin.features.site import SITE
-from tests.unit.features.run_tables import USERS, ReadableHistory, Run, snapshot_of
+from tests.reference.readable_past_runs import predicted_features, run_time_at
+from tests.unit.features.run_tables import USERS, Run, request_of, snapshot_of, told_by
 
 NAN = math.nan
 FIRST = len(SITE.static_jobs) + len(SITE.dynamic_jobs)
@@ -42,14 +39,6 @@ def some_runs(rng, count, first=0, widest=3):
     ]
 
 
-def hazards_of(run, history):
-    """What is known of one job, from plain rows."""
-    hazards = np.zeros(len(BOUNDS))
-    rows = (np.array(row.numbers()) for row in history.rows_for(run))
-    fill_hazards(hazards, *rows, history.speaks_for(run))
-    return hazards
-
-
 def of_one_job(run, history, pending, running):
     """The features of one job, from plain rows."""
 
@@ -57,13 +46,10 @@ def of_one_job(run, history, pending, running):
         same = (run.user, run.processors, str(run.time_limit))
         return sum((each.user, each.processors, str(each.time_limit)) == same for each in runs)
 
-    means = expected_run(hazards_of(run, history), run.asked)
-    if not history.speaks_for(run):
-        rate = min(means[1], 64 / means[0])
-        length = math.log(max(math.sqrt(means[0] / rate), 60.0))
-        return [length, math.log(math.sqrt(means[0] * rate)), 0.0]
-    waiting = 0.0 if alike(running) else math.log(min(alike(pending), 8))
-    return [*history_features(*means), waiting]
+    request = request_of(run)
+    alone = history.speak_for(request) and not alike(running)
+    waiting = math.log(min(alike(pending), 8)) if alone else 0.0
+    return [*predicted_features(history, request), waiting]
 
 
 #: Ended runs in each queue, the longest of them and the widest job. In the last ones requests of
@@ -88,24 +74,23 @@ def test_the_whole_queue_at_once_is_each_job_alone(seed):
     estimate = rng.choice([60.0, 7200.0], len(pending))
     snapshot = snapshot_of(20_000.0, running=running, ended=ended, pending=pending)
     past = PastRuns().after(snapshot)
-    history = ReadableHistory.of([*ended, *running], 20_000.0)
+    history = told_by([*ended, *running], 20_000.0)
     # whatever is estimated: to a prediction every job without a limit asks for the same
     features = site_job_features(snapshot, estimate, past)[:, FIRST:]
     large = [
-        history.speaks_for(run) for run in pending if run.processors * run.asked >= LARGE_REQUEST
+        history.speak_for(request_of(run))
+        for run in pending
+        if run.processors * run.asked >= LARGE_REQUEST
     ]
     assert set(large) == ({False, True} if seed >= 5 else set())
     expected = [of_one_job(run, history, pending, running) for run in pending]
     np.testing.assert_allclose(features, expected, rtol=1e-6, atol=1e-6)
 
-    asked = np.array([run.asked for run in pending])
-    shares = np.empty((SHARES, len(pending)))
-    fill_shares(shares, np.stack([hazards_of(run, history) for run in pending], axis=1))
     told = known_past(snapshot, snapshot.pending.jobs, past).quantiles(nominal_shares())
-    for part, share in enumerate(PARTS):
-        np.testing.assert_allclose(
-            told[:, part], np.minimum(run_time_at(shares, share), asked), rtol=1e-9
-        )
+    for run, quantiles in zip(pending, told.tolist(), strict=True):
+        hazards = history.hazards(request_of(run))
+        there = [min(run_time_at(hazards, share), run.asked) for share in PARTS]
+        assert quantiles == pytest.approx(there, rel=1e-9)
 
 
 def test_of_the_first_job_the_same_part_ends_before_each_bound():

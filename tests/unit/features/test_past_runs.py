@@ -25,12 +25,12 @@ from slurm_rl_plugin.features.history.run_history import (
     SPENT,
     request_class,
 )
+from tests.reference.readable_past_runs import step_of
 from tests.unit.features.run_tables import (
     USERS,
-    ReadableHistory,
     Run,
     snapshot_of,
-    template_of,
+    told_by,
 )
 
 NAN = math.nan
@@ -40,9 +40,7 @@ SITE, USER, LIMITS, TEMPLATE = range(4)
 def rows_of(past, run):
     """The rows of the run's class, user, limits and template; None where there is none."""
     user = user_keys(USERS, np.array([run.user]))
-    template = template_keys(
-        user, np.array([run.processors]), np.array([1.0 * template_of(run)[2]])
-    )
+    template = template_keys(user, np.array([run.processors]), np.array([1.0 * step_of(run.asked)]))
     alike = np.array([request_class(run.asked, run.processors)])
     rows = []
     limits = limit_keys(user, np.array([run.asked]))
@@ -143,16 +141,16 @@ def assert_same(past, readable, rtol=1e-12):
     assert len(past.users) == len(readable.users)
     assert len(past.limits) == len(readable.limits)
     assert len(past.templates) == len(readable.templates)
-    for alike, row in readable.site.items():
-        same(past.site, alike, row)
-    for name, row in readable.users.items():
-        same(past.users, user_key(name), row)
-    for (name, doublings), row in readable.limits.items():
-        user = np.array([user_key(name)])
-        same(past.limits, limit_keys(user, np.array([60.0 * 2**doublings])), row)
-    for (name, processors, step), row in readable.templates.items():
-        user = np.array([user_key(name)])
-        key = template_keys(user, np.array([processors]), np.array([float(step)]))
+    for (long, wide), row in readable.site.items():
+        same(past.site, 14 * long + wide, row)
+    for user, row in readable.users.items():
+        same(past.users, user_key(USERS[user]), row)
+    for (user, doublings), row in readable.limits.items():
+        key = limit_keys(np.array([user_key(USERS[user])]), np.array([60.0 * 2**doublings]))
+        same(past.limits, key, row)
+    for (user, processors, step), row in readable.templates.items():
+        of_user = np.array([user_key(USERS[user])])
+        key = template_keys(of_user, np.array([processors]), np.array([float(step)]))
         same(past.templates, key, row)
 
 
@@ -166,13 +164,13 @@ def test_at_any_pace_each_event_counts_once_and_in_order(seed):
     for snapshot in snapshots_of(runs, times):
         past = past.after(snapshot)
         past = PastRuns.from_memory(np.concatenate(past.to_memory()))
-    assert_same(past, ReadableHistory.of(runs, times[-1]))
+    assert_same(past, told_by(runs, times[-1]))
 
 
 def test_thousands_of_runs_at_once_leave_what_one_after_the_other_would():
     runs = random_runs(np.random.default_rng(7), 3000)
     past = PastRuns().after(snapshot_of(100_000.0, ended=runs))
-    assert_same(past, ReadableHistory.of(runs, 100_000.0), rtol=1e-10)
+    assert_same(past, told_by(runs, 100_000.0), rtol=1e-10)
 
 
 def steps_of(runs):
@@ -201,7 +199,7 @@ def test_the_same_snapshot_again_changes_nothing_but_a_late_end_counts():
     # at 2000 it is gone, but the batch system is asked about it at 3000 only
     unseen = past.after(snapshot_of(2000.0))
     late = unseen.after(snapshot_of(3000.0, ended=[run]))
-    assert_same(late, ReadableHistory.of([run], 3000.0))
+    assert_same(late, told_by([run], 3000.0))
 
 
 def test_runs_from_accounting_count_from_the_time_of_the_memory_on():
@@ -210,8 +208,8 @@ def test_runs_from_accounting_count_from_the_time_of_the_memory_on():
     memory = PastRuns().after(snapshot_of(50.0, ended=[old]))
     memory = memory.after(snapshot_of(500.0, running=[over]))
     fresh = snapshot_of(9000.0, ended=[old, over], from_accounting=True)
-    assert_same(memory.after(fresh), ReadableHistory.of([old, over], 9000.0))
-    assert_same(PastRuns().after(fresh), ReadableHistory.of([old, over], 9000.0))
+    assert_same(memory.after(fresh), told_by([old, over], 9000.0))
+    assert_same(PastRuns().after(fresh), told_by([old, over], 9000.0))
 
 
 def test_a_clock_set_back_tells_nothing_twice():
@@ -219,7 +217,7 @@ def test_a_clock_set_back_tells_nothing_twice():
     past = PastRuns().after(snapshot_of(1000.0, running=[run]))
     back = past.after(snapshot_of(500.0, running=[run]))
     assert back.time == 1000.0
-    assert_same(back.after(snapshot_of(1100.0, running=[run])), ReadableHistory.of([run], 1100.0))
+    assert_same(back.after(snapshot_of(1100.0, running=[run])), told_by([run], 1100.0))
 
 
 def test_users_without_a_name_count_as_one():
