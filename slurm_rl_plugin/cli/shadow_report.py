@@ -186,7 +186,9 @@ def _replayed(
     if not options.log and first is None:
         return "the audit log has no cycle in this time, so no time to replay: give --since."
     try:
-        return _replay(configuration, options, first, last)
+        from slurm_rl_plugin.evaluation.site_replay import replay_site  # noqa: PLC0415 - the extra
+
+        return replay_site(configuration, _log(configuration, options, first, last), parts_bar)
     except ModuleNotFoundError as error:
         if error.name not in _SIMULATOR:
             raise
@@ -197,16 +199,15 @@ def _replayed(
         return str(error)
 
 
-def _replay(
+def _log(
     configuration: Configuration,
     options: argparse.Namespace,
     first: float | None,
     last: float | None,
-) -> SiteReplay | str:
-    """Replay the log that is named, cut to the time; else the cluster's own accounting of it."""
+) -> NamedLog:
+    """The log that is named, cut to the time; else the cluster's own accounting of it."""
     from slurm_rl_plugin.cli.log_arguments import read_named_logs  # noqa: PLC0415 - the extra
     from slurm_rl_plugin.evaluation.named_log import LogOptions  # noqa: PLC0415
-    from slurm_rl_plugin.evaluation.site_replay import replay_site  # noqa: PLC0415
     from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before  # noqa: PLC0415
 
     since, until = (
@@ -228,10 +229,9 @@ def _replay(
     with parts_bar("reading the jobs", 1) as progress:
         (log,) = read_named_logs([] if own else [options.log], how)
         log = log.with_starts()
-        log = log if own else _cut(log, first, last)
         progress(1)
     say_of_compiling(compiled_before)
-    return replay_site(configuration, log, parts_bar)
+    return log if own else _cut(log, first, last)
 
 
 def _cut(log: NamedLog, first: float | None, last: float | None) -> NamedLog:
