@@ -10,7 +10,6 @@ import numpy as np
 from prometheus_client import (
     CollectorRegistry,
     Counter,
-    Gauge,
     Histogram,
     ProcessCollector,
     Summary,
@@ -94,6 +93,7 @@ class QueueCollector:
         self.setup = setup
         self.report = CycleReport(time=0.0, mode="shadow", policy="")
         self.seen: tuple[Metric, ...] = tuple(fairness_families(0.0, 0.0))
+        self.is_up, self.reloaded, self.last_success = False, True, 0.0
 
     def describe(self) -> Iterable[Metric]:
         """Describe nothing, so that registering asks nothing of the batch system."""
@@ -102,6 +102,12 @@ class QueueCollector:
     def collect(self) -> Iterator[Metric]:
         """The families of the last report."""
         report, setup = self.report, self.setup
+        yield number("up", "Whether the last cycle worked.", 1 if self.is_up else 0)
+        fallback = 1 if report.fallback_reason else 0
+        yield number("fallback_active", "Whether the policy is not used.", fallback)
+        yield number("last_success_timestamp_seconds", "Last good cycle.", self.last_success)
+        meaning = "Whether the files on disk were taken over at the last reload."
+        yield number("last_reload_successful", meaning, 1 if self.reloaded else 0)
         yield states("mode", "What the daemon does with its decisions.", MODES, report.mode)
         meaning = "What the configuration wants."
         yield states("configured_mode", meaning, CONFIGURED_MODES, setup.mode)
@@ -164,24 +170,8 @@ class CycleMetrics:
         self._queue = QueueCollector(ServedSetup(model=model))
         registry.register(self._queue)
         ProcessCollector(namespace="slurm_rl", registry=registry)
-        self._gauges(registry)
         self._counters(registry)
         self._durations(registry)
-
-    def _gauges(self, registry: CollectorRegistry) -> None:
-        self._up = Gauge("slurm_rl_up", "Whether the last cycle worked.", registry=registry)
-        self._fallback = Gauge(
-            "slurm_rl_fallback_active", "Whether the policy is not used.", registry=registry
-        )
-        self._success = Gauge(
-            "slurm_rl_last_success_timestamp_seconds", "Last good cycle.", registry=registry
-        )
-        self._reload = Gauge(
-            "slurm_rl_last_reload_successful",
-            "Whether the files on disk were taken over at the last reload.",
-            registry=registry,
-        )
-        self._reload.set(1)
 
     def _counters(self, registry: CollectorRegistry) -> None:
         """Closed label sets exist with 0 from the start, so that rates are never missing."""
@@ -281,7 +271,7 @@ class CycleMetrics:
 
     def tell_reload(self, *, succeeded: bool) -> None:
         """Whether the files on disk were taken over at a reload."""
-        self._reload.set(1 if succeeded else 0)
+        self._queue.reloaded = succeeded
 
     def publish(self, report: CycleReport) -> None:
         """Take one cycle's report into the metrics; what it lacks keeps its value."""
@@ -291,12 +281,11 @@ class CycleMetrics:
         report = self._with_what_was(report)
         self._queue.report = report
         self._cycles.inc()
-        self._up.set(1 if report.succeeded else 0)
-        self._fallback.set(1 if report.fallback_reason else 0)
+        self._queue.is_up = report.succeeded
         if report.failure is not None:
             self._failures.labels(report.failure).inc()
         elif report.time:
-            self._success.set(report.time)
+            self._queue.last_success = report.time
         for label, count in report.suppressed.items():
             self._suppressed.labels(label).inc(count)
         self._count_limit(report.limit)
