@@ -22,10 +22,9 @@ import numpy as np
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.forecasts.live.advice import RUN_DRAWS, Variant, variants_of
+from slurm_rl_plugin.forecasts.live.asked_queue import RUN_DRAWS, Variant, variants_of
 from slurm_rl_plugin.forecasts.live.site_at import site_in_log
-from slurm_rl_plugin.forecasts.live.site_orders import learned_order, rule_order
-from slurm_rl_plugin.forecasts.live.sources import ReplaySource
+from slurm_rl_plugin.forecasts.live.sources import ReplaySource, learned_order, rule_order
 from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.services.hook import model_path

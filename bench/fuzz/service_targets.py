@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 from prometheus_client import CollectorRegistry
 
-from slurm_rl_plugin.brokers.live.offer_desk import OfferDesk
-from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
+from slurm_rl_plugin.brokers.live.offer_pages import OfferDesk, OfferPages
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
 from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
 from slurm_rl_plugin.configuration import read_configuration

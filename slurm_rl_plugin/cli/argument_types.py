@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from slurm_rl_plugin.accounting.slurm.durations import asked_seconds
+from slurm_rl_plugin.accounting.slurm.resources import asked_seconds
 from slurm_rl_plugin.errors import ConfigurationError
 
 #: What compiled code and generators of random numbers take; more is a slip of the hand.

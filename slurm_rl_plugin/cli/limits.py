@@ -13,7 +13,7 @@ from slurm_rl_plugin.cli.log_arguments import add_log_options, read_named_logs
 from slurm_rl_plugin.cli.tables import print_json, print_table, slurm_duration
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.named_log import LogOptions
-from slurm_rl_plugin.forecasts.limits.limits_report import limits_report
+from slurm_rl_plugin.forecasts.limits import limits_report
 
 #: Accounts and templates that are printed.
 _SHOWN = 12

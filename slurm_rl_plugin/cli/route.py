@@ -15,11 +15,9 @@ from typing import Any
 
 from slurm_rl_plugin.batch_systems.kind import JobSubmission, SubmitCommand
 from slurm_rl_plugin.brokers.learning_agent import LearningAgentBroker
-from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer, ask_sites
-from slurm_rl_plugin.brokers.live.forwarding import LONGEST_LIFE, Forwarding
-from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, SiteAddress
-from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobsFile
-from slurm_rl_plugin.brokers.live.shared_experience import SharedExperience
+from slurm_rl_plugin.brokers.live.job_document import LONGEST_LIFE, Forwarding
+from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, SiteAddress, SiteAnswer, ask_sites
+from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobsFile, SharedExperience
 from slurm_rl_plugin.brokers.port import Broker, RankedSite, RoutedJob
 from slurm_rl_plugin.brokers.registry import BROKERS, LEARNERS, BrokerParts
 from slurm_rl_plugin.cli.site_options import (

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.accounting.sbatch.asked import asked_of
+from slurm_rl_plugin.accounting.slurm.options import asked_of
 from slurm_rl_plugin.batch_systems.kind import JobSubmission
 from slurm_rl_plugin.cli.argument_types import job_number
 from slurm_rl_plugin.cli.site_options import (

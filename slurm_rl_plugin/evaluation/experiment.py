@@ -15,10 +15,8 @@ from slurm_rl_plugin.domain.switchback import Declaration, check_hours, drawn_bl
 from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
 from slurm_rl_plugin.evaluation.declared_experiment import DeclaredExperiment, ExperimentStatus
 from slurm_rl_plugin.evaluation.site_replay import Bar
-from slurm_rl_plugin.forecasts.live.site_at import SiteAt
-from slurm_rl_plugin.forecasts.live.site_now import site_now
-from slurm_rl_plugin.forecasts.live.site_orders import own_order
-from slurm_rl_plugin.forecasts.live.sources import ReplaySource
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_now
+from slurm_rl_plugin.forecasts.live.sources import ReplaySource, own_order
 from slurm_rl_plugin.hook.experiment.files import OVER, RUNNING, STEPPED_BACK, ExperimentStanding
 from slurm_rl_plugin.hook.experiment.turns import held_part, misdelivered_since_begin
 from slurm_rl_plugin.policies.registry import named_policy

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.accounting.slurm.durations import asked_seconds
+from slurm_rl_plugin.accounting.slurm.resources import asked_seconds
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.units import MINUTE

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from slurm_rl_plugin.brokers.live.site_connection import service_address
+from slurm_rl_plugin.brokers.live.remote_site import service_address
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.errors import ConfigurationError, RequestRefused, SlurmRLError
 from slurm_rl_plugin.serving.clients import read_token

@@ -16,20 +16,18 @@ from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, read_queue
 from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
 from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS, AskedQueue
-from slurm_rl_plugin.forecasts.live.forecast_desk import ForecastDesk
-from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastPages
+from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastDesk, ForecastPages
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
-from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue
+from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue, notice_text
+from slurm_rl_plugin.forecasts.live.joining import LATELY, scores_document
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
-from slurm_rl_plugin.forecasts.live.notice import notice_text
-from slurm_rl_plugin.forecasts.live.scored_forecasts import LATELY, scores_document
-from slurm_rl_plugin.forecasts.live.site_orders import (
+from slurm_rl_plugin.forecasts.live.sources import (
+    ReplaySource,
     SiteOrder,
     learned_order,
     own_order,
     rule_order,
 )
-from slurm_rl_plugin.forecasts.live.sources import ReplaySource
 from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.metrics.forecast_families import forecast_metrics
 from slurm_rl_plugin.policies.network import QNetwork

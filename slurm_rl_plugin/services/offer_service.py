@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.kind import OfferingSite
-from slurm_rl_plugin.brokers.live.asked_sites import ask_sites
 from slurm_rl_plugin.brokers.live.bound_offers import BindingLimits, BoundOffers
-from slurm_rl_plugin.brokers.live.forwarding import Forwarder, Forwarding
-from slurm_rl_plugin.brokers.live.offer_desk import OfferDesk
-from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
+from slurm_rl_plugin.brokers.live.forwarding import Forwarder
+from slurm_rl_plugin.brokers.live.job_document import Forwarding
+from slurm_rl_plugin.brokers.live.offer_pages import OfferDesk, OfferPages
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
 from slurm_rl_plugin.brokers.live.own_utilities import OwnUtilities
 from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits
-from slurm_rl_plugin.brokers.live.remote_site import RemoteSite
+from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, ask_sites
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.configuration.reading.site_list import read_sites
 from slurm_rl_plugin.domain.site import JobRequest, PublishedUtilities, SiteOffer

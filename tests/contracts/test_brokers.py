@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer
 from slurm_rl_plugin.brokers.live.job_document import job_request
+from slurm_rl_plugin.brokers.live.remote_site import SiteAnswer
 from slurm_rl_plugin.brokers.port import Broker, RoutedJob
 from slurm_rl_plugin.brokers.registry import BROKERS, LEARNERS, BrokerParts
 from slurm_rl_plugin.domain.site import SiteOffer

@@ -18,16 +18,19 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.accounting.log_file import LogFile, log_of_any
-from slurm_rl_plugin.accounting.pbs.fields import (
+from slurm_rl_plugin.accounting.pbs.records import (
     WHOLE_ARRAY,
     JobNumber,
+    Record,
+    ValueCutter,
     account_of,
+    cut_record,
     parse_duration,
     parse_epoch,
     parse_job_id,
     parse_processors,
+    parse_stamp,
 )
-from slurm_rl_plugin.accounting.pbs.records import Record, ValueCutter, cut_record, parse_stamp
 from slurm_rl_plugin.accounting.pbs.requests import (
     PbsRequest,
     request_of,

@@ -1,21 +1,47 @@
-"""Reads published data sets, csv or parquet, whole or as a stream."""
+"""The reader of published data sets, csv or parquet: F-DATA, PM100 and openb.
+
+F-DATA: three years of Fugaku's jobs, a parquet file a month. Antici and others, "F-DATA: A Fugaku
+Workload Dataset for Job-centric Predictive Modelling in HPC Systems", doi:10.5281/zenodo.11467483.
+Columns as in docs/feature_list.md of github.com/francescoantici/F-DATA; duration is in seconds
+there. The list names no unit for elpl and mszl: elpl is read as seconds, as duration is, and mszl
+as bytes of each node.
+
+PM100: jobs of Marconi100 of 2020 that had their nodes for themselves, in one parquet file. Antici
+and others, "PM100: A Job Power Consumption Dataset of a Large-scale Production HPC System", SC-W
+2023, doi:10.5281/zenodo.8129257. Columns as in documentation/job_features.md of
+github.com/francescoantici/PM100-data: run_time in seconds, time_limit in minutes. Memory is in
+gigabytes as its inspect_data.py says, taken as GiB, as Slurm counts. Earlier revisions name the
+columns of cores num_cpus_req, num_cpus_alloc and cpus_per_task.
+
+openb: pods of a cluster of Alibaba with 6,212 GPUs of seven types, csv. Weng and others, "Beware of
+Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC
+2023. Columns of openb_pod_list_*.csv as in cluster-trace-gpu-v2023/README.md of
+github.com/alibaba/clusterdata: CPUs and parts of a GPU in thousandths, memory in MiB, times in
+seconds of the trace.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
 import polars as pl
 
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.log_reader import AccountingReader
-from slurm_rl_plugin.accounting.port import ReadReport
-from slurm_rl_plugin.accounting.published.f_data import jobs_of_f_data
+from slurm_rl_plugin.accounting.port import NOT_READ, ReadReport
 from slurm_rl_plugin.accounting.published.files import (
+    PublishedRows,
     layout_of_parquet,
     rows_of_csv,
     rows_of_parquet,
 )
-from slurm_rl_plugin.accounting.published.judgement import PublishedJobs, PublishedTally
+from slurm_rl_plugin.accounting.published.judgement import (
+    PublishedJobs,
+    PublishedTally,
+    first_positive,
+    whole_numbers,
+)
 from slurm_rl_plugin.accounting.published.layouts import (
     F_DATA,
     OPENB,
@@ -23,9 +49,133 @@ from slurm_rl_plugin.accounting.published.layouts import (
     header_columns,
     layout_of,
 )
-from slurm_rl_plugin.accounting.published.openb import jobs_of_openb
-from slurm_rl_plugin.accounting.published.pm100 import jobs_of_pm100
-from slurm_rl_plugin.accounting.published.rows import PublishedRows
+from slurm_rl_plugin.units import MINUTE, FloatArray
+
+_MIB = 2.0**20
+#: No limit is written as the largest number of 64 bits, and a node has far less than 2^60 bytes.
+_NO_MEMORY_LIMIT = 2.0**60
+#: Seconds that no job may run, so that a larger limit is none: over a century.
+_NO_TIME_LIMIT = 2.0**32
+_MIB_OF_GIB = 1024.0
+#: Slurm's numbers of 32 bits for INFINITE and for none.
+_NO_LIMIT = 2.0**32 - 2
+_WORDS = ("infinite", "unlimited")
+_MILLI = 1000.0
+PART_OF_CPU = "a part of a CPU counted as a whole one"
+PART_OF_GPU = "a part of a GPU counted as a whole one"
+
+
+def jobs_of_f_data(rows: PublishedRows) -> PublishedJobs:
+    """Records of F-DATA as jobs; an account is the user, as the data names no other."""
+    cores, nodes = rows.numbers("cnumr"), rows.numbers("nnumr")
+    got = first_positive(rows.numbers("cnumat"), cores)
+    nodes = first_positive(nodes, rows.numbers("nnuma"))
+    limit = rows.numbers("elpl")
+    user = rows.texts("usr")
+    count = len(rows)
+    return PublishedJobs(
+        job_id=rows.numbers_in("jid"),
+        submit=rows.times("adt"),
+        eligible=rows.times("qdt"),
+        start=rows.times("sdt"),
+        run_time=rows.numbers("duration"),
+        time_limit=np.where((limit > 0) & (limit < _NO_TIME_LIMIT), limit, np.nan),
+        processors=got,
+        texts={"account": user, "user": user, "job_name": rows.texts("jnam")},
+        total=np.column_stack(
+            [
+                first_positive(cores, got),
+                _memory(rows.numbers("mszl")) * np.fmax(nodes, 1.0),
+                np.zeros(count),
+            ]
+        ),
+        nodes=nodes,
+        cpus_per_task=np.ones(count, dtype=np.int64),
+        exclusive=np.zeros(count, dtype=np.bool_),
+    )
+
+
+def _memory(limit: FloatArray) -> FloatArray:
+    """MiB of each node, 0 where the job set no limit."""
+    return np.where((limit > 0) & (limit < _NO_MEMORY_LIMIT), limit / _MIB, 0.0)
+
+
+def jobs_of_pm100(rows: PublishedRows) -> PublishedJobs:
+    """Records of PM100 as jobs; the account is the group that a job was submitted as, if told."""
+    asked, got = rows.numbers("num_cores_req"), rows.numbers("num_cores_alloc")
+    user, group = rows.texts("user_id"), rows.texts("group_id")
+    return PublishedJobs(
+        job_id=rows.numbers_in("job_id"),
+        submit=rows.times("submit_time"),
+        eligible=rows.times("eligible_time"),
+        start=rows.times("start_time"),
+        run_time=rows.numbers("run_time"),
+        time_limit=_limit(rows.numbers("time_limit", nothing=_WORDS)),
+        processors=first_positive(got, asked),
+        texts={
+            "account": user if (group == "").all() else group,
+            "user": user,
+            "partition": rows.texts("partition"),
+            "qos": rows.texts("qos"),
+        },
+        total=np.column_stack(
+            [
+                first_positive(asked, got),
+                _told(rows, "mem_req", "mem_alloc") * _MIB_OF_GIB,
+                _told(rows, "num_gpus_req", "num_gpus_alloc"),
+            ]
+        ),
+        nodes=first_positive(rows.numbers("num_nodes_req"), rows.numbers("num_nodes_alloc")),
+        cpus_per_task=whole_numbers(rows.numbers("cores_per_task"), least=1),
+        exclusive=(rows.texts("shared") == "0").to_numpy(),
+        odd={f"req_nodes{NOT_READ}": (rows.texts("req_nodes") != "").to_numpy()},
+    )
+
+
+def _told(rows: PublishedRows, asked: str, got: str) -> FloatArray:
+    """What a job asked for, else what it got; 0 where neither is told."""
+    return np.nan_to_num(first_positive(rows.numbers(asked), rows.numbers(got)))
+
+
+def _limit(minutes: FloatArray) -> FloatArray:
+    return np.where((minutes > 0) & (minutes < _NO_LIMIT), minutes * MINUTE, np.nan)
+
+
+def jobs_of_openb(rows: PublishedRows) -> PublishedJobs:
+    """Pods as jobs of one node each; who owns them is not told.
+
+    Nodes give out whole CPUs and whole GPUs, so parts are rounded up, and reported as odd. Types of
+    GPUs that a pod asks for (`V100M16|V100M32`) are its constraint.
+    """
+    cpus, gpus = rows.numbers("cpu_milli") / _MILLI, rows.numbers("num_gpu")
+    whole = np.ceil(cpus)
+    submit, start = rows.numbers("creation_time"), rows.numbers("scheduled_time")
+    count = len(rows)
+    return PublishedJobs(
+        job_id=rows.numbers_in("name"),
+        submit=submit,
+        eligible=submit,
+        start=start,
+        run_time=rows.numbers("deletion_time") - start,
+        time_limit=np.full(count, np.nan),
+        processors=whole,
+        texts={"qos": rows.texts("qos")},
+        total=np.nan_to_num(np.column_stack([whole, rows.numbers("memory_mib"), gpus])),
+        nodes=np.ones(count),
+        cpus_per_task=whole_numbers(whole, least=1),
+        exclusive=np.zeros(count, dtype=np.bool_),
+        constraint=_types(rows, gpus),
+        odd={
+            PART_OF_CPU: whole > cpus,
+            PART_OF_GPU: (gpus == 1.0) & (rows.numbers("gpu_milli") < _MILLI),
+        },
+    )
+
+
+def _types(rows: PublishedRows, gpus: FloatArray) -> pl.Series:
+    """Types of GPUs that pods with GPUs ask for."""
+    return rows.texts("gpu_spec").set(pl.Series(~(gpus > 0)), "")
+
 
 _JOBS: Mapping[str, Callable[[PublishedRows], PublishedJobs]] = {
     F_DATA.kind: jobs_of_f_data,

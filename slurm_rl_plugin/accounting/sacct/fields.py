@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from slurm_rl_plugin.accounting.slurm.durations import printed_seconds
+from slurm_rl_plugin.accounting.slurm.resources import printed_seconds
 
 SEPARATOR = "|"
 

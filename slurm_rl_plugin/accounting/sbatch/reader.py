@@ -5,14 +5,210 @@ A line is `-dt SECONDS -e submit_batch_job | -sim-walltime SECONDS --uid=USER [o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import polars as pl
 
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.log_reader import AccountingReader
 from slurm_rl_plugin.accounting.port import ReadReport
-from slurm_rl_plugin.accounting.sbatch.submissions import Submissions
+from slurm_rl_plugin.accounting.resource_amounts import resources_text
+from slurm_rl_plugin.accounting.slurm.options import asked_of, cut_options
+from slurm_rl_plugin.accounting.slurm.resources import limit_seconds
+from slurm_rl_plugin.accounting.stored.log import COLUMNS, REQUESTS
+
+_COUNTS = ("nodes", "ntasks", "ntasks-per-node", "cpus-per-task")
+_JOB_NAME = re.compile(r"\D*(\d{1,18})", re.ASCII)
+#: The event that is a job.
+_SUBMISSION = "submit_batch_job"
+_HEAD = re.compile(
+    r"\s*(?:-dt\s+(?P<dt>\S+)\s+-e\s+(?P<e>\w+)|-e\s+(?P<e2>\w+)\s+-dt\s+(?P<dt2>\S+))\s*(?:\||$)",
+    re.ASCII,
+)
+#: Words of the simulator itself, each with a value.
+_OWN = ("-sim-walltime", "-jid", "-cancel-in")
+_NUMBER = re.compile(r"-?\d{1,15}(\.\d*)?", re.ASCII)
+
+
+class _SimulatorEvent(NamedTuple):
+    """One line.
+
+    Attributes:
+        time: seconds since the simulation began.
+        kind: of the event.
+        own: the simulator's own words and their values.
+        words: of `sbatch`, its options before the script.
+    """
+
+    time: float
+    kind: str
+    own: dict[str, str]
+    words: list[str]
+
+
+def _cut_event(line: str) -> _SimulatorEvent:
+    """The parts of a line.
+
+    Raises:
+        ValueError: it is no event; two words: the field, and what is wrong.
+    """
+    head = _HEAD.match(line)
+    if head is None:
+        raise ValueError("-dt", "the line is no event: mend or remove it")
+    rest = line[head.end() :]
+    try:
+        words = shlex.split(rest) if "'" in rest or '"' in rest or "\\" in rest else rest.split()
+    except ValueError:
+        raise ValueError("sbatch", "its quotes do not match: mend or remove the line") from None
+    own = {}
+    for name in _OWN:
+        if name in words:
+            place = words.index(name)
+            own[name] = words[place + 1] if place + 1 < len(words) else ""
+            del words[place : place + 2]
+    time = seconds_of("-dt", head["dt"] or head["dt2"])
+    return _SimulatorEvent(time, head["e"] or head["e2"], own, words)
+
+
+def seconds_of(name: str, text: str) -> float:
+    """The seconds behind a word of the simulator.
+
+    Raises:
+        ValueError: it is no number; two words: the field, and what is wrong.
+    """
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(name, f"{text!r} is no number: mend it")
+    return float(text)
+
+
+class Submissions:
+    """Sorts the events of a file into jobs and reasons; remembers where in it they stand."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self._lines = 0
+        self._kept = 0
+        self._dropped: Counter[str] = Counter()
+        self._noticed: Counter[str] = Counter()
+        self._others: Counter[str] = Counter()
+        self._last_submit = -math.inf
+
+    def take(self, log: LogFile, lines: Iterable[str]) -> pl.DataFrame:
+        """The jobs of the next lines; columns as in `stored.log.COLUMNS` and `stored.log.REQUESTS`.
+
+        Args:
+            log: for messages.
+            lines: following those of the last call.
+
+        Raises:
+            AccountingLogError: a line is not understood; says line and field.
+        """
+        rows = []
+        for line in lines:
+            self._lines += 1
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            try:
+                job = self._judged(_cut_event(line))
+            except ValueError as error:
+                field, problem = error.args
+                raise log.fault(problem, line=self._lines, field=field) from None
+            if job is not None:
+                rows.append(job)
+        self._kept += len(rows)
+        return pl.DataFrame(rows, schema={**COLUMNS, **REQUESTS}, orient="row")
+
+    def report(self, checksum: str) -> ReadReport:
+        """What became of every event."""
+        return ReadReport(
+            read=self.read,
+            kept=self._kept,
+            dropped=dict(self._dropped),
+            noticed=dict(self._noticed),
+            checksum=checksum,
+            other_records=dict(sorted(self._others.items())),
+        )
+
+    def _judged(self, event: _SimulatorEvent) -> dict[str, object] | None:
+        if event.kind != _SUBMISSION:
+            self._others[event.kind] += 1
+            return None
+        self.read += 1
+        try:
+            options, _ = cut_options(event.words)
+        except ValueError as error:
+            raise ValueError("sbatch", str(error).rstrip(".")) from None
+        limit = _limit(options)
+        run_time = limit
+        if "-sim-walltime" in event.own:
+            run_time = seconds_of("-sim-walltime", event.own["-sim-walltime"])
+        reason = _impossible(event.time, run_time, options)
+        if reason:
+            self._dropped[reason] += 1
+            return None
+        if event.time < self._last_submit:
+            self._noticed["submit going backwards"] += 1
+        self._last_submit = event.time
+        return _job(event, options, run_time, limit, self.read)
+
+
+def _impossible(submit: float, run_time: float, options: Mapping[str, str]) -> str:
+    """The first reason why no job ran, "" if there is none."""
+    faults = (
+        ("negative submit time", submit < 0),
+        ("no run time", math.isnan(run_time)),
+        ("negative run time", run_time < 0),
+        ("never ran", run_time == 0),
+        ("no processors", any(options.get(name) == "0" for name in _COUNTS)),
+    )
+    return next((reason for reason, at_fault in faults if at_fault), "")
+
+
+def _limit(options: Mapping[str, str]) -> float:
+    text = options.get("time", "")
+    try:
+        limit = limit_seconds(text)
+    except ValueError:
+        raise ValueError("--time", f"{text!r} is no time limit: mend it") from None
+    return limit if limit > 0 else math.nan
+
+
+def _job(
+    event: _SimulatorEvent, options: Mapping[str, str], run_time: float, limit: float, number: int
+) -> dict[str, object]:
+    try:
+        asked = asked_of(options)
+    except ValueError as error:
+        option, _, problem = str(error).rstrip(".").partition(" ")
+        raise ValueError(option, problem) from None
+    user, name = options.get("uid", ""), options.get("job-name", "")
+    told = _JOB_NAME.fullmatch(event.own.get("-jid", "") or name)
+    return {
+        "job_id": int(told[1]) if told else number,
+        "submit": event.time,
+        "eligible": event.time,
+        "start": math.nan,
+        "run_time": run_time,
+        "processors": asked.processors,
+        "time_limit": limit,
+        "account": options.get("account", user),
+        "user": user,
+        "partition": options.get("partition", ""),
+        "qos": options.get("qos", ""),
+        "job_name": name,
+        "submit_line": " ".join(["sbatch", *event.words]),
+        "resources": resources_text(asked.amounts),
+        "nodes": asked.nodes,
+        "cpus_per_task": asked.cpus_per_task,
+        "memory_per_cpu": asked.memory_per_cpu,
+        "exclusive": asked.exclusive,
+        "constraint": asked.constraint,
+    }
 
 
 class SbatchReader(AccountingReader):

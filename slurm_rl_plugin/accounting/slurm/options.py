@@ -7,14 +7,89 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from slurm_rl_plugin.accounting.slurm.option_names import (
-    FLAG_LETTERS,
-    FLAGS,
-    VALUED,
-    VALUED_LETTERS,
+from slurm_rl_plugin.accounting.slurm.resources import (
+    parse_gpus,
+    parse_gres,
+    parse_licences,
+    parse_memory,
+    parse_task_tres,
+    requested,
 )
-from slurm_rl_plugin.accounting.slurm.resources import parse_gpus, parse_gres, parse_task_tres
 
+#: Letter of an option with a value -> its long name.
+VALUED_LETTERS = {
+    "A": "account",
+    "a": "array",
+    "B": "extra-node-info",
+    "b": "begin",
+    "C": "constraint",
+    "c": "cpus-per-task",
+    "D": "chdir",
+    "d": "dependency",
+    "e": "error",
+    "F": "nodefile",
+    "G": "gpus",
+    "i": "input",
+    "J": "job-name",
+    "L": "licenses",
+    "M": "clusters",
+    "m": "distribution",
+    "N": "nodes",
+    "n": "ntasks",
+    "o": "output",
+    "p": "partition",
+    "q": "qos",
+    "S": "core-spec",
+    "t": "time",
+    "w": "nodelist",
+    "x": "exclude",
+}
+#: Letter of an option without a value that decides something here -> its long name.
+FLAG_LETTERS = {"W": "wait"}
+#: Long options whose value, where they have one, stands behind an equals sign.
+FLAGS = frozenset(
+    {
+        *("consolidate-segments", "contiguous", "exclusive", "get-user-env", "help", "hold"),
+        *("ignore-pbs", "nice", "no-kill", "no-requeue", "oom-kill-step", "overcommit"),
+        *("oversubscribe", "parsable", "propagate", "quiet", "reboot", "requeue", "resv-ports"),
+        *("share", "spread-job", "spread-segments", "stepmgr", "test-only", "usage"),
+        *("use-min-nodes", "verbose", "version", "wait"),
+    }
+)
+#: Long options whose value is the next word where no equals sign follows.
+VALUED = frozenset(
+    {
+        *("acctg-freq", "batch", "bb", "bbf", "cluster-constraint", "comment", "container"),
+        *("container-id", "cores-per-socket", "cpu-freq", "cpus-per-gpu", "deadline"),
+        *("delay-boot", "export", "export-file", "extra", "gid", "gpu-bind", "gpu-freq"),
+        *("gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "gres-flags", "hint"),
+        *("kill-on-invalid-dep", "mail-type", "mail-user", "mcs-label", "mem", "mem-bind"),
+        *("mem-per-cpu", "mem-per-gpu", "mincpus", "network", "ntasks-per-core"),
+        *("ntasks-per-gpu", "ntasks-per-node", "ntasks-per-socket", "open-mode", "power"),
+        *("prefer", "priority", "profile", "reservation", "segment", "signal"),
+        *("sockets-per-node", "switches", "thread-spec", "threads-per-core", "time-min", "tmp"),
+        *("tres-bind", "tres-per-task", "uid", "wait-all-nodes", "wckey", "wrap"),
+        *VALUED_LETTERS.values(),
+    }
+)
+#: Variable of sbatch -> option that it stands for.
+VARIABLES = {
+    "SBATCH_ACCOUNT": "account",
+    "SBATCH_CONSTRAINT": "constraint",
+    "SBATCH_EXCLUSIVE": "exclusive",
+    "SBATCH_GPUS": "gpus",
+    "SBATCH_GPUS_PER_NODE": "gpus-per-node",
+    "SBATCH_GPUS_PER_TASK": "gpus-per-task",
+    "SBATCH_GRES": "gres",
+    "SBATCH_JOB_NAME": "job-name",
+    "SBATCH_MEM_PER_CPU": "mem-per-cpu",
+    "SBATCH_MEM_PER_NODE": "mem",
+    "SBATCH_PARTITION": "partition",
+    "SBATCH_QOS": "qos",
+    "SBATCH_RESERVATION": "reservation",
+    "SBATCH_TIMELIMIT": "time",
+    "SBATCH_WAIT": "wait",
+}
 _Value = TypeVar("_Value")
 
 _COUNT = re.compile(r"(\d{1,8})([kKmM]?)(?![\w.])", re.ASCII)
@@ -24,6 +99,8 @@ _GPU = "gres/gpu"
 NO_TRES: dict[str, float] = {}
 #: No machine has as many CPUs.
 _MOST = 2**31
+#: Nodes are shared with other jobs, though of few.
+_SHARED = frozenset({"user", "mcs"})
 
 
 def cut_options(words: Sequence[str]) -> tuple[dict[str, str], int]:
@@ -186,3 +263,68 @@ def asked_count(options: Mapping[str, str], name: str, default: int = 1) -> int:
     if least is None or int(least[1]) < 1:
         raise ValueError(f"--{name} {text!r} is no number: give one of at least 1.")
     return int(least[1]) * _THOUSANDS[least[2].lower()]
+
+
+class Asked(NamedTuple):
+    """What one job asks for; see `domain.resources.ResourceRequests`.
+
+    Attributes:
+        processors: CPUs of all tasks.
+        amounts: of the whole job, by name; memory in MiB.
+    """
+
+    processors: int
+    amounts: dict[str, float]
+    nodes: int
+    cpus_per_task: int
+    memory_per_cpu: bool
+    exclusive: bool
+    constraint: str
+
+
+def asked_of(options: Mapping[str, str]) -> Asked:
+    """What a job asks for, of options by their long names.
+
+    Raises:
+        ValueError: says which option is not understood.
+    """
+    counts = asked_counts(options)
+    gpus = counts.gres.get("gres/gpu", 0.0)
+    tres = {"cpu": float(counts.processors), "mem": _memory_of_job(options, counts, gpus)}
+    tres |= counts.gres
+    tres |= amount_of(options, "licenses", parse_licences, NO_TRES)
+    exclusive = "exclusive" in options and options["exclusive"] not in _SHARED
+    # that much of a node is all that it has
+    exclusive |= any(options.get(name) == "0" for name in ("mem", "mem-per-cpu"))
+    return Asked(
+        processors=counts.processors,
+        amounts=requested(tres),
+        nodes=counts.nodes,
+        cpus_per_task=counts.cpus_per_task,
+        memory_per_cpu=_memory_goes_with_cpus(options, counts.nodes),
+        exclusive=exclusive,
+        constraint=options.get("constraint", ""),
+    )
+
+
+def _memory_of_job(options: Mapping[str, str], counts: AskedCounts, gpus: float) -> float:
+    """MiB of the whole job, 0 where none is asked for."""
+    by_cpu = amount_of(options, "mem-per-cpu", parse_memory, 0.0)
+    by_node = amount_of(options, "mem", parse_memory, 0.0)
+    by_gpu = amount_of(options, "mem-per-gpu", parse_memory, 0.0)
+    if "mem-per-cpu" in options:
+        return by_cpu * counts.processors
+    if "mem" in options:
+        return by_node * max(counts.nodes, 1)
+    return by_gpu * gpus
+
+
+def _memory_goes_with_cpus(options: Mapping[str, str], nodes: int) -> bool:
+    """Whether memory is where the CPUs are; else each node gives an equal part.
+
+    What goes with GPUs is where these are: on as few nodes as hold the job, so on those of its
+    CPUs.
+    """
+    if "mem-per-cpu" in options:
+        return True
+    return "mem" not in options and "mem-per-gpu" in options and nodes == 0

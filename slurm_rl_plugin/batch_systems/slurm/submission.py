@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from slurm_rl_plugin.accounting.sacct.fields import parse_time, sound_values
-from slurm_rl_plugin.accounting.slurm.durations import limit_seconds
-from slurm_rl_plugin.accounting.slurm.option_names import VARIABLES
-from slurm_rl_plugin.accounting.slurm.options import asked_counts, cut_options
+from slurm_rl_plugin.accounting.slurm.options import VARIABLES, asked_counts, cut_options
+from slurm_rl_plugin.accounting.slurm.resources import limit_seconds
 from slurm_rl_plugin.batch_systems.command_process import Answer
 from slurm_rl_plugin.batch_systems.kind import EndedRun, SubmitCommand
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import FINAL_STATES

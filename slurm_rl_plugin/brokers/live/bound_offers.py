@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from slurm_rl_plugin.brokers.live.strict_json import BAD
+from slurm_rl_plugin.brokers.live.job_document import BAD
 from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.errors import (
     BatchSystemError,

@@ -7,69 +7,22 @@ hops left and its time to live lasts. Only offers are asked for: nothing is subm
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from slurm_rl_plugin.brokers.live.strict_json import BAD
+from slurm_rl_plugin.brokers.live.job_document import Forwarding
 from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
 from slurm_rl_plugin.errors import RequestRefused
 
 logger = logging.getLogger(__name__)
 
-#: Fields of a request that may be forwarded; the other release's services know none of them.
-FIELDS = ("request_id", "hops", "time_to_live")
-MOST_HOPS = 8
-#: Seconds.
-LONGEST_LIFE = 60.0
 #: Part of the time to live for which a site waits for others; the rest is for its own answer.
 _WAITS = 0.8
 #: Requests that are remembered, so that each is answered once.
 _MOST_SEEN = 4096
-_ID = re.compile(r"[A-Za-z0-9-]{8,64}")
 _SEEN = "409 Conflict"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forwarding:
-    """How far a request may go.
-
-    Attributes:
-        request_id: the same wherever the request gets to.
-        hops: how often it may be forwarded from here on.
-        time_to_live: seconds in which an answer is wanted.
-    """
-
-    request_id: str
-    hops: int
-    time_to_live: float
-
-    def document(self) -> dict[str, Any]:
-        """Its fields of a request; none for one that goes no further, which any release reads."""
-        return {name: getattr(self, name) for name in FIELDS} if self.hops else {}
-
-
-def forwarding_of(document: Mapping[str, Any]) -> Forwarding | None:
-    """How far the request of an object may go; None where it says nothing of that.
-
-    Raises:
-        RequestRefused: a field is missing, of another kind or out of bounds; names it.
-    """
-    if not any(name in document for name in FIELDS):
-        return None
-    request_id, hops, life = (document.get(name) for name in FIELDS)
-    if not isinstance(request_id, str) or _ID.fullmatch(request_id) is None:
-        raise RequestRefused(BAD, "request_id is no text of 8 to 64 letters, digits and hyphens.")
-    if type(hops) is not int or not 0 <= hops <= MOST_HOPS:
-        raise RequestRefused(BAD, f"hops is no whole number from 0 to {MOST_HOPS}.")
-    if isinstance(life, bool) or not isinstance(life, int | float) or not 0 < life <= LONGEST_LIFE:
-        raise RequestRefused(
-            BAD, f"time_to_live is not above 0 and at most {LONGEST_LIFE:.0f} seconds."
-        )
-    return Forwarding(request_id=request_id, hops=hops, time_to_live=float(life))
 
 
 #: Asks sites about a job within so many seconds: their offers, and why others made none, by name.

@@ -1,27 +1,138 @@
-"""A job request as the JSON object that sites are sent, and back with every bound checked."""
+"""Job requests and offers as the JSON objects that sites send, and back with all bounds checked."""
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Mapping
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
-from slurm_rl_plugin.brokers.live.forwarding import FIELDS as FORWARDED
-from slurm_rl_plugin.brokers.live.strict_json import BAD
 from slurm_rl_plugin.domain.job_class import JobDescription
-from slurm_rl_plugin.domain.site import NEEDS, JobRequest
+from slurm_rl_plugin.domain.site import NEEDS, JobRequest, SiteOffer
 from slurm_rl_plugin.errors import RequestRefused
 
+BAD = "400 Bad Request"
+#: Deepest nesting of objects and lists; a job needs two.
+DEEPEST = 4
 #: Characters of the longest text.
 LONGEST_TEXT = 200
 MOST_PROCESSORS = 10_000_000
 #: Seconds; ten years.
 LONGEST_TIME = 3650 * 86400.0
 TEXTS = ("partition", "qos", "name", "account", "user")
+#: Fields of a request that may be forwarded; the other release's services know none of them.
+FORWARDED = ("request_id", "hops", "time_to_live")
+MOST_HOPS = 8
+#: Seconds.
+LONGEST_LIFE = 60.0
+_ID = re.compile(r"[A-Za-z0-9-]{8,64}")
 #: All that an object may have; FORMULA is read by who values offers, and how far it may go by
-#: `forwarding`.
+#: `forwarding_of`.
 FORMULA = "formula"
 FIELDS = (*TEXTS, "processors", "time_limit", "has_batch_script", "needs", FORMULA, *FORWARDED)
+_NUMBERS = ("expected_start", "utility", "price")
+#: The year 9999, beyond which no clock of ours can tell the time.
+_LATEST = 253_370_764_800.0
+#: Offers of other sites that an answer may have.
+MOST_FORWARDED = 64
+#: A name that sbatch takes for one cluster.
+_CLUSTER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+NOT_UNDERSTOOD = "502 Bad Gateway"
+
+
+def strict_object(body: bytes) -> dict[str, Any]:
+    """The object that a text is.
+
+    Args:
+        body: UTF-8; its length is bounded by who read it.
+
+    Raises:
+        RequestRefused: no JSON, no object, too deep, a key twice, or a number that is none.
+    """
+    if _depth(body) > DEEPEST:  # before the parser, which calls itself for each level
+        raise RequestRefused(BAD, f"the JSON is nested deeper than {DEEPEST} levels.")
+    try:
+        found = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=_no_number)
+    except RequestRefused:
+        raise
+    except UnicodeDecodeError:
+        raise RequestRefused(BAD, "the body is no UTF-8.") from None
+    except (ValueError, RecursionError):  # also a number of thousands of digits
+        raise RequestRefused(BAD, "the body is no JSON.") from None
+    if not isinstance(found, dict):
+        raise RequestRefused(BAD, "the body is no JSON object.")
+    return found
+
+
+def _depth(body: bytes) -> int:
+    """Deepest nesting, brackets inside texts left out."""
+    depth = deepest = 0
+    in_text = escaped = False
+    for sign in body:
+        if in_text:
+            in_text = escaped or sign != 0x22
+            escaped = sign == 0x5C and not escaped
+        elif sign == 0x22:
+            in_text = True
+        elif sign in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif sign in b"]}":
+            depth -= 1
+    return deepest
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise RequestRefused(BAD, "the JSON has a key twice.")
+    return found
+
+
+def _no_number(name: str) -> NoReturn:
+    raise RequestRefused(BAD, f"{name} is no number in JSON.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forwarding:
+    """How far a request may go.
+
+    Attributes:
+        request_id: the same wherever the request gets to.
+        hops: how often it may be forwarded from here on.
+        time_to_live: seconds in which an answer is wanted.
+    """
+
+    request_id: str
+    hops: int
+    time_to_live: float
+
+    def document(self) -> dict[str, Any]:
+        """Its fields of a request; none for one that goes no further, which any release reads."""
+        return {name: getattr(self, name) for name in FORWARDED} if self.hops else {}
+
+
+def forwarding_of(document: Mapping[str, Any]) -> Forwarding | None:
+    """How far the request of an object may go; None where it says nothing of that.
+
+    Raises:
+        RequestRefused: a field is missing, of another kind or out of bounds; names it.
+    """
+    if not any(name in document for name in FORWARDED):
+        return None
+    request_id, hops, life = (document.get(name) for name in FORWARDED)
+    if not isinstance(request_id, str) or _ID.fullmatch(request_id) is None:
+        raise RequestRefused(BAD, "request_id is no text of 8 to 64 letters, digits and hyphens.")
+    if type(hops) is not int or not 0 <= hops <= MOST_HOPS:
+        raise RequestRefused(BAD, f"hops is no whole number from 0 to {MOST_HOPS}.")
+    if isinstance(life, bool) or not isinstance(life, int | float) or not 0 < life <= LONGEST_LIFE:
+        raise RequestRefused(
+            BAD, f"time_to_live is not above 0 and at most {LONGEST_LIFE:.0f} seconds."
+        )
+    return Forwarding(request_id=request_id, hops=hops, time_to_live=float(life))
 
 
 def job_document(request: JobRequest) -> dict[str, Any]:
@@ -102,3 +213,69 @@ def _shown(name: str) -> str:
 
 def _refusal(field: str, problem: str) -> RequestRefused:
     return RequestRefused(BAD, f"{field} {problem}.")
+
+
+def offer_document(offer: SiteOffer) -> dict[str, Any]:
+    """The object that `site_offer` reads."""
+    return {
+        "site": offer.site,
+        **{name: getattr(offer, name) for name in _NUMBERS},
+        "processors": offer.processors,
+        "published": offer.published,
+    }
+
+
+def forwarded_offers(document: Mapping[str, Any]) -> list[SiteOffer]:
+    """Offers of other sites in an answer, which are the answering site's word; faulty ones not."""
+    given = document.get("forwarded", [])
+    found = []
+    for each in given[:MOST_FORWARDED] if isinstance(given, list) else []:
+        name = each.get("site") if isinstance(each, Mapping) else None
+        if isinstance(name, str) and _CLUSTER.fullmatch(name) is not None:
+            with suppress(RequestRefused):
+                found.append(site_offer(each, name))
+    return found
+
+
+def site_offer(document: Mapping[str, Any], site: str) -> SiteOffer:
+    """The offer that a site answered; fields that a later release adds are left alone.
+
+    Args:
+        document: the answer.
+        site: who was asked; another one's offer is none.
+
+    Raises:
+        RequestRefused: a field is missing, of another kind or out of bounds; names it.
+    """
+    named = document.get("site")
+    if named != site:
+        shown = named[:LONGEST_TEXT] if isinstance(named, str) else named
+        raise RequestRefused(NOT_UNDERSTOOD, f"answers for site {shown!r}: check its url.")
+    numbers = {name: _finite(name, document.get(name)) for name in _NUMBERS}
+    processors = document.get("processors")
+    if type(processors) is not int or not 1 <= processors <= MOST_PROCESSORS:
+        raise _unusable("processors")
+    if not 0.0 <= numbers["expected_start"] <= _LATEST:
+        raise _unusable("expected_start")
+    if not 0.0 <= numbers["utility"] <= 1.0:
+        raise _unusable("utility")
+    published = document.get("published", False)  # a site that does not say so publishes nothing
+    if type(published) is not bool:
+        raise _unusable("published")
+    return SiteOffer(site=site, processors=processors, published=published, **numbers)
+
+
+def _finite(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _unusable(name)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise _unusable(name) from None
+    if not math.isfinite(number):
+        raise _unusable(name)
+    return number
+
+
+def _unusable(field: str) -> RequestRefused:
+    return RequestRefused(NOT_UNDERSTOOD, f"its answer has no {field} that can be used.")

@@ -1,38 +1,172 @@
-"""A site that is asked over HTTPS; see `Site`."""
+"""Asks sites over HTTPS, all at once, each at the address that was judged and at no other.
+
+A name may come to stand for another address at any time. It is resolved once, and what is asked is
+what was judged: never an address of this link only, where clouds hand out credentials, and this
+host only where the URL, or this host's own name, says so.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import queue
 import re
 import socket
 import ssl
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-from slurm_rl_plugin.brokers.live.forwarding import Forwarding
-from slurm_rl_plugin.brokers.live.job_document import job_document
-from slurm_rl_plugin.brokers.live.offer_document import forwarded_offers, site_offer
-from slurm_rl_plugin.brokers.live.site_connection import (
-    PlainConnection,
-    TlsConnection,
-    numeric_address,
-    service_address,
-    why_refused,
+from slurm_rl_plugin.brokers.live.job_document import (
+    Forwarding,
+    forwarded_offers,
+    job_document,
+    site_offer,
+    strict_object,
 )
-from slurm_rl_plugin.brokers.live.strict_json import strict_object
 from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
-from slurm_rl_plugin.errors import ConfigurationError, RequestRefused
+from slurm_rl_plugin.errors import ConfigurationError, RequestRefused, SlurmRLError
 from slurm_rl_plugin.serving.clients import read_token
 
+_LOOPBACK = "the loopback address"
 #: Bytes of the longest answer that is read.
 LONGEST_ANSWER = 65536
 _LONGEST_WORDS = 300
 #: A name that sbatch takes for one reservation.
 _RESERVATION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+
+
+class PlainConnection(HTTPConnection):
+    """An HTTP connection without TLS, to addresses that may be asked only."""
+
+    def connect(self) -> None:
+        """Connect to an address that may be asked."""
+        self.sock = _connected(self.host, self.port, self.timeout)
+
+
+class TlsConnection(HTTPSConnection):
+    """An HTTPS connection, to addresses that may be asked only.
+
+    Args:
+        host: that the certificate must be for.
+        port: of it.
+        timeout: seconds for each step.
+        tls: with what.
+    """
+
+    def __init__(self, host: str, port: int, *, timeout: float, tls: ssl.SSLContext) -> None:
+        super().__init__(host, port, timeout=timeout, context=tls)
+        self._tls = tls
+
+    def connect(self) -> None:
+        """Connect to an address that may be asked, then begin TLS."""
+        plain = _connected(self.host, self.port, self.timeout)
+        try:
+            self.sock = self._tls.wrap_socket(plain, server_hostname=self.host)
+        except BaseException:
+            plain.close()
+            raise
+
+
+def service_address(url: str) -> SplitResult:
+    """The parts of the URL of a service that is given a token.
+
+    Raises:
+        ConfigurationError: it is none, or would show the token to the network.
+    """
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # an open bracket, a port that is no number
+        known = False
+    if not known or parts.query or parts.fragment or parts.username is not None:
+        raise ConfigurationError(f"url {url!r} is none: give one such as https://host:9344.")
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise ConfigurationError(f"url {url!r} would show the token to the network: give https.")
+    return parts
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this host hears what is sent there."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def numeric_address(host: str) -> str | None:
+    """The address that a host is in any of its spellings, such as 2852039166; None for a name."""
+    try:
+        found = socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return None
+    return str(found[0][4][0])
+
+
+def why_refused(address: str, host: str) -> str | None:
+    """What keeps an address from being a site's, in words; None where nothing does.
+
+    Args:
+        address: that is about to be asked.
+        host: of the URL, which stands for it.
+    """
+    found: ipaddress.IPv4Address | ipaddress.IPv6Address
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    if found.is_link_local:
+        return "a link-local address"
+    if found.is_multicast:
+        return "a multicast address"
+    if found.is_unspecified or str(found) == "255.255.255.255":
+        return "no address of a host"
+    if found.is_loopback and not is_loopback(host) and not _is_this_host(host):
+        return _LOOPBACK
+    return None
+
+
+def _is_this_host(host: str) -> bool:
+    """Distributions give a host's own name a loopback address."""
+    own = socket.gethostname().casefold()
+    return host.casefold() in (own, own.partition(".")[0])
+
+
+def _connected(host: str, port: int, timeout: float | None) -> socket.socket:
+    """A connection to the first address that takes it.
+
+    Raises:
+        RequestRefused: one of the addresses is none of a site.
+        OSError: no such host, or none of its addresses takes it.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for each in found:
+        address = str(each[4][0])
+        if (why := why_refused(address, host)) is not None:
+            raise RequestRefused("", f"it is not asked: {host} stands for {address}, {why}")
+    return _first_that_takes_it(found, timeout)
+
+
+def _first_that_takes_it(
+    found: Sequence[tuple[int, int, int, str, tuple[str | int | bytes, ...]]], timeout: float | None
+) -> socket.socket:
+    failed: OSError = OSError("no address")
+    for family, kind, protocol, _, address in found:
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.settimeout(timeout)
+            connection.connect(address)
+        except OSError as error:
+            connection.close()
+            failed = error
+        else:
+            return connection
+    raise failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,3 +331,99 @@ def _said(words: object, status: int) -> str:
         return f"answers {status} without a word"
     short = words[:_LONGEST_WORDS].rstrip(".")
     return "".join(sign if sign.isprintable() else "?" for sign in short)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteAnswer:
+    """What came of asking one site; a `Site` for brokers that has answered already.
+
+    Attributes:
+        name: of the site.
+        promised: its offer; None where it makes none.
+        why_not: in words; "" where there is an offer.
+    """
+
+    name: str
+    promised: SiteOffer | None = None
+    why_not: str = ""
+
+    def offer(self, request: JobRequest) -> SiteOffer | None:
+        """The offer already received; `request` is the one that the site was asked about."""
+        del request
+        return self.promised
+
+
+def ask_sites(
+    sites: Sequence[RemoteSite],
+    request: JobRequest,
+    timeout: float,
+    monotonic: Callable[[], float],
+    *,
+    forwarding: Forwarding | None = None,
+    places: threading.Semaphore | None = None,
+) -> list[SiteAnswer]:
+    """What each site answers, in their order, then the offers of those that they asked.
+
+    A site that lets every step of its answer take as long as it may is not waited for: its thread
+    ends with the process.
+
+    Args:
+        sites: to be asked.
+        request: of the job.
+        timeout: seconds for all of it.
+        monotonic: seconds.
+        forwarding: how far the request may go from these sites; None for no further.
+        places: a question takes one as long as it lasts, and is left out where none is free.
+    """
+    end = monotonic() + timeout
+    heard: queue.SimpleQueue[tuple[str, list[SiteAnswer]]] = queue.SimpleQueue()
+    asked = 0
+    for site in sites:
+        if places is None or places.acquire(blocking=False):
+            words = (site, request, forwarding, heard, places)
+            asks = threading.Thread(target=_ask, args=words, daemon=True)
+            try:
+                asks.start()
+            except RuntimeError:  # no more threads: its question is left out
+                if places is not None:
+                    places.release()
+                continue
+            asked += 1
+    found: dict[str, list[SiteAnswer]] = {}
+    while len(found) < asked and (left := end - monotonic()) > 0.0:
+        try:
+            name, answers = heard.get(timeout=left)
+        except queue.Empty:
+            break
+        found[name] = answers
+    late = f"no answer in {timeout:g} s"
+    merged: dict[str, SiteAnswer] = {}
+    for site in sites:
+        for answer in found.get(site.name) or [SiteAnswer(name=site.name, why_not=late)]:
+            known = merged.get(answer.name)
+            if known is None or known.promised is None or answer.name == site.name:
+                merged[answer.name] = answer
+    own = [merged.pop(each.name) for each in sites]
+    return [*own, *merged.values()]
+
+
+def _ask(
+    site: RemoteSite,
+    request: JobRequest,
+    forwarding: Forwarding | None,
+    heard: queue.SimpleQueue[tuple[str, list[SiteAnswer]]],
+    places: threading.Semaphore | None,
+) -> None:
+    try:
+        offers = site.answers(request, forwarding)
+        answers = [SiteAnswer(name=each.site, promised=each) for each in offers]
+        if offers[0].site != site.name:
+            answers.append(SiteAnswer(name=site.name, why_not="makes no offer itself"))
+    except SlurmRLError as error:
+        answers = [SiteAnswer(name=site.name, why_not=str(error))]
+    except Exception as error:  # noqa: BLE001 - a thread has nobody else to tell
+        answers = [SiteAnswer(name=site.name, why_not=f"asking it failed: {error!r}")]
+    finally:
+        if places is not None:
+            places.release()
+    heard.put((site.name, answers))

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from slurm_rl_plugin.batch_systems.registry import LIMITS, LIMITS_OF_RESOURCES
-from slurm_rl_plugin.brokers.live.site_connection import is_loopback
+from slurm_rl_plugin.brokers.live.remote_site import is_loopback
 from slurm_rl_plugin.brokers.market.formula import Formula, machine_function, user_function
 from slurm_rl_plugin.configuration.configuration import Configuration
 from slurm_rl_plugin.configuration.keys.hook import OFF, reserved_amounts

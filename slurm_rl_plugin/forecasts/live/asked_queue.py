@@ -2,34 +2,333 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.errors import RequestRefused
-from slurm_rl_plugin.forecasts.live.advice import RUN_DRAWS, advice_for
-from slurm_rl_plugin.forecasts.live.asked_jobs import NOT_SUBMITTED, AskedJob, with_job
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.foretold_queue import (
     ForetoldQueue,
     ahead_of,
     forecast_documents,
 )
-from slurm_rl_plugin.forecasts.live.site_at import SiteAt
-from slurm_rl_plugin.forecasts.live.site_now import SiteNow, site_now
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt, SiteNow, joined_requests, site_now
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import HOUR, MINUTE, FloatArray, IntArray
 
 _BAD = "400 Bad Request"
+#: Number of a job that is not submitted.
+NOT_SUBMITTED = 0
+#: Most that any number of a request may be.
+_MOST = 1e9
+#: Chance that a job is killed at a limit that is advised, at most.
+KILLED = 0.01
+#: Least change of the median start that is worth a word, seconds.
+_WORTH = MINUTE
+#: Limits are advised in whole parts of this, seconds.
+_STEP = 15.0 * MINUTE
+#: Fewer draws than these are nearly all sooner by chance in one of twenty: nothing is said of them.
+_FEWEST_DRAWS = 5
+#: A job on half of its processors is taken to run so many times as long: as one that does the same
+#: work, all of it in parallel.
+_ON_HALF = 2.0
+#: Draws of a run time by which a limit is chosen.
+RUN_DRAWS = 1000
 #: A site, and the row of one of its pending jobs, shape [1].
 _Placed = tuple[SiteAt, IntArray]
 #: Replays of each request at most, and seconds that one may take: the job's own, and each variant.
 _DRAWS, _SECONDS = 40, 4.0
 #: Seconds after which a question has no further replay: of the job's own request and two variants.
 QUESTION_SECONDS = 3.0 * _SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedJob:
+    """What a job that is not submitted asks for.
+
+    Attributes:
+        user, account, partition: names; a new one is nobody's yet, "" for any.
+        processors: how many.
+        nodes: how many it is spread over; 0 for as few as hold it.
+        time_limit: seconds; nan for none.
+        memory: MiB in all; 0 where it asks for none.
+        memory_per_cpu: its memory goes with its processors; else each node gives an equal part.
+        gpus: in all.
+        interactive: job class.
+    """
+
+    user: str
+    account: str
+    partition: str
+    processors: int
+    nodes: int
+    time_limit: float
+    memory: float
+    memory_per_cpu: bool
+    gpus: float
+    interactive: bool
+
+    @classmethod
+    def of_document(cls, given: Mapping[str, Any]) -> AskedJob:
+        """What a document asks for; what it does not name is the least.
+
+        Raises:
+            RequestRefused: a name or a value that is not understood.
+        """
+        known = {each.name for each in fields(cls)}
+        unknown = sorted(set(given) - known)
+        if unknown:
+            raise RequestRefused(
+                _BAD, f"{unknown[0][:40]!r} is no part of a job: give {', '.join(sorted(known))}."
+            )
+        return cls(
+            user=_name(given, "user"),
+            account=_name(given, "account"),
+            partition=_name(given, "partition"),
+            processors=int(_number(given, "processors", 1.0, least=1.0)),
+            nodes=int(_number(given, "nodes", 0.0)),
+            time_limit=_number(given, "time_limit", math.nan, least=1.0),
+            memory=_number(given, "memory", 0.0),
+            memory_per_cpu=given.get("memory_per_cpu") is True,
+            gpus=_number(given, "gpus", 0.0),
+            interactive=given.get("interactive") is True,
+        )
+
+
+def _name(given: Mapping[str, Any], name: str) -> str:
+    value = given.get(name, "")
+    if not isinstance(value, str) or len(value) > 200:
+        raise RequestRefused(_BAD, f"{name} is no name: give a short text.")
+    return value
+
+
+def _number(given: Mapping[str, Any], name: str, default: float, *, least: float = 0.0) -> float:
+    value = given.get(name)
+    if value is None:
+        return default
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    # before it is made a float, which holds no number of hundreds of digits
+    if not is_number or not least <= value <= _MOST:
+        raise RequestRefused(_BAD, f"{name} is no number from {least:g} to {_MOST:g}.")
+    return float(value)
+
+
+def with_job(snapshot: QueueSnapshot, asked: AskedJob) -> QueueSnapshot:
+    """The queue with this job as the last of its pending ones, submitted now."""
+    names = {
+        column: _placed(getattr(snapshot, names), getattr(asked, column))
+        for column, names in (("account", "accounts"), ("user", "users"))
+    }
+    first = snapshot.partitions[0] if snapshot.partitions else ""
+    partitions, partition = _placed(snapshot.partitions, asked.partition or first)
+    jobs = snapshot.pending.jobs
+    added: dict[str, Any] = {
+        "job_id": NOT_SUBMITTED,
+        "submit": snapshot.now,
+        "eligible": snapshot.now,
+        "processors": asked.processors,
+        "time_limit": asked.time_limit,
+        "account": names["account"][1],
+        "user": names["user"][1],
+        "partition": partition,
+        "interactive": asked.interactive,
+    }
+    columns = {name: np.append(getattr(jobs, name), value) for name, value in added.items()}
+    requests = _with_request(jobs.requests, asked)
+    accounts = names["account"][0]
+    more = len(accounts) - len(snapshot.accounts)
+    return replace(
+        snapshot,
+        pending=_longer(snapshot.pending, JobTable(**columns, requests=requests)),
+        accounts=accounts,
+        users=names["user"][0],
+        partitions=partitions,
+        shares=np.append(snapshot.shares, np.zeros(more)),
+        usage=np.append(snapshot.usage, np.zeros(more)),
+    )
+
+
+def _placed(names: tuple[str, ...], name: str) -> tuple[tuple[str, ...], int]:
+    if name in names:
+        return names, names.index(name)
+    return (*names, name), len(names)
+
+
+def _with_request(requests: ResourceRequests | None, asked: AskedJob) -> ResourceRequests | None:
+    total = np.array([[float(asked.processors), asked.memory, asked.gpus]])
+    own = ResourceRequests.of_totals(
+        total, names=BASIC_RESOURCES, nodes=np.array([asked.nodes], dtype=np.int64)
+    )
+    goes = np.array([asked.memory_per_cpu])
+    return joined_requests(requests, replace(own, memory_per_cpu=goes))
+
+
+#: What stands in a column of pending jobs for one more, where not 0.
+_NEW: Mapping[str, Any] = {"tasks": 1, "expected": np.nan, "for_processors": True}
+
+
+def _longer(pending: PendingJobs, jobs: JobTable) -> PendingJobs:
+    columns: dict[str, Any] = {}
+    for each in fields(pending):
+        value = getattr(pending, each.name)
+        if isinstance(value, np.ndarray):
+            columns[each.name] = np.append(value, value.dtype.type(_NEW.get(each.name, 0)))
+    return replace(pending, jobs=jobs, **columns)
+
+
+def asking_for(
+    snapshot: QueueSnapshot,
+    place: int,
+    *,
+    time_limit: float | None = None,
+    processors: int | None = None,
+) -> QueueSnapshot:
+    """The queue where one pending job asks for something else.
+
+    Args:
+        snapshot: the queue.
+        place: of the job among the pending ones.
+        time_limit: seconds.
+        processors: how many; memory and GPUs go with them.
+    """
+    jobs = snapshot.pending.jobs
+    changed = jobs
+    if time_limit is not None:
+        limits = jobs.time_limit.copy()
+        limits[place] = time_limit
+        changed = replace(changed, time_limit=limits)
+    if processors is not None:
+        part = processors / float(jobs.processors[place])
+        counts = jobs.processors.copy()
+        counts[place] = processors
+        requests = jobs.requests
+        if requests is not None:
+            total, nodes = requests.total.copy(), requests.nodes.copy()
+            total[place] *= part
+            nodes[place] = math.ceil(nodes[place] * part)
+            requests = replace(requests, total=total, nodes=nodes)
+        changed = replace(changed, processors=counts, requests=requests)
+    return replace(snapshot, pending=replace(snapshot.pending, jobs=changed))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """Another request of the same job.
+
+    Attributes:
+        words: what it asks for.
+        asks: of the request: name -> value.
+        runs_longer: how many times as long it is taken to run.
+        killed: chance that it then runs into its limit, by what is foretold of its run time.
+    """
+
+    words: str
+    asks: dict[str, float]
+    runs_longer: float
+    killed: float
+
+    def is_sure(self, sooner: FloatArray, run_times: FloatArray) -> bool:
+        """Whether the job surely starts sooner by it, worth a word, and ends sooner too.
+
+        How long it runs itself does not move its own start in a replay, but its end.
+
+        Args:
+            sooner: seconds in replays, at least one.
+            run_times: draws of how long it may run as it stands, seconds.
+        """
+        ends_sooner = np.subtract.outer(sooner, (self.runs_longer - 1.0) * run_times)
+        low, middle = np.quantile(sooner, [0.05, 0.5])
+        return bool(low > 0.0 and middle >= _WORTH and np.quantile(ends_sooner, 0.05) > 0.0)
+
+
+#: Waits of the job in a queue where it asks for something else, seconds, shape [draws]; fewer
+#: of the same draws where there is no time for all.
+Waits = Callable[[QueueSnapshot], FloatArray]
+
+
+def variants_of(limit: float, processors: int, run_times: FloatArray) -> Iterator[Variant]:
+    """Requests that might start sooner, and of which few would be killed.
+
+    On half of the processors a job asks for up to twice its limit where it could need that.
+
+    Args:
+        limit: seconds that it asks for; nan for none.
+        processors: that it asks for.
+        run_times: draws of how long it may run, seconds.
+    """
+    safe = float(np.quantile(run_times, 1.0 - KILLED))
+    advised = float(np.ceil(safe / _STEP) * _STEP)
+    if np.isfinite(limit) and advised < limit:
+        yield Variant(
+            words=f"a limit of {_hours(advised)} instead of {_hours(limit)}",
+            asks={"time_limit": advised},
+            runs_longer=1.0,
+            killed=float((run_times > advised).mean()),
+        )
+    half = (processors + 1) // 2
+    if half == processors:
+        return
+    asks, words = {"processors": float(half)}, f"{half} processors instead of {processors}"
+    longer = float(np.ceil(_ON_HALF * safe / _STEP) * _STEP)
+    if longer > limit:
+        longer = min(longer, _ON_HALF * limit)
+        asks["time_limit"] = longer
+        words += f" and a limit of {_hours(longer)} instead of {_hours(limit)}"
+    killed = float((_ON_HALF * run_times > asks.get("time_limit", limit)).mean())
+    if killed <= KILLED:
+        words += ", its run time taken to double"
+        yield Variant(words=words, asks=asks, runs_longer=_ON_HALF, killed=killed)
+
+
+def advice_for(
+    snapshot: QueueSnapshot, place: int, run_times: FloatArray, base: FloatArray, waits: Waits
+) -> list[dict[str, Any]]:
+    """What other requests of one pending job would bring; only what is sure is said.
+
+    Args:
+        snapshot: the queue.
+        place: of the job among the pending ones.
+        run_times: draws of how long it may run, seconds.
+        base: its waits as it stands, seconds, shape [draws].
+        waits: plays another queue forward, by the same draws, as far as there is time.
+    """
+    if len(base) < _FEWEST_DRAWS:
+        return []
+    jobs = snapshot.pending.jobs
+    limit, processors = float(jobs.time_limit[place]), int(jobs.processors[place])
+    found = []
+    for each in variants_of(limit, processors, run_times):
+        asks: dict[str, Any] = dict(each.asks)
+        if "processors" in asks:
+            asks["processors"] = int(asks["processors"])
+        played = waits(asking_for(snapshot, place, **asks))
+        if len(played) < _FEWEST_DRAWS:
+            continue
+        sooner = base[: len(played)] - played
+        if each.is_sure(sooner, run_times):
+            low, middle, high = np.quantile(sooner, [0.05, 0.5, 0.95])
+            found.append(
+                {
+                    "words": each.words,
+                    "asks": each.asks,
+                    "sooner": float(middle),
+                    "interval": [float(low), float(high)],
+                    "killed": each.killed,
+                }
+            )
+    return found
+
+
+def _hours(seconds: float) -> str:
+    if seconds < HOUR:
+        return f"{seconds / MINUTE:.0f} min"
+    return f"{seconds / HOUR:.3g} h"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,22 +3,244 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 from urllib.parse import parse_qs
 
 from slurm_rl_plugin.errors import RequestRefused
-from slurm_rl_plugin.forecasts.live.forecast_desk import (
-    NOT_FOUND,
-    Asker,
-    ForecastDesk,
-    number_of_job,
-)
+from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue
 from slurm_rl_plugin.serving.clients import LOCAL_USER, NAMELESS
-from slurm_rl_plugin.serving.json_pages import JsonPages, Page, body_of
+from slurm_rl_plugin.serving.json_pages import TOO_OFTEN, JsonPages, Page, body_of
 
+NOT_FOUND = "404 Not Found"
+_BAD = "400 Bad Request"
+_NOT_YET = "503 Service Unavailable"
+#: Number of the form of documents.
+FORM = 1
+#: Seconds after which a look is called old.
+_OLD = 600.0
+#: Seconds that a question waits for those before it: for as many as one client may ask at once.
+_PATIENCE = 30.0
+#: Questions that wait for their turn at most: each holds one of the service's 64 connections, and
+#: the others are for metrics and for answers that are there already.
+MOST_WAITING = 8
 START, SCORES, METRICS = "/start", "/scores", "/metrics"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Who asks.
+
+    Attributes:
+        user: login name; "" for a user without one, who asks for nobody.
+        sees_all: may ask for all jobs: root, the service's own user, a portal.
+        client: all requests of one client count together.
+    """
+
+    user: str
+    sees_all: bool
+    client: str
+
+
+class QuestionPace(Protocol):
+    """How much work each client may cause; safe for threads."""
+
+    def pause(self, client: str) -> float:
+        """Take one question; seconds after which the client may ask it, 0 if it may now."""
+
+    def spent(self, client: str, seconds: float) -> None:
+        """Note the seconds that a granted question took, without its wait for others."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ForecastDesk:
+    """Tells each client what it may see; safe for threads.
+
+    Attributes:
+        others: whether users may ask for the jobs of others.
+        clock: seconds since the epoch.
+        monotonic: clock of durations, seconds.
+        pace: for how long a client may have the queue played forward.
+        reading: for how long it may have what is forecast already written out, processor seconds.
+        new_job: forecasts a job that is not submitted, by a document of what it asks for.
+        advice: what other requests of a pending job, by its place, would bring.
+    """
+
+    others: bool
+    clock: Callable[[], float]
+    monotonic: Callable[[], float]
+    pace: QuestionPace
+    reading: QuestionPace
+    new_job: Callable[[ForetoldQueue, Mapping[str, Any]], dict[str, Any]]
+    advice: Callable[[ForetoldQueue, int], list[dict[str, Any]]]
+    _queue: ForetoldQueue | None = None
+    #: user, None for all of them -> the jobs of the last forecast in JSON.
+    _written: dict[str | None, bytes] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _writing: threading.Lock = field(default_factory=threading.Lock)
+    _places: threading.BoundedSemaphore = field(
+        default_factory=lambda: threading.BoundedSemaphore(MOST_WAITING + 1)
+    )
+
+    def renew(self, queue: ForetoldQueue) -> None:
+        """Take a new forecast of the whole queue."""
+        with self._writing:
+            self._queue, self._written = queue, {}
+
+    def of_job(self, asker: Asker, job: int, *, advice: bool = False) -> dict[str, Any]:
+        """What is told of one job.
+
+        Args:
+            asker: who asks.
+            job: its number.
+            advice: whether also what other requests of it would bring.
+
+        Raises:
+            RequestRefused: it does not wait, or is not the asker's to see; both in the same words.
+        """
+        queue = self._ready()
+        place = queue.place_of(job)
+        if place is None or not self._may_see(asker, queue.user_of(place)):
+            raise RequestRefused(
+                NOT_FOUND,
+                f"job {job} does not wait in the last look at the queue, or is not yours to see: "
+                "`squeue --me` lists yours.",
+            )
+        document = self._head(queue) | {"jobs": queue.documents([place])}
+        if advice and document["jobs"][0]["forecast"] is not None:
+            with self._turn(asker):
+                document["jobs"][0]["advice"] = self.advice(queue, place)
+        return document
+
+    def of_user(self, asker: Asker, user: str) -> bytes:
+        """What is told of all pending jobs of a user, in JSON.
+
+        Raises:
+            RequestRefused: they are not the asker's to see, or it asks too often.
+        """
+        if not self._may_see(asker, user):
+            raise RequestRefused(
+                NOT_FOUND, f"jobs of {user!r} are not yours to see: ask for your own."
+            )
+        return self._of(asker, user)
+
+    def of_all(self, asker: Asker) -> bytes:
+        """What is told of all pending jobs that the asker may see, in JSON.
+
+        Raises:
+            RequestRefused: it asks too often.
+        """
+        return self._of(asker, None if asker.sees_all or self.others else asker.user)
+
+    def _of(self, asker: Asker, user: str | None) -> bytes:
+        """The jobs of a user, None for all users', written once for each forecast."""
+        self._take(self.reading, asker)
+        begin = time.thread_time()
+        try:
+            with self._writing:  # many requests must not write the same jobs
+                queue = self._ready()
+                jobs = self._written.get(user)
+                if jobs is None:
+                    places = queue.users_jobs(user)
+                    jobs = json.dumps(queue.documents(places)).encode()
+                    if places:  # names of users are what a client sends
+                        self._written[user] = jobs
+            return json.dumps(self._head(queue)).encode()[:-1] + b', "jobs": ' + jobs + b"}\n"
+        finally:
+            self.reading.spent(asker.client, time.thread_time() - begin)
+
+    def of_new_job(self, asker: Asker, request: Mapping[str, Any]) -> dict[str, Any]:
+        """What is told of a job that is not submitted.
+
+        Raises:
+            RequestRefused: a request that is not understood, or nothing is told of such jobs.
+        """
+        queue = self._ready()
+        if queue.too_little:
+            raise RequestRefused(_NOT_YET, queue.too_little)
+        with self._turn(asker):
+            found = self.new_job(queue, {**request, "user": self._for_whom(asker, request)})
+        if not self._may_count(asker, queue, request.get("account", "")):
+            found["jobs"][0]["ahead_of_account"] = None
+        return self._head(queue) | found
+
+    @contextmanager
+    def _turn(self, asker: Asker) -> Iterator[None]:
+        """One question at a time plays the queue forward, and nobody waits long for his turn.
+
+        Raises:
+            RequestRefused: others are before it, or he has asked too much.
+        """
+        self._take(self.pace, asker)
+        cost = 0.0
+        try:
+            if not self._places.acquire(blocking=False):
+                raise RequestRefused(_NOT_YET, "others ask just now: ask again in a minute.")
+            try:
+                if not self._lock.acquire(timeout=_PATIENCE):
+                    raise RequestRefused(_NOT_YET, "others ask just now: ask again in a minute.")
+                begin = self.monotonic()
+                try:
+                    yield
+                finally:
+                    cost = self.monotonic() - begin
+                    self._lock.release()
+            finally:
+                self._places.release()
+        finally:
+            self.pace.spent(asker.client, cost)
+
+    def _take(self, pace: QuestionPace, asker: Asker) -> None:
+        pause = pace.pause(asker.client)
+        if pause > 0.0:
+            words = f"that is a lot of questions: ask again in {math.ceil(pause)} s."
+            raise RequestRefused(TOO_OFTEN, words, retry_after=pause)
+
+    def _for_whom(self, asker: Asker, request: Mapping[str, Any]) -> object:
+        """The user whose runs and shares count: the asker, and for a portal any user."""
+        return request.get("user", "") if asker.sees_all and not asker.user else asker.user
+
+    def _may_see(self, asker: Asker, user: str) -> bool:
+        return asker.sees_all or self.others or (user != "" and asker.user == user)
+
+    def _may_count(self, asker: Asker, queue: ForetoldQueue, account: object) -> bool:
+        """Whether he may hear how many jobs of an account wait: with PrivateData it is secret."""
+        if asker.sees_all or self.others:
+            return True
+        return asker.user != "" and queue.has_job_of(asker.user, str(account))
+
+    def _ready(self) -> ForetoldQueue:
+        if self._queue is None:
+            raise RequestRefused(
+                _NOT_YET, "nothing is foretold yet: the service waits for a look of the daemon's."
+            )
+        return self._queue
+
+    def _head(self, queue: ForetoldQueue) -> dict[str, Any]:
+        age = self.clock() - queue.snapshot.now
+        old = None
+        if not -_OLD <= age <= _OLD:
+            old = (
+                f"the last look at the queue is {age / 60:.0f} minutes old by this clock: the "
+                "daemon may not be running, or a clock has jumped."
+            )
+        return {"form": FORM, "foretold": queue.snapshot.now, "old": old}
+
+
+def number_of_job(text: str) -> int:
+    """Read the job that a query asks for.
+
+    Raises:
+        RequestRefused: it is no whole number.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) <= 10):
+        raise RequestRefused(_BAD, f"{text[:40]!r} is no number of a job.")
+    return int(text)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,8 +15,7 @@ from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue, ahead_of
 from slurm_rl_plugin.forecasts.live.joining import FEWEST_SCORED, JoinedForecasts, join
 from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows, KeptForecasts
-from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_in_log
-from slurm_rl_plugin.forecasts.live.site_now import site_now, with_present
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_in_log, site_now, with_present
 from slurm_rl_plugin.forecasts.live.sources import PastWaits, ReplaySource, own_waits
 from slurm_rl_plugin.forecasts.scores import covered
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,41 @@ from slurm_rl_plugin.forecasts.live.joining import FEWEST_SCORED, JoinedForecast
 from slurm_rl_plugin.forecasts.live.sources import SOURCES
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, BoolArray, FloatArray, IntArray
 
+#: Partitions that are named at most, those with most waiting jobs.
+_PARTITIONS = 8
 #: Times for which the chance of a start by then is told: name -> seconds.
 CHANCES = {"10 minutes": 10.0 * MINUTE, "1 hour": HOUR, "1 day": DAY}
 #: The nominal part of a 90 % band, and how far off coverage may be before it is said.
 _PART, _OFF = 0.9, 0.05
+
+
+def notice_text(queue: ForetoldQueue) -> str:
+    """How many wait in each partition, and when half of them will have started."""
+    return "".join(f"{line}\n" for line in _notice_lines(queue))
+
+
+def _notice_lines(queue: ForetoldQueue) -> Iterator[str]:
+    jobs, told = queue.snapshot.pending.jobs, queue.place >= 0
+    yield f"{len(queue.snapshot.running)} jobs run and {len(jobs)} wait on this cluster."
+    if queue.too_little or not told.any():
+        return
+    median = np.full(len(jobs), np.nan)
+    median[told] = queue.told.forecasts.median[queue.place[told]]
+    numbers, counts = np.unique(jobs.partition[told], return_counts=True)
+    for number in numbers[np.argsort(-counts, kind="stable")][:_PARTITIONS].tolist():
+        here = told & (jobs.partition == number)
+        within = span(float(np.median(median[here])))
+        name = queue.snapshot.partitions[number]
+        yield f"{name}: {int(here.sum())} wait, half of them start within {within}."
+    yield "slurm-rl start tells when yours do."
+
+
+def span(seconds: float) -> str:
+    """A span of time in its largest unit."""
+    for unit, word in ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.0f} {word}"
+    return "2 minutes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

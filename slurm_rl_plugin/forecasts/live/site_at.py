@@ -2,16 +2,196 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.accounting.port import TEXTS, JobLog
+from slurm_rl_plugin.domain import JobTable, QueueSnapshot
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.domain.resources import ResourceRequests
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import HALF_LIFE
 from slurm_rl_plugin.simulator.scoring.fair_share import FairShare
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
+from slurm_rl_plugin.simulator.workloads.log_shares import OF_CLUSTER
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log, told_apart
 from slurm_rl_plugin.simulator.workloads.site_points import fair_share_of_log
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import DAY, BoolArray, FloatArray, IntArray
+
+_NUMBERS = ("job_id", "submit", "eligible", "processors", "time_limit", "start", "run_time")
+#: Columns of numbers, and the names that they index.
+_NAMED = (("account", "accounts"), ("user", "users"), ("partition", "partitions"))
+#: Rows that waiting jobs may have together: of long arrays no more tasks are played forward.
+MOST_WAITING = 30_000
+#: Seconds that a job without a limit is taken to ask for, where its partition says nothing either.
+_NO_LIMIT = 365.0 * DAY
+#: Nobody's class is looked up anew: the look tells it.
+_NO_CLASSES = JobClassifier(rules=())
+
+
+def joined_log(earlier: JobLog, later: JobLog) -> tuple[JobLog, IntArray]:
+    """The jobs of two logs of one site in the order of their submissions.
+
+    Args:
+        earlier: any.
+        later: the same; its machine's size and kind count.
+
+    Returns:
+        The log, and the place that each of its jobs had in the two behind each other.
+    """
+    submit = np.concatenate([earlier.submit, later.submit])
+    order = np.argsort(submit, kind="stable")
+    columns: dict[str, object] = {
+        name: np.concatenate([getattr(earlier, name), getattr(later, name)])[order]
+        for name in _NUMBERS
+    }
+    for column, names in _NAMED:
+        known = list(getattr(earlier, names))
+        renumbered = numbers_in(known, getattr(later, names), getattr(later, column))
+        columns[column] = np.concatenate([getattr(earlier, column), renumbered])[order]
+        columns[names] = tuple(known)
+    places = order.tolist()
+    for name in TEXTS:
+        both = (*getattr(earlier, name), *getattr(later, name))
+        columns[name] = tuple(both[place] for place in places)
+    asked = joined_requests(earlier.requests, later.requests)
+    columns["requests"] = None if asked is None else asked.select(order)
+    # each column has its field's type
+    return replace(later, **columns), order  # type: ignore[arg-type]
+
+
+def numbers_in(known: list[str], names: Sequence[str], numbers: IntArray) -> IntArray:
+    """Numbers of names as numbers in a list of known ones, which grows; -1 stays, shape [n]."""
+    place = {name: number for number, name in enumerate(known)}
+    for name in names:
+        if name not in place:
+            place[name] = len(known)
+            known.append(name)
+    table = np.array([place[name] for name in names] or [-1], dtype=np.int64)
+    return np.where(numbers < 0, -1, table[np.maximum(numbers, 0)])
+
+
+def joined_requests(
+    earlier: ResourceRequests | None, later: ResourceRequests | None
+) -> ResourceRequests | None:
+    """The requests of some jobs and of others behind them; None where one side tells nothing."""
+    if earlier is None or later is None:
+        return None
+    names = tuple(dict.fromkeys((*earlier.names, *later.names)))
+    constraints = list(earlier.constraints)
+    wanted = numbers_in(constraints, later.constraints, later.constraint)
+    both = (earlier, later)
+    return ResourceRequests(
+        names=names,
+        total=np.vstack([_total(each, names) for each in both]),
+        nodes=np.concatenate([each.nodes for each in both]),
+        cpus_per_task=np.concatenate([each.cpus_per_task for each in both]),
+        memory_per_cpu=np.concatenate([each.memory_per_cpu for each in both]),
+        exclusive=np.concatenate([each.exclusive for each in both]),
+        constraint=np.concatenate([earlier.constraint, wanted]),
+        constraints=tuple(constraints),
+    )
+
+
+def _total(requests: ResourceRequests, names: Sequence[str]) -> FloatArray:
+    return np.column_stack([requests.of(name) for name in names])
+
+
+class PresentJobs(NamedTuple):
+    """Jobs of a look.
+
+    Attributes:
+        log: running jobs, then waiting ones, a row for each waiting task of an array. The job's
+            number is -1 - its row, so that it is none of accounting's.
+        running: how many run.
+        place: of each waiting row its place among the pending jobs of the look, shape [waiting].
+        interactive: of each row, shape [n].
+    """
+
+    log: JobLog
+    running: int
+    place: IntArray
+    interactive: BoolArray
+
+
+def present_jobs(snapshot: QueueSnapshot, waits: BoolArray) -> PresentJobs:
+    """The jobs of a look that hold or want room.
+
+    Args:
+        snapshot: the look.
+        waits: which pending jobs wait for room, shape [pending].
+    """
+    place = _rows(snapshot, waits)
+    pending = snapshot.pending.jobs.select(place)
+    running = snapshot.running.as_requested
+    count = len(running)
+    qos = _qos(snapshot, place)
+    rows = [running, pending]
+
+    def both(name: str) -> Any:
+        return np.concatenate([getattr(each, name) for each in rows])
+
+    limit = np.nan_to_num(both("time_limit"), nan=_NO_LIMIT)
+    start = np.concatenate([snapshot.running.start, np.full(len(place), snapshot.now)])
+    came = np.concatenate([_came(each, snapshot.now) for each in rows])
+    came[:count] = np.minimum(came[:count], snapshot.running.start)
+    log = JobLog(
+        job_id=-1 - np.arange(count + len(place)),
+        submit=came,
+        eligible=came,
+        processors=np.maximum(both("processors"), 1).astype(np.int64),
+        time_limit=both("time_limit"),
+        account=both("account").astype(np.int64),
+        user=both("user").astype(np.int64),
+        partition=both("partition").astype(np.int64),
+        requests=_requests(running, pending),
+        start=start,
+        # nothing has ended: what overruns its limit is about to
+        run_time=np.maximum(limit, snapshot.now - start + 1.0),
+        accounts=snapshot.accounts,
+        users=snapshot.users,
+        partitions=snapshot.partitions,
+        qos=("",) * count + qos,
+        kind="look",
+    )
+    return PresentJobs(
+        log=log,
+        running=count,
+        place=place,
+        interactive=both("interactive").astype(np.bool_),
+    )
+
+
+def _rows(snapshot: QueueSnapshot, waits: BoolArray) -> IntArray:
+    """The pending job of each waiting row: arrays as often as their tasks, as far as there is room.
+
+    The first rows are one for each job.
+    """
+    jobs = np.flatnonzero(waits)
+    tasks = snapshot.pending.tasks
+    if tasks is None:
+        return jobs
+    more = np.repeat(jobs, np.maximum(tasks[jobs] - 1, 0))
+    return np.concatenate([jobs, more[: max(MOST_WAITING - len(jobs), 0)]])
+
+
+def _came(jobs: JobTable, now: float) -> FloatArray:
+    """From when on each could have started, seconds; now for what is told otherwise."""
+    came = np.fmax(jobs.submit, np.where(np.isfinite(jobs.eligible), jobs.eligible, jobs.submit))
+    return np.asarray(np.minimum(np.nan_to_num(came, nan=now), now), dtype=np.float64)
+
+
+def _qos(snapshot: QueueSnapshot, place: IntArray) -> tuple[str, ...]:
+    number = snapshot.pending.qos
+    if number is None:
+        return ("",) * len(place)
+    return tuple(snapshot.qos[each] for each in number[place].tolist())
+
+
+def _requests(running: JobTable, pending: JobTable) -> ResourceRequests | None:
+    return joined_requests(running.requests, pending.requests)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,3 +274,124 @@ def _charged_until(prepared: PreparedLog, now: float, half_life: float) -> Float
     kept = 0.5 ** ((now - (begin + end) / 2.0) / half_life)
     charged: FloatArray = (end - begin) * prepared.charged * kept
     return charged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteNow:
+    """A live site.
+
+    Attributes:
+        site: at the instant of the look.
+        row: of each pending job of the look, its place in `site.pending`; -1 for one that does
+            not wait for room, or that this machine never holds; shape [pending].
+    """
+
+    site: SiteAt
+    row: IntArray
+
+
+def site_now(
+    history: PreparedLog, snapshot: QueueSnapshot, waits: BoolArray, half_life: float
+) -> SiteNow:
+    """The site at the instant of a look.
+
+    Args:
+        history: what accounting tells of runs that have ended.
+        snapshot: the look.
+        waits: which pending jobs wait for room, shape [pending].
+        half_life: of past usage, seconds.
+    """
+    present = present_jobs(snapshot, waits)
+    prepared = _joined(history, snapshot, _prepared(present, history), present)
+    number = -1 - prepared.log.job_id
+    mine = np.flatnonzero(number >= 0)
+    runs = number[mine] < present.running
+    running, pending = mine[runs], mine[~runs]
+    of_pending = present.place[number[pending] - present.running]
+    row = np.full(len(snapshot.pending), -1, dtype=np.int64)
+    row[of_pending[::-1]] = np.arange(len(pending))[::-1]  # of an array the first of its tasks
+    expected = snapshot.pending.expected
+    nothing = np.full(len(pending), np.nan)
+    whole = float(usage_until(prepared, snapshot.now, half_life).sum())
+    site = SiteAt(
+        now=snapshot.now,
+        prepared=prepared,
+        running=running[np.lexsort((running, prepared.log.start[running]))],
+        pending=pending,
+        usage=whole * _by_name(snapshot.accounts, snapshot.usage, prepared.accounts),
+        expected=nothing if expected is None else expected[of_pending],
+    )
+    return SiteNow(site=site, row=row)
+
+
+def with_present(history: PreparedLog, snapshot: QueueSnapshot, half_life: float) -> PreparedLog:
+    """What accounting tells of runs that have ended, and who runs and waits at a look beside it.
+
+    Whoever runs has his number and his start; the number of who waits is negative, and when he
+    starts is not known.
+
+    Args:
+        history: what accounting tells.
+        snapshot: the look.
+        half_life: of past usage, seconds.
+    """
+    prepared = site_now(history, snapshot, snapshot.waits_for_machine, half_life).site.prepared
+    job_id, runs = prepared.log.job_id.copy(), snapshot.running.jobs.job_id
+    row = -1 - job_id
+    mine = (row >= 0) & (row < len(runs))
+    job_id[mine] = runs[row[mine]]
+    return replace(prepared, log=replace(prepared.log, job_id=job_id))
+
+
+def _prepared(present: PresentJobs, history: PreparedLog) -> PreparedLog | None:
+    """The jobs of a look that the machine holds; None for nobody."""
+    if len(present.log) == 0:
+        return None
+    try:
+        return prepare_log(
+            present.log,
+            capacity=history.capacity,
+            classifier=_NO_CLASSES,
+            machine=history.machine,
+        )
+    except ConfigurationError:  # none of them fits
+        return None
+
+
+def _joined(
+    history: PreparedLog,
+    snapshot: QueueSnapshot,
+    now: PreparedLog | None,
+    present: PresentJobs,
+) -> PreparedLog:
+    over = history.log.start + history.log.run_time <= snapshot.now
+    before, later = history.log.select(over), present.log.select(np.empty(0, dtype=np.int64))
+    if now is not None:
+        later = now.log
+    log, order = joined_log(before, later)
+    interactive = np.concatenate(
+        [history.interactive[over], present.interactive[-1 - later.job_id]]
+    )
+    billed = None
+    if history.billed is not None:
+        of_later = np.empty(0) if now is None else now.charged
+        billed = np.concatenate([history.billed[over], of_later])[order]
+    return PreparedLog(
+        log=log,
+        interactive=interactive[order],
+        class_rule=history.class_rule,
+        account=log.account,
+        accounts=log.accounts,
+        shares=_by_name(snapshot.accounts, snapshot.shares, log.accounts),
+        shares_from=OF_CLUSTER,
+        capacity=max(snapshot.capacity, int(log.processors.max(initial=1))),
+        past=told_apart(log),
+        machine=history.machine,
+        billed=billed,
+    )
+
+
+def _by_name(names: tuple[str, ...], values: FloatArray, wanted: tuple[str, ...]) -> FloatArray:
+    """The value of each wanted name, 0 for one without."""
+    known: Mapping[str, float] = dict(zip(names, values.tolist(), strict=True))
+    return np.array([known.get(name, 0.0) for name in wanted])

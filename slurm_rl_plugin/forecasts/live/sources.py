@@ -11,19 +11,32 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
-from slurm_rl_plugin.forecasts.live.joined_log import numbers_in
-from slurm_rl_plugin.forecasts.live.site_at import SiteAt, fair_share_until, longest_wait_until
+from slurm_rl_plugin.forecasts.live.site_at import (
+    SiteAt,
+    fair_share_until,
+    longest_wait_until,
+    numbers_in,
+)
 from slurm_rl_plugin.forecasts.past_waits.features import features_of
-from slurm_rl_plugin.forecasts.past_waits.polled_log import polled_log, seen_now
-from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs, joined_seen
-from slurm_rl_plugin.forecasts.past_waits.training_rows import training_rows
-from slurm_rl_plugin.forecasts.past_waits.wait_forest import WaitForest, fit_forest
-from slurm_rl_plugin.forecasts.replays.drawn_runs import RunSpreads
+from slurm_rl_plugin.forecasts.past_waits.seen_jobs import (
+    SeenJobs,
+    joined_seen,
+    polled_log,
+    seen_now,
+)
+from slurm_rl_plugin.forecasts.past_waits.wait_forest import WaitForest, fit_forest, training_rows
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
-from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf, ReplayedSite
+from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf, ReplayedSite, RunSpreads
+from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
+from slurm_rl_plugin.policies.waiting_rules import SITES_OWN, WAITING_RULES
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
+from slurm_rl_plugin.simulator.workloads.site_points import site_priority
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Names of the sources, in the order in which what they said is kept.
@@ -36,6 +49,8 @@ EASY_ON_NODES, _DEEP = "easy", 1000
 KEPT = 0.05
 #: Rows that a forest of waits is fitted to at least.
 _FEWEST_ROWS = 50
+#: The order of a site at an instant.
+SiteOrder = Callable[[SiteAt], OrderOf]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,3 +208,49 @@ def _fitted(seen: SeenJobs, now: float, rng: np.random.Generator) -> WaitForest 
 def own_waits(site: SiteAt) -> FloatArray:
     """Waits that the batch system itself expects, seconds, nan where it says nothing, [p]."""
     return np.where(site.expected >= site.now, site.expected - site.now, np.nan)
+
+
+def learned_order(network: QNetwork) -> SiteOrder:
+    """The order of a network."""
+
+    def of_site(site: SiteAt) -> OrderOf:
+        priority = _own_priority(site)
+
+        def of_jobs(workload: Workload, jobs: IntArray) -> QueueOrder:
+            del workload
+            return QueueOrder(network=network, site=priority).of_jobs(jobs)
+
+        return of_jobs
+
+    return of_site
+
+
+def rule_order(name: str) -> SiteOrder:
+    """The order of a rule; of one that orders no live queue, first come, first served."""
+    static = STATIC_RULES.get(name)
+
+    def of_site(site: SiteAt) -> OrderOf:
+        table, priority = site.prepared.jobs(), _own_priority(site)
+
+        def of_jobs(workload: Workload, jobs: IntArray) -> QueueOrder:
+            own = QueueOrder(site=priority).of_jobs(jobs)
+            if name in WAITING_RULES:
+                return replace(own, rule=name)
+            if static is None or name == "fifo":
+                return replace(own, scores=-workload.submit)
+            return replace(own, scores=static(table.select(jobs), workload.estimate))
+
+        return of_jobs
+
+    return of_site
+
+
+def own_order(site: SiteAt) -> OrderOf:
+    """What the site's own settings give: multifactor priority with its weights, where known."""
+    return rule_order(SITES_OWN)(site)
+
+
+def _own_priority(site: SiteAt) -> SitePriority | None:
+    if site.prepared.machine is None:
+        return None
+    return site_priority(site.prepared, site.prepared.machine)

@@ -11,13 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from slurm_rl_plugin.forecasts.calibration.online import Tails, calibrated
-from slurm_rl_plugin.forecasts.calibration.outcomes import Outcomes, places_of
-from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
+from slurm_rl_plugin.forecasts.calibration import Outcomes, Tails, calibrated, places_of
+from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts, weights_by_worth
 from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs, codes_of
 from slurm_rl_plugin.forecasts.past_waits.sources import SourceForecasts
-from slurm_rl_plugin.forecasts.past_waits.training_rows import known_log_waits
-from slurm_rl_plugin.forecasts.past_waits.worth import weights_by_worth
+from slurm_rl_plugin.forecasts.past_waits.wait_forest import known_log_waits
 from slurm_rl_plugin.forecasts.scores import horizon_of
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 

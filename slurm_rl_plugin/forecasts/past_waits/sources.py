@@ -15,18 +15,17 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
-from slurm_rl_plugin.forecasts.past_waits.binning import bin_edges, binned
-from slurm_rl_plugin.forecasts.past_waits.features import HISTORY, SHARE, FeatureTable
-from slurm_rl_plugin.forecasts.past_waits.last_similar import last_similar_log_waits
+from slurm_rl_plugin.forecasts.past_waits.features import HISTORY, SHARE, FeatureTable, groups_of
 from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs
-from slurm_rl_plugin.forecasts.past_waits.training_rows import (
+from slurm_rl_plugin.forecasts.past_waits.wait_forest import (
     TrainingRows,
+    fit_forest,
     known_log_waits,
     training_rows,
 )
-from slurm_rl_plugin.forecasts.past_waits.wait_forest import fit_forest
 from slurm_rl_plugin.units import FloatArray, IntArray
 
+_ALIKE = ("template", "account in partition", "partition", "all")
 _BOOSTED: Mapping[str, tuple[str, ...]] = {
     "boosted trees": (),
     "boosted trees without history": (HISTORY,),
@@ -46,6 +45,69 @@ _BOOSTING: Mapping[str, Any] = {
     "max_features": 0.2,
     "early_stopping": False,
 }
+
+
+def bin_edges(values: FloatArray, bins: int) -> list[FloatArray]:
+    """Quantiles of what is known of each column, between which values count as equal.
+
+    Args:
+        values: float64[n, columns], nan where not known.
+        bins: of each column, at most.
+    """
+    levels = np.linspace(0.0, 1.0, bins)[1:-1]
+    known = [column[np.isfinite(column)] for column in values.T]
+    return [np.unique(np.quantile(each, levels)) if len(each) else each for each in known]
+
+
+def binned(values: FloatArray, edges: Sequence[FloatArray]) -> FloatArray:
+    """The number of the bin of each value; nan stays, but in a column that is known nowhere."""
+    columns = [
+        np.where(np.isnan(column) & (len(each) > 0), np.nan, np.searchsorted(each, column))
+        for column, each in zip(values.T, edges, strict=True)
+    ]
+    return np.column_stack(columns)
+
+
+def last_similar_log_waits(
+    jobs: SeenJobs, log_wait: FloatArray, moment: float, fallback: float = np.nan
+) -> FloatArray:
+    """log10 of the wait of the last job alike, of the jobs seen at a moment, float64[now].
+
+    Args:
+        jobs: those seen then, and those before.
+        log_wait: of all, as it is known by then, float64[n].
+        moment: seconds.
+        fallback: where there is none.
+    """
+    now, before = np.flatnonzero(jobs.moment == moment), np.flatnonzero(jobs.moment < moment)
+    last = before[np.lexsort((jobs.submit[before], jobs.moment[before]))]
+    found = np.full(len(now), np.nan)
+    groups = groups_of(jobs)
+    for codes in (groups[name] for name in _ALIKE):
+        of_group = np.full(int(codes.max(initial=0)) + 1, np.nan)
+        of_group[codes[last]] = log_wait[last]  # the last one stays
+        found = np.where(np.isnan(found), of_group[codes[now]], found)
+    return np.where(np.isnan(found), fallback, found)
+
+
+def median_of_partition(
+    jobs: SeenJobs, log_wait: FloatArray, moment: float, fallback: float = np.nan
+) -> FloatArray:
+    """Median log10 wait of all earlier jobs of the partition, of the jobs seen at a moment.
+
+    Args:
+        jobs: those seen then, and those before.
+        log_wait: of all, as it is known by then, float64[n].
+        moment: seconds.
+        fallback: of a partition without any, where there is no earlier job at all.
+    """
+    now, before = jobs.moment == moment, jobs.moment < moment
+    overall = float(np.median(log_wait[before])) if before.any() else fallback
+    median = {
+        each: np.median(log_wait[before & (jobs.partition == each)])
+        for each in np.unique(jobs.partition[before])
+    }
+    return np.array([median.get(each, overall) for each in jobs.partition[now]])
 
 
 class SourceForecasts(NamedTuple):

@@ -13,8 +13,7 @@ from matplotlib import pyplot as plt
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
-from slurm_rl_plugin.forecasts.calibration.online import Tails, calibrated
-from slurm_rl_plugin.forecasts.calibration.outcomes import Outcomes, places_of
+from slurm_rl_plugin.forecasts.calibration import Outcomes, Tails, calibrated, places_of
 from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.forecasts.replays.replayed_log import replayed_waits
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf

@@ -15,19 +15,20 @@ from threadpoolctl import threadpool_limits
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
-from slurm_rl_plugin.forecasts.past_waits.binning import bin_edges, binned
 from slurm_rl_plugin.forecasts.past_waits.features import HISTORY, FeatureTable, features_of
 from slurm_rl_plugin.forecasts.past_waits.forward import GivenForecasts, given_at
-from slurm_rl_plugin.forecasts.past_waits.last_similar import median_of_partition
 from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs
 from slurm_rl_plugin.forecasts.past_waits.sources import (
     FITS,
     SOURCES,
     SourceForecasts,
     ask_sources,
+    bin_edges,
+    binned,
     boosted_log_waits,
+    median_of_partition,
 )
-from slurm_rl_plugin.forecasts.past_waits.training_rows import known_log_waits, training_rows
+from slurm_rl_plugin.forecasts.past_waits.wait_forest import known_log_waits, training_rows
 from slurm_rl_plugin.forecasts.scores import (
     HORIZONS,
     Scores,

@@ -20,12 +20,9 @@ import numpy as np
 
 from slurm_rl_plugin.domain.switchback import OURS, SITE, TurnBlock
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, fair_share_until, usage_until
-from slurm_rl_plugin.forecasts.live.site_orders import SiteOrder, own_order
-from slurm_rl_plugin.forecasts.live.sources import ReplaySource
-from slurm_rl_plugin.forecasts.replays.drawn_runs import RunSpreads
-from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
-from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf, ReplayedSite
-from slurm_rl_plugin.forecasts.replays.resumed_queue import resumed_queue
+from slurm_rl_plugin.forecasts.live.sources import ReplaySource, SiteOrder, own_order
+from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow, resumed_queue
+from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf, ReplayedSite, RunSpreads
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.kernel.workload_history import WorkloadHistory
 from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.brokers.live.asked_sites import ask_sites
-from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, SiteAddress
+from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, SiteAddress, ask_sites
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import JobRequest

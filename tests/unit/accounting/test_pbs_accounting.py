@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.accounting.log_format import read_log
-from slurm_rl_plugin.accounting.pbs.fields import parse_duration, parse_processors
 from slurm_rl_plugin.accounting.pbs.reader import PbsReader
+from slurm_rl_plugin.accounting.pbs.records import parse_duration, parse_processors
 from slurm_rl_plugin.accounting.pbs.runs import MOST_PLACES
 from slurm_rl_plugin.errors import AccountingLogError
 from tests.fakes.pbs_month import write_month

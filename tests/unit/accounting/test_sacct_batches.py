@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.accounting.sacct.batches import RecordCutter
+from slurm_rl_plugin.accounting.sacct.batches import RecordCutter, RecordsOfLines
 from slurm_rl_plugin.accounting.sacct.fields import parse_count, parse_time
 from slurm_rl_plugin.accounting.sacct.layout import Layout
-from slurm_rl_plugin.accounting.sacct.records import RecordsOfLines
 from slurm_rl_plugin.accounting.sacct.values import counts, times
 from tests.unit.accounting.test_conversion import NAMES, PIECES, VALUES
 

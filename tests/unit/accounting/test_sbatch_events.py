@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
-from slurm_rl_plugin.accounting.sbatch.asked import asked_of
 from slurm_rl_plugin.accounting.sbatch.reader import SbatchReader
-from slurm_rl_plugin.accounting.slurm.options import cut_options
+from slurm_rl_plugin.accounting.slurm.options import asked_of, cut_options
 from slurm_rl_plugin.errors import AccountingLogError
 
 HEAD = "-dt 10 -e submit_batch_job | -sim-walltime 60 --uid=ann"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.accounting.slurm.option_names import FLAGS, VALUED
+from slurm_rl_plugin.accounting.slurm.options import FLAGS, VALUED
 from slurm_rl_plugin.batch_systems.command_process import Answer
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.batch_systems.slurm.submission import (

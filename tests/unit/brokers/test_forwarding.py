@@ -9,20 +9,18 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.brokers.live.asked_sites import ask_sites
-from slurm_rl_plugin.brokers.live.forwarding import (
+from slurm_rl_plugin.brokers.live.forwarding import Forwarder
+from slurm_rl_plugin.brokers.live.job_document import (
     LONGEST_LIFE,
-    MOST_HOPS,
-    Forwarder,
-    Forwarding,
-    forwarding_of,
-)
-from slurm_rl_plugin.brokers.live.job_document import job_request
-from slurm_rl_plugin.brokers.live.offer_document import (
     MOST_FORWARDED,
+    MOST_HOPS,
+    Forwarding,
     forwarded_offers,
+    forwarding_of,
+    job_request,
     offer_document,
 )
+from slurm_rl_plugin.brokers.live.remote_site import ask_sites
 from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
 from slurm_rl_plugin.errors import RequestRefused
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from slurm_rl_plugin.brokers.earliest_start import EarliestStartBroker
-from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer
 from slurm_rl_plugin.brokers.live.job_document import job_request
+from slurm_rl_plugin.brokers.live.remote_site import SiteAnswer
 from slurm_rl_plugin.brokers.offered_value import OfferedValueBroker
 from slurm_rl_plugin.brokers.port import Broker, RoutedJob
 from slurm_rl_plugin.brokers.site_utility import SiteUtilityBroker

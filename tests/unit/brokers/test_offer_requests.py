@@ -14,14 +14,16 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.brokers.live.job_document import (
+    DEEPEST,
     LONGEST_TEXT,
     LONGEST_TIME,
     MOST_PROCESSORS,
     job_document,
     job_request,
+    offer_document,
+    site_offer,
+    strict_object,
 )
-from slurm_rl_plugin.brokers.live.offer_document import offer_document, site_offer
-from slurm_rl_plugin.brokers.live.strict_json import DEEPEST, strict_object
 from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import NEEDS, JobRequest, SiteOffer
 from slurm_rl_plugin.errors import RequestRefused

@@ -11,8 +11,8 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.slurm.submission import user_submission
 from slurm_rl_plugin.brokers.learning_agent import LearningAgentBroker
-from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer
 from slurm_rl_plugin.brokers.live.job_document import job_request
+from slurm_rl_plugin.brokers.live.remote_site import SiteAnswer
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobs, RoutedJobsFile
 from slurm_rl_plugin.brokers.port import RoutedJob
 from slurm_rl_plugin.errors import ConfigurationError

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_rl_plugin.brokers.earliest_start import EarliestStartBroker
-from slurm_rl_plugin.brokers.live.asked_sites import SiteAnswer
 from slurm_rl_plugin.brokers.live.job_document import job_request
+from slurm_rl_plugin.brokers.live.remote_site import SiteAnswer
 from slurm_rl_plugin.brokers.site_utility import SiteUtilityBroker
 from slurm_rl_plugin.domain.site import SiteOffer
 

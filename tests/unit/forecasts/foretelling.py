@@ -9,8 +9,7 @@ import numpy as np
 
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
-from slurm_rl_plugin.forecasts.live.site_orders import rule_order
-from slurm_rl_plugin.forecasts.live.sources import ReplaySource
+from slurm_rl_plugin.forecasts.live.sources import ReplaySource, rule_order
 from slurm_rl_plugin.units import DAY, FloatArray
 from tests.unit.forecasts.live_site import LiveSite
 

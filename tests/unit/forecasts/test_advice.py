@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain import QueueSnapshot
-from slurm_rl_plugin.forecasts.live.advice import KILLED, Variant, advice_for, variants_of
+from slurm_rl_plugin.forecasts.live.asked_queue import KILLED, Variant, advice_for, variants_of
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
 from tests.unit.forecasts.live_site import last_days, live_site
 

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.forecasts.limits.advised_limits import (
+from slurm_rl_plugin.forecasts.limits import (
     KILLED,
     LimitRule,
+    RunsAlike,
     SeenLimits,
     chosen_rule,
     killed_at_most,
+    limits_report,
+    runs_alike,
 )
-from slurm_rl_plugin.forecasts.limits.limits_report import limits_report
-from slurm_rl_plugin.forecasts.limits.runs_alike import RunsAlike, runs_alike
 from slurm_rl_plugin.units import HOUR
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from slurm_rl_plugin.errors import RequestRefused
-from slurm_rl_plugin.forecasts.live.asked_jobs import AskedJob
+from slurm_rl_plugin.forecasts.live.asked_queue import AskedJob
 
 
 @pytest.mark.parametrize("text", ["1" + "0" * 400, "-1" + "0" * 400, "1e999", "NaN", "true", '"4"'])

@@ -13,8 +13,7 @@ import pytest
 from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS, AskedQueue
 from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt
-from slurm_rl_plugin.forecasts.live.site_orders import rule_order
-from slurm_rl_plugin.forecasts.live.sources import ReplaySource
+from slurm_rl_plugin.forecasts.live.sources import ReplaySource, rule_order
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
 from tests.unit.forecasts.foretelling import busy_look, forecaster, replay_source
 from tests.unit.forecasts.live_site import LiveSite, last_days, live_site

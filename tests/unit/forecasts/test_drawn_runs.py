@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.history.run_prediction import PARTS
-from slurm_rl_plugin.forecasts.replays.drawn_runs import RunSpreads
+from slurm_rl_plugin.forecasts.replays.replayed_site import RunSpreads
 
 QUANTILES = np.array([[60.0, 300.0, 1800.0, 3000.0, 3600.0], [5.0, 5.0, 5.0, 5.0, 5.0]])
 LIMIT = np.array([7200.0, 60.0])

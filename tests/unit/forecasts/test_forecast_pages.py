@@ -14,10 +14,14 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import RequestRefused
-from slurm_rl_plugin.forecasts.live import forecast_desk
+from slurm_rl_plugin.forecasts.live import forecast_pages
 from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS
-from slurm_rl_plugin.forecasts.live.forecast_desk import Asker, ForecastDesk, QuestionPace
-from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastPages
+from slurm_rl_plugin.forecasts.live.forecast_pages import (
+    Asker,
+    ForecastDesk,
+    ForecastPages,
+    QuestionPace,
+)
 from slurm_rl_plugin.services.forecast_service import question_pace, reading_pace
 
 
@@ -198,10 +202,10 @@ def test_what_reading_costs_is_counted_and_bounded() -> None:
 def test_few_questions_wait_at_a_time() -> None:
     """Each holds a connection; the others are kept for metrics and for what is there already."""
     service = pages()
-    with ThreadPoolExecutor(forecast_desk.MOST_WAITING) as pool, service.desk._turn(_asker("ben")):
+    with ThreadPoolExecutor(forecast_pages.MOST_WAITING) as pool, service.desk._turn(_asker("ben")):
         waiting = [
             pool.submit(asked, service, "", body=b"{}", REMOTE_ADDR=f"uid:{n}", REMOTE_USER=f"u{n}")
-            for n in range(forecast_desk.MOST_WAITING)
+            for n in range(forecast_pages.MOST_WAITING)
         ]
         while service.desk._places._value:
             time.sleep(0.001)
@@ -258,7 +262,7 @@ def test_one_client_cannot_keep_the_others_waiting() -> None:
     at_once = 0
     while pace.pause("uid:1") == 0.0:
         at_once += 1
-    assert at_once * longest < forecast_desk._PATIENCE  # who comes then waits for these
+    assert at_once * longest < forecast_pages._PATIENCE  # who comes then waits for these
     for _ in range(at_once):
         pace.spent("uid:1", longest)
     held = 0.0
@@ -287,7 +291,7 @@ def test_a_body_that_is_no_object_is_refused(body: bytes, status: int) -> None:
 
 
 def test_nobody_waits_for_ever_behind_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forecast_desk, "_PATIENCE", 0.01)
+    monkeypatch.setattr(forecast_pages, "_PATIENCE", 0.01)
     desk = pages().desk
     with desk._turn(_asker("ben")), pytest.raises(RequestRefused, match="others ask just now"):
         desk.of_new_job(_asker("ann"), {})

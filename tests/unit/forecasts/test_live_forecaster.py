@@ -12,11 +12,10 @@ import pytest
 from slurm_rl_plugin.domain import StartedJobs
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.forecasts.forecast import Forecasts, pooled
-from slurm_rl_plugin.forecasts.live.asked_jobs import AskedJob, asking_for, with_job
+from slurm_rl_plugin.forecasts.live.asked_queue import AskedJob, asking_for, with_job
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
-from slurm_rl_plugin.forecasts.live.scored_forecasts import scores_document
-from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_in_log
-from slurm_rl_plugin.forecasts.live.site_now import site_now
+from slurm_rl_plugin.forecasts.live.joining import scores_document
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_in_log, site_now
 from slurm_rl_plugin.forecasts.live.sources import PastWaits, ReplaySource
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray, IntArray
 from tests.unit.forecasts.foretelling import busy_look, forecaster, looked_back, replay_source

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from slurm_rl_plugin.forecasts.calibration.online import Tails, calibrated
-from slurm_rl_plugin.forecasts.calibration.outcomes import Outcomes, places_of, quantiles_of
+from slurm_rl_plugin.forecasts.calibration import (
+    Outcomes,
+    Tails,
+    calibrated,
+    places_of,
+    quantiles_of,
+)
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.forecasts.scores import scores_of
 

@@ -12,7 +12,7 @@ from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.configuration.reading.precedence import read_configuration
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, write_queue
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
-from slurm_rl_plugin.forecasts.live.site_orders import rule_order
+from slurm_rl_plugin.forecasts.live.sources import rule_order
 from slurm_rl_plugin.services.forecast_service import ForecastService, Orders
 from slurm_rl_plugin.services.site_history import OwnHistory
 from slurm_rl_plugin.units import HOUR

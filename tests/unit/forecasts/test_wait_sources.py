@@ -8,21 +8,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.forecasts.past_waits.binning import bin_edges, binned
+from slurm_rl_plugin.forecasts.forecast import weights_by_worth
 from slurm_rl_plugin.forecasts.past_waits.features import features_of
-from slurm_rl_plugin.forecasts.past_waits.last_similar import (
+from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs, codes_of
+from slurm_rl_plugin.forecasts.past_waits.sources import (
+    SOURCES,
+    ask_sources,
+    bin_edges,
+    binned,
     last_similar_log_waits,
     median_of_partition,
 )
-from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs, codes_of
-from slurm_rl_plugin.forecasts.past_waits.sources import SOURCES, ask_sources
-from slurm_rl_plugin.forecasts.past_waits.training_rows import (
+from slurm_rl_plugin.forecasts.past_waits.wait_forest import (
     MOST_ALIKE,
+    fit_forest,
     known_log_waits,
     training_rows,
 )
-from slurm_rl_plugin.forecasts.past_waits.wait_forest import fit_forest
-from slurm_rl_plugin.forecasts.past_waits.worth import weights_by_worth
 from slurm_rl_plugin.papers.start_times_2023.jobs_file import read_jobs_file
 from tests.fakes.polled_jobs import polled_jobs, write_polled_jobs
 

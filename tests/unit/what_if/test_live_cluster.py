@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.forecasts.live.site_at import SiteAt
-from slurm_rl_plugin.forecasts.live.site_now import site_now
-from slurm_rl_plugin.forecasts.live.site_orders import own_order, rule_order
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_now
+from slurm_rl_plugin.forecasts.live.sources import own_order, rule_order
 from slurm_rl_plugin.units import DAY, HOUR
 from slurm_rl_plugin.what_if.switchback.block_costs import ReplayedCluster, costs, live_cluster
 from tests.unit.forecasts.foretelling import busy_look, replay_source

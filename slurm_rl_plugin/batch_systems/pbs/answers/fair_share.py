@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from slurm_rl_plugin.accounting.pbs.fields import parse_duration
+from slurm_rl_plugin.accounting.pbs.records import parse_duration
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob
 from slurm_rl_plugin.batch_systems.pbs.process import DEFAULT_HOME, PbsCommands
 from slurm_rl_plugin.domain.machine import OF_ACCOUNTS, OF_QUEUES, OF_USERS

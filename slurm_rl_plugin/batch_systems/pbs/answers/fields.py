@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from slurm_rl_plugin.accounting.pbs.fields import (
+from slurm_rl_plugin.accounting.pbs.records import (
     NO_ARRAY,
     WHOLE_ARRAY,
     account_of,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.accounting.pbs.fields import parse_duration
+from slurm_rl_plugin.accounting.pbs.records import parse_duration
 from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import (
     FairShareFiles,
     read_fair_share,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, cast
 
-from slurm_rl_plugin.accounting.slurm.durations import printed_seconds
+from slurm_rl_plugin.accounting.slurm.resources import printed_seconds
 from slurm_rl_plugin.batch_systems.slurm.answers.requests import (
     ALTERNATIVES,
     EXCLUSIVE,
