@@ -77,22 +77,14 @@ class StandingLimit:
     """What was there before us, and every limit that we may have put in its place.
 
     Several: a write that nothing has confirmed may have been lost.
-
-    Attributes:
-        mechanism: what carries the limit, `qos` for example.
-        names: of what the mechanism uses, the QOS for example.
-        resources: that are limited, of BASIC_RESOURCES; amounts are in this order.
-        own: the site's own limit.
-        ours: each below the site's own.
-        confirmed: the last write was seen to be done; else one may still be under way.
     """
 
-    mechanism: str
-    names: tuple[str, ...]
-    resources: tuple[str, ...] = (CPUS,)
-    own: Amounts = (None,)
-    ours: frozenset[Amounts] = frozenset()
-    confirmed: bool = False
+    mechanism: str  #: what carries the limit, `qos` for example
+    names: tuple[str, ...]  #: of what the mechanism uses, the QOS for example
+    resources: tuple[str, ...] = (CPUS,)  #: limited, of BASIC_RESOURCES; amounts are in this order
+    own: Amounts = (None,)  #: the site's own limit
+    ours: frozenset[Amounts] = frozenset()  #: each below the site's own
+    confirmed: bool = False  #: the last write was seen to be done
 
 
 @dataclass(frozen=True, slots=True)

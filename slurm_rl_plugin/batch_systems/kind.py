@@ -25,38 +25,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRun:
-    """When a job ran; seconds since the epoch.
+    """When a job ran; seconds since the epoch."""
 
-    Attributes:
-        job_id: its number.
-        submitted: when it could have started first.
-        started, ended: of its run; of one that never ran both are its end. While it runs `ended`
-            is NaN.
-        failed: whether the site failed it, and not its user: a node, a launch, a missed deadline.
-    """
-
-    job_id: int
-    submitted: float
+    job_id: int  #: its number
+    submitted: float  #: when it could have started first
     started: float
-    ended: float
-    failed: bool = False
+    ended: float  #: NaN while it runs; of a run that never was both are its end
+    failed: bool = False  #: whether the site failed it: a node, a launch, a missed deadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitCommand:
-    """A command that submits, understood as far as it goes.
+    """A command that submits, understood as far as it goes."""
 
-    Attributes:
-        words: behind the program's name, as given.
-        options: long name -> value, of the words alone.
-        script: word that names the batch script; None where it is on standard input, or wrapped.
-        reads_stdin: whether the program would read its script from standard input.
-    """
-
-    words: tuple[str, ...]
-    options: Mapping[str, str]
-    script: str | None
-    reads_stdin: bool
+    words: tuple[str, ...]  #: behind the program's name, as given
+    options: Mapping[str, str]  #: long name -> value, of the words alone
+    script: str | None  #: its word; None where it is on standard input, or wrapped
+    reads_stdin: bool  #: whether the script would be read from standard input
 
 
 class JobSubmission(Protocol):

@@ -25,23 +25,14 @@ QOS, ACCOUNT, USER, CLUSTER = "qos", "account", "user", "cluster"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseEntry:
-    """A QOS, or an association of an account or a user with the cluster.
+    """A QOS, or an association of an account or a user with the cluster."""
 
-    Attributes:
-        kind: QOS, ACCOUNT, USER or CLUSTER.
-        name: of it; names of accounts and QOS in lower case, as the database keeps them.
-        account: of a user's association; "" where only the default account is told.
-        parent: of an account; "" where it is not told.
-        partition: the only one for which a user's association holds; "" for all.
-        keys: what is set by its name in lower case.
-    """
-
-    kind: str
-    name: str
-    account: str = ""
-    parent: str = ""
-    partition: str = ""
-    keys: Mapping[str, Value] = field(default_factory=dict)
+    kind: str  #: QOS, ACCOUNT, USER or CLUSTER
+    name: str  #: of accounts and QOS in lower case, as the database keeps them
+    account: str = ""  #: of a user's association; "" for the default account alone
+    parent: str = ""  #: of an account; "" where it is not told
+    partition: str = ""  #: the only one for which it holds; "" for all
+    keys: Mapping[str, Value] = field(default_factory=dict)  #: by name in lower case
 
 
 def merged(entries: Iterable[DatabaseEntry]) -> list[DatabaseEntry]:

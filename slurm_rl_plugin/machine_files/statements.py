@@ -158,15 +158,10 @@ _NEVER_DEFAULT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ConfRecord:
-    """One line for nodes or a partition.
+    """One line for nodes or a partition."""
 
-    Attributes:
-        name: of the nodes, the partition or the node set.
-        keys: what holds for it by key in lower case, what earlier DEFAULT lines say included.
-    """
-
-    name: Value
-    keys: Mapping[str, Value]
+    name: Value  #: of the nodes, the partition or the node set
+    keys: Mapping[str, Value]  #: what holds by key in lower case, earlier DEFAULT lines included
 
     def text(self, key: str, default: str = "") -> str:
         """What a key is set to."""

@@ -48,17 +48,12 @@ TRES = {CPUS: "cpu", MEMORY: "mem", GPUS: "gres/gpu"}
 
 @dataclass(frozen=True, slots=True)
 class LimitCarrier:
-    """What of Slurm's carries a limit on what batch jobs may use together.
-
-    Attributes:
-        names: of the QOS, or of the licence and the reservation.
-        resources: that it limits, of BASIC_RESOURCES; every limit is in this order.
-    """
+    """What of Slurm's carries a limit on what batch jobs may use together."""
 
     mechanism: ClassVar[str]  #: as in [reserve] mechanism
     commands: CommandRunner
-    names: tuple[str, ...]
-    resources: tuple[str, ...] = (CPUS,)
+    names: tuple[str, ...]  #: of the QOS, or of the licence and the reservation
+    resources: tuple[str, ...] = (CPUS,)  #: every limit is in this order
 
     def live(self) -> Amounts:
         """The limit that slurmctld enforces; ChangeRejected where nothing could carry one."""

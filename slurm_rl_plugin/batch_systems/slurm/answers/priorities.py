@@ -41,26 +41,16 @@ LEAST_PRIORITY = 1
 
 
 class PriorityTerms(NamedTuple):
-    """The parts of one job's priority, in points.
+    """The parts of one job's priority, in points."""
 
-    Attributes:
-        native: priority without our term.
-        site: our term, SiteFactor; 0 where the priority was set by hand and hides it.
-        by_hand: an administrator fixed the priority (`Priority=`, `sbatch --priority`). Slurm
-            then reports a total with every factor 0, or, in 22.05 for a job with several
-            partitions, factors that are no numbers.
-        spread: points by which components of a heterogeneous job stand apart, those of the job
-            being the component's that speaks for it; 0 for other jobs.
-        nice: the user's, as it counts in `native`; Slurm counts a new one at its next calculation.
-        standing: what association, partition and QOS add.
-    """
-
-    native: int
-    site: int
-    by_hand: bool
-    spread: int = 0
-    nice: int = 0
-    standing: int = 0
+    native: int  #: priority without our term
+    site: int  #: SiteFactor; 0 where a priority set by hand hides it
+    by_hand: (
+        bool  #: an administrator fixed the priority; then every factor is 0 or, in 22.05, no number
+    )
+    spread: int = 0  #: points by which components of a heterogeneous job differ; 0 for others
+    nice: int = 0  #: the user's, as `native` counts it; Slurm counts a new one later
+    standing: int = 0  #: what association, partition and QOS add
 
     def with_nice(self, nice: int) -> PriorityTerms:
         """The terms once Slurm counts the nice that the job has now."""

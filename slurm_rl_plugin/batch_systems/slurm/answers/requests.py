@@ -45,23 +45,14 @@ _NONE = frozenset({"", "(null)", "N/A"})
 
 
 class NodeRequest(NamedTuple):
-    """What one job asks nodes for.
+    """What one job asks nodes for."""
 
-    Attributes:
-        amounts: of the whole job beside CPUs, by the names of `domain.resources`; sorted.
-        nodes: 0 where none are told.
-        cpus_per_task: > 0.
-        memory_per_cpu: see `ResourceRequests`.
-        exclusive: it wants its nodes for itself.
-        constraint: over features of nodes, "" for any node.
-    """
-
-    amounts: tuple[tuple[str, float], ...] = ()
-    nodes: int = 0
-    cpus_per_task: int = 1
-    memory_per_cpu: bool = False
-    exclusive: bool = False
-    constraint: str = ""
+    amounts: tuple[tuple[str, float], ...] = ()  #: of the whole job beside CPUs; sorted
+    nodes: int = 0  #: 0 where none are told
+    cpus_per_task: int = 1  #: > 0
+    memory_per_cpu: bool = False  #: see `ResourceRequests`
+    exclusive: bool = False  #: it wants its nodes for itself
+    constraint: str = ""  #: over features of nodes, "" for any node
 
 
 #: Of a job of which only processors are told.
