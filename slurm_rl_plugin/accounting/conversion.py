@@ -109,11 +109,7 @@ def _files(logs: Sequence[Path]) -> list[Path]:
 
 
 def _reader(files: Sequence[LogFile]) -> AccountingReader:
-    """The reader of the form that all of these logs have.
-
-    Raises:
-        AccountingLogError: they are of several forms, or each has an epoch of its own.
-    """
+    """The reader of the form that all of these logs have."""
     kinds = [_kind(file) for file in files]
     for file, kind in zip(files, kinds, strict=True):
         if kind != kinds[0]:
@@ -308,9 +304,6 @@ def working_folder(output: Path) -> Iterator[Path]:
     """A new folder beside `output`, removed with the files in it when the block ends.
 
     Those of the same output whose process was killed are removed first.
-
-    Raises:
-        OSError: it cannot be made.
     """
     for each in _of(output):
         _remove_if_left(each)

@@ -1,4 +1,7 @@
-"""Picks the reader of an accounting log by what the file holds, not by its name."""
+"""Picks the reader of an accounting log by what the file holds, not by its name.
+
+Every function raises AccountingLogError where the file cannot be read or its format is unknown.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,6 @@ def read_log(path: Path) -> tuple[JobLog, ReadReport]:
     A parquet file holds what `slurm-rl convert` made of a log, or a published data set. A folder
     holds PBS's daily files; a name with `*`, `?` or `[` that no file has stands for all such files
     that it matches.
-
-    Raises:
-        AccountingLogError: the file cannot be opened, its format is unknown, or its reader
-            refuses it.
     """
     if path.is_dir() or _is_pattern(path):
         return read_files(files_of(path), path)
@@ -43,11 +42,7 @@ def read_log(path: Path) -> tuple[JobLog, ReadReport]:
 
 
 def kind_of(log: LogFile) -> str:
-    """The format of a log, as `JobLog.kind` has it.
-
-    Raises:
-        AccountingLogError: it is none of these.
-    """
+    """The format of a log, as `JobLog.kind` has it."""
     first = log.head().lstrip().partition(b"\n")[0].decode(errors="replace").strip()
     if first.startswith(";") or _is_swf_row(first):
         return "swf"
@@ -67,11 +62,7 @@ def kind_of(log: LogFile) -> str:
 
 
 def files_of(path: Path) -> list[Path]:
-    """The files that a LOG argument stands for: itself, or PBS's daily files of a folder.
-
-    Raises:
-        AccountingLogError: there is none.
-    """
+    """The files that a LOG argument stands for: itself, or PBS's daily files of a folder."""
     if not (path.is_dir() or _is_pattern(path)):
         return [path]
     if path.is_dir():

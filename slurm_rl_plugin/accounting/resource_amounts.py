@@ -1,4 +1,7 @@
-"""Amounts of resources as one text of a job, such as `cpus=32,memory=512000,gpus=2`."""
+"""Amounts of resources as one text of a job, such as `cpus=32,memory=512000,gpus=2`.
+
+A text that `resources_text` did not write raises ValueError.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,7 @@ def _written(amount: float) -> str:
 
 
 def amounts_of(text: str) -> dict[str, float]:
-    """The amounts of a stored text.
-
-    Raises:
-        ValueError: it is none that `resources_text` wrote.
-    """
+    """The amounts of a stored text."""
     found: dict[str, float] = {}
     for part in text.split(",") if text else ():
         name, _, value = part.rpartition("=")
@@ -52,9 +51,6 @@ def totals_of(
         texts: different texts of amounts.
         place: index into them, shape [n].
         processors: of each job, shape [n]: its CPUs where the text says nothing of them.
-
-    Raises:
-        ValueError: a text is none that `resources_text` wrote.
     """
     if not texts:
         return BASIC_RESOURCES, np.zeros((0, len(BASIC_RESOURCES)))

@@ -56,9 +56,6 @@ class PublishedRows:
         Args:
             name: of the column.
             nothing: further words that stand for no number.
-
-        Raises:
-            AccountingLogError: a value is no number.
         """
         if name not in self.frame.columns:
             return np.full(len(self), np.nan)
@@ -69,11 +66,7 @@ class PublishedRows:
         return found.fill_null(np.nan).to_numpy().copy()
 
     def times(self, name: str) -> FloatArray:
-        """A column of times, seconds since the epoch, shape [n]; NaN where it says nothing.
-
-        Raises:
-            AccountingLogError: a value is no time.
-        """
+        """A column of times, seconds since the epoch, shape [n]; NaN where it says nothing."""
         if name not in self.frame.columns:
             return np.full(len(self), np.nan)
         column = self.frame[name]
@@ -146,11 +139,7 @@ def layout_of_parquet(path: Path) -> PublishedLayout | None:
 
 
 def rows_of_parquet(path: Path, layout: PublishedLayout) -> Iterator[PublishedRows]:
-    """The records of a parquet file; other columns, some of them large, are not read.
-
-    Raises:
-        AccountingLogError: the file is broken, or lacks a column.
-    """
+    """The records of a parquet file; other columns, some of them large, are not read."""
     try:
         rows = pl.scan_parquet(path)
         chosen = _chosen(path, layout, list(rows.collect_schema()), line=None)
@@ -173,9 +162,6 @@ def rows_of_csv(
         path: for messages.
         layout: of the file.
         batches: whole lines of it, its header first; a quoted field may go on over several.
-
-    Raises:
-        AccountingLogError: a record has not as many fields as the header, or a column is missing.
     """
     rest, line = b"", 1
     columns: list[str] | None = None
@@ -203,11 +189,7 @@ def _from_header(content: bytes) -> tuple[bytes, int]:
 def _chosen(
     path: Path, layout: PublishedLayout, columns: Sequence[str], *, line: int | None
 ) -> list[str]:
-    """Columns of the file that are read.
-
-    Raises:
-        AccountingLogError: one is missing that is needed.
-    """
+    """Columns of the file that are read."""
     today = {layout.today(name) for name in columns}
     for name in layout.needed:
         if name not in today:
@@ -271,11 +253,7 @@ def _quotes_fault(path: Path, content: bytes, lines: IntArray) -> AccountingLogE
 
 
 def _checked(path: Path, content: bytes, fields: int, line: int) -> tuple[bytes, IntArray]:
-    """The records without empty lines, and the line on which each begins.
-
-    Raises:
-        AccountingLogError: a record has not as many fields as the header.
-    """
+    """The records without empty lines, and the line on which each begins."""
     if content and not content.endswith(b"\n"):
         content += b"\n"
     data, outside = _outside(content)

@@ -72,9 +72,6 @@ class MarkedCutter:
         Args:
             data: whole lines, following those of the last call.
             last: nothing follows.
-
-        Raises:
-            AccountingLogError: a record is longer than Slurm's can be.
         """
         # what stands before the first mark is the header
         records = (b"\n" + self._rest + mended(data)).split(self._begin)[1:]

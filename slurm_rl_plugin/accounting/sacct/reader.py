@@ -71,11 +71,7 @@ def plain_lines(content: bytes) -> list[str]:
 
 
 def recognise(log: LogFile, lines: list[str]) -> Layout:
-    """Which fields a dump holds.
-
-    Raises:
-        AccountingLogError: it is no dump, or lacks a field that the table needs.
-    """
+    """Which fields a dump holds."""
     # a line of separators of ASCII's own (FS to US) is blank to str, but not to the file's check
     position, first = next(((i, line) for i, line in enumerate(lines) if line.strip()), (0, ""))
     names = [name.strip().lower() for name in first.split(SEPARATOR)]

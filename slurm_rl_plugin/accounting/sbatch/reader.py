@@ -1,6 +1,8 @@
 """Event files of a Slurm simulator: what `sbatch` was told when, and for how long each job ran.
 
 A line is `-dt SECONDS -e submit_batch_job | -sim-walltime SECONDS --uid=USER [options] job.sh`.
+
+A ValueError has two arguments: the field, and what is wrong.
 """
 
 from __future__ import annotations
@@ -52,11 +54,7 @@ class _SimulatorEvent(NamedTuple):
 
 
 def _cut_event(line: str) -> _SimulatorEvent:
-    """The parts of a line.
-
-    Raises:
-        ValueError: it is no event; two words: the field, and what is wrong.
-    """
+    """The parts of a line."""
     head = _HEAD.match(line)
     if head is None:
         raise ValueError("-dt", "the line is no event: mend or remove it")
@@ -76,11 +74,7 @@ def _cut_event(line: str) -> _SimulatorEvent:
 
 
 def seconds_of(name: str, text: str) -> float:
-    """The seconds behind a word of the simulator.
-
-    Raises:
-        ValueError: it is no number; two words: the field, and what is wrong.
-    """
+    """The seconds behind a word of the simulator."""
     if not _NUMBER.fullmatch(text):
         raise ValueError(name, f"{text!r} is no number: mend it")
     return float(text)
@@ -104,9 +98,6 @@ class Submissions:
         Args:
             log: for messages.
             lines: following those of the last call.
-
-        Raises:
-            AccountingLogError: a line is not understood; says line and field.
         """
         rows = []
         for line in lines:

@@ -1,4 +1,7 @@
-"""Options of sbatch as words of a command: long names, values, counts."""
+"""Options of sbatch as words of a command: long names, values, counts.
+
+A ValueError names the option that is not understood.
+"""
 
 from __future__ import annotations
 
@@ -104,11 +107,7 @@ _SHARED = frozenset({"user", "mcs"})
 
 
 def cut_options(words: Sequence[str]) -> tuple[dict[str, str], int]:
-    """Long name -> value, the last one of each, and the place of the first word that is no option.
-
-    Raises:
-        ValueError: says which word is not understood.
-    """
+    """Long name -> value, the last one of each, and the place of the first word behind them."""
     found: dict[str, str] = {}
     place = 0
     while place < len(words) and words[place].startswith("-") and words[place] != "-":
@@ -182,9 +181,6 @@ def asked_counts(options: Mapping[str, str]) -> AskedCounts:
 
     A task a node where it names no tasks, unless GPUs tell how many: slurmctld counts
     `--ntasks-per-gpu` and `--gpus-per-task` so.
-
-    Raises:
-        ValueError: an amount is none, or more CPUs than any machine has; says which option.
     """
     of_task = amount_of(options, "tres-per-task", parse_task_tres, NO_TRES)
     cpus_per_task = max(asked_count(options, "cpus-per-task"), int(of_task.get("cpu", 1)))
@@ -237,11 +233,7 @@ def _gres_beside_tasks(options: Mapping[str, str], nodes: int) -> dict[str, floa
 def amount_of(
     options: Mapping[str, str], name: str, parse: Callable[[str], _Value], default: _Value
 ) -> _Value:
-    """What an option asks for.
-
-    Raises:
-        ValueError: its value is none; says which option.
-    """
+    """What an option asks for."""
     if not options.get(name):
         return default
     try:
@@ -251,11 +243,7 @@ def amount_of(
 
 
 def asked_count(options: Mapping[str, str], name: str, default: int = 1) -> int:
-    """The number of an option, the least of a range.
-
-    Raises:
-        ValueError: it is no number of at least 1.
-    """
+    """The number of an option, the least of a range."""
     text = options.get(name, "")
     if not text:
         return default
@@ -283,11 +271,7 @@ class Asked(NamedTuple):
 
 
 def asked_of(options: Mapping[str, str]) -> Asked:
-    """What a job asks for, of options by their long names.
-
-    Raises:
-        ValueError: says which option is not understood.
-    """
+    """What a job asks for, of options by their long names."""
     counts = asked_counts(options)
     gpus = counts.gres.get("gres/gpu", 0.0)
     tres = {"cpu": float(counts.processors), "mem": _memory_of_job(options, counts, gpus)}

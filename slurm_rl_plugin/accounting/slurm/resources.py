@@ -1,4 +1,7 @@
-"""Spans of time and resources as Slurm prints them, and as its commands take them."""
+"""Spans of time and resources as Slurm prints them, and as its commands take them.
+
+Every function that reads a text raises ValueError where the text has another form.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,7 @@ _COUNTED = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
 def printed_seconds(text: str) -> float:
-    """Seconds of what Slurm prints: `[days-][[hours:]minutes:]seconds[.fraction]`.
-
-    Raises:
-        ValueError: another form.
-    """
+    """Seconds of what Slurm prints: `[days-][[hours:]minutes:]seconds[.fraction]`."""
     days, clock, fraction = _parts(text)
     return _seconds(days or "0", [*clock[:-1], clock[-1] + fraction])
 
@@ -38,9 +37,6 @@ def asked_seconds(text: str) -> float:
 
     Args:
         text: `minutes[:seconds]`, `hours:minutes:seconds` or `days-hours[:minutes[:seconds]]`.
-
-    Raises:
-        ValueError: another form.
     """
     days, clock, fraction = _parts(text)
     if fraction:
@@ -50,11 +46,7 @@ def asked_seconds(text: str) -> float:
 
 
 def limit_seconds(text: str) -> float:
-    """Seconds of a limit as `--time` takes it; NaN for none.
-
-    Raises:
-        ValueError: another form than that of `asked_seconds` and the words for no limit.
-    """
+    """Seconds of a limit as `--time` takes it; NaN for none."""
     words = text.strip()
     return math.nan if words.lower() in _NO_LIMIT else asked_seconds(words)
 
@@ -75,11 +67,7 @@ def _seconds(days: str, clock: Iterable[str]) -> float:
 
 
 def parse_memory(text: str) -> float:
-    """MiB of `4000`, `4000M`, `3.5G`, `2T` or `512K`; MiB where no unit stands there.
-
-    Raises:
-        ValueError: another form.
-    """
+    """MiB of `4000`, `4000M`, `3.5G`, `2T` or `512K`; MiB where no unit stands there."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is no size: give one such as 4000M or 16G")
@@ -121,9 +109,6 @@ def parse_gres(text: str) -> dict[str, float]:
     """TRES of what `--gres` takes: `gpu`, `gpu:2`, `gpu:a100:2`, several with commas.
 
     What is of a type counts under its plain name as well.
-
-    Raises:
-        ValueError: another form.
     """
     found: defaultdict[str, float] = defaultdict(float)
     for part in text.split(",") if text and text != "none" else ():
@@ -140,21 +125,13 @@ def parse_gres(text: str) -> dict[str, float]:
 
 
 def parse_gpus(text: str) -> dict[str, float]:
-    """TRES of what `--gpus` and `--gpus-per-...` take: `2`, `a100:2`, several with commas.
-
-    Raises:
-        ValueError: another form.
-    """
+    """TRES of what `--gpus` and `--gpus-per-...` take: `2`, `a100:2`, several with commas."""
     parts = text.split(",") if text else []
     return parse_gres(",".join(f"gpu:{part}" for part in parts))
 
 
 def parse_task_tres(text: str) -> dict[str, float]:
-    """TRES of what `--tres-per-task` takes: `cpu:4,gres/gpu:1,license/name:2`, also with `=`.
-
-    Raises:
-        ValueError: another form.
-    """
+    """TRES of what `--tres-per-task` takes: `cpu:4,gres/gpu:1,license/name:2`, also with `=`."""
     found: defaultdict[str, float] = defaultdict(float)
     for part in text.replace("=", ":").split(",") if text else ():
         if part.startswith(_GRES):
@@ -172,11 +149,7 @@ def parse_task_tres(text: str) -> dict[str, float]:
 
 
 def parse_licences(text: str) -> dict[str, float]:
-    """TRES of what `--licenses` takes: `name`, `name:2` or `name=2`, several with commas.
-
-    Raises:
-        ValueError: another form.
-    """
+    """TRES of what `--licenses` takes: `name`, `name:2` or `name=2`, several with commas."""
     found: defaultdict[str, float] = defaultdict(float)
     for part in re.split("[,;|]", text) if text else ():
         name, _, count = part.replace("=", ":").partition(":")

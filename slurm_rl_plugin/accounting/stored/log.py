@@ -1,6 +1,8 @@
 """Jobs of an accounting log as one parquet file: written by batches, read whole or in part.
 
 The file holds a row a job in submit order, and in its metadata what the reader of the log reported.
+
+Stored jobs that ask for what no log does raise ValueError.
 """
 
 from __future__ import annotations
@@ -161,11 +163,7 @@ def frame_of(log: JobLog, first: int = 0, last: int | None = None) -> pl.DataFra
 
 
 def job_log(jobs: pl.DataFrame, kind: str, processors_available: int | None) -> JobLog:
-    """Stored jobs as a table.
-
-    Raises:
-        ValueError: they ask for what no log does.
-    """
+    """Stored jobs as a table."""
     columns: dict[str, Any] = {
         name: jobs[name].to_numpy().copy() for name in (*NUMBERS, *WHOLE_NUMBERS)
     }
@@ -237,11 +235,7 @@ def request_columns(requests: ResourceRequests, chosen: slice) -> dict[str, Any]
 
 
 def requests_of(jobs: pl.DataFrame) -> ResourceRequests | None:
-    """What stored jobs ask for; None where they tell of processors alone.
-
-    Raises:
-        ValueError: a text of amounts is none that we wrote.
-    """
+    """What stored jobs ask for; None where they tell of processors alone."""
     if "resources" not in jobs.columns:
         return None
     names, total = _totals(jobs)

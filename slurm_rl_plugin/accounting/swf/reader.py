@@ -116,9 +116,6 @@ def _parse_rows(log: LogFile, lines: list[str], before: int) -> FloatArray:
         log: for messages.
         lines: of the log.
         before: how many lines of the log stand before these.
-
-    Raises:
-        AccountingLogError: a row has not 18 numbers; says line and field.
     """
     data = [line for line in map(str.strip, lines) if line and line[0] != ";"]
     if not data:

@@ -1,4 +1,7 @@
-"""Job requests and offers as the JSON objects that sites send, and back with all bounds checked."""
+"""Job requests and offers as the JSON objects that sites send, and back with all bounds checked.
+
+RequestRefused names the field that is unknown, missing, of another kind or out of bounds.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +51,6 @@ def strict_object(body: bytes) -> dict[str, Any]:
 
     Args:
         body: UTF-8; its length is bounded by who read it.
-
-    Raises:
-        RequestRefused: no JSON, no object, too deep, a key twice, or a number that is none.
     """
     if _depth(body) > DEEPEST:  # before the parser, which calls itself for each level
         raise RequestRefused(BAD, f"the JSON is nested deeper than {DEEPEST} levels.")
@@ -116,11 +116,7 @@ class Forwarding:
 
 
 def forwarding_of(document: Mapping[str, Any]) -> Forwarding | None:
-    """How far the request of an object may go; None where it says nothing of that.
-
-    Raises:
-        RequestRefused: a field is missing, of another kind or out of bounds; names it.
-    """
+    """How far the request of an object may go; None where it says nothing of that."""
     if not any(name in document for name in FORWARDED):
         return None
     request_id, hops, life = (document.get(name) for name in FORWARDED)
@@ -148,11 +144,7 @@ def job_document(request: JobRequest) -> dict[str, Any]:
 
 
 def job_request(document: Mapping[str, Any]) -> JobRequest:
-    """The request that an object describes; only `processors` must be there.
-
-    Raises:
-        RequestRefused: a field is unknown, missing, of another kind or out of bounds; names it.
-    """
+    """The request that an object describes; only `processors` must be there."""
     unknown = [name for name in document if name not in FIELDS]
     if unknown:
         raise _refusal(_shown(unknown[0]), f"is unknown: give {', '.join(FIELDS)}")
@@ -243,9 +235,6 @@ def site_offer(document: Mapping[str, Any], site: str) -> SiteOffer:
     Args:
         document: the answer.
         site: who was asked; another one's offer is none.
-
-    Raises:
-        RequestRefused: a field is missing, of another kind or out of bounds; names it.
     """
     named = document.get("site")
     if named != site:

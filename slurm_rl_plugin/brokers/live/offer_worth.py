@@ -1,4 +1,7 @@
-"""What an offer is worth: the site's utility and price for a job, and a formula over them."""
+"""What an offer is worth: the site's utility and price for a job, and a formula over them.
+
+A formula that is refused, or has no finite value, raises FormulaError.
+"""
 
 from __future__ import annotations
 
@@ -53,10 +56,6 @@ class OfferWorth:
 
         Utility is the published one, else the time utility of the job's class after the expected
         wait (2008, eq. 1-3).
-
-        Raises:
-            FormulaError: the price has no finite value for this job.
-            BatchSystemError: the schedule is not known.
         """
         quick = self._is_quick(request)
         known = _variables(request, quick, start - now, all_processors)
@@ -91,11 +90,7 @@ class OfferWorth:
 def offer_value(
     formula: str, request: JobRequest, offer: SiteOffer, now: float, *, interactive: bool
 ) -> float:
-    """What a user's formula over USER_VARIABLES says of an offer; higher is better.
-
-    Raises:
-        FormulaError: the formula is refused, or has no finite value.
-    """
+    """What a user's formula over USER_VARIABLES says of an offer; higher is better."""
     known = _variables(request, interactive, offer.expected_start - now, offer.processors)
     known |= {"JobCost": offer.price, "SiteUtility": offer.utility}
     return user_function(formula).value(known)

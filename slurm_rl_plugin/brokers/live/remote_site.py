@@ -3,6 +3,9 @@
 A name may come to stand for another address at any time. It is resolved once, and what is asked is
 what was judged: never an address of this link only, where clouds hand out credentials, and this
 host only where the URL, or this host's own name, says so.
+
+RequestRefused has the words in which a site makes no offer or cannot be asked, ConfigurationError
+names a file or URL that cannot be used.
 """
 
 from __future__ import annotations
@@ -73,11 +76,7 @@ class TlsConnection(HTTPSConnection):
 
 
 def service_address(url: str) -> SplitResult:
-    """The parts of the URL of a service that is given a token.
-
-    Raises:
-        ConfigurationError: it is none, or would show the token to the network.
-    """
+    """The parts of the URL of a service that is given a token."""
     try:
         parts = urlsplit(url)
         known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -138,12 +137,7 @@ def _is_this_host(host: str) -> bool:
 
 
 def _connected(host: str, port: int, timeout: float | None) -> socket.socket:
-    """A connection to the first address that takes it.
-
-    Raises:
-        RequestRefused: one of the addresses is none of a site.
-        OSError: no such host, or none of its addresses takes it.
-    """
+    """A connection to the first address that takes it."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     for each in found:
         address = str(each[4][0])
@@ -225,12 +219,7 @@ class RemoteSite:
             return None
 
     def answer(self, request: JobRequest) -> SiteOffer:
-        """Ask the site for an offer.
-
-        Raises:
-            RequestRefused: it makes none; in its own words.
-            ConfigurationError: a file that is needed to ask cannot be used.
-        """
+        """Ask the site for an offer."""
         return site_offer(self._answered(job_document(request)), self.name)
 
     def answers(self, request: JobRequest, forwarding: Forwarding | None) -> list[SiteOffer]:
@@ -239,10 +228,6 @@ class RemoteSite:
         Args:
             request: of the job.
             forwarding: how far it may go; None for no further.
-
-        Raises:
-            RequestRefused: there is none; in its own words.
-            ConfigurationError: a file that is needed to ask cannot be used.
         """
         far = {} if forwarding is None else forwarding.document()
         document = self._answered(job_document(request) | far)
@@ -252,12 +237,7 @@ class RemoteSite:
         return [site_offer(document, self.name), *others]
 
     def accept(self, request: JobRequest) -> str:
-        """Let the site bind its offer; the name of the reservation.
-
-        Raises:
-            RequestRefused: it binds none; in its own words.
-            ConfigurationError: a file that is needed to ask cannot be used.
-        """
+        """Let the site bind its offer; the name of the reservation."""
         name = self._answered(job_document(request), page="/accept").get("reservation")
         if not isinstance(name, str) or _RESERVATION.fullmatch(name) is None:
             raise RequestRefused("", "names no reservation")

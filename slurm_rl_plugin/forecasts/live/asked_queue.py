@@ -1,4 +1,7 @@
-"""Answers what-if questions about one job: before it is submitted, or with another request."""
+"""Answers what-if questions about one job: before it is submitted, or with another request.
+
+RequestRefused is raised where a request is not understood, or the machine never holds the job.
+"""
 
 from __future__ import annotations
 
@@ -76,11 +79,7 @@ class AskedJob:
 
     @classmethod
     def of_document(cls, given: Mapping[str, Any]) -> AskedJob:
-        """What a document asks for; what it does not name is the least.
-
-        Raises:
-            RequestRefused: a name or a value that is not understood.
-        """
+        """What a document asks for; what it does not name is the least."""
         known = {each.name for each in fields(cls)}
         unknown = sorted(set(given) - known)
         if unknown:
@@ -347,11 +346,7 @@ class AskedQueue:
     history: Callable[[], PreparedLog]
 
     def new_job(self, queue: ForetoldQueue, request: Mapping[str, Any]) -> dict[str, Any]:
-        """What is told of a job that is not submitted, and of other requests of it.
-
-        Raises:
-            RequestRefused: the request is not understood, or this machine never holds it.
-        """
+        """What is told of a job that is not submitted, and of other requests of it."""
         until = self.forecaster.monotonic() + QUESTION_SECONDS
         wanted = dict(request)
         advice = wanted.pop("advice", False) is True
@@ -420,11 +415,7 @@ class AskedQueue:
         return ahead_of(snapshot, snapshot.waits_for_machine, scores)
 
     def _now(self, snapshot: QueueSnapshot, place: int) -> SiteNow:
-        """The site of a look, in which one of its pending jobs has a row.
-
-        Raises:
-            RequestRefused: the machine never holds it.
-        """
+        """The site of a look, in which one of its pending jobs has a row."""
         waits = snapshot.waits_for_machine
         now = site_now(self.history(), snapshot, waits, self.forecaster.source.half_life)
         if now.row[place] < 0:

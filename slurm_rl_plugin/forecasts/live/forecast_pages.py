@@ -1,4 +1,8 @@
-"""The pages of the forecast service: GET and POST /start, GET /scores, GET /metrics."""
+"""The pages of the forecast service: GET and POST /start, GET /scores, GET /metrics.
+
+RequestRefused says why a client is told nothing: what it asks for is not understood, not its own
+to see, or it asks too often.
+"""
 
 from __future__ import annotations
 
@@ -99,9 +103,6 @@ class ForecastDesk:
             asker: who asks.
             job: its number.
             advice: whether also what other requests of it would bring.
-
-        Raises:
-            RequestRefused: it does not wait, or is not the asker's to see; both in the same words.
         """
         queue = self._ready()
         place = queue.place_of(job)
@@ -118,11 +119,7 @@ class ForecastDesk:
         return document
 
     def of_user(self, asker: Asker, user: str) -> bytes:
-        """What is told of all pending jobs of a user, in JSON.
-
-        Raises:
-            RequestRefused: they are not the asker's to see, or it asks too often.
-        """
+        """What is told of all pending jobs of a user, in JSON."""
         if not self._may_see(asker, user):
             raise RequestRefused(
                 NOT_FOUND, f"jobs of {user!r} are not yours to see: ask for your own."
@@ -130,11 +127,7 @@ class ForecastDesk:
         return self._of(asker, user)
 
     def of_all(self, asker: Asker) -> bytes:
-        """What is told of all pending jobs that the asker may see, in JSON.
-
-        Raises:
-            RequestRefused: it asks too often.
-        """
+        """What is told of all pending jobs that the asker may see, in JSON."""
         return self._of(asker, None if asker.sees_all or self.others else asker.user)
 
     def _of(self, asker: Asker, user: str | None) -> bytes:
@@ -155,11 +148,7 @@ class ForecastDesk:
             self.reading.spent(asker.client, time.thread_time() - begin)
 
     def of_new_job(self, asker: Asker, request: Mapping[str, Any]) -> dict[str, Any]:
-        """What is told of a job that is not submitted.
-
-        Raises:
-            RequestRefused: a request that is not understood, or nothing is told of such jobs.
-        """
+        """What is told of a job that is not submitted."""
         queue = self._ready()
         if queue.too_little:
             raise RequestRefused(_NOT_YET, queue.too_little)
@@ -171,11 +160,7 @@ class ForecastDesk:
 
     @contextmanager
     def _turn(self, asker: Asker) -> Iterator[None]:
-        """One question at a time plays the queue forward, and nobody waits long for his turn.
-
-        Raises:
-            RequestRefused: others are before it, or he has asked too much.
-        """
+        """One question at a time plays the queue forward, and nobody waits long for his turn."""
         self._take(self.pace, asker)
         cost = 0.0
         try:
@@ -233,11 +218,7 @@ class ForecastDesk:
 
 
 def number_of_job(text: str) -> int:
-    """Read the job that a query asks for.
-
-    Raises:
-        RequestRefused: it is no whole number.
-    """
+    """Read the job that a query asks for."""
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
         raise RequestRefused(_BAD, f"{text[:40]!r} is no number of a job.")
     return int(text)
