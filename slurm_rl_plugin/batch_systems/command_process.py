@@ -121,11 +121,44 @@ class KillableCommands:
         Raises:
             BatchSystemError: it printed too much, and was killed.
         """
-        called = name or arguments[0]
+        called, timeout = name or arguments[0], self.timeout + extra
+        longest = self.longest if longest is None else longest
         with self.timed(called):
-            child = self._start(arguments, called, variables or {}, start)
-            longest = self.longest if longest is None else longest
-            return self._wait(child, stdin, self.timeout + extra, called, longest)
+            try:
+                child = start(
+                    arguments,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env={**self.environment, **(variables or {})},
+                    start_new_session=True,  # so that its whole group can be killed
+                )
+            except OSError as error:
+                raise BatchSystemUnavailable(
+                    f"{called} cannot be run ({error.strerror}); install {self.title}'s client "
+                    "commands or put them on the PATH"
+                ) from error
+            try:
+                output, errors = exchange(child, stdin.encode(), timeout, longest)
+            except subprocess.TimeoutExpired as error:
+                end(child)
+                raise BatchSystemUnavailable(
+                    f"{called} gave no answer within {timeout:g} s; {self.what_to_do}"
+                ) from error
+            except TooMuchPrinted:
+                end(child)
+                raise BatchSystemError(
+                    f"{called} printed more than {longest >> 20} MiB and was killed; run it by "
+                    "hand to see what it prints"
+                ) from None
+            except BaseException:
+                end(child)
+                raise
+        return Answer(
+            status=child.returncode,
+            output=output.decode(errors="replace"),
+            errors=errors.decode(errors="replace"),
+        )
 
     def ask(
         self,
@@ -171,58 +204,6 @@ class KillableCommands:
         finally:
             if self._on_call is not None:
                 self._on_call(call, time.monotonic() - began)
-
-    def _wait(
-        self,
-        child: subprocess.Popen[bytes],
-        stdin: str,
-        timeout: float,
-        name: str,
-        longest: int,
-    ) -> Answer:
-        try:
-            output, errors = exchange(child, stdin.encode(), timeout, longest)
-        except subprocess.TimeoutExpired as error:
-            end(child)
-            raise BatchSystemUnavailable(
-                f"{name} gave no answer within {timeout:g} s; {self.what_to_do}"
-            ) from error
-        except TooMuchPrinted:
-            end(child)
-            raise BatchSystemError(
-                f"{name} printed more than {longest >> 20} MiB and was killed; run it by hand to "
-                "see what it prints"
-            ) from None
-        except BaseException:
-            end(child)
-            raise
-        return Answer(
-            status=child.returncode,
-            output=output.decode(errors="replace"),
-            errors=errors.decode(errors="replace"),
-        )
-
-    def _start(
-        self,
-        arguments: Sequence[str],
-        name: str,
-        variables: Mapping[str, str],
-        start: Callable[..., subprocess.Popen[bytes]],
-    ) -> subprocess.Popen[bytes]:
-        try:
-            return start(
-                arguments,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={**self.environment, **variables},
-                start_new_session=True,  # so that its whole group can be killed
-            )
-        except OSError as error:
-            raise BatchSystemUnavailable(
-                f"{name} cannot be run ({error.strerror}); install {self.title}'s client commands "
-                "or put them on the PATH"
-            ) from error
 
 
 class TooMuchPrinted(Exception):

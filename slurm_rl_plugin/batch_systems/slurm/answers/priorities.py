@@ -45,9 +45,8 @@ class PriorityTerms(NamedTuple):
 
     native: int  #: priority without our term
     site: int  #: SiteFactor; 0 where a priority set by hand hides it
-    by_hand: (
-        bool  #: an administrator fixed the priority; then every factor is 0 or, in 22.05, no number
-    )
+    #: An administrator fixed the priority: then every factor is 0 or, in 22.05, no number.
+    by_hand: bool
     spread: int = 0  #: points by which components of a heterogeneous job differ; 0 for others
     nice: int = 0  #: the user's, as `native` counts it; Slurm counts a new one later
     standing: int = 0  #: what association, partition and QOS add
