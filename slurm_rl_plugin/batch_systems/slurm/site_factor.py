@@ -62,8 +62,8 @@ class FactorWriter:
         #: Whether Slurm has accepted a change of ours since it last denied us the right.
         self._had_right = False
 
-    def write(self, changes: Sequence[ValueWrite]) -> ApplyReport:
-        """Set the factor of each job (of the array, for a job array) to a new value.
+    def refused(self, changes: Sequence[ValueWrite]) -> dict[int, str]:
+        """Set the factor of each job (of the array, for a job array); those refused, and why.
 
         A job that runs already is accepted by Slurm without a word; the value shows when the job
         is requeued.
@@ -74,7 +74,8 @@ class FactorWriter:
             if abs(factor) > LARGEST_FACTOR
         }
         allowed = [change for change in changes if change[0] not in rejected]
-        for burst in self._bursts(allowed):
+        for first in range(0, len(allowed), self._writes_per_call):
+            burst = allowed[first : first + self._writes_per_call]
             refused = self._sender.send(burst)
             rejected.update(refused)
             if len(refused) < len(burst):
@@ -85,18 +86,13 @@ class FactorWriter:
                     "Slurm denies every change of priority: give the user of this daemon "
                     "AdminLevel=Operator (sacctmgr modify user NAME set AdminLevel=Operator)"
                 )
-        accepted = frozenset(job_id for job_id, _ in changes if job_id not in rejected)
-        return ApplyReport(accepted=accepted, rejected=rejected)
+        return rejected
 
     def _is_denied_right(self, refused: Mapping[int, str]) -> bool:
         """Whether refusals of a whole burst tell that we are no operator, and not of these jobs."""
         if any(NO_RIGHT in words for words in refused.values()):
             return True
         return not self._had_right and all(DENIED in words for words in refused.values())
-
-    def _bursts(self, changes: Sequence[ValueWrite]) -> Iterator[Sequence[ValueWrite]]:
-        for first in range(0, len(changes), self._writes_per_call):
-            yield changes[first : first + self._writes_per_call]
 
 
 class Scontrol:
@@ -259,7 +255,7 @@ class SiteFactors:
                 leader_of[component] = job_id
                 if lift != of_leader:
                     wanted.append((component, factor + lift))
-        refused = self._writer.write(wanted).rejected
+        refused = self._writer.refused(wanted)
         rejected = {leader_of.get(number, number): words for number, words in refused.items()}
         accepted = {job_id: factor for job_id, factor in changes if job_id not in rejected}
         self._factors.update(accepted)
