@@ -262,7 +262,8 @@ def _between(priority: IntArray, left: int, right: int, ceiling: int) -> IntArra
 def in_safe_order(changes: Sequence[FactorChange]) -> list[FactorChange]:
     """Changes so that no two jobs pass each other on the way: Slurm may start a job in between.
 
-    Jobs that rise go first, the highest foremost; then those that sink, the lowest foremost.
+    Of changes whose highest placed job comes first, jobs that rise go first, the highest foremost;
+    then those that sink, the lowest foremost.
     """
     rising = [change for change in changes if change.new >= change.old]
     sinking = [change for change in changes if change.new < change.old]

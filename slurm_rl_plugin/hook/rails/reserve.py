@@ -395,9 +395,9 @@ class BatchLimit:
         else:
             reason = rail.reason
             wanted = batch_limit(snapshot, reserve, rail.settings)
-        at_once = reason in (OFF, STARVING, FALLBACK)
-        if wanted != self._limit and not at_once and self._too_soon():
-            wanted = self._limit
+        if wanted != self._limit and rail is not None and reason not in (STARVING, FALLBACK):
+            too_soon = self.monotonic() - self._changed < rail.settings.change_interval
+            wanted = self._limit if too_soon else wanted
         return LimitReport(
             amounts=wanted,
             before=self._limit,
@@ -413,7 +413,7 @@ class BatchLimit:
                 self._complained = ""
             return replace(self._remembered(planned), failing=bool(self._complained))
         try:
-            self._set(system, planned.amounts)
+            system.limit_batch(planned.amounts)
         except SlurmRLError as error:
             return self._failed(planned, error)
         self._complained = ""
@@ -446,16 +446,9 @@ class BatchLimit:
     def restore(self, system: BatchSystem) -> ApplyReport:
         """Give the site its own limit back; see `BatchSystem.limit_batch` for what can fail."""
         if self.is_outstanding():
-            self._set(system, None)
+            system.limit_batch(None)
         self._limit = None
         return ApplyReport()
-
-    def _set(self, system: BatchSystem, amounts: Mapping[str, int] | None) -> None:
-        system.limit_batch(amounts)
-
-    def _too_soon(self) -> bool:
-        assert self.rail is not None
-        return self.monotonic() - self._changed < self.rail.settings.change_interval
 
     def _failed(self, planned: LimitReport, error: SlurmRLError) -> LimitReport:
         """Report the failure; the next try waits as long as the next change would."""
