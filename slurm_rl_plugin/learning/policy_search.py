@@ -257,87 +257,24 @@ def rule_network(rule: str) -> QNetwork:
     return network_from_parameters(SITE, parameters, hidden=1, scaler=fixed_scaler(SITE))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Search:
-    """What turns searched numbers into a network.
-
-    Attributes:
-        settings: of the search.
-        parameters: all numbers of the network that it starts with.
-        places: of the searched ones among them.
-    """
-
-    settings: PolicySearchSettings
-    parameters: FloatArray
-    places: IntArray
-
-    def network(self, searched: FloatArray) -> QNetwork:
-        """The network with these numbers in the searched places."""
-        settings, parameters = self.settings, self.parameters.copy()
-        parameters[self.places] = searched
-        if settings.hold:
-            reserve = parameters[-RESERVE_NUMBERS:] * RESERVE_STEP
-            weights = np.zeros(len(SITE.queue))
-            weights[[SITE.queue.index(name) for name in RESERVE_FEATURES]] = reserve[:-1]
-            parameters = np.concatenate([parameters[:-RESERVE_NUMBERS], weights, reserve[-1:]])
-        return network_from_parameters(
-            SITE,
-            parameters,
-            hidden=settings.hidden,
-            scaler=fixed_scaler(SITE),
-            hold=settings.hold,
-        )
-
-    @property
-    def begin(self) -> FloatArray:
-        """The searched numbers of the network that the search starts with."""
-        return self.parameters[self.places]
-
-
-def _search_of(settings: PolicySearchSettings, start: QNetwork | None) -> _Search:
-    return _Search(
-        settings=settings,
-        parameters=initial_parameters(settings)
-        if start is None
-        else parameters_of(start, settings),
-        places=searched_places(settings),
+def _network(
+    settings: PolicySearchSettings, parameters: FloatArray, searched: FloatArray
+) -> QNetwork:
+    """The network of all numbers at the start, with others in the searched places."""
+    parameters = parameters.copy()
+    parameters[searched_places(settings)] = searched
+    if settings.hold:
+        reserve = parameters[-RESERVE_NUMBERS:] * RESERVE_STEP
+        weights = np.zeros(len(SITE.queue))
+        weights[[SITE.queue.index(name) for name in RESERVE_FEATURES]] = reserve[:-1]
+        parameters = np.concatenate([parameters[:-RESERVE_NUMBERS], weights, reserve[-1:]])
+    return network_from_parameters(
+        SITE,
+        parameters,
+        hidden=settings.hidden,
+        scaler=fixed_scaler(SITE),
+        hold=settings.hold,
     )
-
-
-class _Chosen:
-    """The best of the means that the search came by, on the loads that it does not search on.
-
-    Attributes:
-        searched: its numbers.
-        objective: its value on the validation loads.
-        curve: generation, best objective of its candidates, and value of its mean.
-    """
-
-    def __init__(
-        self,
-        search: _Search,
-        validation: Sequence[TrainingLoad],
-        training: Sequence[TrainingLoad],
-    ) -> None:
-        settings = search.settings
-        self._search, self._validation = search, validation
-        self.searched = search.begin
-        self.objective = self._valued(self.searched, validation)
-        loads = drawn_loads(training, settings.batch, settings.seed, 0)
-        first = self._valued(self.searched, loads)
-        self.curve: list[tuple[int, float, float]] = [(0, first, self.objective)]
-
-    def look_at(self, generation: int, mean: FloatArray, most: float) -> None:
-        """Value a mean, and choose it where it is the best yet."""
-        objective = self._valued(mean, self._validation)
-        self.curve.append((generation, most, objective))
-        if objective > self.objective:
-            self.searched, self.objective = mean, objective
-
-    def _valued(self, searched: FloatArray, loads: Sequence[TrainingLoad]) -> float:
-        network = self._search.network(searched)
-        weights = self._search.settings.weights
-        return mean_objective(network, loads, weights, threads=processors_here())
 
 
 def unsearched_network(settings: PolicySearchSettings) -> QNetwork:
@@ -373,15 +310,23 @@ def search_policy(
     if not training or not validation:
         raise ConfigurationError("policy search needs at least one training and validation load.")
     kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
-    search = _search_of(settings, start)
+    parameters = initial_parameters(settings) if start is None else parameters_of(start, settings)
+    network = partial(_network, settings, parameters)
+
+    def valued(searched: FloatArray, loads: Sequence[TrainingLoad]) -> float:
+        return mean_objective(network(searched), loads, settings.weights, threads=processors_here())
+
+    best = parameters[searched_places(settings)]
+    objective = valued(best, validation)
+    first = drawn_loads(training, settings.batch, settings.seed, 0)
+    curve = [(0, valued(best, first), objective)]
     evolution = CMA(
-        mean=search.begin,
+        mean=best.copy(),  # CMA changes it in place
         sigma=settings.step,
         bounds=search_bounds(settings),
         seed=settings.seed,
         population_size=settings.population or None,
     )
-    chosen = _Chosen(search, validation, training)
     simulated = 0
     for generation in range(1, settings.generations + 1):
         candidates = [evolution.ask() for _ in range(evolution.population_size)]
@@ -390,19 +335,22 @@ def search_policy(
         if generation <= len(kept.steps):
             objectives = kept.steps[generation - 1]
         else:
-            networks = [search.network(candidate) for candidate in candidates]
-            valued = partial(mean_objective, loads=loads, weights=settings.weights)
-            objectives = side_by_side(valued, networks)
+            alone = partial(mean_objective, loads=loads, weights=settings.weights)
+            objectives = side_by_side(alone, [network(each) for each in candidates])
             kept.add(objectives)
         evolution.tell([(x, -value) for x, value in zip(candidates, objectives, strict=True)])
         if generation % settings.validate_every == 0 or generation == settings.generations:
-            chosen.look_at(generation, np.array(evolution.mean), max(objectives))
+            mean = np.array(evolution.mean)
+            value = valued(mean, validation)
+            curve.append((generation, max(objectives), value))
+            if value > objective:
+                best, objective = mean, value
         if progress is not None:
-            progress(generation, chosen.objective)
+            progress(generation, objective)
     kept.close()
     return TrainedPolicy(
-        network=search.network(chosen.searched),
-        validation_objective=chosen.objective,
-        curve=tuple(chosen.curve),
+        network=network(best),
+        validation_objective=objective,
+        curve=tuple(curve),
         simulated_jobs=simulated,
     )

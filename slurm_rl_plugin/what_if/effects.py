@@ -81,8 +81,8 @@ def effects_of(
     `blocks` are over the counted jobs, in the order of their places in the log; `served` is
     `services` of the pair.
     """
-    before = _Columns.of(pair.base, pair.places_before)
-    after = _Columns.of(pair.variant, pair.places_after)
+    before = _columns(pair.base, pair.places_before)
+    after = _columns(pair.variant, pair.places_after)
     every = np.arange(len(pair.counted))
     everybody = _group(before, after, blocks, every)
     everybody.figures["misdelivered"] = _misdelivered(served, blocks)
@@ -105,39 +105,28 @@ def _members(grouping: Grouping, place: IntArray, by: str) -> list[tuple[str, In
     return [(grouping.names[each], np.flatnonzero(of == each)) for each in chosen]
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Measures of the counted jobs under one variant, shape [n].
+_Columns = Mapping[str, FloatArray]
 
-    Attributes:
-        wait: seconds.
-        means: by the name of a figure, what it is the mean of.
-    """
 
-    wait: FloatArray
-    means: Mapping[str, FloatArray]
-
-    @classmethod
-    def of(cls, replayed: ReplayedVariant, place: IntArray) -> _Columns:
-        found = replayed.measures
-        wait = found.wait[place]
-        means = {
-            "mean_wait": wait,
-            "within_120s": (wait <= INTERACTIVE_WAIT_GOAL).astype(np.float64),
-            "bounded_slowdown": found.bounded_slowdown[place],
-        }
-        return cls(wait, means)
+def _columns(replayed: ReplayedVariant, place: IntArray) -> _Columns:
+    """By the name of a figure, what it is the mean of over the counted jobs, shape [n] each."""
+    wait = replayed.measures.wait[place]
+    return {
+        "mean_wait": wait,
+        "within_120s": (wait <= INTERACTIVE_WAIT_GOAL).astype(np.float64),
+        "bounded_slowdown": replayed.measures.bounded_slowdown[place],
+    }
 
 
 def _group(before: _Columns, after: _Columns, blocks: Blocks, jobs: IntArray) -> GroupEffects:
     figures: dict[str, Effect] = {}
-    for name, values in before.means.items():
-        mine, theirs = values[jobs], after.means[name][jobs]
+    for name, values in before.items():
+        mine, theirs = values[jobs], after[name][jobs]
         drawn = blocks.means(mine, jobs), blocks.means(theirs, jobs)
         figures[name] = judged_effect(
             name, (float(mine.mean()), float(theirs.mean())), drawn, blocks
         )
-    waits = before.wait[jobs], after.wait[jobs]
+    waits = before["mean_wait"][jobs], after["mean_wait"][jobs]
     levels = np.array(list(_LEVELS.values()))
     drawn_waits = [blocks.quantiles(each, jobs, levels) for each in waits]
     exact = [np.quantile(each, levels) for each in waits]

@@ -98,7 +98,7 @@ class HeldoutProtocol:
         return (part_jobs - self.warm_up - self.further) / self.counted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class WindowFigures:
     """Figures of one policy over the counted jobs of each window; shape [windows], time order.
 
@@ -193,16 +193,8 @@ def figures_of_windows(
             if progress is not None:
                 progress(len(rows), row[-1][0])
     columns = np.array(rows).transpose(1, 2, 0)
-    return {
-        each.name: WindowFigures(
-            bounded_slowdown=figures[0],
-            short_jobs=figures[1],
-            short_within_120s=figures[2],
-            max_wait=figures[3],
-            misdelivered=figures[4],
-        )
-        for each, figures in zip(candidates, columns, strict=True)
-    }
+    pairs = zip(candidates, columns, strict=True)
+    return {each.name: WindowFigures(*figures) for each, figures in pairs}
 
 
 def _figures(
