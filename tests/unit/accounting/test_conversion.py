@@ -1,7 +1,6 @@
 """A log that was converted reads as the log itself does, whatever it holds."""
 
 import gzip
-from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -247,12 +246,3 @@ def test_what_was_seen_before_is_told(batches, stretch, data):
         second = np.array([batch[place][1] for place in order], dtype=np.uint64)
         told = seen.told_before(first, second, np.array(order, dtype=np.int64))
         assert told.tolist() == [expected[place] for place in order]
-
-
-def test_the_report_of_a_log_goes_with_it(tmp_path):
-    (tmp_path / "log").write_text(CASES["pbs"].text + "broken line\n")
-    _, directly = read_log(tmp_path / "log")
-    convert([tmp_path / "log"], tmp_path / "log.parquet")
-    _, stored = read_log(tmp_path / "log.parquet")
-    assert stored == directly
-    assert replace(stored, malformed=()) != stored

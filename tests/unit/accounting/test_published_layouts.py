@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-
 import numpy as np
 import polars as pl
 import pytest
@@ -66,13 +64,6 @@ def test_what_is_converted_reads_as_the_file_itself(path, batch, tmp_path):
     one_log, other = told(directly[0]), told(converted[0])
     for name, column in one_log.items():
         np.testing.assert_array_equal(column, other[name], err_msg=name)
-
-
-def test_gzip_is_read_too(tmp_path):
-    plain = as_csv(SAMPLES["openb"], tmp_path / "pods.csv")
-    packed = tmp_path / "pods.csv.gz"
-    packed.write_bytes(gzip.compress(plain.read_bytes()))
-    assert read_log(packed)[1].kept == read_log(plain)[1].kept > 0
 
 
 def test_f_data_asks_for_nodes_cores_and_memory_of_each_node(tmp_path):

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.resource_amounts import amounts_of, resources_text
-from slurm_rl_plugin.accounting.stored.log import StoredLog, frame_of, job_log
+from slurm_rl_plugin.accounting.stored.log import StoredLog
 from slurm_rl_plugin.errors import AccountingLogError
-from tests.contracts.test_accounting_readers import CASES, told
+from tests.contracts.test_accounting_readers import CASES
 
 NAMES = st.sampled_from(["cpus", "memory", "gpus", "gres/gpu:a100", "license/a=b"])
 
@@ -31,14 +31,6 @@ def stored(folder: Path, case: str) -> Path:
     (folder / "log").write_text(CASES[case].text)
     convert([folder / "log"], folder / "log.parquet")
     return folder / "log.parquet"
-
-
-def test_a_table_goes_there_and_back(tmp_path):
-    log, _ = read_log(stored(tmp_path, "sbatch"))
-    again = job_log(frame_of(log), log.kind, None)
-    assert {name: str(value) for name, value in told(again).items()} == {
-        name: str(value) for name, value in told(log).items()
-    }
 
 
 def test_part_of_a_file_holds_what_its_jobs_ask_for(tmp_path):

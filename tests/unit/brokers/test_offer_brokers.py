@@ -8,13 +8,10 @@ from slurm_rl_plugin.brokers.earliest_start import EarliestStartBroker
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.remote_site import SiteAnswer
 from slurm_rl_plugin.brokers.offered_value import OfferedValueBroker
-from slurm_rl_plugin.brokers.port import Broker, RoutedJob
-from slurm_rl_plugin.brokers.site_utility import SiteUtilityBroker
 from slurm_rl_plugin.domain.site import SiteOffer
 from slurm_rl_plugin.errors import ConfigurationError
 
 REQUEST = job_request({"processors": 2})
-ENDED = RoutedJob(site="a", request=REQUEST, submitted=1.0, started=2.0, ended=3.0)
 
 
 def site(name: str, start: float, utility: float, processors: int = 8) -> SiteAnswer:
@@ -57,9 +54,3 @@ def test_an_offer_for_which_the_formula_has_no_value_is_none() -> None:
     assert [each.site for each in market("1 / wait").rank(REQUEST, sites)] == ["b"]
     with pytest.raises(ConfigurationError):
         market("wait ** 99")
-
-
-@pytest.mark.parametrize("broker", [EarliestStartBroker(), SiteUtilityBroker(), market("wait")])
-def test_no_site_gives_no_ranking(broker: Broker) -> None:
-    assert broker.rank(REQUEST, []) == []
-    broker.learn(ENDED)

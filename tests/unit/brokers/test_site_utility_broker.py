@@ -29,10 +29,6 @@ def site(name: str, start: float, published: float | None = None) -> SiteAnswer:
     return SiteAnswer(name=name, promised=offer)
 
 
-def ranked(*sites: SiteAnswer) -> list[str]:
-    return [each.site for each in SiteUtilityBroker().rank(REQUEST, sites)]
-
-
 def test_the_site_that_expects_most_comes_first_however_late_it_starts_the_job() -> None:
     sites = [site("north", 1300.0, 0.9), site("east", 1100.0, 0.2), site("south", 1200.0, 0.5)]
     ranking = SiteUtilityBroker().rank(REQUEST, sites)
@@ -53,15 +49,6 @@ def test_where_nobody_publishes_the_earliest_start_is_first() -> None:
     assert [replace(each, reason="") for each in plain] == [
         replace(each, reason="") for each in ranking
     ]
-
-
-def test_a_utility_that_is_published_is_not_compared_with_that_of_a_wait() -> None:
-    assert ranked(site("east", 9.0), site("north", 99.0, 0.1)) == ["north", "east"]
-
-
-def test_a_site_that_makes_no_offer_is_left_out() -> None:
-    assert ranked(SiteAnswer(name="north", why_not="silent")) == []
-    assert ranked(SiteAnswer(name="north"), site("east", 1.0, 0.1)) == ["east"]
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.2, 0.5, 0.8, None]), st.floats(0, 1e9)), max_size=6))

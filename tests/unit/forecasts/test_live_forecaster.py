@@ -11,7 +11,6 @@ import pytest
 
 from slurm_rl_plugin.domain import StartedJobs
 from slurm_rl_plugin.domain.resources import ResourceRequests
-from slurm_rl_plugin.forecasts.forecast import Forecasts, pooled
 from slurm_rl_plugin.forecasts.live.asked_queue import AskedJob, asking_for, with_job
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.joining import scores_document
@@ -316,10 +315,3 @@ def test_what_past_waits_taught_outlives_another_numbering(site: LiveSite, now: 
     assert told is not None
     assert told_other is not None
     np.testing.assert_array_equal(told.seconds, told_other.seconds)
-
-
-def test_bands_that_differ_are_pooled_wide() -> None:
-    soon, late = (Forecasts.of_draws(np.full((1, 20), wait)) for wait in (60.0, 6000.0))
-    low, high = pooled([soon, late], np.array([0.5, 0.5])).band(0.9)
-    assert low[0] == pytest.approx(60.0, rel=0.05)
-    assert high[0] == pytest.approx(6000.0, rel=0.05)
