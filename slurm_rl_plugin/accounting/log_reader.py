@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from slurm_rl_plugin.accounting.log_file import LogFile, log_of_any
-from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+from slurm_rl_plugin.accounting.port import JobLog, ReadReport, Tally
 from slurm_rl_plugin.accounting.stored.log import job_log, with_requests
 
 
@@ -23,6 +23,9 @@ class AccountingReader(ABC):
 
     kind: str
     processors_available: int | None = None
+
+    def __init__(self) -> None:
+        self.tally = Tally()
 
     @abstractmethod
     def jobs(self, log: LogFile) -> Iterator[pl.DataFrame]:
@@ -42,9 +45,9 @@ class AccountingReader(ABC):
         """Columns that only the whole log tells."""
         return ()
 
-    @abstractmethod
     def report(self, checksum: str) -> ReadReport:
         """What became of every record, once all jobs were read."""
+        return self.tally.report(checksum)
 
     def read(self, log: Path | LogFile) -> tuple[JobLog, ReadReport]:
         """Read a whole log, gzipped or plain."""

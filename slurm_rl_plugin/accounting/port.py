@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -107,6 +108,52 @@ class ReadReport:
             f"none of its {self.read} records is a job that ran"
             + (f" ({told})" if told else "")
             + ": give a log of jobs that have ended"
+        )
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts, as a log is read, of what a report tells; see `ReadReport`."""
+
+    read: int = 0
+    kept: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    noticed: Counter[str] = field(default_factory=Counter)
+    others: Counter[str] = field(default_factory=Counter)
+    malformed: list[str] = field(default_factory=list)
+    last_submit: float = -np.inf
+
+    def sift(self, faults: Mapping[str, BoolArray], count: int) -> BoolArray:
+        """Which of some records are jobs that ran; counts the others by their first fault.
+
+        Args:
+            faults: reason -> which records are at fault, shape [count].
+            count: of the records.
+        """
+        self.read += count
+        kept = np.ones(count, dtype=np.bool_)
+        for reason, at_fault in faults.items():
+            self.dropped[reason] += int(np.count_nonzero(kept & at_fault))
+            kept &= ~at_fault
+        return kept
+
+    def keep(self, submit: FloatArray) -> None:
+        """Count the next jobs that ran, by their submissions in the order of the log, shape [n]."""
+        self.kept += len(submit)
+        backwards = np.diff(submit, prepend=self.last_submit) < 0
+        self.noticed["submit going backwards"] += int(np.count_nonzero(backwards))
+        self.last_submit = float(submit[-1]) if len(submit) else self.last_submit
+
+    def report(self, checksum: str) -> ReadReport:
+        """What became of every record so far; reasons and oddities in the order of the first."""
+        return ReadReport(
+            read=self.read,
+            kept=self.kept,
+            dropped={reason: count for reason, count in self.dropped.items() if count},
+            noticed={oddity: count for oddity, count in self.noticed.items() if count},
+            checksum=checksum,
+            other_records=dict(sorted(self.others.items())),
+            malformed=tuple(self.malformed),
         )
 
 

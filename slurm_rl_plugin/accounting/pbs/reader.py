@@ -29,6 +29,7 @@ class PbsReader(AccountingReader):
     kind = "pbs"
 
     def __init__(self, zone: tzinfo | None = None) -> None:
+        super().__init__()
         self._zone = zone
         self._runs = EndedRuns(zone)
         self._last = Path()

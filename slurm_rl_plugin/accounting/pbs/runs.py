@@ -9,7 +9,6 @@ import io
 import math
 import re
 from array import array
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import tzinfo
 from pathlib import Path
@@ -37,7 +36,7 @@ from slurm_rl_plugin.accounting.pbs.requests import (
     requests_of_runs,
     unread_requests,
 )
-from slurm_rl_plugin.accounting.port import JobLog, ReadReport, joined_checksum
+from slurm_rl_plugin.accounting.port import JobLog, ReadReport, Tally, joined_checksum
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -65,14 +64,10 @@ class EndedRuns:
     """
 
     def __init__(self, zone: tzinfo | None = None) -> None:
-        self._read = 0
         self._zone = zone
+        self._tally = Tally()
         self._runs = RunColumns()
         self._cutter = ValueCutter()
-        self._dropped: Counter[str] = Counter()
-        self._noticed: Counter[str] = Counter()
-        self._others: Counter[str] = Counter()
-        self._places: list[str] = []
 
     def take(self, log: LogFile) -> None:
         """Read the lines of one file."""
@@ -89,7 +84,7 @@ class EndedRuns:
                 continue
             records += 1
             if record.kind != "E":
-                self._others[record.kind] += 1
+                self._tally.others[record.kind] += 1
                 continue
             self._take_end(path, number, record)
         if not records:
@@ -101,17 +96,17 @@ class EndedRuns:
         except ValueError as error:
             self._malformed(path, number, str(error))
             return
-        self._read += 1
+        self._tally.read += 1
         if isinstance(run, str):
-            self._dropped[run] += 1
+            self._tally.dropped[run] += 1
         else:
             self._runs.append(run)
 
     def _malformed(self, path: Path, line: int, what: str) -> None:
-        self._read += 1
-        self._dropped[_MALFORMED] += 1
-        if len(self._places) < MOST_PLACES:
-            self._places.append(f"{path}:{line}: {what}")
+        self._tally.read += 1
+        self._tally.dropped[_MALFORMED] += 1
+        if len(self._tally.malformed) < MOST_PLACES:
+            self._tally.malformed.append(f"{path}:{line}: {what}")
 
     def _judge(self, record: Record) -> Run | str:
         """The run of an E record, or the reason why there is none."""
@@ -130,32 +125,22 @@ class EndedRuns:
             return reason
         within = submit <= eligible <= start
         if not (within or math.isnan(eligible)):
-            self._noticed["eligible outside submit to start"] += 1
+            self._tally.noticed["eligible outside submit to start"] += 1
         if values.get("run_count", "1") not in ("0", "1"):
-            self._noticed["run again"] += 1
-        self._noticed.update(unread_requests(values))
+            self._tally.noticed["run again"] += 1
+        self._tally.noticed.update(unread_requests(values))
         return _run(job, values, (submit, eligible if within else submit, start, end), processors)
 
     def log_and_report(self, checksum: str, whole: Path) -> tuple[JobLog, ReadReport]:
         """The table, and what became of every record; `whole` names what was read."""
-        if not self._read:
+        if not self._tally.read:
             problem = "no run ends in it (no E record); give the accounting files of more days"
             raise AccountingLogError(whole, problem)
-        log, oddities = self._runs.job_log()
-        if oddities.told_twice:
-            self._dropped["duplicate record"] += oddities.told_twice
-        if oddities.submit_going_backwards:
-            self._noticed["submit going backwards"] += oddities.submit_going_backwards
-        report = ReadReport(
-            read=self._read,
-            kept=len(log),
-            dropped=dict(self._dropped),
-            noticed=dict(self._noticed),
-            checksum=checksum,
-            other_records=dict(sorted(self._others.items())),
-            malformed=tuple(self._places),
-        )
-        return log, report
+        log, told_twice, backwards = self._runs.job_log()
+        self._tally.dropped["duplicate record"] += told_twice
+        self._tally.noticed["submit going backwards"] += backwards
+        self._tally.kept = len(log)
+        return log, self._tally.report(checksum)
 
 
 def _lines(log: LogFile) -> Iterator[bytes]:
@@ -220,13 +205,6 @@ class Run(NamedTuple):
     request: PbsRequest
 
 
-class Oddities(NamedTuple):
-    """Counts of what the table hides."""
-
-    told_twice: int
-    submit_going_backwards: int
-
-
 class RunColumns:
     """Columns that grow by one run at a time."""
 
@@ -251,15 +229,15 @@ class RunColumns:
             self._indices[name].append(known.setdefault(text, len(known)))
         self._request.append(self._requests.setdefault(run.request, len(self._requests)))
 
-    def job_log(self) -> tuple[JobLog, Oddities]:
-        """The table, in submit order."""
+    def job_log(self) -> tuple[JobLog, int, int]:
+        """The table, in submit order; runs that were told twice, and submits going backwards."""
         times = {name: np.array(column) for name, column in self._times.items()}
         kept = self._told_last(times)
         submit = times["submit"][kept]
         backwards = int(np.count_nonzero(np.diff(submit) < 0))
         order = kept[np.argsort(submit, kind="stable")]
         log = self._table({name: column[order] for name, column in times.items()}, order)
-        return log, Oddities(len(times["submit"]) - len(kept), backwards)
+        return log, len(times["submit"]) - len(kept), backwards
 
     def _told_last(self, times: dict[str, FloatArray]) -> IntArray:
         """Places of the runs, each once: a server that is restarted may tell an end again."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from slurm_rl_plugin.accounting.port import ReadReport
+from slurm_rl_plugin.accounting.port import Tally
 from slurm_rl_plugin.accounting.stored.log import COLUMNS, REQUESTS, WHOLE_NUMBERS, request_columns
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
@@ -66,46 +65,13 @@ class PublishedJobs:
         }
 
 
-class PublishedTally:
-    """Sorts records into jobs and reasons, batch after batch."""
-
-    def __init__(self) -> None:
-        self.read = 0
-        self._kept = 0
-        self._dropped: Counter[str] = Counter()
-        self._noticed: Counter[str] = Counter()
-        self._last_submit = -np.inf
-
-    def take(self, jobs: PublishedJobs) -> pl.DataFrame:
-        """The jobs of a batch that ran, in its order; columns as `stored.log` has them."""
-        kept = np.ones(len(jobs.job_id), dtype=np.bool_)
-        for reason, at_fault in jobs.reasons().items():
-            self._dropped[reason] += int(np.count_nonzero(kept & at_fault))
-            kept &= ~at_fault
-        self.read += len(kept)
-        places = np.flatnonzero(kept)
-        self._kept += len(places)
-        for oddity, shown in jobs.odd.items():
-            self._noticed[oddity] += int(np.count_nonzero(shown[places]))
-        self._notice_order(jobs.submit[places])
-        return _frame(jobs, places)
-
-    def report(self, checksum: str) -> ReadReport:
-        """What became of every record."""
-        return ReadReport(
-            read=self.read,
-            kept=self._kept,
-            dropped={reason: count for reason, count in self._dropped.items() if count},
-            noticed={oddity: count for oddity, count in self._noticed.items() if count},
-            checksum=checksum,
-        )
-
-    def _notice_order(self, submit: FloatArray) -> None:
-        if not len(submit):
-            return
-        before = np.append(self._last_submit, submit[:-1])
-        self._noticed["submit going backwards"] += int(np.count_nonzero(submit < before))
-        self._last_submit = float(submit[-1])
+def kept_jobs(jobs: PublishedJobs, tally: Tally) -> pl.DataFrame:
+    """The jobs of a batch that ran, in its order; columns as `stored.log` has them."""
+    places = np.flatnonzero(tally.sift(jobs.reasons(), len(jobs.job_id)))
+    for oddity, shown in jobs.odd.items():
+        tally.noticed[oddity] += int(np.count_nonzero(shown[places]))
+    tally.keep(jobs.submit[places])
+    return _frame(jobs, places)
 
 
 def _frame(jobs: PublishedJobs, places: IntArray) -> pl.DataFrame:

@@ -29,7 +29,7 @@ import polars as pl
 
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.log_reader import AccountingReader
-from slurm_rl_plugin.accounting.port import NOT_READ, ReadReport
+from slurm_rl_plugin.accounting.port import NOT_READ
 from slurm_rl_plugin.accounting.published.files import (
     PublishedRows,
     layout_of_parquet,
@@ -38,8 +38,8 @@ from slurm_rl_plugin.accounting.published.files import (
 )
 from slurm_rl_plugin.accounting.published.judgement import (
     PublishedJobs,
-    PublishedTally,
     first_positive,
+    kept_jobs,
     whole_numbers,
 )
 from slurm_rl_plugin.accounting.published.layouts import (
@@ -187,9 +187,6 @@ _JOBS: Mapping[str, Callable[[PublishedRows], PublishedJobs]] = {
 class PublishedReader(AccountingReader):
     """Reads files of one layout, csv or parquet, which is told by their columns."""
 
-    def __init__(self) -> None:
-        self._tally = PublishedTally()
-
     def jobs(self, log: LogFile) -> Iterator[pl.DataFrame]:
         """The jobs of a file; a missing column or a value that is not understood is a fault."""
         layout = layout_of_parquet(log.path)
@@ -203,12 +200,8 @@ class PublishedReader(AccountingReader):
                 raise log.fault("these are no columns of F-DATA, PM100 or openb; give one of them")
             batches = rows_of_csv(log.path, layout, log.batches())
         self.kind = layout.kind
-        before = self._tally.read
+        before = self.tally.read
         for rows in batches:
-            yield self._tally.take(_JOBS[self.kind](rows))
-        if self._tally.read == before:
+            yield kept_jobs(_JOBS[self.kind](rows), self.tally)
+        if self.tally.read == before:
             raise log.fault("the file holds no record; export it again")
-
-    def report(self, checksum: str) -> ReadReport:
-        """What became of every record."""
-        return self._tally.report(checksum)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import polars as pl
 
-from slurm_rl_plugin.accounting.port import ReadReport
+from slurm_rl_plugin.accounting.port import Tally
 from slurm_rl_plugin.accounting.sacct.batches import Batch
 from slurm_rl_plugin.accounting.sacct.fields import is_unfinished, parse_duration
 from slurm_rl_plugin.accounting.sacct.layout import Layout
@@ -43,29 +43,15 @@ class RecordJudge:
     """Sorts records into jobs and reasons; remembers what it has seen.
 
     Reasons and oddities are counted in the order in which the log shows the first of each.
+
+    Attributes:
+        records: whole records so far.
     """
 
-    def __init__(self) -> None:
-        self._dropped: Counter[str] = Counter()
-        self._noticed: Counter[str] = Counter()
-        self._kept, self._lost = 0, 0
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self.records = 0
         self._seen = SeenRecords()
-        self._last_submit = -np.inf
-
-    @property
-    def records(self) -> int:
-        """Whole records so far."""
-        return self._kept + sum(self._dropped.values()) - self._lost
-
-    def report(self, checksum: str) -> ReadReport:
-        """What became of every record."""
-        return ReadReport(
-            read=self._kept + sum(self._dropped.values()),
-            kept=self._kept,
-            dropped=dict(self._dropped),
-            noticed=dict(self._noticed),
-            checksum=checksum,
-        )
 
     def jobs(self, batch: Batch, layout: Layout) -> pl.DataFrame:
         """The jobs among records, in the order of the dump; columns as in `stored.log`."""
@@ -76,18 +62,19 @@ class RecordJudge:
         rows = _Columns(fields, layout)
         reasons = [(_TWICE, self._told_before(fields, places, layout)), *rows.reasons()]
         dropped = _by_reason(batch.lost)
-        self._lost += len(batch.lost)
+        self.records += fields.height
+        self._tally.read += fields.height + len(batch.lost)
         kept = np.ones(fields.height, dtype=np.bool_)
         for reason, at_fault in reasons:
             dropped.append((reason, places[kept & at_fault]))
             kept &= ~at_fault
-        _count(self._dropped, dropped)
+        _count(self._tally.dropped, dropped)
         self._notice(rows, kept, places[kept])
         if layout.free and not layout.mark and kept.any():
-            self._noticed[_FORGEABLE] += int(np.count_nonzero(kept))
+            self._tally.noticed[_FORGEABLE] += int(np.count_nonzero(kept))
         if batch.quoted:
-            self._noticed[_QUOTED] += batch.quoted
-        self._kept += int(np.count_nonzero(kept))
+            self._tally.noticed[_QUOTED] += batch.quoted
+        self._tally.kept += int(np.count_nonzero(kept))
         found, order = rows.frame(kept), np.argsort(places[kept])
         return found if (np.diff(order) > 0).all() else found[order]
 
@@ -107,16 +94,16 @@ class RecordJudge:
         in_order = submit[order]
         outside = (eligible < submit) | (eligible > start)
         unlike = np.abs(rows.end[kept] - start - run_time) > 1
-        backwards = np.diff(in_order, prepend=self._last_submit) < 0
+        backwards = np.diff(in_order, prepend=self._tally.last_submit) < 0
         found = (
             ("eligible outside submit to start", places[outside]),
             ("elapsed is not end minus start", places[unlike]),
             ("submit going backwards", places[order[backwards]]),
             *((oddity, places[there[kept]]) for oddity, there in rows.unread()),
         )
-        _count(self._noticed, found)
+        _count(self._tally.noticed, found)
         if len(submit):
-            self._last_submit = float(in_order[-1])
+            self._tally.last_submit = float(in_order[-1])
 
 
 def _by_reason(lost: Mapping[int, str]) -> list[tuple[str, IntArray]]:

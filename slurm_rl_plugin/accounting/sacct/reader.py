@@ -10,7 +10,6 @@ import polars as pl
 
 from slurm_rl_plugin.accounting.log_file import LogFile, read_ahead
 from slurm_rl_plugin.accounting.log_reader import AccountingReader
-from slurm_rl_plugin.accounting.port import ReadReport
 from slurm_rl_plugin.accounting.sacct.batches import MOST_LINES, Batch
 from slurm_rl_plugin.accounting.sacct.fields import (
     REQUIRED,
@@ -37,7 +36,8 @@ class SacctReader(AccountingReader):
     kind = "sacct"
 
     def __init__(self) -> None:
-        self._judge = RecordJudge()
+        super().__init__()
+        self._judge = RecordJudge(self.tally)
 
     def jobs(self, log: LogFile) -> Iterator[pl.DataFrame]:
         """The jobs of a dump; a fault says which `sacct` line prints all fields."""
@@ -48,10 +48,6 @@ class SacctReader(AccountingReader):
             yield judge.jobs(batch, layout)
         if judge.records == before:
             raise _no_record(log, lines, layout)
-
-    def report(self, checksum: str) -> ReadReport:
-        """What became of every record."""
-        return self._judge.report(checksum)
 
 
 def _cut(log: LogFile, layout: Layout) -> Iterator[Batch]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -18,7 +17,6 @@ import polars as pl
 
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.log_reader import AccountingReader
-from slurm_rl_plugin.accounting.port import ReadReport
 from slurm_rl_plugin.accounting.resource_amounts import resources_text
 from slurm_rl_plugin.accounting.slurm.options import asked_of, cut_options
 from slurm_rl_plugin.accounting.slurm.resources import limit_seconds
@@ -78,74 +76,6 @@ def seconds_of(name: str, text: str) -> float:
     if not _NUMBER.fullmatch(text):
         raise ValueError(name, f"{text!r} is no number: mend it")
     return float(text)
-
-
-class Submissions:
-    """Sorts the events of a file into jobs and reasons; remembers where in it they stand."""
-
-    def __init__(self) -> None:
-        self.read = 0
-        self._lines = 0
-        self._kept = 0
-        self._dropped: Counter[str] = Counter()
-        self._noticed: Counter[str] = Counter()
-        self._others: Counter[str] = Counter()
-        self._last_submit = -math.inf
-
-    def take(self, log: LogFile, lines: Iterable[str]) -> pl.DataFrame:
-        """The jobs of the next lines; columns as in `stored.log.COLUMNS` and `stored.log.REQUESTS`.
-
-        Args:
-            log: for messages.
-            lines: following those of the last call.
-        """
-        rows = []
-        for line in lines:
-            self._lines += 1
-            if not line.strip() or line.lstrip().startswith("#"):
-                continue
-            try:
-                job = self._judged(_cut_event(line))
-            except ValueError as error:
-                field, problem = error.args
-                raise log.fault(problem, line=self._lines, field=field) from None
-            if job is not None:
-                rows.append(job)
-        self._kept += len(rows)
-        return pl.DataFrame(rows, schema={**COLUMNS, **REQUESTS}, orient="row")
-
-    def report(self, checksum: str) -> ReadReport:
-        """What became of every event."""
-        return ReadReport(
-            read=self.read,
-            kept=self._kept,
-            dropped=dict(self._dropped),
-            noticed=dict(self._noticed),
-            checksum=checksum,
-            other_records=dict(sorted(self._others.items())),
-        )
-
-    def _judged(self, event: _SimulatorEvent) -> dict[str, object] | None:
-        if event.kind != _SUBMISSION:
-            self._others[event.kind] += 1
-            return None
-        self.read += 1
-        try:
-            options, _ = cut_options(event.words)
-        except ValueError as error:
-            raise ValueError("sbatch", str(error).rstrip(".")) from None
-        limit = _limit(options)
-        run_time = limit
-        if "-sim-walltime" in event.own:
-            run_time = seconds_of("-sim-walltime", event.own["-sim-walltime"])
-        reason = _impossible(event.time, run_time, options)
-        if reason:
-            self._dropped[reason] += 1
-            return None
-        if event.time < self._last_submit:
-            self._noticed["submit going backwards"] += 1
-        self._last_submit = event.time
-        return _job(event, options, run_time, limit, self.read)
 
 
 def _impossible(submit: float, run_time: float, options: Mapping[str, str]) -> str:
@@ -211,17 +141,53 @@ class SbatchReader(AccountingReader):
     kind = "sbatch"
 
     def __init__(self) -> None:
-        self._submissions = Submissions()
+        super().__init__()
+        self._lines = 0
 
     def jobs(self, log: LogFile) -> Iterator[pl.DataFrame]:
         """The jobs of a file; a line that is not understood is a fault."""
         log.head()
         for data in log.batches():
             lines = data.removesuffix(b"\n").decode("utf-8", errors="replace").split("\n")
-            yield self._submissions.take(log, lines)
-        if not self._submissions.read:
+            yield self._take(log, lines)
+        if not self.tally.read:
             raise log.fault("the file holds no submit_batch_job; export it again")
 
-    def report(self, checksum: str) -> ReadReport:
-        """What became of every event."""
-        return self._submissions.report(checksum)
+    def _take(self, log: LogFile, lines: Iterable[str]) -> pl.DataFrame:
+        """The jobs of the next lines."""
+        rows = []
+        for line in lines:
+            self._lines += 1
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            try:
+                job = self._judged(_cut_event(line))
+            except ValueError as error:
+                field, problem = error.args
+                raise log.fault(problem, line=self._lines, field=field) from None
+            if job is not None:
+                rows.append(job)
+        self.tally.kept += len(rows)
+        return pl.DataFrame(rows, schema={**COLUMNS, **REQUESTS}, orient="row")
+
+    def _judged(self, event: _SimulatorEvent) -> dict[str, object] | None:
+        if event.kind != _SUBMISSION:
+            self.tally.others[event.kind] += 1
+            return None
+        self.tally.read += 1
+        try:
+            options, _ = cut_options(event.words)
+        except ValueError as error:
+            raise ValueError("sbatch", str(error).rstrip(".")) from None
+        limit = _limit(options)
+        run_time = limit
+        if "-sim-walltime" in event.own:
+            run_time = seconds_of("-sim-walltime", event.own["-sim-walltime"])
+        reason = _impossible(event.time, run_time, options)
+        if reason:
+            self.tally.dropped[reason] += 1
+            return None
+        if event.time < self.tally.last_submit:
+            self.tally.noticed["submit going backwards"] += 1
+        self.tally.last_submit = event.time
+        return _job(event, options, run_time, limit, self.tally.read)

@@ -6,7 +6,6 @@ Format: https://www.cs.huji.ac.il/labs/parallel/workload/swf.html, version 2.2.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ import polars as pl
 
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.log_reader import AccountingReader
-from slurm_rl_plugin.accounting.port import TEXTS, ReadReport
+from slurm_rl_plugin.accounting.port import TEXTS, Tally
 from slurm_rl_plugin.accounting.stored.log import request_columns
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
@@ -58,11 +57,8 @@ class SwfReader(AccountingReader):
     kind = "swf"
 
     def __init__(self) -> None:
-        self._read = self._kept = 0
-        self._dropped: Counter[str] = Counter()
-        self._noticed: Counter[str] = Counter()
+        super().__init__()
         self._groups: set[str] = set()
-        self._last_submit = -np.inf
 
     def jobs(self, log: LogFile) -> Iterator[pl.DataFrame]:
         """The jobs of a log; a line that has not 18 numbers is a fault."""
@@ -76,19 +72,9 @@ class SwfReader(AccountingReader):
             rows = _parse_rows(log, lines, before)
             before += len(lines) - 1
             yield self._sifted(rows)
-        if not self._read:
+        if not self.tally.read:
             raise log.fault("the log holds no job; export it again")
         self.processors_available = _machine_size("\n".join(comments))
-
-    def report(self, checksum: str) -> ReadReport:
-        """What became of every row."""
-        return ReadReport(
-            read=self._read,
-            kept=self._kept,
-            dropped=dict(self._dropped),
-            noticed=dict(self._noticed),
-            checksum=checksum,
-        )
 
     def finishing(self) -> tuple[pl.Expr, ...]:
         """Whose a job is: its group's where the whole log has two of them, else its user's."""
@@ -96,14 +82,12 @@ class SwfReader(AccountingReader):
         return () if len(groups) >= 2 else (pl.col("user").alias("account"),)
 
     def _sifted(self, rows: FloatArray) -> pl.DataFrame:
-        kept, dropped = _sift(rows)
-        self._read += len(rows)
-        self._dropped.update(dropped)
+        kept = _sift(rows, self.tally)
         jobs = rows[kept]
-        self._kept += len(jobs)
-        self._noticed.update(_oddities(jobs, self._last_submit))
-        if len(jobs):
-            self._last_submit = float(jobs[-1, 1])
+        wait = jobs[:, 2]
+        self.tally.keep(jobs[:, 1])
+        odd = (wait < 0) & (wait != _UNKNOWN)
+        self.tally.noticed["negative wait"] += int(np.count_nonzero(odd))
         frame = _jobs_of(jobs)
         self._groups.update(frame["account"].unique())
         return frame
@@ -161,8 +145,8 @@ def _parse_number(log: LogFile, line: int, column: int, word: str) -> float:
     return value
 
 
-def _sift(rows: FloatArray) -> tuple[BoolArray, dict[str, int]]:
-    """Which rows are jobs that ran, and how many are not and why."""
+def _sift(rows: FloatArray, tally: Tally) -> BoolArray:
+    """Which rows are jobs that ran; counts the others."""
     run_time = rows[:, 3]
     faults = {
         "part of a job": np.isin(rows[:, 10], _PORTIONS),
@@ -171,30 +155,12 @@ def _sift(rows: FloatArray) -> tuple[BoolArray, dict[str, int]]:
         "no processors": _processors_of(rows) <= 0,
         "negative submit time": rows[:, 1] < 0,
     }
-    kept = np.ones(len(rows), dtype=np.bool_)
-    dropped = {}
-    for reason, at_fault in faults.items():
-        count = int(np.count_nonzero(kept & at_fault))
-        if count:
-            dropped[reason] = count
-        kept &= ~at_fault
-    return kept, dropped
+    return tally.sift(faults, len(rows))
 
 
 def _processors_of(rows: FloatArray) -> IntArray:
     """Processors of each job: allocated ones, else those asked for."""
     return np.where(rows[:, 4] == _UNKNOWN, rows[:, 7], rows[:, 4]).astype(np.int64)
-
-
-def _oddities(kept: FloatArray, last_submit: float) -> dict[str, int]:
-    """Oddity -> how many jobs show it; `last_submit` is of the job before these."""
-    wait = kept[:, 2]
-    backwards = np.diff(kept[:, 1], prepend=last_submit) < 0
-    counts = {
-        "submit going backwards": int(np.count_nonzero(backwards)),
-        "negative wait": int(np.count_nonzero((wait < 0) & (wait != _UNKNOWN))),
-    }
-    return {oddity: count for oddity, count in counts.items() if count}
 
 
 def _machine_size(comments: str) -> int | None:
