@@ -13,7 +13,7 @@ VERSION = next(
 )
 # Lower bounds are the oldest versions that work: `make test-lowest` installs exactly these.
 RUNTIME = ["numpy>=1.26", "onnxruntime>=1.17", "prometheus-client>=0.23.1", "cheroot>=11"]
-# simulator/kernel/inner_code.py uses private parts of numba, which any release may change: the
+# simulator/kernel/compilation.py uses private parts of numba, which any release may change: the
 # upper bound is the release after the locked one, and `make lock` raises it (ADR 44).
 SIMULATE = ["numba>=0.63,<0.69", "matplotlib>=3.8", "rich>=13", "polars>=2.1", "scipy>=1.15"]
 TRAIN = [*SIMULATE, "onnx>=1.16", "cmaes>=0.11", "scikit-learn>=1.4"]

@@ -161,7 +161,7 @@ def _changed(workload: Workload, job: int, variant: Variant) -> Workload:
     limit[job] = variant.asks.get("time_limit", limit[job])
     estimate[job] = variant.asks.get("time_limit", estimate[job])
     processors[job] = int(variant.asks.get("processors", processors[job]))
-    return workload._replace(time_limit=limit, estimate=estimate, processors=processors)
+    return workload.having(time_limit=limit, estimate=estimate, processors=processors)
 
 
 def summed(found: Sequence[dict[str, Any]]) -> dict[str, Any]:

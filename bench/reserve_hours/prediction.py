@@ -61,7 +61,7 @@ def workload_of(
     """The hour as the simulator takes it; limits are the requested ones, `sent` the submissions."""
     interactive = np.array([job.interactive for job in jobs], dtype=np.bool_)
     limit = np.where(interactive, 720.0, 4320.0)
-    return Workload(
+    return Workload.of(
         submit=np.array([job.submit for job in jobs]) if sent is None else sent,
         run_time=np.array([job.run_time for job in jobs]) + latency.end,
         estimate=limit,

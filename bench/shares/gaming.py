@@ -28,8 +28,13 @@ from slurm_rl_plugin.learning.load_windows import class_known_at_submission, tra
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
 from slurm_rl_plugin.services.candidates import candidate_of
 from slurm_rl_plugin.simulator.kernel.cluster import advance
-from slurm_rl_plugin.simulator.schedules.kept_order import rank_anew, rank_of_tiers
-from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, decide_scored, run_until
+from slurm_rl_plugin.simulator.schedules.ordered_queue import (
+    QueueOrder,
+    decide_scored,
+    rank_anew,
+    rank_of_tiers,
+    run_until,
+)
 from slurm_rl_plugin.simulator.schedules.policy_driver import NO_RANK, waiting_jobs
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, finished_schedule
 from slurm_rl_plugin.simulator.workloads.log_workload import (
@@ -204,7 +209,7 @@ def replayed(
     for number, request in enumerate(requests.tolist()):
         now = float(came[request])
         run_until(workload, cluster, queue, now - 0.5)  # times of logs are whole seconds
-        advance(workload, cluster, now, NO_RANK)
+        advance(workload.jobs, cluster, now, NO_RANK)
         rank_anew(workload, cluster, queue, rank)
         waiting = waiting_jobs(cluster)
         own = changed.honest[waiting] == request

@@ -28,7 +28,7 @@ def drawn(jobs: int) -> Workload:
     processors = np.minimum(2 ** rng.integers(0, 9, jobs), 336)
     gap = (run_time * processors).mean() / (0.6 * 512)
     asked = np.minimum(run_time * rng.integers(1, 6, jobs), 64800.0)
-    return Workload(
+    return Workload.of(
         submit=np.cumsum(rng.exponential(gap, jobs)),
         run_time=run_time,
         estimate=asked,

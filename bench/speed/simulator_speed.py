@@ -150,10 +150,10 @@ def events_alone(prepared: PreparedLog) -> float:
 def per_decision(queue: int) -> dict[str, float]:
     """Seconds a decision takes while `queue` jobs wait, one processor, one start a decision."""
     log = mmn_log(np.random.default_rng(1), processors=1, jobs=queue + 50, load=1e9)
-    workload = workload_of(prepare_log(log, capacity=1))._replace(submit=np.zeros(queue + 50))
+    workload = workload_of(prepare_log(log, capacity=1)).having(submit=np.zeros(queue + 50))
     # the first 50 starts meet at least `queue` waiting jobs; the rest ends the simulation at once
     short = np.where(np.arange(queue + 50) < 50, 1.0, 1e-9)
-    workload = workload._replace(run_time=np.sort(short)[::-1].copy())
+    workload = workload.having(run_time=np.sort(short)[::-1].copy())
     settings = SimulationSettings(capacity=1)
     fifo = -np.arange(queue + 50.0)
     runs = {

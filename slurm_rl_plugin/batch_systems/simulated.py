@@ -18,14 +18,7 @@ from slurm_rl_plugin.batch_systems.port import (
     SchedulerLoad,
 )
 from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    ENDED,
-    IDLE,
-    NOW,
-    advance,
-    empty_cluster,
-    next_event,
-)
+from slurm_rl_plugin.simulator.kernel.cluster import advance, empty_cluster, next_event
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING, dispatch_in_order
 from slurm_rl_plugin.simulator.schedules.policy_driver import (
     NO_RANK,
@@ -60,7 +53,7 @@ class SimulatedCluster(BatchSystem):
     @property
     def now(self) -> float:
         """The simulation's clock: seconds since its beginning."""
-        return float(self._cluster.clock[NOW])
+        return self._cluster.now
 
     @property
     def start(self) -> FloatArray:
@@ -70,15 +63,15 @@ class SimulatedCluster(BatchSystem):
     @property
     def finished(self) -> bool:
         """Whether every job has started and ended."""
-        return bool(np.isinf(next_event(self._workload, self._cluster)))
+        return bool(np.isinf(next_event(self._workload.jobs, self._cluster)))
 
     def advance(self, until: float) -> None:
         """Let the cluster run up to a time, scheduling at every event as a real one does."""
-        while (event := next_event(self._workload, self._cluster)) <= until:
-            advance(self._workload, self._cluster, event, NO_RANK)
+        while (event := next_event(self._workload.jobs, self._cluster)) <= until:
+            advance(self._workload.jobs, self._cluster, event, NO_RANK)
             self._schedule()
         if until > self.now:
-            advance(self._workload, self._cluster, until, NO_RANK)
+            advance(self._workload.jobs, self._cluster, until, NO_RANK)
 
     def hold(self, job_id: int) -> None:
         """Hold a job as its user would."""
@@ -88,14 +81,14 @@ class SimulatedCluster(BatchSystem):
         return 1 + np.floor(self.now - self._workload.submit[waiting]).astype(np.int64)
 
     def _schedule(self) -> None:
-        if self._cluster.counts[IDLE] == 0:
+        if self._cluster.state[0].idle == 0:
             return
         waiting = waiting_jobs(self._cluster)
         free = waiting[~self._held[waiting]]
         priority = np.maximum(self._native(free) + self._factor[free], 1)
         order = free[np.lexsort((free, -priority))]
         dispatch_in_order(
-            self._workload,
+            self._workload.jobs,
             self._cluster,
             order,
             len(order),
@@ -118,7 +111,7 @@ class SimulatedCluster(BatchSystem):
         """How many jobs have come, started and ended so far."""
         started = int(np.count_nonzero(~np.isnan(self._cluster.start)))
         come = int(np.count_nonzero(self._workload.submit <= self.now))
-        return SchedulerLoad(struggles=None, events=(come, started, self._cluster.counts[ENDED]))
+        return SchedulerLoad(struggles=None, events=(come, started, self._cluster.state[0].ended))
 
     def snapshot(self) -> QueueSnapshot:
         """Read the queue at the simulated time."""

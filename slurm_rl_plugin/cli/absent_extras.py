@@ -14,10 +14,7 @@ EXTRAS = ("numba", "matplotlib", "rich", "polars", "scipy", "onnx", "cmaes", "sk
 _OURS = "slurm_rl_plugin."
 _KERNEL = f"{_OURS}simulator.kernel."
 #: Our modules that extend numba when they are imported.
-_EXTENDING = frozenset(
-    _KERNEL + name
-    for name in ("chosen_by_type", "compilation", "inner_code", "kept_code", "lent_tuples")
-)
+_EXTENDING = frozenset(_KERNEL + name for name in ("compilation", "kept_code"))
 
 
 class _Absent(ModuleType):

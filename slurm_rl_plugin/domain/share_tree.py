@@ -1,6 +1,6 @@
 """The tree of accounts and users, and the fair-share factors that Slurm makes of its usage.
 
-The functions that make factors are compiled for replays too (simulator/scoring/fair_share.py).
+The functions that make factors are compiled for replays too (simulator/scoring/site_priority.py).
 """
 
 from __future__ import annotations

@@ -23,8 +23,11 @@ from slurm_rl_plugin.simulator.workloads.log_shares import (
     accounts_with_shares,
     shares_at,
 )
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
-from slurm_rl_plugin.simulator.workloads.started_jobs import jobs_with_starts
+from slurm_rl_plugin.simulator.workloads.log_workload import (
+    PreparedLog,
+    jobs_with_starts,
+    prepare_log,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

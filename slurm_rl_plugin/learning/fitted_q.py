@@ -34,8 +34,11 @@ from slurm_rl_plugin.learning.training_load import (
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork, ReservoirSettings
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.rollouts.experience import Experience, best_action_values
-from slurm_rl_plugin.simulator.rollouts.rollout import collect_experience
+from slurm_rl_plugin.simulator.rollouts.rollout import (
+    Experience,
+    best_action_values,
+    collect_experience,
+)
 from slurm_rl_plugin.simulator.rollouts.site_experience import (
     MOST_OTHERS,
     NOBODY,
@@ -43,8 +46,8 @@ from slurm_rl_plugin.simulator.rollouts.site_experience import (
     site_experience,
 )
 from slurm_rl_plugin.simulator.schedules.simulation import simulate_network
-from slurm_rl_plugin.simulator.scoring.compiled_echo_state import compile_echo_state
-from slurm_rl_plugin.simulator.scoring.reactive_grid import grid_job_table
+from slurm_rl_plugin.simulator.scoring.echo_state import compile_echo_state
+from slurm_rl_plugin.simulator.scoring.queue_features import grid_job_table
 from slurm_rl_plugin.units import BoolArray, FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 

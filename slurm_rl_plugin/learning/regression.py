@@ -21,7 +21,7 @@ from slurm_rl_plugin.policies.network import (
     network_from_parameters,
     parameter_count,
 )
-from slurm_rl_plugin.simulator.scoring.compiled_echo_state import without_memory
+from slurm_rl_plugin.simulator.scoring.echo_state import without_memory
 from slurm_rl_plugin.units import FloatArray
 
 

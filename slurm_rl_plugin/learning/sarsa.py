@@ -32,21 +32,19 @@ from slurm_rl_plugin.learning.training_load import (
     mean_objective,
 )
 from slurm_rl_plugin.policies.network import QNetwork, Scaler
-from slurm_rl_plugin.simulator.rollouts.recorded_starts import recorded_transitions
 from slurm_rl_plugin.simulator.rollouts.sarsa import (
-    GridInputs,
-    SweepSettings,
-    Transitions,
-    input_count,
-    learn_in_order,
-    sarsa_sweep,
-)
-from slurm_rl_plugin.simulator.rollouts.start_rewards import (
     COMPLETED,
     DIFFERENCE,
     DIFFERENCE_REACHED,
     LITERAL,
     RUNNING,
+    GridInputs,
+    SweepSettings,
+    Transitions,
+    input_count,
+    learn_in_order,
+    recorded_transitions,
+    sarsa_sweep,
 )
 from slurm_rl_plugin.simulator.scoring.perceptron import (
     descend_through,
@@ -54,7 +52,7 @@ from slurm_rl_plugin.simulator.scoring.perceptron import (
     random_parameters,
     values_of,
 )
-from slurm_rl_plugin.simulator.scoring.reactive_grid import grid_code, grid_job_table
+from slurm_rl_plugin.simulator.scoring.queue_features import grid_code, grid_job_table
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.time_utility import job_rows
@@ -83,7 +81,7 @@ class SarsaSettings:
         reward: "literal": lambda U + (1 - lambda) F; "difference": with what the choice of the
             job saves in place of U; "difference-reached": that counted from the waits reached,
             for the schema with the wait; "completed" and "running": with U of the jobs that end
-            until the next start, or run at it (see `simulator/rollouts/start_rewards.py`).
+            until the next start, or run at it (see `simulator/rollouts/sarsa.py`).
         utility_weight: lambda, the weight of time utility against fairness in the reward.
         pretraining: "edf": the first sweeps act by early deadline first; "recorded": they learn
             from the starts that the logs record; "none".

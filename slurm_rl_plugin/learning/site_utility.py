@@ -39,8 +39,7 @@ from slurm_rl_plugin.policies.site_utilities import SCORES_ENTRY, SITE_UTILITY
 from slurm_rl_plugin.policies.waiting_rules import WAITING_RULES
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.sites.added_jobs import added_job_gains
-from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite, SiteTerms
+from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite, SiteTerms, added_job_gains
 from slurm_rl_plugin.units import HOUR, FloatArray, IntArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 

@@ -16,7 +16,7 @@ from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, s
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
+from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine
 from slurm_rl_plugin.simulator.schedules.on_nodes import simulate_on_nodes
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings

@@ -64,7 +64,7 @@ from slurm_rl_plugin.services.queue_reading import (
     limit_sentence,
     look_at_queue,
 )
-from slurm_rl_plugin.simulator.workloads.node_constraints import kinds_that_meet
+from slurm_rl_plugin.simulator.workloads.machine_load import kinds_that_meet
 from slurm_rl_plugin.units import HOUR, FloatArray
 from slurm_rl_plugin.utility.time_utility import time_utility
 

@@ -15,8 +15,11 @@ from slurm_rl_plugin.batch_systems.kind import BatchSystemKind
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
-from slurm_rl_plugin.simulator.workloads.started_jobs import jobs_with_starts
+from slurm_rl_plugin.simulator.workloads.log_workload import (
+    PreparedLog,
+    jobs_with_starts,
+    prepare_log,
+)
 from slurm_rl_plugin.units import HOUR, MINUTE
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.learning.onnx_file import export_network, import_network
 from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import by_prediction
 from slurm_rl_plugin.policies.q_network import load_q_network
-from slurm_rl_plugin.simulator.kernel.cluster import IDLE, advance, next_event
+from slurm_rl_plugin.simulator.kernel.cluster import advance, next_event
 from slurm_rl_plugin.simulator.kernel.dispatch import anything_fits
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, decide_scored
 from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
@@ -105,9 +105,9 @@ def test_the_head_node_and_the_simulator_foretell_and_learn_alike(model, seed):
     queue = settings.ordered_queue(believed, QueueOrder(network=network))
     cluster = settings.empty_cluster(believed)
     history = by_prediction(believed, network, 0.1).history
-    while np.isfinite(event := next_event(believed, cluster)):
-        advance(believed, cluster, event, np.empty(0, dtype=np.int64))
-        if cluster.counts[IDLE] > 0 and anything_fits(believed, cluster):
+    while np.isfinite(event := next_event(believed.jobs, cluster)):
+        advance(believed.jobs, cluster, event, np.empty(0, dtype=np.int64))
+        if cluster.state[0].idle > 0 and anything_fits(believed.jobs, cluster):
             bring_up_to_now(believed, cluster, history)
         decide_scored(believed, cluster, queue)
     assert online.start.tolist() == cluster.start.tolist()

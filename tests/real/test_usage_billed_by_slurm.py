@@ -20,7 +20,7 @@ from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
 from slurm_rl_plugin.batch_systems.slurm.own_accounting import Stretch, read_accounting_dump
 from slurm_rl_plugin.batch_systems.slurm.process import CommandRunner
 from slurm_rl_plugin.machine_files.reader import read_machine
-from slurm_rl_plugin.simulator.workloads.log_billing import billed_on_machine
+from slurm_rl_plugin.simulator.workloads.log_workload import billed_on_machine
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.drawn_order import settings_of
 from tests.real.private_cluster import ClusterPlan, NodeKind, PrivateSlurm

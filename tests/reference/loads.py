@@ -17,8 +17,7 @@ from slurm_rl_plugin.domain import (
 )
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.features.history.run_events import FADING_TIMES
-from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.kernel.workload_history import nothing_past
+from slurm_rl_plugin.simulator.kernel.workload import Workload, nothing_past
 from tests.reference.readable_past_runs import Request
 from tests.reference.readable_simulator import Job, Moment, served
 
@@ -51,7 +50,7 @@ def random_workload(
     shares = rng.dirichlet(np.full(accounts, 2.0))
     time_limit = np.where(rng.random(jobs) < 0.5, estimate, 1000.0)
     each = np.arange(jobs)
-    return Workload(
+    return Workload.of(
         submit=submit,
         run_time=run_time,
         estimate=estimate,
@@ -89,7 +88,7 @@ def users_workload(seed: int, jobs: int = 80, *, parallel: bool, large: bool = F
     past = nothing_past(
         user, template.astype(np.int64), np.where(asked > 0, asked, np.nan), processors
     )
-    return workload._replace(
+    return workload.having(
         submit=workload.submit * (2.0 if parallel else 1.0),
         run_time=np.maximum(workload.run_time, run_time),
         time_limit=np.where(asked > 0, asked, workload.estimate),

@@ -52,8 +52,8 @@ def prepared_load(load: NodeLoad, how: How) -> tuple[PreparedLog, Workload]:
     prepared = prepare_log(
         load.log, machine=load.machine, shares=SHARES, kill_at_limit=how.kill_at_limit
     )
-    workload = prepared.workload(None)._replace(estimate=prepared.requested)
-    return prepared, workload._replace(interactive=interactive_ones(prepared.log.job_id))
+    workload = prepared.workload(None).having(estimate=prepared.requested)
+    return prepared, workload.having(interactive=interactive_ones(prepared.log.job_id))
 
 
 def interactive_ones(job_id: np.ndarray) -> np.ndarray:

@@ -47,7 +47,7 @@ def orders(workload: Workload) -> list[QueueOrder]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bills_of_one_unit_a_processor_change_nothing(seed: int, backfilling: str) -> None:
     workload = random_workload(seed, parallel=True)
-    alike = workload.counting(billed=workload.processors.astype(np.float64))
+    alike = workload.having(billed=workload.processors.astype(np.float64))
     settings = SimulationSettings(capacity=CAPACITY, backfilling=backfilling, half_life=1000.0)
     for order in orders(workload):
         plain, billed = (simulate_order(each, order, settings) for each in (workload, alike))
@@ -59,25 +59,25 @@ def test_bills_of_one_unit_a_processor_change_nothing(seed: int, backfilling: st
 def test_accounts_are_charged_what_their_jobs_are_billed(seed: int, half_life: float) -> None:
     workload = random_workload(seed, parallel=True)
     billed = bills_of(workload, seed)
-    workload = workload.counting(billed=billed)
+    workload = workload.having(billed=billed)
     settings = SimulationSettings(capacity=CAPACITY, backfilling="easy", half_life=half_life)
     cluster = settings.empty_cluster(workload)
     queue = settings.ordered_queue(workload, by_site(workload))
-    # `decayed_usage` charges for processors
-    as_processors = workload._replace(processors=billed)
+    # `decayed_usage` charges for processors, which are whole: bills are parts of 2**24
+    as_processors = workload.having(processors=np.round(billed * 2**24).astype(np.int64))
     for time in np.linspace(workload.submit[0], workload.submit[-1], 20):
         run_until(workload, cluster, queue, float(time))
         account_usage_until(cluster, float(time))
         started = np.where(cluster.start <= time, cluster.start, np.nan)
-        expected = decayed_usage(as_processors, started.tolist(), float(time), half_life)
-        np.testing.assert_allclose(cluster.account_usage, expected, rtol=1e-9, atol=1e-6)
+        expected = decayed_usage(as_processors, started.tolist(), float(time), half_life) / 2**24
+        np.testing.assert_allclose(cluster.accounts.usage, expected, rtol=1e-9, atol=1e-6)
     run_until(workload, cluster, queue, np.inf)
-    assert cluster.account_rate.tolist() == [0.0, 0.0, 0.0]
+    assert cluster.accounts.rate.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_who_was_billed_more_goes_behind() -> None:
     """Two accounts ran jobs of one processor; the second job of account 0 had GPUs."""
-    workload = Workload(
+    workload = Workload.of(
         submit=np.array([0.0, 0.0, 10.0, 20.0]),
         run_time=np.array([100.0, 100.0, 50.0, 50.0]),
         estimate=np.array([100.0, 100.0, 50.0, 50.0]),
@@ -88,7 +88,7 @@ def test_who_was_billed_more_goes_behind() -> None:
         shares=np.array([0.5, 0.5]),
     )
     settings = SimulationSettings(capacity=2)
-    dear = workload.counting(billed=np.array([9.0, 1.0, 2.0, 2.0]))
+    dear = workload.having(billed=np.array([9.0, 1.0, 2.0, 2.0]))
     for order in (QueueOrder(rule="multifactor"), by_site(workload)):
         assert simulate_order(workload, order, settings).start.tolist() == [0, 0, 100, 150]
         assert simulate_order(dear, order, settings).start.tolist() == [0, 0, 150, 100]

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import SimulationError
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    IDLE,
-    PENDING,
-    RUNNING,
-    advance,
-    empty_cluster,
-    next_event,
-)
+from slurm_rl_plugin.simulator.kernel.cluster import advance, empty_cluster, next_event
 from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import (
@@ -67,7 +60,7 @@ def test_never_more_processors_in_use_than_the_machine_has(
 def test_no_batch_job_starts_into_the_reserve(seed: int, backfilling: str) -> None:
     wide = random_workload(seed, parallel=True)
     # jobs too wide for the reserve get the machine to themselves: not here
-    workload = wide._replace(processors=np.minimum(wide.processors, CAPACITY - 3))
+    workload = wide.having(processors=np.minimum(wide.processors, CAPACITY - 3))
     start = fifo_starts(workload, backfilling=backfilling, reserve=3)
     batch = ~workload.interactive
     in_use = processors_in_use(workload, start, start)
@@ -94,7 +87,7 @@ def test_narrow_batch_jobs_do_not_starve_a_wide_one_behind_a_reserve(backfilling
     order = np.argsort(submit, kind="stable")
     jobs = len(submit)
     processors = np.where(np.arange(jobs) == 0, 6, 1)[order]
-    workload = random_workload(1, parallel=True)._replace(
+    workload = Workload.of(
         submit=submit[order],
         run_time=np.full(jobs, 100.0),
         estimate=np.full(jobs, 100.0),
@@ -102,6 +95,7 @@ def test_narrow_batch_jobs_do_not_starve_a_wide_one_behind_a_reserve(backfilling
         processors=processors,
         account=np.zeros(jobs, dtype=np.int64),
         interactive=np.zeros(jobs, dtype=np.bool_),
+        shares=np.ones(1),
     )
     settings = SimulationSettings(capacity=8, backfilling=backfilling, reserve=1)
     start = simulate_scores(workload, -workload.submit, settings).start
@@ -113,15 +107,15 @@ def test_processor_seconds_charged_to_each_account_are_those_of_its_jobs(seed: i
     workload = random_workload(seed, parallel=True)
     cluster = empty_cluster(workload, CAPACITY)
     no_rank = np.empty(0, dtype=np.int64)
-    while np.isfinite(event := next_event(workload, cluster)):
-        advance(workload, cluster, event, no_rank)
-        order = cluster.pending[: cluster.counts[PENDING]]
-        dispatch_in_order(workload, cluster, order, len(order), EASY, 0)
+    while np.isfinite(event := next_event(workload.jobs, cluster)):
+        advance(workload.jobs, cluster, event, no_rank)
+        order = cluster.pending[: cluster.state[0].pending]
+        dispatch_in_order(workload.jobs, cluster, order, len(order), EASY, 0)
     work = np.bincount(workload.account, weights=workload.run_time * workload.processors)
     # sums of some hundred numbers with at most 53 bits: 1e-12 is rounding, not loss
-    np.testing.assert_allclose(cluster.account_usage, work, rtol=1e-12)
-    assert cluster.counts[IDLE] == CAPACITY
-    assert cluster.counts[PENDING] == cluster.counts[RUNNING] == 0
+    np.testing.assert_allclose(cluster.accounts.usage, work, rtol=1e-12)
+    assert cluster.state[0].idle == CAPACITY
+    assert cluster.state[0].pending == cluster.state[0].running == 0
 
 
 @pytest.mark.parametrize("cycle", [0.0, 30.0])

@@ -109,7 +109,7 @@ def test_what_was_given_comes_back_and_the_work_done_is_that_of_the_jobs(
         weights=workload.run_time * workload.processors,
         minlength=len(prepared.shares),
     )
-    np.testing.assert_allclose(run.cluster.account_usage, work, rtol=1e-12)
+    np.testing.assert_allclose(run.cluster.accounts.usage, work, rtol=1e-12)
 
 
 @pytest.mark.parametrize("backfilling", ["none", "easy"])

@@ -36,7 +36,7 @@ def test_erlang_c_of_one_server_is_the_known_formula() -> None:
 )
 def test_mean_wait_of_mm50_agrees_with_erlang_c(load: float) -> None:
     log = mmn_log(np.random.default_rng(1), load=load, processors=SERVERS, jobs=JOBS)
-    workload = Workload(
+    workload = Workload.of(
         submit=log.submit,
         run_time=log.run_time,
         estimate=log.run_time,

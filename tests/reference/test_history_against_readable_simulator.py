@@ -13,15 +13,7 @@ from slurm_rl_plugin.features.columns import feature_columns
 from slurm_rl_plugin.features.history.past_runs import PastRuns
 from slurm_rl_plugin.features.site import SITE, longest_wait
 from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    IDLE,
-    NOW,
-    PENDING,
-    RUNNING,
-    advance,
-    decision_time,
-    empty_cluster,
-)
+from slurm_rl_plugin.simulator.kernel.cluster import advance, decision_time, empty_cluster
 from slurm_rl_plugin.simulator.kernel.dispatch import (
     BACKFILLING,
     EASY,
@@ -29,8 +21,7 @@ from slurm_rl_plugin.simulator.kernel.dispatch import (
     dispatch_by_score,
     dispatch_in_order,
 )
-from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST
+from slurm_rl_plugin.simulator.kernel.workload import NO_PAST, Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.partitions import simulate_in_partitions
 from slurm_rl_plugin.simulator.schedules.simulation import (
@@ -38,8 +29,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     next_event,
     simulate_network,
 )
-from slurm_rl_plugin.simulator.scoring.compiled_network import compile_network
-from slurm_rl_plugin.simulator.scoring.network import score_pending
+from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
 from tests.reference.loads import arrived_by, jobs_of, requests_of, told_snapshot, users_workload
 from tests.reference.readable_past_runs import (
     LARGE,
@@ -218,15 +208,15 @@ def scores_while_simulating(
     no_rank, way = np.empty(0, dtype=np.int64), BACKFILLING[settings.backfilling]
     scores = np.empty(len(workload.submit) + 1)
     jobs = np.empty(len(workload.submit) + 1, dtype=np.int64)
-    while not np.isinf(event := next_event(workload, cluster)):
-        advance(workload, cluster, decision_time(event, settings.cycle), no_rank)
-        if cluster.counts[IDLE] == 0 or not anything_fits(workload, cluster):
+    while not np.isinf(event := next_event(workload.jobs, cluster)):
+        advance(workload.jobs, cluster, decision_time(event, settings.cycle), no_rank)
+        if cluster.state[0].idle == 0 or not anything_fits(workload.jobs, cluster):
             continue
         score_pending(workload, cluster, scorer, scores, jobs)
-        now = float(cluster.clock[NOW])
-        for place in range(cluster.counts[PENDING]):
+        now = float(cluster.state[0].now)
+        for place in range(cluster.state[0].pending):
             found[now, int(jobs[place])] = float(scores[place])
-        dispatch_by_score(workload, cluster, scores, jobs, way, 0)
+        dispatch_by_score(workload.jobs, cluster, scores, jobs, way, 0)
     return found
 
 
@@ -327,13 +317,13 @@ def test_every_history_feature_is_that_of_the_readable_simulator(seed: int, larg
     no_rank, seen, met = np.empty(0, dtype=np.int64), [], set()
     scores, jobs = np.empty(151), np.empty(151, dtype=np.int64)
     decision = 0
-    while np.isfinite(event := next_event(workload, cluster)):
-        advance(workload, cluster, event, no_rank)
-        count = int(cluster.counts[PENDING])
+    while np.isfinite(event := next_event(workload.jobs, cluster)):
+        advance(workload.jobs, cluster, event, no_rank)
+        count = int(cluster.state[0].pending)
         decision += 1
         if count and decision % 3 == 0:
             pending = sorted(cluster.pending[:count].tolist())
-            running = sorted(cluster.end_job[: cluster.counts[RUNNING]].tolist())
+            running = sorted(cluster.running.end_job[: cluster.state[0].running].tolist())
             moment = Moment(event, pending, running, cluster.start.tolist())
             _, expected = features_with_past(workload, moment, rows)
             met |= kinds_met(workload, moment, rows)
@@ -343,8 +333,8 @@ def test_every_history_feature_is_that_of_the_readable_simulator(seed: int, larg
                     score_pending(workload, cluster, compiled, scores, jobs)
                     there = scores[:count][np.argsort(jobs[:count])]
                     np.testing.assert_allclose(there, seen[-1][:, index], rtol=0, atol=1e-9)
-        order = cluster.pending[: cluster.counts[PENDING]]
-        dispatch_in_order(workload, cluster, order[::-1].copy(), len(order), EASY, 0)
+        order = cluster.pending[: cluster.state[0].pending]
+        dispatch_in_order(workload.jobs, cluster, order[::-1].copy(), len(order), EASY, 0)
     assert sum(map(len, seen)) > 500
     assert met == (KINDS if large else {"small, paid"})
     # a feature that never changes would be compared in vain

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.simulator.kernel.cluster import PENDING
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.schedules.kept_order import (
+from slurm_rl_plugin.simulator.schedules.ordered_queue import (
+    QueueOrder,
     rank_anew,
     rank_of_tiers,
     run_until_started,
 )
-from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun, resume
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import FloatArray
@@ -29,9 +28,7 @@ def load() -> Workload:
     workload = random_workload(3, JOBS, CAPACITY, parallel=True)
     run_time = 60.0 * workload.run_time
     submit = workload.submit - workload.submit[3 * JOBS // 4]
-    return workload._replace(
-        submit=submit, run_time=run_time, estimate=run_time, time_limit=run_time
-    )
+    return workload.having(submit=submit, run_time=run_time, estimate=run_time, time_limit=run_time)
 
 
 def starts(workload: Workload, order: QueueOrder, kept: float) -> FloatArray:
@@ -64,7 +61,7 @@ def test_pending_jobs_are_ranked_by_tier_and_score_and_newcomers_behind_them() -
     cluster = settings.empty_cluster(workload)
     queue = settings.ordered_queue(workload, QueueOrder(scores=scores))
     resume(workload, cluster, 0.0, NOBODY, NO_TIME)
-    pending = int(cluster.counts[PENDING])
+    pending = int(cluster.state[0].pending)
     rank = rank_of_tiers(tier)
     for _ in range(2):  # what is ranked is ranked again
         rank_anew(workload, cluster, queue, rank)

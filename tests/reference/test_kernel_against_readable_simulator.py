@@ -88,7 +88,7 @@ def tiny_loads(draw: st.DrawFn) -> tuple[Workload, int]:
     rows = sorted(draw(st.lists(row, max_size=14)), key=lambda each: each[0])
     columns = np.array(rows, dtype=np.float64).reshape(-1, 5).T
     estimate = columns[1] if draw(st.booleans()) else columns[2]
-    workload = Workload(
+    workload = Workload.of(
         submit=np.ascontiguousarray(columns[0]),
         run_time=np.ascontiguousarray(columns[1]),
         estimate=np.ascontiguousarray(estimate),
@@ -121,7 +121,7 @@ def test_kernel_agrees_on_any_tiny_load_full_of_ties(
 
 def by_hand(rows: list[tuple[float, float, float, int]], capacity: int, backfilling: str) -> list:
     columns = np.array(rows, dtype=np.float64).T
-    workload = Workload(
+    workload = Workload.of(
         submit=columns[0].copy(),
         run_time=columns[1].copy(),
         estimate=columns[2].copy(),
@@ -174,7 +174,7 @@ def test_a_cycle_that_is_no_binary_fraction_never_loses_an_event(cycle: float) -
     assert len(submit) == 50, "no such rounding found: the test would prove nothing"
     count = len(submit)
     ones = np.ones(count)
-    workload = Workload(
+    workload = Workload.of(
         submit=submit,
         run_time=ones,
         estimate=ones,

@@ -107,7 +107,7 @@ def rows(*each: tuple[float, float, int, bool]) -> Workload:
     """Jobs of (submit, run time, processors, interactive)."""
     columns = np.array(each, dtype=np.float64).T
     run_time = columns[1].copy()
-    return Workload(
+    return Workload.of(
         submit=columns[0].copy(),
         run_time=run_time,
         estimate=run_time,

@@ -17,15 +17,7 @@ from slurm_rl_plugin.policies.network import (
     network_from_parameters,
     parameter_count,
 )
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    NOW,
-    PENDING,
-    RUNNING,
-    Cluster,
-    advance,
-    empty_cluster,
-    next_event,
-)
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster, advance, empty_cluster, next_event
 from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import (
@@ -33,8 +25,11 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_network,
     simulate_scores,
 )
-from slurm_rl_plugin.simulator.scoring.compiled_network import CompiledNetwork, compile_network
-from slurm_rl_plugin.simulator.scoring.network import score_pending
+from slurm_rl_plugin.simulator.scoring.network import (
+    CompiledNetwork,
+    compile_network,
+    score_pending,
+)
 from tests.reference.loads import arrived_by, jobs_of, longest_by, random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment, Scorer, simulate
 
@@ -210,7 +205,7 @@ def probe(queue_feature: int | None = None, job_feature: int | None = None) -> Q
 
 
 def kernel_scores(workload: Workload, cluster: Cluster, network: CompiledNetwork) -> np.ndarray:
-    count = int(cluster.counts[PENDING])
+    count = int(cluster.state[0].pending)
     scores, jobs = np.empty(count), np.empty(count, dtype=np.int64)
     score_pending(workload, cluster, network, scores, jobs)
     by_job = np.argsort(jobs)
@@ -234,11 +229,11 @@ def test_every_feature_is_equal_in_kernel_and_on_the_head_node(
     )
     no_rank = np.empty(0, dtype=np.int64)
     compared, seen_queue, seen_jobs = 0, [], []
-    while np.isfinite(event := next_event(workload, cluster)):
-        advance(workload, cluster, event, no_rank)
-        now = float(cluster.clock[NOW])
-        pending = sorted(cluster.pending[: cluster.counts[PENDING]].tolist())
-        running = sorted(cluster.end_job[: cluster.counts[RUNNING]].tolist())
+    while np.isfinite(event := next_event(workload.jobs, cluster)):
+        advance(workload.jobs, cluster, event, no_rank)
+        now = float(cluster.state[0].now)
+        pending = sorted(cluster.pending[: cluster.state[0].pending].tolist())
+        running = sorted(cluster.running.end_job[: cluster.state[0].running].tolist())
         if pending:
             moment = Moment(now, pending, running, cluster.start.tolist())
             queue, jobs = features_at(workload, moment, half_life, goals)
@@ -251,8 +246,8 @@ def test_every_feature_is_equal_in_kernel_and_on_the_head_node(
             compared += len(pending)
             seen_queue.append(queue)
             seen_jobs.append(jobs)
-        order = cluster.pending[: cluster.counts[PENDING]]
-        dispatch_in_order(workload, cluster, order, len(order), EASY, 0)
+        order = cluster.pending[: cluster.state[0].pending]
+        dispatch_in_order(workload.jobs, cluster, order, len(order), EASY, 0)
     assert compared > 100
     # a feature that never changes would be compared in vain
     assert (np.ptp(np.array(seen_queue), axis=0) > 1e-3).all()

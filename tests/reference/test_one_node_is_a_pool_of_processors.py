@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.nodes.group_limits import no_limits
-from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine, PartitionQueues
+from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine, PartitionQueues, no_limits
 from slurm_rl_plugin.simulator.nodes.requests import node_requests
 from slurm_rl_plugin.simulator.schedules.on_nodes import simulate_on_nodes
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder

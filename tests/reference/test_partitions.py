@@ -61,7 +61,7 @@ def test_orders_that_do_not_look_at_usage_schedule_each_partition_by_itself(
 
 def test_usage_in_one_partition_counts_in_the_other() -> None:
     """Account 0 fills partition 0; in partition 1 it then stands behind account 1."""
-    workload = Workload(
+    workload = Workload.of(
         submit=np.array([0.0, 10.0, 20.0, 30.0]),
         run_time=np.array([1000.0, 100.0, 100.0, 100.0]),
         estimate=np.array([1000.0, 100.0, 100.0, 100.0]),

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow, met_by, queue_on_nodes
-from slurm_rl_plugin.simulator.schedules.kept_order import run_until_started
 from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING, NodeRun
-from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.resumed_on_nodes import resume_on_nodes
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until_started
+from slurm_rl_plugin.simulator.schedules.resumed import resume_on_nodes
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.machine_load import node_machine
 from slurm_rl_plugin.simulator.workloads.site_points import site_priority

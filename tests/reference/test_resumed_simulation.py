@@ -8,12 +8,14 @@ import pytest
 from slurm_rl_plugin.domain.share_tree import Association, ShareTree
 from slurm_rl_plugin.forecasts.replays.queue_now import met_by, queue_of
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.schedules.kept_order import run_until_started
-from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until
+from slurm_rl_plugin.simulator.schedules.ordered_queue import (
+    QueueOrder,
+    run_until,
+    run_until_started,
+)
 from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_order
-from slurm_rl_plugin.simulator.scoring.fair_share import fair_share
-from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
+from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, fair_share
 from tests.reference.loads import random_workload
 from tests.reference.test_network_against_readable_simulator import network_of_waits
 
@@ -52,7 +54,7 @@ def _of_users(workload: Workload) -> SitePriority:
 def load(seed: int) -> Workload:
     """Jobs that come one at a time, as the batch system looks at each submission."""
     workload = random_workload(seed, 80, CAPACITY, parallel=True)
-    return workload._replace(submit=workload.submit + 1e-3 * np.arange(80))
+    return workload.having(submit=workload.submit + 1e-3 * np.arange(80))
 
 
 @pytest.mark.parametrize("backfilling", ["none", "easy"])

@@ -21,8 +21,7 @@ from slurm_rl_plugin.papers.backfilling_predictions_2015.single_events import (
     behind_head,
     starts_under,
 )
-from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST, nothing_past
+from slurm_rl_plugin.simulator.kernel.workload import NO_PAST, Workload, nothing_past
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import FloatArray
@@ -50,7 +49,7 @@ def workload_of_users(seed: int) -> tuple[Workload, FloatArray]:
     past = nothing_past(user, each, np.full(len(user), np.nan), workload.processors)
     limit = np.maximum(limit, run_time)
     changed = {"submit": submit, "run_time": run_time, "estimate": limit, "time_limit": limit}
-    return workload._replace(**changed, past=past), estimates
+    return workload.having(**changed, past=past), estimates
 
 
 def shortest_behind_head(seconds: Sequence[float]) -> Scorer:

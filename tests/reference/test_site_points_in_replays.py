@@ -29,7 +29,7 @@ def drawn(seed: int) -> tuple[Workload, FloatArray, IntArray]:
     workload = random_workload(seed, jobs=JOBS, parallel=False)
     submit = np.sort(rng.integers(0, 600, JOBS)).astype(np.float64)
     run_time = rng.integers(5, 60, JOBS).astype(np.float64)
-    workload = workload._replace(submit=submit, run_time=run_time, estimate=run_time)
+    workload = workload.having(submit=submit, run_time=run_time, estimate=run_time)
     scores = rng.permutation(JOBS).astype(np.float64)
     return workload, scores, rng.choice([0, 100, 250, 900], JOBS)
 

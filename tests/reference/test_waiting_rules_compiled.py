@@ -10,7 +10,7 @@ import pytest
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies.registry import NAMED_POLICIES, PolicyKind
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, Cluster, advance, empty_cluster
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster, advance, empty_cluster
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.policy_driver import NO_RANK
 from slurm_rl_plugin.simulator.scoring import rules
@@ -23,7 +23,7 @@ RULES = {each.name for each in NAMED_POLICIES.values() if each.kind is PolicyKin
 #: The site's own priority is compiled as such.
 WAITING = RULES - {SITES_OWN}
 LIMIT = np.array([300.0, 7200.0, 90.0, 900.0])
-LOAD = Workload(
+LOAD = Workload.of(
     submit=np.array([0.0, 10.0, 400.0, 450.0]),
     run_time=LIMIT,
     estimate=LIMIT + 1.0,  # so that the snapshot shows every limit
@@ -39,16 +39,16 @@ AT = 500.0
 def waiting_cluster() -> Cluster:
     """All four jobs wait on 8 processors; two accounts have used some."""
     cluster = empty_cluster(LOAD, 8)
-    cluster.account_usage[:] = [30.0, 70.0, 0.0]
-    advance(LOAD, cluster, AT, NO_RANK)
-    assert cluster.clock[NOW] == AT
+    cluster.accounts.usage[:] = [30.0, 70.0, 0.0]
+    advance(LOAD.jobs, cluster, AT, NO_RANK)
+    assert cluster.state[0].now == AT
     return cluster
 
 
 def compiled_scores(code: int | None) -> list[float]:
     """Of a rule, or of the site's own priority."""
     scores, jobs = np.empty(5), np.empty(5, dtype=np.int64)
-    workload = LOAD._replace(estimate=LIMIT)
+    workload = LOAD.having(estimate=LIMIT)
     if code is None:
         own = example_priority().before(workload)
         score_by_site(workload, waiting_cluster(), own, scores, jobs)

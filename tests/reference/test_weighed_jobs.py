@@ -20,13 +20,8 @@ from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.policies.ordering_rules import STATIC_RULES
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.q_network import load_q_network
-from slurm_rl_plugin.policies.registry import (
-    NAMED_POLICIES,
-    PolicyKind,
-    named_policy,
-    rule_policy,
-)
-from slurm_rl_plugin.simulator.kernel.cluster import PENDING, Cluster, advance, next_event
+from slurm_rl_plugin.policies.registry import NAMED_POLICIES, PolicyKind, named_policy, rule_policy
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster, advance, next_event
 from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
@@ -40,8 +35,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_network,
     simulate_order,
 )
-from slurm_rl_plugin.simulator.scoring.compiled_network import compile_network
-from slurm_rl_plugin.simulator.scoring.network import score_pending
+from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from tests.functional.small_network import small_network
 from tests.reference.loads import log_of, users_workload
@@ -138,7 +132,7 @@ def test_other_resources_change_the_order(name: str) -> None:
     for seed in (1, 2, 3, 4, 5):
         weighed, plain = load(seed), load(seed, machine=None)
         assert weighed.workload(None).size.tolist() != plain.log.processors.tolist()
-        assert len(plain.workload(None).counted) == 0
+        assert plain.workload(None).size.tolist() == plain.log.processors.tolist()
         changed += driven(weighed, policy) != driven(plain, policy)
     assert changed > 0
 
@@ -167,7 +161,7 @@ def seen_by_network(prepared: PreparedLog, index: int, *, of_queue: bool) -> lis
     compiled = compile_network(network, workload)
     seen: list[float] = []
     for cluster, _ in looks(prepared, workload):
-        count = int(cluster.counts[PENDING])
+        count = int(cluster.state[0].pending)
         scores, jobs = np.empty(count), np.empty(count, dtype=np.int64)
         score_pending(workload, cluster, compiled, scores, jobs)
         seen += scores.tolist()
@@ -178,12 +172,12 @@ def looks(prepared: PreparedLog, workload: Workload) -> Iterator[tuple[Cluster, 
     """The queue at every fourth event at which jobs wait, as the loop and a head node have it."""
     cluster, no_rank, jobs = SETTINGS.empty_cluster(workload), np.empty(0, int), prepared.jobs()
     number = 0
-    while np.isfinite(event := next_event(workload, cluster)):
-        advance(workload, cluster, event, no_rank)
+    while np.isfinite(event := next_event(workload.jobs, cluster)):
+        advance(workload.jobs, cluster, event, no_rank)
         waiting = waiting_jobs(cluster)
-        dispatch_in_order(workload, cluster, waiting, len(waiting), EASY, 0)
+        dispatch_in_order(workload.jobs, cluster, waiting, len(waiting), EASY, 0)
         number += 1
-        if number % 4 == 0 and cluster.counts[PENDING] > 0:
+        if number % 4 == 0 and cluster.state[0].pending > 0:
             pending = PendingJobs.untouched(jobs.select(waiting_jobs(cluster)))
             yield cluster, snapshot_of(prepared, jobs, cluster, pending)
 

@@ -14,7 +14,7 @@ from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import HALF_LIFE
-from slurm_rl_plugin.simulator.scoring.fair_share import FairShare
+from slurm_rl_plugin.simulator.scoring.site_priority import FairShare
 from slurm_rl_plugin.simulator.workloads.log_shares import OF_CLUSTER
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log, told_apart
 from slurm_rl_plugin.simulator.workloads.site_points import fair_share_of_log

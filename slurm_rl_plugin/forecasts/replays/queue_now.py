@@ -7,21 +7,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.cluster import (
-    NEXT_ARRIVAL,
-    PENDING,
-    RUNNING,
     Cluster,
     account_usage_until,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
+from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine
 from slurm_rl_plugin.simulator.schedules.on_nodes import NodeRun
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, QueueOrder
-from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
-from slurm_rl_plugin.simulator.schedules.resumed_on_nodes import HeldNodes, resume_on_nodes
+from slurm_rl_plugin.simulator.schedules.resumed import HeldNodes, ProcessorRun, resume_on_nodes
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.scoring.compiled_network import CompiledNetwork
-from slurm_rl_plugin.simulator.scoring.fair_share import FairShare
+from slurm_rl_plugin.simulator.scoring.network import CompiledNetwork
+from slurm_rl_plugin.simulator.scoring.site_priority import FairShare
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 
@@ -108,15 +104,15 @@ def queue_of(
         job: its number.
         submit: seconds.
     """
-    running = cluster.expected_job[: cluster.counts[RUNNING]]
+    running = cluster.running.expected_job[: cluster.state[0].running]
     # of jobs that are expected to end together it keeps who was started first
     running = running[np.argsort(cluster.start[running], kind="stable")]
-    pending = np.sort(cluster.pending[: cluster.counts[PENDING]])
+    pending = np.sort(cluster.pending[: cluster.state[0].pending])
     return QueueNow(
         now=submit,
         running=running,
         start=cluster.start[running],
-        pending=np.append(pending, np.arange(cluster.counts[NEXT_ARRIVAL], job + 1)),
+        pending=np.append(pending, np.arange(cluster.state[0].next_arrival, job + 1)),
         usage=_usage_at(cluster, submit),
         fair=queue.effects.site.counted(workload, cluster, submit),
         longest=_longest_of(queue),
@@ -143,7 +139,7 @@ def met_by(run: ProcessorRun | NodeRun, queue: QueueNow) -> None:
         run: changed in place.
         queue: that it begins with.
     """
-    run.cluster.account_usage[: len(queue.usage)] = queue.usage
+    run.cluster.accounts.usage[: len(queue.usage)] = queue.usage
     if queue.fair is not None:
         run.queue.effects.site.fair.resume(queue.fair)
     network = run.queue.network
@@ -164,7 +160,8 @@ def _longest_of(queue: OrderedQueue) -> FloatArray | None:
 
 def _usage_at(cluster: Cluster, time: float) -> FloatArray:
     """What each account has been charged by then, decayed; the cluster is left as it is."""
-    columns = ("usage_time", "account_usage")
+    columns = ("usage_time", "accounts")
     seen = cluster._replace(**{name: getattr(cluster, name).copy() for name in columns})
     account_usage_until(seen, time)
-    return seen.account_usage
+    usage: FloatArray = seen.accounts.usage
+    return usage

@@ -11,7 +11,7 @@ from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow, queue_of, queue_on_nodes
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf, ReplayedSite
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
+from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine
 from slurm_rl_plugin.simulator.schedules.on_nodes import NodeRun
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun

@@ -11,9 +11,8 @@ import numpy as np
 from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow, met_by, resumed_queue
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
-from slurm_rl_plugin.simulator.schedules.kept_order import run_until_started
-from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder, run_until_started
 from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
@@ -243,7 +242,7 @@ class ReplayedSite:
         else:
             spreads = RunSpreads.of_quantiles(self.quantiles(jobs), chosen.time_limit)
             run_time = spreads.drawn(ran, self._shares(jobs, rng))
-        workload = chosen._replace(
+        workload = chosen.having(
             submit=np.concatenate([chosen.submit[: len(present)], submit]), run_time=run_time
         )
         order, keeps = self.order(workload, jobs), self.kept > 0.0

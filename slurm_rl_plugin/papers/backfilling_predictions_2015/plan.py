@@ -15,21 +15,18 @@ import numpy as np
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    ENDED,
-    IDLE,
-    NEXT_ARRIVAL,
-    NOW,
-    PENDING,
-    RUNNING,
-    Cluster,
-)
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.compiled_features import longest_wait
 from slurm_rl_plugin.simulator.kernel.dispatch import shadow_of
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now, predicted_quantile
-from slurm_rl_plugin.simulator.scoring.history_part import NO_HISTORY, HistoryPart, history_part
+from slurm_rl_plugin.simulator.scoring.history import (
+    NO_HISTORY,
+    HistoryPart,
+    bring_up_to_now,
+    history_part,
+    predicted_quantile,
+)
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray, IntArray
 
 EASY, EASY_SJBF = "EASY", "EASY-SJBF"
@@ -131,11 +128,11 @@ def _corrected(seconds: float, age: float, request: float, correction: int) -> f
 @compiled_borrowing
 def _fill_ends(workload: Workload, cluster: Cluster, plan: Plan) -> None:
     """Fill when running jobs are planned to end; an estimate that is outlived is corrected."""
-    now = cluster.clock[NOW]
-    for place in range(cluster.counts[RUNNING]):
-        job = cluster.expected_job[place]
+    now = cluster.state[0].now
+    for place in range(cluster.state[0].running):
+        job = cluster.running[place].expected_job
         age, seconds = now - cluster.start[job], max(plan.seconds[job], 1.0)
-        seconds = _corrected(seconds, age, workload.estimate[job], plan.correction)
+        seconds = _corrected(seconds, age, workload.jobs[job].estimate, plan.correction)
         plan.ends[place] = max(cluster.start[job] + seconds, now)
 
 
@@ -144,10 +141,10 @@ def _consistent_shadow(
     workload: Workload, cluster: Cluster, plan: Plan, head: int
 ) -> tuple[float, int]:
     """As `shadow_of`, running jobs by their plan estimates."""
-    running, ends = cluster.counts[RUNNING], plan.ends
+    running, ends = cluster.state[0].running, plan.ends
     _fill_ends(workload, cluster, plan)
-    needed = workload.processors[head]
-    free, shadow = cluster.counts[IDLE], cluster.clock[NOW]
+    needed = workload.jobs[head].processors
+    free, shadow = cluster.state[0].idle, cluster.state[0].now
     while True:
         first = -1
         for place in range(running):
@@ -156,7 +153,7 @@ def _consistent_shadow(
         if first < 0 or (free >= needed and ends[first] > shadow):
             return shadow, free - needed
         shadow = ends[first]
-        free += workload.processors[cluster.expected_job[first]]
+        free += workload.jobs[cluster.running[first].expected_job].processors
         ends[first] = np.inf
 
 
@@ -165,7 +162,7 @@ def head_shadow(workload: Workload, cluster: Cluster, plan: Plan, head: int) -> 
     """`shadow_of` the head as the plan sees it; notes what is promised to the head."""
     if plan.kind == CONSISTENT:
         return _consistent_shadow(workload, cluster, plan, head)
-    shadow, spare = shadow_of(workload, cluster, head, 0)
+    shadow, spare = shadow_of(workload.jobs, cluster, head, 0)
     if np.isnan(plan.promise[head]):
         plan.promise[head] = shadow
     return shadow, spare
@@ -176,9 +173,9 @@ def ends_in_time(
     workload: Workload, cluster: Cluster, plan: Plan, job: int, head: int, shadow: float
 ) -> bool:
     """Whether a candidate that starts now is planned to end before the head's start."""
-    now = cluster.clock[NOW]
-    at_limit = now + workload.estimate[job]
-    planned = now + min(plan.seconds[job], workload.estimate[job]) <= shadow
+    now = cluster.state[0].now
+    at_limit = now + workload.jobs[job].estimate
+    planned = now + min(plan.seconds[job], workload.jobs[job].estimate) <= shadow
     if plan.kind == CONSISTENT:
         return planned
     return at_limit <= shadow or (planned and at_limit <= plan.promise[head] + plan.slack[0])
@@ -187,7 +184,7 @@ def ends_in_time(
 @compiled_borrowing
 def ends_as_planned(workload: Workload, cluster: Cluster, plan: Plan, job: int) -> bool:
     """Whether the plan expected a job that ends now to end by now."""
-    request, age = workload.estimate[job], cluster.clock[NOW] - cluster.start[job]
+    request, age = workload.jobs[job].estimate, cluster.state[0].now - cluster.start[job]
     if plan.kind != CONSISTENT:
         return request <= age
     just_before = np.nextafter(age, 0.0)  # a job does not outlive an estimate by ending
@@ -291,16 +288,16 @@ def by_prediction(workload: Workload, network: QNetwork, slack: float) -> Estima
 @compiled_borrowing
 def bring_plan_up_to_now(workload: Workload, cluster: Cluster, estimates: Estimates) -> None:
     """Estimate the pending jobs anew, and what heads may be pushed beyond their promise."""
-    now, site, plan = cluster.clock[NOW], estimates.site, estimates.plan
+    now, site, plan = cluster.state[0].now, estimates.site, estimates.plan
     if len(estimates.runs.seconds) > 0:
         _predict_arrived(workload, cluster, estimates.runs, plan.seconds)
-    wait = now - workload.submit[cluster.pending[0]]
+    wait = now - workload.jobs[cluster.pending[0]].submit
     site[_LONGEST] = longest_wait(site[_LONGEST], now - site[_LOOKED_AT], wait)
     site[_LOOKED_AT] = now
     plan.slack[0] = min(max(estimates.slack * site[_LONGEST], _STRICTEST), _SLACKEST)
     if len(estimates.history.stamp) > 0:
         bring_up_to_now(workload, cluster, estimates.history)
-        for place in range(cluster.counts[PENDING]):
+        for place in range(cluster.state[0].pending):
             job = cluster.pending[place]
             median = predicted_quantile(workload, estimates.history, job, _MEDIAN)
             plan.seconds[job] = max(median, 1.0)
@@ -315,12 +312,12 @@ def _predict_arrived(
     The mean of the two runs that ended last before the arrival, at most the request; the request
     where the user has fewer than two.
     """
-    while runs.seen[_ARRIVED] < cluster.counts[NEXT_ARRIVAL]:
+    while runs.seen[_ARRIVED] < cluster.state[0].next_arrival:
         job = runs.seen[_ARRIVED]
-        _note_ended(workload, cluster, runs, workload.submit[job])
+        _note_ended(workload, cluster, runs, workload.jobs[job].submit)
         own = runs.seconds[workload.past.user[job]]
         mean = np.floor(0.5 * (own[0] + own[1]))
-        request = workload.estimate[job]
+        request = workload.jobs[job].estimate
         seconds[job] = request if np.isnan(mean) else min(mean, request)
         runs.seen[_ARRIVED] += 1
 
@@ -328,10 +325,10 @@ def _predict_arrived(
 @compiled_borrowing
 def _note_ended(workload: Workload, cluster: Cluster, runs: LastRuns, before: float) -> None:
     """Note the runs that ended before a time, seconds."""
-    while runs.seen[_ENDED] < cluster.counts[ENDED]:
+    while runs.seen[_ENDED] < cluster.state[0].ended:
         job = cluster.ended[runs.seen[_ENDED]]
-        if cluster.start[job] + workload.run_time[job] >= before:
+        if cluster.start[job] + workload.jobs[job].run_time >= before:
             return
         own = runs.seconds[workload.past.user[job]]
-        own[0], own[1] = own[1], workload.run_time[job]
+        own[0], own[1] = own[1], workload.jobs[job].run_time
         runs.seen[_ENDED] += 1

@@ -34,15 +34,7 @@ from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
     head_shadow,
 )
 from slurm_rl_plugin.papers.study.logs import archived_log
-from slurm_rl_plugin.simulator.kernel.best_first import best_first
-from slurm_rl_plugin.simulator.kernel.chosen_by_type import chosen_by_type
 from slurm_rl_plugin.simulator.kernel.cluster import (
-    DECISIONS,
-    IDLE,
-    NEXT_ARRIVAL,
-    NOW,
-    PENDING,
-    RUNNING,
     Cluster,
     account_usage_until,
     arrive,
@@ -50,9 +42,10 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     forget_started,
     next_event,
     start_job,
+    swap_ends,
 )
-from slurm_rl_plugin.simulator.kernel.compilation import compiled
-from slurm_rl_plugin.simulator.kernel.dispatch import anything_fits
+from slurm_rl_plugin.simulator.kernel.compilation import chosen_by_type, compiled
+from slurm_rl_plugin.simulator.kernel.dispatch import anything_fits, best_first
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, score_queue
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, finished_schedule
@@ -107,22 +100,22 @@ def _run_singly(
 ) -> None:
     no_rank = np.empty(0, dtype=np.int64)
     while True:
-        time = next_event(workload, cluster)
+        time = next_event(workload.jobs, cluster)
         if np.isinf(time):
             return
         account_usage_until(cluster, time)
-        cluster.clock[NOW] = time
-        arrival = cluster.counts[NEXT_ARRIVAL]
-        if arrival < len(workload.submit) and workload.submit[arrival] <= time:
-            arrive(workload, cluster, no_rank)
+        cluster.state[0].now = time
+        arrival = cluster.state[0].next_arrival
+        if arrival < len(workload.jobs) and workload.jobs[arrival].submit <= time:
+            arrive(workload.jobs, cluster, no_rank)
         else:
             _end(workload, cluster, _first_ending(workload, cluster, estimates.plan, False))
         place = _first_ending(workload, cluster, estimates.plan, True)
         while place >= 0:
             _end(workload, cluster, place)
             place = _first_ending(workload, cluster, estimates.plan, True)
-        if cluster.counts[IDLE] > 0 and anything_fits(workload, cluster):
-            cluster.counts[DECISIONS] += 1
+        if cluster.state[0].idle > 0 and anything_fits(workload.jobs, cluster):
+            cluster.state[0].decisions += 1
             bring_plan_up_to_now(workload, cluster, estimates)
             _score(workload, cluster, queue)
             _start(workload, cluster, queue.scores, queue.jobs, estimates.plan)
@@ -131,16 +124,16 @@ def _run_singly(
 @compiled
 def _first_ending(workload: Workload, cluster: Cluster, plan: Plan, as_planned: bool) -> int:
     """Place in the heap of the job that started first of those that end now; -1 for none."""
-    first, running = -1, cluster.counts[RUNNING]
-    if running == 0 or cluster.end_time[0] > cluster.clock[NOW]:
+    first, running = -1, cluster.state[0].running
+    if running == 0 or cluster.running[0].end_time > cluster.state[0].now:
         return first
     for place in range(running):
-        job = cluster.end_job[place]
-        if cluster.end_time[place] > cluster.clock[NOW]:
+        job = cluster.running[place].end_job
+        if cluster.running[place].end_time > cluster.state[0].now:
             continue
         if as_planned and not ends_as_planned(workload, cluster, plan, job):
             continue
-        best = cluster.end_job[first] if first >= 0 else job
+        best = cluster.running[first].end_job if first >= 0 else job
         if (cluster.start[job], job) <= (cluster.start[best], best):
             first = place
     return first
@@ -149,20 +142,18 @@ def _first_ending(workload: Workload, cluster: Cluster, plan: Plan, as_planned: 
 @compiled
 def _end(workload: Workload, cluster: Cluster, place: int) -> None:
     """End the job at a place of the heap whose end is as early as that of the root."""
-    times, jobs = cluster.end_time, cluster.end_job
-    times[0], times[place] = times[place], times[0]
-    jobs[0], jobs[place] = jobs[place], jobs[0]
-    end_next_job(workload, cluster)
+    swap_ends(cluster.running, 0, place)
+    end_next_job(workload.jobs, cluster)
 
 
 def _score_behind_head(workload: Workload, cluster: Cluster, queue: BehindHead) -> None:
-    idle = cluster.counts[IDLE]
-    for place in range(cluster.counts[PENDING]):
+    idle = cluster.state[0].idle
+    for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
         queue.jobs[place], queue.scores[place] = job, -queue.seconds[job]
         if idle >= 0:  # no head yet: these jobs keep the order of submission
             queue.scores[place] = np.inf
-            idle -= workload.processors[job]
+            idle -= workload.jobs[job].processors
 
 
 @chosen_by_type("queue", {BehindHead: _score_behind_head})
@@ -177,9 +168,9 @@ def _start(
 ) -> None:
     """Start jobs by score up to the first that does not fit, and behind it as the plan allows."""
     head, looked, shadow, spare, started = -1, False, 0.0, 0, False
-    for place in best_first(scores, cluster.counts[PENDING]):  # equal scores by submission
-        job, wide = jobs[place], workload.processors[jobs[place]]
-        if wide > cluster.counts[IDLE]:
+    for place in best_first(scores, cluster.state[0].pending):  # equal scores by submission
+        job, wide = jobs[place], workload.jobs[jobs[place]].processors
+        if wide > cluster.state[0].idle:
             head = job if head < 0 else head
             continue
         if head >= 0 and not looked:
@@ -189,7 +180,7 @@ def _start(
             if wide > spare:
                 continue
             spare -= wide
-        start_job(workload, cluster, job)
+        start_job(workload.jobs, cluster, job)
         started = True
     if started:
         forget_started(cluster)
@@ -236,9 +227,9 @@ def starts_of(cell: Cell, log: BenchmarkLog) -> FloatArray:
     """When each job starts in a cell, seconds, shape [n]."""
     workload = log.workload
     if cell.predictor == TWICE:
-        workload = workload._replace(estimate=2.0 * workload.estimate)
+        workload = workload.having(estimate=2.0 * workload.estimate)
     if cell.predictor == TRUE:
-        workload = workload._replace(estimate=workload.run_time)
+        workload = workload.having(estimate=workload.run_time)
     estimates, assumed = by_requests(workload), workload.estimate
     if cell.predictor == LAST_RUNS:
         estimates = by_last_runs(workload, cell.correction)

@@ -114,7 +114,7 @@ def economic_log(log: JobLog) -> EconomicLog:
     asked = prepared.workload(RequestedLimit())
     estimate = np.maximum(asked.estimate, asked.run_time)
     return EconomicLog(
-        asked=asked._replace(estimate=estimate), exact=asked._replace(estimate=asked.run_time)
+        asked=asked.having(estimate=estimate), exact=asked.having(estimate=asked.run_time)
     )
 
 

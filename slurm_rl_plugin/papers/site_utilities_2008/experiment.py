@@ -39,8 +39,7 @@ from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite
-from slurm_rl_plugin.simulator.sites.routing import NOWHERE, route_jobs
+from slurm_rl_plugin.simulator.sites.routed_sites import NOWHERE, RoutedSite, route_jobs
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray, IntArray
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 

@@ -33,8 +33,7 @@ from slurm_rl_plugin.papers.site_utilities_2008.sites import (
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite
-from slurm_rl_plugin.simulator.sites.routing import route_jobs
+from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite, route_jobs
 
 #: First seed of the loads to learn on; the shown ones begin at 0.
 TRAINING_SEED = 1000

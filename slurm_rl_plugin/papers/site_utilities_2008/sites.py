@@ -26,8 +26,7 @@ from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
-from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite, SiteTerms
-from slurm_rl_plugin.simulator.sites.routing import NOWHERE
+from slurm_rl_plugin.simulator.sites.routed_sites import NOWHERE, RoutedSite, SiteTerms
 from slurm_rl_plugin.units import DAY, MINUTE, SHORT_JOB_RUN_TIME, FloatArray, IntArray
 
 ACCOUNTS = ("vo0", "vo1", "vo2", "vo3")
@@ -149,7 +148,7 @@ def _merged(streams: Sequence[_Stream]) -> GridLoad:
     }
     order = np.argsort(columns["submit"], kind="stable")
     run_time = columns["run_time"][order]
-    offered = Workload(
+    offered = Workload.of(
         submit=columns["submit"][order],
         run_time=run_time,
         estimate=run_time,

@@ -22,7 +22,7 @@ from slurm_rl_plugin.learning.onnx_file import export_model, import_model
 from slurm_rl_plugin.learning.training_load import Progress, TrainedPolicy, TrainingLoad
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.kernel.import_closure import closure_digest
+from slurm_rl_plugin.simulator.kernel.kept_code import closure_digest
 from slurm_rl_plugin.whole_file import write_whole
 
 LearnedNetwork = QNetwork | EchoStateNetwork

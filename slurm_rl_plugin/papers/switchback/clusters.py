@@ -9,7 +9,7 @@ import numpy as np
 
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration, TurnBlock, drawn_blocks
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf
-from slurm_rl_plugin.simulator.kernel.cluster import PENDING, advance
+from slurm_rl_plugin.simulator.kernel.cluster import advance
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.resumed import ProcessorRun
@@ -46,7 +46,7 @@ def drawn_cluster(rng: np.random.Generator, days: int) -> Workload:
     run = np.clip(run * work / float(run @ processors), _SHORTEST, _LONGEST)
     over = rng.choice(_OVER, size=len(run), p=_PARTS)
     limit = np.minimum(np.ceil(run * over / _INTERACTIVE) * _INTERACTIVE, _LONGEST_LIMIT)
-    return Workload(
+    return Workload.of(
         submit=submit,
         run_time=run,
         estimate=limit,
@@ -159,10 +159,10 @@ class DrawnTrial:
 
 def _take_over(run: ProcessorRun, now: float) -> None:
     """Put who waits in the order of a run, and decide by it at once, as batch systems soon do."""
-    pending = run.cluster.pending[: run.cluster.counts[PENDING]]
+    pending = run.cluster.waiting
     pending[:] = pending[np.argsort(run.rank[pending])]
     advance(run.workload, run.cluster, now, run.rank)
-    decide_static(run.workload, run.cluster, run.queue.backfilling, int(run.reserve[0]))
+    decide_static(run.workload.jobs, run.cluster, run.queue.backfilling, int(run.reserve[0]))
 
 
 def alike(seed: int, days: int) -> DrawnTrial:

@@ -17,30 +17,10 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.simulator.kernel.best_first import best_first
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    CAME,
-    CHANGE_INTERVAL,
-    IDLE_AFTER,
-    IN_FORCE,
-    LAST_CAME,
-    LIFT_AFTER,
-    LIMITED,
-    MOST,
-    NARROW_FIRST,
-    NEXT_ARRIVAL,
-    NOW,
-    PENDING,
-    RUNNING_INTERACTIVE,
-    SET_AT,
-    STARVING,
-    WAKE,
-    WANTED,
-    WIDEST,
-    Cluster,
-)
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
-from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.kernel.dispatch import best_first
+from slurm_rl_plugin.simulator.kernel.workload import Records
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
 
 #: Ways to keep a reserve, as `--reserve-as` names them.
@@ -113,152 +93,145 @@ class ClassLimit:
         return {name: value for name, value in asdict(self).items() if value != {}}
 
 
-def limit_state(rule: ClassLimit | None) -> FloatArray:
-    """`Cluster.limit` before the first decision; all 0 where processors are kept free."""
-    state = np.zeros(WANTED + 1)
-    if rule is not None:
-        state[LIMITED] = 1.0
-        state[WIDEST], state[CHANGE_INTERVAL] = rule.widest_batch_job, rule.change_interval
-        state[LIFT_AFTER], state[IDLE_AFTER] = rule.lift_after, rule.idle_after
-        state[NARROW_FIRST], state[MOST] = rule.narrow_first, rule.most
-        state[SET_AT], state[LAST_CAME], state[WAKE] = -np.inf, -np.inf, np.inf
-    return state
+def limit_class(cluster: Cluster, rule: ClassLimit | None) -> None:
+    """Let an empty cluster keep its reserve by this rule; without one it keeps processors free."""
+    if rule is None:
+        return
+    state = cluster.state
+    state.limited = 1.0
+    state.widest, state.change_interval = rule.widest_batch_job, rule.change_interval
+    state.lift_after, state.idle_after = rule.lift_after, rule.idle_after
+    state.narrow_first, state.most = rule.narrow_first, rule.most
+    state.set_at, state.last_came, state.wake = -np.inf, -np.inf, np.inf
 
 
 @compiled_borrowing
-def reserve_in_force(workload: Workload, cluster: Cluster, wanted: int) -> int:
+def reserve_in_force(jobs: Records, cluster: Cluster, wanted: int) -> int:
     """The reserve that a decision uses, after what the hook changes now.
 
     Args:
-        workload: the jobs.
         cluster: its limit is changed in place, and when to look again is noted.
         wanted: processors that the policy wants to keep free of batch work.
 
     Returns:
         `wanted` where processors are kept free; else the capacity less what batch jobs may use.
     """
-    limit, now = cluster.limit, cluster.clock[NOW]
-    if limit[LIMITED] == 0.0:
+    state, now = cluster.state[0], cluster.state[0].now
+    if state.limited == 0.0:
         return wanted
-    _note_arrivals(workload, cluster)
-    wanted = min(wanted, int(min(limit[MOST], cluster.capacity[0])))
-    starves_at = _starves_at(workload, cluster)
-    nobody_at = limit[LAST_CAME]  # -inf where none has ever come
+    _note_arrivals(jobs, cluster)
+    wanted = min(wanted, int(min(state.most, state.capacity)))
+    starves_at = _starves_at(jobs, cluster)
+    nobody_at = state.last_came  # -inf where none has ever come
     if not np.isinf(nobody_at):
-        nobody_at += limit[IDLE_AFTER]
+        nobody_at += state.idle_after
     kept = 0
     if wanted > 0 and starves_at > now and nobody_at > now:
-        room = cluster.capacity[0] - cluster.counts[RUNNING_INTERACTIVE] - wanted
-        kept = cluster.capacity[0] - max(room, int(limit[WIDEST]))
+        room = state.capacity - state.running_interactive - wanted
+        kept = state.capacity - max(room, int(state.widest))
     starving = wanted > 0 and nobody_at > now and starves_at <= now
-    limit[STARVING] = 1.0 if starving else 0.0
-    limit[WANTED] = wanted if starves_at > now and nobody_at > now else 0.0
-    may_change = limit[SET_AT] + limit[CHANGE_INTERVAL]
-    if kept != limit[IN_FORCE] and (starving or now >= may_change):
-        limit[IN_FORCE], limit[SET_AT] = kept, now
-    limit[WAKE] = may_change if kept != limit[IN_FORCE] else np.inf
+    state.starving = 1.0 if starving else 0.0
+    state.wanted = wanted if starves_at > now and nobody_at > now else 0.0
+    may_change = state.set_at + state.change_interval
+    if kept != state.in_force and (starving or now >= may_change):
+        state.in_force, state.set_at = kept, now
+    state.wake = may_change if kept != state.in_force else np.inf
     for time in (starves_at, nobody_at):
         if time > now:
-            limit[WAKE] = min(limit[WAKE], time)
-    return int(limit[IN_FORCE])
+            state.wake = min(state.wake, time)
+    return int(state.in_force)
 
 
 @compiled_borrowing
-def _note_arrivals(workload: Workload, cluster: Cluster) -> None:
-    limit = cluster.limit
-    for job in range(int(limit[CAME]), cluster.counts[NEXT_ARRIVAL]):
-        if workload.interactive[job]:
-            limit[LAST_CAME] = workload.submit[job]
-    limit[CAME] = cluster.counts[NEXT_ARRIVAL]
+def _note_arrivals(jobs: Records, cluster: Cluster) -> None:
+    state = cluster.state[0]
+    for job in range(int(state.came), state.next_arrival):
+        if jobs[job].interactive:
+            state.last_came = jobs[job].submit
+    state.came = state.next_arrival
 
 
 @compiled_borrowing
-def _may_starve(workload: Workload, cluster: Cluster, job: int) -> bool:
+def _may_starve(jobs: Records, job: int) -> bool:
     """Narrower jobs take all that becomes free below the limit before such a job."""
-    if workload.interactive[job]:
+    if jobs[job].interactive:
         return False
-    if len(cluster.limit) > WANTED + 1 and cluster.limit[WANTED + 1 + job] > 0.0:
-        return True
-    return workload.processors[job] > 1
+    return jobs[job].asks_much or jobs[job].processors > 1
 
 
 @compiled_borrowing
-def _starves_at(workload: Workload, cluster: Cluster) -> float:
+def _starves_at(jobs: Records, cluster: Cluster) -> float:
     """When the longest waiting batch job that may starve has waited for too long."""
     first = np.inf
-    for place in range(cluster.counts[PENDING]):
+    for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
-        if _may_starve(workload, cluster, job):
-            first = min(first, workload.submit[job] + cluster.limit[LIFT_AFTER])
+        if _may_starve(jobs, job):
+            first = min(first, jobs[job].submit + cluster.state[0].lift_after)
     return first
 
 
 @compiled_borrowing
-def _starving_now(workload: Workload, cluster: Cluster, job: int) -> bool:
-    limit = cluster.limit
-    if limit[STARVING] == 0.0 or not _may_starve(workload, cluster, job):
+def _starving_now(jobs: Records, cluster: Cluster, job: int) -> bool:
+    state = cluster.state[0]
+    if state.starving == 0.0 or not _may_starve(jobs, job):
         return False
-    return workload.submit[job] + limit[LIFT_AFTER] <= cluster.clock[NOW]
+    return jobs[job].submit + state.lift_after <= state.now
 
 
 @compiled_borrowing
-def rail_step(workload: Workload, cluster: Cluster, job: int) -> int:
+def rail_step(jobs: Records, cluster: Cluster, job: int) -> int:
     """Jobs of a higher step go before all others: starving ones, or interactive below a limit."""
-    limit = cluster.limit
-    if limit[STARVING] > 0.0:
-        return 2 if _starving_now(workload, cluster, job) else 0
-    if limit[IN_FORCE] == 0.0:
+    state = cluster.state[0]
+    if state.starving > 0.0:
+        return 2 if _starving_now(jobs, cluster, job) else 0
+    if state.in_force == 0.0:
         return 0
-    if workload.interactive[job]:
+    if jobs[job].interactive:
         return 2
-    return 1 if limit[NARROW_FIRST] > 0.0 and workload.processors[job] <= limit[WIDEST] else 0
+    return 1 if state.narrow_first > 0.0 and jobs[job].processors <= state.widest else 0
 
 
 @compiled_borrowing
 def rail_orders(cluster: Cluster) -> bool:
     """Whether the rail of the reserve puts anybody first, after `reserve_in_force`."""
-    return cluster.limit[STARVING] != 0.0 or cluster.limit[IN_FORCE] != 0.0
+    return cluster.state[0].starving != 0.0 or cluster.state[0].in_force != 0.0
 
 
 @compiled
-def score_by_rail(workload: Workload, cluster: Cluster, scores: FloatArray, jobs: IntArray) -> None:
+def score_by_rail(jobs: Records, cluster: Cluster, scores: FloatArray, numbers: IntArray) -> None:
     """Raise the scores of those whom the rail of the reserve puts first, in place.
 
     Args:
-        workload: the jobs.
         cluster: read only, where `rail_orders`.
         scores: of the pending jobs, shape [pending].
-        jobs: pending job numbers in order of submission.
+        numbers: pending job numbers in order of submission.
     """
-    limit, count = cluster.limit, cluster.counts[PENDING]
+    state, count = cluster.state[0], cluster.state[0].pending
     # ranks, because a score may be too large for anything to be added
     order = best_first(scores, count)
     for rank in range(count):
         scores[order[rank]] = float(count - rank)
     for place in range(count):
-        step = rail_step(workload, cluster, jobs[place])
-        if step > 0 and limit[STARVING] > 0.0:
+        step = rail_step(jobs, cluster, numbers[place])
+        if step > 0 and state.starving > 0.0:
             scores[place] = 2 * count - place  # who waits longest
         else:
             scores[place] += step * count
 
 
-@compiled
-def order_by_rail(workload: Workload, cluster: Cluster, order: IntArray) -> IntArray:
-    """As `score_by_rail`, for pending jobs that already stand in order.
-
-    Returns:
-        The order, a copy where the rail changes it.
-    """
-    limit = cluster.limit
-    if limit[STARVING] == 0.0 and limit[IN_FORCE] == 0.0:
-        return order
-    changed, last = np.empty_like(order), 0
+@compiled_borrowing
+def order_by_rail(
+    jobs: Records, cluster: Cluster, order: IntArray, count: int, ordered: IntArray
+) -> None:
+    """As `score_by_rail`, for `count` pending jobs that stand in order: fill `ordered`."""
+    state, last = cluster.state[0], 0
     for step in (2, 1, 0):
-        for job in order:
-            if rail_step(workload, cluster, job) == step:
-                changed[last] = job
-                last += 1
-        if step == 2 and limit[STARVING] > 0.0:
-            changed[:last].sort()  # by submission: who waits longest
-    return changed
+        for place in range(count):
+            if rail_step(jobs, cluster, order[place]) != step:
+                continue
+            to = last
+            while state.starving > 0.0 and step == 2 and to > 0 and ordered[to - 1] > order[place]:
+                ordered[to] = ordered[to - 1]  # by submission: who waits longest
+                to -= 1
+            ordered[to] = order[place]
+            last += 1

@@ -8,58 +8,107 @@ import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
-from slurm_rl_plugin.simulator.kernel.workload import Workload, charge_of, size_of
+from slurm_rl_plugin.simulator.kernel.workload import Records, Workload, records
 from slurm_rl_plugin.units import FloatArray, IntArray
 
-#: Indices into `Cluster.counts`.
-NEXT_ARRIVAL, PENDING, RUNNING, IDLE, PENDING_INTERACTIVE, PENDING_PROCESSORS = 0, 1, 2, 3, 4, 5
-RUNNING_INTERACTIVE, DECISIONS, STARTED, ENDED = 6, 7, 8, 9
-#: Indices into `Cluster.clock`.
-NOW, PENDING_WORK = 0, 1
-#: Indices into `Cluster.limit`.
-LIMITED, WIDEST, CHANGE_INTERVAL, LIFT_AFTER, IDLE_AFTER = 0, 1, 2, 3, 4
-IN_FORCE, SET_AT, WAKE, STARVING, LAST_CAME, CAME, NARROW_FIRST, MOST = 5, 6, 7, 8, 9, 10, 11, 12
-#: What is wanted free of batch work after all bounds; behind it, where other resources than
-#: processors are limited too, 1 for each job that asks for much of one.
-WANTED = 13
+#: The state of a cluster: seconds, jobs and processors. `pending_work` is estimated. From `limited`
+#: on it is how the reserve is kept (`class_limit.limit_state`); `wanted` is what is wanted free of
+#: batch work after all bounds.
+STATE = np.dtype(
+    [
+        *((name, np.float64) for name in ("now", "pending_work", "half_life")),
+        *(
+            (name, np.int64)
+            for name in (
+                "capacity",
+                "next_arrival",
+                "pending",
+                "running",
+                "idle",
+                "pending_interactive",
+                "pending_processors",
+                "running_interactive",
+                "decisions",
+                "started",
+                "ended",
+            )
+        ),
+        *(
+            (name, np.float64)
+            for name in (
+                "limited",
+                "widest",
+                "change_interval",
+                "lift_after",
+                "idle_after",
+                "in_force",
+                "set_at",
+                "wake",
+                "starving",
+                "last_came",
+                "came",
+                "narrow_first",
+                "most",
+                "wanted",
+            )
+        ),
+    ]
+)
+#: Two orders of the running jobs: a heap by their real end, and a list by their estimated end.
+RUNNING = np.dtype(
+    [
+        ("end_time", np.float64),
+        ("end_job", np.int64),
+        ("expected_end", np.float64),
+        ("expected_job", np.int64),
+    ]
+)
+#: What running jobs of an account are charged for a second, and what it was charged, decayed.
+ACCOUNT = np.dtype([("rate", np.float64), ("usage", np.float64)])
 
 
 @compiled_borrowing
-def _sift_down(end_time: FloatArray, end_job: IntArray, count: int) -> None:
+def swap_ends(running: Records, one: int, other: int) -> None:
+    """Exchange two places of the heap."""
+    end, job = running[one].end_time, running[one].end_job
+    running[one].end_time, running[one].end_job = running[other].end_time, running[other].end_job
+    running[other].end_time, running[other].end_job = end, job
+
+
+@compiled_borrowing
+def _sift_down(running: Records, count: int) -> None:
     """Move the job at the root of a heap of `count` jobs down to its place."""
     place = 0
     while True:
         child = 2 * place + 1
         if child >= count:
             return
-        if child + 1 < count and end_time[child + 1] < end_time[child]:
+        if child + 1 < count and running[child + 1].end_time < running[child].end_time:
             child += 1
-        if end_time[place] <= end_time[child]:
+        if running[place].end_time <= running[child].end_time:
             return
-        end_time[place], end_time[child] = end_time[child], end_time[place]
-        end_job[place], end_job[child] = end_job[child], end_job[place]
+        swap_ends(running, place, child)
         place = child
 
 
 @compiled_borrowing
-def _sift_up(end_time: FloatArray, end_job: IntArray, place: int) -> None:
+def _sift_up(running: Records, place: int) -> None:
     """Move the job at `place` up to its place."""
     while place > 0:
         parent = (place - 1) // 2
-        if end_time[parent] <= end_time[place]:
+        if running[parent].end_time <= running[place].end_time:
             return
-        end_time[place], end_time[parent] = end_time[parent], end_time[place]
-        end_job[place], end_job[parent] = end_job[parent], end_job[place]
+        swap_ends(running, place, parent)
         place = parent
 
 
 @compiled_borrowing
-def _first_not_before(times: FloatArray, count: int, time: float) -> int:
-    """Place of the first of `count` sorted times that is not before `time`."""
+def _first_not_before(running: Records, count: int, time: float) -> int:
+    """Place of the first of `count` running jobs whose expected end is not before `time`."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
-        if times[middle] < time:
+        if running[middle].expected_end < time:
             low = middle + 1
         else:
             high = middle
@@ -70,39 +119,40 @@ class Cluster(NamedTuple):
     """The changing state of a simulated cluster; functions of this module change it in place.
 
     Attributes:
-        clock: [now, estimated work pending].
-        counts: see the index names above.
-        capacity: processors, shape [1].
-        limit: how the reserve is kept; see `class_limit.limit_state`.
-        pending: job numbers waiting, the first counts[PENDING] entries.
+        state: one record of STATE, shape [1].
+        pending: job numbers waiting, the first `state.pending` entries.
         start: start of each job, NaN until it starts, shape [n].
-        end_time, end_job: heap of running jobs by their real end.
-        expected_end, expected_job: running jobs sorted by their estimated end.
+        running: of RUNNING, the first `state.running` records.
+        accounts: of ACCOUNT, shape [accounts].
         usage_time: time up to which usage is accounted, shape [1].
-        account_rate: what running jobs of each account are charged for a second: processors, or
-            what the site bills.
-        account_usage: what each account was charged, decayed.
-        half_life: seconds after which usage counts half, shape [1]; inf for no decay.
         started, ended: job numbers in the order of their start and end, ties by number, the first
-            counts[STARTED] and counts[ENDED] entries.
+            `state.started` and `state.ended` entries.
+        ordered: space for job numbers, shape [n].
     """
 
-    clock: FloatArray
-    counts: IntArray
-    capacity: IntArray
-    limit: FloatArray
+    state: Records
     pending: IntArray
     start: FloatArray
-    end_time: FloatArray
-    end_job: IntArray
-    expected_end: FloatArray
-    expected_job: IntArray
+    running: Records
+    accounts: Records
     usage_time: FloatArray
-    account_rate: FloatArray
-    account_usage: FloatArray
-    half_life: FloatArray
     started: IntArray
     ended: IntArray
+    ordered: IntArray
+
+    @property
+    def now(self) -> float:
+        """The clock, seconds."""
+        return float(self.state[0].now)
+
+    @property
+    def waiting(self) -> IntArray:
+        """Numbers of the pending jobs, a view."""
+        return self.pending[: self.state[0].pending]
+
+    def copy(self) -> Cluster:
+        """The same state in arrays of its own."""
+        return self._replace(**{name: column.copy() for name, column in self._asdict().items()})
 
 
 def empty_cluster(
@@ -110,47 +160,37 @@ def empty_cluster(
     capacity: int,
     half_life: float = np.inf,
     beside: Cluster | None = None,
-    limit: FloatArray | None = None,
 ) -> Cluster:
-    """A cluster with every processor idle, before the first submission.
+    """A cluster with every processor idle, before the first submission, that limits no class.
 
     Args:
-        workload: the jobs.
         capacity: processors.
         half_life: of past usage, seconds.
         beside: another partition of the same site, which keeps account of usage with this one.
-        limit: how the reserve is kept; by default free processors, as the papers' hold action.
 
     Raises:
         SimulationError: no processors, or a job wider than the machine.
     """
-    jobs = len(workload.submit)
+    jobs = len(workload.jobs)
     if capacity < 1:
         raise SimulationError(f"a machine with {capacity} processors cannot run jobs.")
-    if jobs and int(workload.processors.max()) > capacity:
+    if jobs and int(workload.jobs.processors.max()) > capacity:
         raise SimulationError("a job wider than the machine must be dropped before simulating.")
-    places = min(jobs, capacity) + 1
-    accounts = len(workload.shares)
-    counts = np.zeros(ENDED + 1, dtype=np.int64)
-    counts[IDLE] = capacity
-    first = float(workload.submit[0]) if jobs else 0.0
+    state = records(1, STATE)
+    state.now = first = float(workload.jobs.submit[0]) if jobs else 0.0
+    state.capacity = state.idle = capacity
+    state.half_life = half_life
+    accounts = records(len(workload.shares), ACCOUNT)
     return Cluster(
-        clock=np.array([first, 0.0]),
-        counts=counts,
-        capacity=np.array([capacity], dtype=np.int64),
-        limit=np.zeros(WANTED + 1) if limit is None else limit,
+        state=state,
         pending=np.zeros(jobs + 1, dtype=np.int64),
         start=np.full(jobs, np.nan),
-        end_time=np.zeros(places),
-        end_job=np.zeros(places, dtype=np.int64),
-        expected_end=np.zeros(places),
-        expected_job=np.zeros(places, dtype=np.int64),
+        running=records(min(jobs, capacity) + 1, RUNNING),
+        accounts=accounts if beside is None else beside.accounts,
         usage_time=np.array([first]) if beside is None else beside.usage_time,
-        account_rate=np.zeros(accounts) if beside is None else beside.account_rate,
-        account_usage=np.zeros(accounts) if beside is None else beside.account_usage,
-        half_life=np.array([half_life]),
         started=np.zeros(jobs, dtype=np.int64),
         ended=np.zeros(jobs, dtype=np.int64),
+        ordered=np.zeros(jobs, dtype=np.int64),
     )
 
 
@@ -161,13 +201,13 @@ def account_usage_until(cluster: Cluster, time: float) -> None:
     if elapsed <= 0.0:
         return
     kept, charged = 1.0, elapsed
-    if not np.isinf(cluster.half_life[0]):
-        rate = np.log(2.0) / cluster.half_life[0]
+    if not np.isinf(cluster.state[0].half_life):
+        rate = np.log(2.0) / cluster.state[0].half_life
         kept = np.exp(-rate * elapsed)
         charged = (1.0 - kept) / rate
-    for account in range(len(cluster.account_rate)):
-        usage = cluster.account_usage[account] * kept
-        cluster.account_usage[account] = usage + cluster.account_rate[account] * charged
+    for account in range(len(cluster.accounts)):
+        usage = cluster.accounts[account].usage * kept
+        cluster.accounts[account].usage = usage + cluster.accounts[account].rate * charged
     cluster.usage_time[0] = time
 
 
@@ -175,101 +215,101 @@ def account_usage_until(cluster: Cluster, time: float) -> None:
 def whole_usage(cluster: Cluster) -> float:
     """Decayed usage of all accounts together."""
     whole = 0.0
-    for account in range(len(cluster.account_usage)):
-        whole += cluster.account_usage[account]
+    for account in range(len(cluster.accounts)):
+        whole += cluster.accounts[account].usage
     return whole
 
 
 @compiled_borrowing
 def _note_start(cluster: Cluster, job: int) -> None:
     """Append to `started`, starts of the same time by number: no batch system tells more."""
-    place = cluster.counts[STARTED]
+    place = cluster.state[0].started
     while place > 0 and cluster.started[place - 1] > job:
         before = cluster.started[place - 1]
-        if cluster.start[before] < cluster.clock[NOW]:
+        if cluster.start[before] < cluster.state[0].now:
             break
         cluster.started[place] = before
         place -= 1
     cluster.started[place] = job
-    cluster.counts[STARTED] += 1
+    cluster.state[0].started += 1
 
 
 @compiled_borrowing
-def start_job(workload: Workload, cluster: Cluster, job: int) -> None:
+def start_job(jobs: Records, cluster: Cluster, job: int) -> None:
     """Start a pending job now; the caller removes it from `pending` with `forget_started`."""
-    counts, now = cluster.counts, cluster.clock[NOW]
-    processors = workload.processors[job]
+    state, now = cluster.state[0], cluster.state[0].now
+    processors = jobs[job].processors
     cluster.start[job] = now
     _note_start(cluster, job)
-    counts[IDLE] -= processors
-    counts[PENDING_PROCESSORS] -= processors
-    cluster.clock[PENDING_WORK] -= workload.estimate[job] * size_of(workload, job)
-    if workload.interactive[job]:
-        counts[PENDING_INTERACTIVE] -= 1
-        counts[RUNNING_INTERACTIVE] += processors
-    cluster.account_rate[workload.account[job]] += charge_of(workload, job)
-    running = counts[RUNNING]
-    cluster.end_time[running] = now + workload.run_time[job]
-    cluster.end_job[running] = job
-    _sift_up(cluster.end_time, cluster.end_job, running)
-    expected = now + workload.estimate[job]
+    state.idle -= processors
+    state.pending_processors -= processors
+    state.pending_work -= jobs[job].estimate * jobs[job].weighed
+    if jobs[job].interactive:
+        state.pending_interactive -= 1
+        state.running_interactive += processors
+    cluster.accounts[jobs[job].account].rate += jobs[job].billed
+    running = state.running
+    cluster.running[running].end_time = now + jobs[job].run_time
+    cluster.running[running].end_job = job
+    _sift_up(cluster.running, running)
+    expected = now + jobs[job].estimate
     place = running
-    while place > 0 and cluster.expected_end[place - 1] > expected:
-        cluster.expected_end[place] = cluster.expected_end[place - 1]
-        cluster.expected_job[place] = cluster.expected_job[place - 1]
+    while place > 0 and cluster.running[place - 1].expected_end > expected:
+        cluster.running[place].expected_end = cluster.running[place - 1].expected_end
+        cluster.running[place].expected_job = cluster.running[place - 1].expected_job
         place -= 1
-    cluster.expected_end[place] = expected
-    cluster.expected_job[place] = job
-    counts[RUNNING] = running + 1
+    cluster.running[place].expected_end = expected
+    cluster.running[place].expected_job = job
+    state.running = running + 1
 
 
 @compiled_borrowing
-def _note_end(workload: Workload, cluster: Cluster, job: int) -> None:
+def _note_end(jobs: Records, cluster: Cluster, job: int) -> None:
     """Append to `ended`; the heap gives ends at the same time in any order."""
-    place = cluster.counts[ENDED]
-    end = cluster.start[job] + workload.run_time[job]
+    place = cluster.state[0].ended
+    end = cluster.start[job] + jobs[job].run_time
     while place > 0:
         before = cluster.ended[place - 1]
-        if before < job or cluster.start[before] + workload.run_time[before] < end:
+        if before < job or cluster.start[before] + jobs[before].run_time < end:
             break
         cluster.ended[place] = before
         place -= 1
     cluster.ended[place] = job
-    cluster.counts[ENDED] += 1
+    cluster.state[0].ended += 1
 
 
 @compiled_borrowing
-def end_next_job(workload: Workload, cluster: Cluster) -> None:
+def end_next_job(jobs: Records, cluster: Cluster) -> None:
     """End the job at the root of the heap."""
-    counts = cluster.counts
-    job = cluster.end_job[0]
-    _note_end(workload, cluster, job)
-    processors = workload.processors[job]
-    last = counts[RUNNING] - 1
-    cluster.end_time[0] = cluster.end_time[last]
-    cluster.end_job[0] = cluster.end_job[last]
-    _sift_down(cluster.end_time, cluster.end_job, last)
-    expected = cluster.start[job] + workload.estimate[job]
-    place = _first_not_before(cluster.expected_end, last + 1, expected)
-    while cluster.expected_job[place] != job:
+    state = cluster.state[0]
+    job = cluster.running[0].end_job
+    _note_end(jobs, cluster, job)
+    processors = jobs[job].processors
+    last = state.running - 1
+    cluster.running[0].end_time = cluster.running[last].end_time
+    cluster.running[0].end_job = cluster.running[last].end_job
+    _sift_down(cluster.running, last)
+    expected = cluster.start[job] + jobs[job].estimate
+    place = _first_not_before(cluster.running, last + 1, expected)
+    while cluster.running[place].expected_job != job:
         place += 1
     for index in range(place, last):
-        cluster.expected_end[index] = cluster.expected_end[index + 1]
-        cluster.expected_job[index] = cluster.expected_job[index + 1]
-    counts[RUNNING] = last
-    counts[IDLE] += processors
-    if workload.interactive[job]:
-        counts[RUNNING_INTERACTIVE] -= processors
-    cluster.account_rate[workload.account[job]] -= charge_of(workload, job)
+        cluster.running[index].expected_end = cluster.running[index + 1].expected_end
+        cluster.running[index].expected_job = cluster.running[index + 1].expected_job
+    state.running = last
+    state.idle += processors
+    if jobs[job].interactive:
+        state.running_interactive -= processors
+    cluster.accounts[jobs[job].account].rate -= jobs[job].billed
 
 
 @compiled_borrowing
-def arrive(workload: Workload, cluster: Cluster, rank: IntArray) -> None:
+def arrive(jobs: Records, cluster: Cluster, rank: IntArray) -> None:
     """Queue the next job; with ranks given, `pending` stays sorted by them."""
-    counts = cluster.counts
-    job = counts[NEXT_ARRIVAL]
-    counts[NEXT_ARRIVAL] += 1
-    place = counts[PENDING]
+    state = cluster.state[0]
+    job = state.next_arrival
+    state.next_arrival += 1
+    place = state.pending
     if len(rank):
         low, high = 0, place
         while low < high:
@@ -282,23 +322,23 @@ def arrive(workload: Workload, cluster: Cluster, rank: IntArray) -> None:
             cluster.pending[index] = cluster.pending[index - 1]
         place = low
     cluster.pending[place] = job
-    counts[PENDING] += 1
-    counts[PENDING_PROCESSORS] += workload.processors[job]
-    counts[PENDING_INTERACTIVE] += workload.interactive[job]
-    cluster.clock[PENDING_WORK] += workload.estimate[job] * size_of(workload, job)
+    state.pending += 1
+    state.pending_processors += jobs[job].processors
+    state.pending_interactive += jobs[job].interactive
+    state.pending_work += jobs[job].estimate * jobs[job].weighed
 
 
 @compiled_borrowing
-def next_event(workload: Workload, cluster: Cluster) -> float:
+def next_event(jobs: Records, cluster: Cluster) -> float:
     """Time of the next end, arrival or change of the limit; inf when nothing more will happen."""
     time = np.inf
-    if cluster.counts[RUNNING] > 0:
-        time = cluster.end_time[0]
-    arrival = cluster.counts[NEXT_ARRIVAL]
-    if arrival < len(workload.submit) and workload.submit[arrival] < time:
-        time = workload.submit[arrival]
-    if cluster.limit[LIMITED] > 0.0 and cluster.limit[WAKE] < time:
-        time = cluster.limit[WAKE]
+    if cluster.state[0].running > 0:
+        time = cluster.running[0].end_time
+    arrival = cluster.state[0].next_arrival
+    if arrival < len(jobs) and jobs[arrival].submit < time:
+        time = jobs[arrival].submit
+    if cluster.state[0].limited > 0.0 and cluster.state[0].wake < time:
+        time = cluster.state[0].wake
     return time
 
 
@@ -312,36 +352,34 @@ def decision_time(event: float, cycle: float) -> float:
 
 
 @compiled_borrowing
-def advance(workload: Workload, cluster: Cluster, time: float, rank: IntArray) -> None:
+def advance(jobs: Records, cluster: Cluster, time: float, rank: IntArray) -> None:
     """Move the clock to `time` and let everything up to it happen: ends first, then arrivals.
 
     Args:
-        workload: the jobs.
-        cluster: changed in place.
         time: seconds; never before now.
         rank: place of each job in a static order, or an empty array.
     """
-    counts = cluster.counts
-    while counts[RUNNING] > 0 and cluster.end_time[0] <= time:
-        account_usage_until(cluster, cluster.end_time[0])
-        end_next_job(workload, cluster)
+    state = cluster.state[0]
+    while state.running > 0 and cluster.running[0].end_time <= time:
+        account_usage_until(cluster, cluster.running[0].end_time)
+        end_next_job(jobs, cluster)
     account_usage_until(cluster, time)
-    while counts[NEXT_ARRIVAL] < len(workload.submit):
-        if workload.submit[counts[NEXT_ARRIVAL]] > time:
+    while state.next_arrival < len(jobs):
+        if jobs[state.next_arrival].submit > time:
             break
-        arrive(workload, cluster, rank)
-    cluster.clock[NOW] = time
-    if cluster.limit[WAKE] <= time:
-        cluster.limit[WAKE] = np.inf
+        arrive(jobs, cluster, rank)
+    state.now = time
+    if state.wake <= time:
+        state.wake = np.inf
 
 
 @compiled_borrowing
 def forget_started(cluster: Cluster) -> None:
     """Drop started jobs from `pending`, keeping the order of the others."""
     kept = 0
-    for place in range(cluster.counts[PENDING]):
+    for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
         if np.isnan(cluster.start[job]):
             cluster.pending[kept] = job
             kept += 1
-    cluster.counts[PENDING] = kept
+    cluster.state[0].pending = kept

@@ -4,27 +4,68 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    IDLE,
-    LIMITED,
-    NOW,
-    PENDING,
-    RUNNING,
-    RUNNING_INTERACTIVE,
-    Cluster,
-    forget_started,
-    start_job,
-)
-from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
-from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster, forget_started, start_job
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.workload import Records
 from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: Places that are sorted one by one before such runs are merged.
+_RUN = 16
+
+
+@compiled
+def best_first(scores: FloatArray | IntArray, count: int) -> IntArray:
+    """Places of scores, the best first and equal ones as they stand.
+
+    Args:
+        scores: none of them NaN, shape [at least count].
+        count: of the first scores that are looked at.
+
+    Returns:
+        Shape [count].
+    """
+    order, merged = np.empty(count, np.int64), np.empty(count, np.int64)
+    for begin in range(0, count, _RUN):
+        _sort_run(scores, order, begin, min(begin + _RUN, count))
+    width = _RUN
+    while width < count:
+        for begin in range(0, count, 2 * width):
+            _merge(scores, order, merged, begin, min(begin + width, count), width)
+        order, merged = merged, order
+        width *= 2
+    return order
+
+
+@compiled_borrowing
+def _sort_run(scores: FloatArray, order: IntArray, begin: int, end: int) -> None:
+    for place in range(begin, end):
+        score, to = scores[place], place
+        while to > begin and scores[order[to - 1]] < score:
+            order[to] = order[to - 1]
+            to -= 1
+        order[to] = place
+
+
+@compiled_borrowing
+def _merge(
+    scores: FloatArray, order: IntArray, merged: IntArray, begin: int, middle: int, width: int
+) -> None:
+    left, right, end = begin, middle, min(middle + width, len(order))
+    for place in range(begin, end):
+        if left < middle and (right >= end or scores[order[left]] >= scores[order[right]]):
+            merged[place] = order[left]
+            left += 1
+        else:
+            merged[place] = order[right]
+            right += 1
+
 
 NO_BACKFILLING, EASY = 0, 1
 BACKFILLING = {"none": NO_BACKFILLING, "easy": EASY}
 
 
 @compiled_borrowing
-def processors_needed(workload: Workload, cluster: Cluster, job: int, reserve: int) -> int:
+def processors_needed(jobs: Records, cluster: Cluster, job: int, reserve: int) -> int:
     """Idle processors at which a job may start: its own, and for a batch job the reserve.
 
     Where processors are kept free, a batch job so wide that the reserve cannot stay free beside it
@@ -32,86 +73,84 @@ def processors_needed(workload: Workload, cluster: Cluster, job: int, reserve: i
     interactive jobs run within the reserve: only what they leave of it must be idle, and a job
     wider than the limit needs more than there is.
     """
-    processors = workload.processors[job]
-    if workload.interactive[job]:
+    processors = jobs[job].processors
+    if jobs[job].interactive:
         return processors
-    if cluster.limit[LIMITED] > 0.0:
-        return processors + max(reserve - cluster.counts[RUNNING_INTERACTIVE], 0)
-    return min(processors + reserve, cluster.capacity[0])
+    if cluster.state[0].limited > 0.0:
+        return processors + max(reserve - cluster.state[0].running_interactive, 0)
+    return min(processors + reserve, cluster.state[0].capacity)
 
 
 @compiled_borrowing
-def _processors_planned(workload: Workload, cluster: Cluster, job: int, reserve: int) -> int:
+def _processors_planned(jobs: Records, cluster: Cluster, job: int, reserve: int) -> int:
     """Idle processors at which backfilling plans the start of a job that does not fit now.
 
     A batch system plans a place on its nodes whatever the limit of the class then is.
     """
-    if cluster.limit[LIMITED] > 0.0:
-        return workload.processors[job]
-    return processors_needed(workload, cluster, job, reserve)
+    if cluster.state[0].limited > 0.0:
+        return jobs[job].processors
+    return processors_needed(jobs, cluster, job, reserve)
 
 
 @compiled_borrowing
-def shadow_of(workload: Workload, cluster: Cluster, head: int, reserve: int) -> tuple[float, int]:
+def shadow_of(jobs: Records, cluster: Cluster, head: int, reserve: int) -> tuple[float, int]:
     """When the head job is expected to fit, and the processors it then leaves spare.
 
     All running jobs expected to end at the same time count as free together; a job that has
     outlived its estimate is taken to end now. A batch job fits when the reserve stays free.
     """
-    now = cluster.clock[NOW]
-    needed = _processors_planned(workload, cluster, head, reserve)
-    free = cluster.counts[IDLE]
+    now = cluster.state[0].now
+    needed = _processors_planned(jobs, cluster, head, reserve)
+    free = cluster.state[0].idle
     shadow = now
-    for place in range(cluster.counts[RUNNING]):
-        expected = max(cluster.expected_end[place], now)
+    for place in range(cluster.state[0].running):
+        expected = max(cluster.running[place].expected_end, now)
         if free >= needed and expected > shadow:
             break
         shadow = expected
-        free += workload.processors[cluster.expected_job[place]]
+        free += jobs[cluster.running[place].expected_job].processors
     return shadow, free - needed
 
 
 @compiled_borrowing
-def kept_back(workload: Workload, cluster: Cluster, job: int, reserve: int) -> bool:
+def kept_back(jobs: Records, cluster: Cluster, job: int, reserve: int) -> bool:
     """Whether a job that fits into the idle processors is kept back by the reserve."""
-    return processors_needed(workload, cluster, job, reserve) > cluster.counts[IDLE]
+    return processors_needed(jobs, cluster, job, reserve) > cluster.state[0].idle
 
 
 @compiled_borrowing
 def _batch_must_end_by(
-    workload: Workload, cluster: Cluster, job: int, backfilling: int, reserve: int, bound: float
+    jobs: Records, cluster: Cluster, job: int, backfilling: int, reserve: int, bound: float
 ) -> float:
     """Until when batch jobs behind a kept-back one may run: narrow ones must not starve it.
 
     At the limit of a class a batch system passes over jobs and plans nothing for them.
     """
-    if not np.isinf(bound) or cluster.limit[LIMITED] > 0.0:
+    if not np.isinf(bound) or cluster.state[0].limited > 0.0:
         return bound
     if backfilling == NO_BACKFILLING:
         return -np.inf
-    return shadow_of(workload, cluster, job, reserve)[0]
+    return shadow_of(jobs, cluster, job, reserve)[0]
 
 
 @compiled_borrowing
-def _too_long(workload: Workload, cluster: Cluster, job: int, batch_until: float) -> bool:
+def _too_long(jobs: Records, cluster: Cluster, job: int, batch_until: float) -> bool:
     """Whether a batch job would still run when the first kept-back one is expected to fit."""
-    if workload.interactive[job]:
+    if jobs[job].interactive:
         return False
-    return cluster.clock[NOW] + workload.estimate[job] > batch_until
+    return cluster.state[0].now + jobs[job].estimate > batch_until
 
 
 @compiled_borrowing
-def _may_backfill(
-    workload: Workload, cluster: Cluster, job: int, shadow: float, spare: int
-) -> bool:
+def _may_backfill(jobs: Records, cluster: Cluster, job: int, shadow: float, spare: int) -> bool:
     """Whether a job that fits now leaves the head its place (definitions: EASY)."""
-    ends_by_then = cluster.clock[NOW] + workload.estimate[job] <= shadow
-    return ends_by_then or workload.processors[job] <= spare
+    ends_by_then = cluster.state[0].now + jobs[job].estimate <= shadow
+    return ends_by_then or jobs[job].processors <= spare
 
 
 @compiled_borrowing
 def dispatch_in_order(
-    workload: Workload,
+    jobs: Records,
     cluster: Cluster,
     order: IntArray,
     count: int,
@@ -125,46 +164,41 @@ def dispatch_in_order(
     interactive jobs; batch jobs behind it must end before it is expected to fit.
 
     Args:
-        workload: the jobs.
-        cluster: changed in place.
         order: pending job numbers, first to start first.
         count: how many of `order` there are.
-        backfilling: NO_BACKFILLING or EASY.
         reserve: processors to keep from batch work, as `reserve_in_force` gave it.
 
     Returns:
         The number of jobs started.
     """
-    counts = cluster.counts
+    state = cluster.state[0]
     started = 0
     head = -1
     looked, shadow, spare = False, 0.0, 0
     batch_until = np.inf
-    idle = counts[IDLE]
+    idle = state.idle
     for place in range(count):
         job = order[place]
-        if workload.processors[job] > idle:
+        if jobs[job].processors > idle:
             if idle == 0 or (head < 0 and backfilling == NO_BACKFILLING):
                 break
             if head < 0:
                 head = job
             continue
         if head >= 0 and not looked:  # most often nothing behind the head fits at all
-            shadow, spare = shadow_of(workload, cluster, head, reserve)
+            shadow, spare = shadow_of(jobs, cluster, head, reserve)
             looked = True
-        if _too_long(workload, cluster, job, batch_until) or (
-            head >= 0 and not _may_backfill(workload, cluster, job, shadow, spare)
+        if _too_long(jobs, cluster, job, batch_until) or (
+            head >= 0 and not _may_backfill(jobs, cluster, job, shadow, spare)
         ):
             continue
-        if kept_back(workload, cluster, job, reserve):
-            batch_until = _batch_must_end_by(
-                workload, cluster, job, backfilling, reserve, batch_until
-            )
+        if kept_back(jobs, cluster, job, reserve):
+            batch_until = _batch_must_end_by(jobs, cluster, job, backfilling, reserve, batch_until)
             continue
-        if head >= 0 and cluster.clock[NOW] + workload.estimate[job] > shadow:
-            spare -= workload.processors[job]
-        start_job(workload, cluster, job)
-        idle = counts[IDLE]
+        if head >= 0 and state.now + jobs[job].estimate > shadow:
+            spare -= jobs[job].processors
+        start_job(jobs, cluster, job)
+        idle = state.idle
         started += 1
     if started:
         forget_started(cluster)
@@ -172,123 +206,48 @@ def dispatch_in_order(
 
 
 @compiled_borrowing
-def anything_fits(workload: Workload, cluster: Cluster) -> bool:
+def anything_fits(jobs: Records, cluster: Cluster) -> bool:
     """Whether some pending job is narrow enough for the idle processors."""
-    idle = cluster.counts[IDLE]
-    for place in range(cluster.counts[PENDING]):
-        if workload.processors[cluster.pending[place]] <= idle:
+    idle = cluster.state[0].idle
+    for place in range(cluster.state[0].pending):
+        if jobs[cluster.pending[place]].processors <= idle:
             return True
     return False
 
 
-@compiled_borrowing
-def _best(scores: FloatArray, jobs: IntArray, count: int) -> int:
-    """Place of the highest score; ties go to the job submitted first."""
-    best = 0
-    for place in range(1, count):
-        if scores[place] > scores[best] or (
-            scores[place] == scores[best] and jobs[place] < jobs[best]
-        ):
-            best = place
-    return best
-
-
-@compiled_borrowing
-def _remove(scores: FloatArray, jobs: IntArray, place: int, count: int) -> int:
-    scores[place] = scores[count - 1]
-    jobs[place] = jobs[count - 1]
-    return count - 1
-
-
-@compiled_borrowing
+@compiled
 def dispatch_by_score(
-    workload: Workload,
+    jobs: Records,
     cluster: Cluster,
     scores: FloatArray,
-    jobs: IntArray,
+    numbers: IntArray,
     backfilling: int,
     reserve: int,
 ) -> int:
     """Start waiting jobs by falling score, as `dispatch_in_order` does by a given order.
 
-    Few jobs start at one decision, so the best is picked again and again instead of sorting all.
+    Of the jobs that do not fit now only the first stands in the way of others.
 
     Args:
-        workload: the jobs.
-        cluster: changed in place.
         scores: score of each pending job, shape [pending]; used up.
-        jobs: the pending job numbers in the order of `scores`; used up.
+        numbers: the pending job numbers in the order of `scores`; used up.
         backfilling: NO_BACKFILLING or EASY.
         reserve: processors to keep free of batch work.
 
     Returns:
         The number of jobs started.
     """
-    counts = cluster.counts
-    count = counts[PENDING]
-    started = 0
-    head = -1
-    batch_until = np.inf
-    while count > 0 and counts[IDLE] > 0:
-        place = _best(scores, jobs, count)
-        job = jobs[place]
-        count = _remove(scores, jobs, place, count)
-        if workload.processors[job] > counts[IDLE]:
-            head = job
-            break
-        if _too_long(workload, cluster, job, batch_until):
-            continue
-        if kept_back(workload, cluster, job, reserve):
-            batch_until = _batch_must_end_by(
-                workload, cluster, job, backfilling, reserve, batch_until
-            )
-            continue
-        start_job(workload, cluster, job)
-        started += 1
-    if head >= 0 and backfilling == EASY:
-        started += _backfill_by_score(
-            workload, cluster, scores[:count], jobs, head, reserve, batch_until
-        )
-    if started:
-        forget_started(cluster)
-    return started
-
-
-@compiled_borrowing
-def _backfill_by_score(
-    workload: Workload,
-    cluster: Cluster,
-    scores: FloatArray,
-    jobs: IntArray,
-    head: int,
-    reserve: int,
-    batch_until: float,
-) -> int:
-    count = 0
-    for place in range(len(scores)):
-        if workload.processors[jobs[place]] <= cluster.counts[IDLE]:
-            scores[count], jobs[count] = scores[place], jobs[place]
-            count += 1
-    started = 0
-    if count == 0:
-        return started
-    shadow, spare = shadow_of(workload, cluster, head, reserve)
-    while count > 0 and cluster.counts[IDLE] > 0:
-        place = _best(scores, jobs, count)
-        job = jobs[place]
-        count = _remove(scores, jobs, place, count)
-        if workload.processors[job] > cluster.counts[IDLE] or _too_long(
-            workload, cluster, job, batch_until
-        ):
-            continue
-        in_time = cluster.clock[NOW] + workload.estimate[job] <= shadow
-        if not in_time and workload.processors[job] > spare:
-            continue
-        if kept_back(workload, cluster, job, reserve):
-            batch_until = _batch_must_end_by(workload, cluster, job, EASY, reserve, batch_until)
-            continue
-        if not in_time:
-            spare -= workload.processors[job]
-        start_job(workload, cluster, job)
-        started += 1
-    return started
+    state = cluster.state[0]
+    head, kept = -1, 0
+    for place in range(state.pending):
+        too_wide = jobs[numbers[place]].processors > state.idle
+        if too_wide and (head < 0 or scores[place] > scores[head]):
+            head = place
+    for place in range(state.pending):
+        if place == head or jobs[numbers[place]].processors <= state.idle:
+            scores[kept], numbers[kept] = scores[place], numbers[place]
+            kept += 1
+    order = best_first(scores, kept)
+    for place in range(kept):
+        order[place] = numbers[order[place]]
+    return dispatch_in_order(jobs, cluster, order, kept, backfilling, reserve)

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    ENDED,
-    NOW,
-    RUNNING,
-    STARTED,
-    Cluster,
-    forget_started,
-)
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster, forget_started
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.nodes.group_limits import within_limits
 from slurm_rl_plugin.simulator.nodes.machine_now import (
     MachineNow,
     find_room_now,
     start_on_nodes,
+    within_limits,
 )
-from slurm_rl_plugin.simulator.nodes.node_bits import first_of
 from slurm_rl_plugin.simulator.nodes.node_state import GIVEN_BACK
 from slurm_rl_plugin.simulator.nodes.outlook import (
     bring_into_outlook,
@@ -31,6 +23,7 @@ from slurm_rl_plugin.simulator.nodes.outlook import (
     take_from_outlook,
 )
 from slurm_rl_plugin.simulator.nodes.placement import choose_one, choose_several, usable_cpus
+from slurm_rl_plugin.simulator.nodes.requests import first_of
 from slurm_rl_plugin.units import IntArray
 
 #: Not looked for yet.
@@ -46,15 +39,15 @@ def head_start(cluster: Cluster, machine: MachineNow, head: int) -> float:
     outlived its estimate is taken to end now. Where room comes never, which limits of groups
     cannot tell, inf.
     """
-    now, closed = cluster.clock[NOW], machine.nodes.none_closed
+    now, closed = cluster.state[0].now, machine.nodes.none_closed
     shape = machine.requests.shape[head]
     look_from_now(machine)
     seek(machine, shape, closed, False)
     place = 0
-    while place < cluster.counts[RUNNING]:
-        time = max(cluster.expected_end[place], now)
-        while place < cluster.counts[RUNNING] and cluster.expected_end[place] <= time:
-            count_as_ended(machine, cluster.expected_job[place], shape, closed)
+    while place < cluster.state[0].running:
+        time = max(cluster.running[place].expected_end, now)
+        while place < cluster.state[0].running and cluster.running[place].expected_end <= time:
+            count_as_ended(machine, cluster.running[place].expected_job, shape, closed)
             place += 1
         count = room_found(machine, shape, closed)
         if count > 0:
@@ -66,10 +59,10 @@ def head_start(cluster: Cluster, machine: MachineNow, head: int) -> float:
 @compiled_borrowing
 def _known_start(cluster: Cluster, machine: MachineNow, head: int) -> float:
     """`head_start`, which stays what it was while no job starts or ends and its time is to come."""
-    known, counts = machine.outlook.head, cluster.counts
-    same = known[0] == head and known[1] == counts[STARTED] and known[2] == counts[ENDED]
-    if not same or known[3] <= cluster.clock[NOW]:
-        known[0], known[1], known[2] = head, counts[STARTED], counts[ENDED]
+    known, state = machine.outlook.head, cluster.state[0]
+    same = known[0] == head and known[1] == state.started and known[2] == state.ended
+    if not same or known[3] <= state.now:
+        known[0], known[1], known[2] = head, state.started, state.ended
         known[3] = head_start(cluster, machine, head)
     return float(known[3])
 
@@ -153,14 +146,14 @@ def _start_behind(
 ) -> int:
     """Start jobs behind the head that do not delay it; how many."""
     started, shadow = 0, _UNKNOWN
-    nodes, outlook, now = machine.nodes, machine.outlook, cluster.clock[NOW]
+    nodes, outlook, now = machine.nodes, machine.outlook, cluster.state[0].now
     shapes, given_back = machine.requests.shape, nodes.counts[GIVEN_BACK]
     for place in range(head + 1, count):
         job = order[place]
         shape = shapes[job]
         if nodes.fails[shape] == given_back:  # a call would pass every array of the machine
             continue
-        outlasts = now + workload.estimate[job] > shadow
+        outlasts = now + workload.jobs[job].estimate > shadow
         if shadow != _UNKNOWN and outlasts and outlook.fails[shape] == outlook.looks[0]:
             continue
         if not within_limits(machine.limits, job):
@@ -170,7 +163,7 @@ def _start_behind(
             continue
         if shadow == _UNKNOWN:
             shadow = _known_start(cluster, machine, order[head])
-            outlasts = now + workload.estimate[job] > shadow
+            outlasts = now + workload.jobs[job].estimate > shadow
             found = find_room_now(machine, shape)  # the look at the head used the space
         if outlasts:
             found = _room_beside_head(machine, shape)
@@ -197,9 +190,6 @@ def start_in_order_on_nodes(
     A job that limits of its groups hold back is passed over and reserves nothing.
 
     Args:
-        workload: the jobs.
-        cluster: changed in place.
-        machine: changed in place.
         order: job numbers, the first to be looked at first.
         count: how many of `order` there are.
         backfills: EASY; else nobody passes the head.

@@ -2,36 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    ENDED,
-    NEXT_ARRIVAL,
-    NOW,
-    PENDING,
-    Cluster,
-    start_job,
-)
+from slurm_rl_plugin.domain.machine import BackfillSettings
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster, start_job
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.nodes.group_limits import (
-    GroupLimits,
-    count_in_groups,
-    within_limits,
-)
 from slurm_rl_plugin.simulator.nodes.node_state import (
     GIVEN_BACK,
+    ROUNDING,
     SEEN_ARRIVALS,
     SEEN_ENDS,
     NodeState,
     give_back,
+    idle_nodes,
     occupy,
 )
 from slurm_rl_plugin.simulator.nodes.placement import find_room, usable_cpus
 from slurm_rl_plugin.simulator.nodes.requests import NodeRequests
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+
+class GroupLimits(NamedTuple):
+    """Groups of jobs and what each may have running at once.
+
+    Attributes:
+        groups: those that each job belongs to, shape [n, groups of a job]; -1 for none.
+        most: of each group, shape [groups, kinds]: each resource, each licence, nodes, jobs; inf
+            for no limit.
+        used: of each group now, the same.
+        amounts: what a job counts, shape [n, kinds].
+    """
+
+    groups: IntArray
+    most: FloatArray
+    used: FloatArray
+    amounts: FloatArray
+
+    def of_jobs(self, jobs: IntArray) -> GroupLimits:
+        """The same for some of the jobs, of which some may come twice."""
+        amounts = self.amounts[jobs] if len(self.amounts) else self.amounts
+        return self._replace(groups=self.groups[jobs], amounts=amounts)
+
+
+def no_limits(jobs: int, kinds: int) -> GroupLimits:
+    """No group at all."""
+    return GroupLimits(
+        groups=np.zeros((jobs, 0), dtype=np.int64),
+        most=np.zeros((0, kinds)),
+        used=np.zeros((0, kinds)),
+        amounts=np.zeros((0, kinds)),
+    )
+
+
+@compiled_borrowing
+def within_limits(limits: GroupLimits, job: int) -> bool:
+    """Whether the groups of a job have room for it."""
+    for place in range(limits.groups.shape[1]):
+        group = limits.groups[job, place]
+        if group < 0:
+            continue
+        for kind in range(limits.most.shape[1]):
+            wanted = limits.used[group, kind] + limits.amounts[job, kind]
+            if limits.amounts[job, kind] > 0.0 and wanted > limits.most[group, kind] + ROUNDING:
+                return False
+    return True
+
+
+@compiled_borrowing
+def count_in_groups(limits: GroupLimits, job: int, sign: float) -> None:
+    """Add a job to its groups (sign 1), or take it from them (-1)."""
+    for place in range(limits.groups.shape[1]):
+        group = limits.groups[job, place]
+        if group < 0:
+            continue
+        for kind in range(limits.most.shape[1]):
+            limits.used[group, kind] += sign * limits.amounts[job, kind]
+
 
 #: Indices into `Outlook.sought`.
 BEST_NODE, SERVING, USABLE, GAINED = 0, 1, 2, 3
@@ -137,38 +188,38 @@ def start_on_nodes(
     workload: Workload, cluster: Cluster, machine: MachineNow, job: int, count: int
 ) -> None:
     """Start a job on the first `count` nodes of `chosen`."""
-    end = cluster.clock[NOW] + workload.estimate[job]
+    end = cluster.state[0].now + workload.jobs[job].estimate
     occupy(machine.requests, machine.nodes, job, count, end)
     machine.waiting[machine.requests.shape[job]] -= 1
     count_in_groups(machine.limits, job, 1.0)
-    start_job(workload, cluster, job)
+    start_job(workload.jobs, cluster, job)
 
 
 @compiled_borrowing
 def free_ended(cluster: Cluster, machine: MachineNow) -> None:
     """Give back the nodes of the jobs that have ended since the last call."""
     seen = machine.nodes.counts[SEEN_ENDS]
-    for place in range(seen, cluster.counts[ENDED]):
+    for place in range(seen, cluster.state[0].ended):
         job = cluster.ended[place]
         give_back(machine.requests, machine.nodes, job)
         count_in_groups(machine.limits, job, -1.0)
-    machine.nodes.counts[SEEN_ENDS] = cluster.counts[ENDED]
+    machine.nodes.counts[SEEN_ENDS] = cluster.state[0].ended
 
 
 @compiled_borrowing
 def count_arrivals(cluster: Cluster, machine: MachineNow) -> None:
     """Count the jobs of each shape that have come since the last call."""
     seen = machine.nodes.counts[SEEN_ARRIVALS]
-    for job in range(seen, cluster.counts[NEXT_ARRIVAL]):
+    for job in range(seen, cluster.state[0].next_arrival):
         machine.waiting[machine.requests.shape[job]] += 1
-    machine.nodes.counts[SEEN_ARRIVALS] = cluster.counts[NEXT_ARRIVAL]
+    machine.nodes.counts[SEEN_ARRIVALS] = cluster.state[0].next_arrival
 
 
 @compiled_borrowing
 def any_room(cluster: Cluster, machine: MachineNow) -> bool:
     """Whether some pending job finds room now."""
     count_arrivals(cluster, machine)
-    pending, shapes = cluster.counts[PENDING], len(machine.waiting)
+    pending, shapes = cluster.state[0].pending, len(machine.waiting)
     if machine.limits.groups.shape[1] == 0 and shapes < pending:
         fails, given_back = machine.nodes.fails, machine.nodes.counts[GIVEN_BACK]
         for shape in range(shapes):
@@ -185,3 +236,71 @@ def any_room(cluster: Cluster, machine: MachineNow) -> bool:
         if find_room_now(machine, shape) > 0:
             return True
     return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionQueues:
+    """Of which partition each job is, and what counts in the order of partitions.
+
+    Attributes:
+        partition: of each job, shape [n].
+        serves: whether a node is of a partition, shape [partitions, nodes].
+        tier: of each job's partition, shape [n].
+        user: of each job, shape [n]; -1 where unknown.
+    """
+
+    partition: IntArray
+    serves: BoolArray
+    tier: IntArray
+    user: IntArray
+
+    def of_jobs(self, jobs: IntArray) -> PartitionQueues:
+        """The same for some of the jobs, of which some may come twice."""
+        partition, tier, user = self.partition[jobs], self.tier[jobs], self.user[jobs]
+        return replace(self, partition=partition, tier=tier, user=user)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeMachine:
+    """What a simulation on nodes needs beside the workload.
+
+    Attributes:
+        whole: what each node has, shape [nodes, resources], CPUs first.
+        weight: nodes of less weight are taken first, shape [nodes].
+        requests: of the jobs of the workload.
+        limits: of groups of jobs; nothing used.
+        queues: partitions of the jobs.
+        kinds: names of the columns of `limits`, CPUs first.
+        together: what all nodes have of each resource, by name.
+        backfill: how slurmctld looks at its queue, where it is simulated as it does.
+    """
+
+    whole: FloatArray
+    weight: IntArray
+    requests: NodeRequests
+    limits: GroupLimits
+    queues: PartitionQueues
+    kinds: tuple[str, ...]
+    together: Mapping[str, float]
+    backfill: BackfillSettings = field(default_factory=BackfillSettings)
+
+    def of_jobs(self, jobs: IntArray) -> NodeMachine:
+        """The same for some of the jobs, of which some may come twice."""
+        return replace(
+            self,
+            requests=self.requests.of_jobs(jobs),
+            limits=self.limits.of_jobs(jobs),
+            queues=self.queues.of_jobs(jobs),
+        )
+
+    def idle(self) -> MachineNow:
+        """The machine before the first submission."""
+        nodes = idle_nodes(self.whole, self.weight, self.requests)
+        limits = self.limits._replace(used=np.zeros_like(self.limits.most))
+        return MachineNow(
+            requests=self.requests,
+            nodes=nodes,
+            limits=limits,
+            outlook=no_outlook(nodes),
+            waiting=np.zeros(len(nodes.fails), dtype=np.int64),
+        )

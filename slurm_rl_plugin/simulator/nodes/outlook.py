@@ -14,14 +14,9 @@ from slurm_rl_plugin.simulator.nodes.machine_now import (
     USABLE,
     MachineNow,
 )
-from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits, has
 from slurm_rl_plugin.simulator.nodes.node_state import taken
-from slurm_rl_plugin.simulator.nodes.placement import (
-    choose_one,
-    choose_several,
-    holds,
-    usable_cpus,
-)
+from slurm_rl_plugin.simulator.nodes.placement import choose_one, choose_several, holds, usable_cpus
+from slurm_rl_plugin.simulator.nodes.requests import NodeBits, has
 
 
 @compiled_inline
@@ -47,9 +42,6 @@ def seek(machine: MachineNow, shape: int, closed: NodeBits, has_room: bool) -> N
     """Begin to seek room for a job in the outlook, which is as now.
 
     Args:
-        machine: its outlook is changed.
-        shape: of the job.
-        closed: nodes that are not to be taken.
         has_room: whether open nodes may have room now for a job of several.
     """
     sought = machine.outlook.sought
@@ -84,14 +76,7 @@ def _fill_usable(machine: MachineNow, shape: int, closed: NodeBits) -> None:
 
 @compiled_inline
 def count_as_ended(machine: MachineNow, job: int, shape: int, closed: NodeBits) -> None:
-    """Count a running job as ended in the outlook, while room is sought for another.
-
-    Args:
-        machine: its outlook is changed.
-        job: that ends.
-        shape: of the job that is to start.
-        closed: nodes that it is not to take.
-    """
+    """Count a running job as ended in the outlook, while room is sought for another."""
     requests, nodes, outlook = machine.requests, machine.nodes, machine.outlook
     own, part = requests.shape[job], nodes.first_part[job]
     while part >= 0:

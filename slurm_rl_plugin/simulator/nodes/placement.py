@@ -11,10 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
-from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits, has
-from slurm_rl_plugin.simulator.nodes.node_state import ROUNDING, NodeState
-from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeRequests
-from slurm_rl_plugin.simulator.nodes.room_now import first_open, set_fits
+from slurm_rl_plugin.simulator.nodes.node_state import ROUNDING, NodeState, first_open, set_fits
+from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeBits, NodeRequests, has
 from slurm_rl_plugin.units import FloatArray
 
 #: Rows of `NodeState.sets`.
@@ -28,11 +26,7 @@ def usable_cpus(
     """CPUs of one node that a job of this shape could use, whole tasks; 0 where it has no room.
 
     Args:
-        requests: of all jobs.
-        shape: of the job.
         free: what the node has free, shape [resources].
-        whole: what it has, the same.
-        running: jobs on it.
     """
     if requests.whole[shape]:
         if running > 0:
@@ -111,9 +105,7 @@ def find_room(requests: NodeRequests, nodes: NodeState, shape: int, closed: Node
     """Fill `chosen` with nodes for a job of this shape now; how many, 0 where there is no room.
 
     Args:
-        requests: of all jobs.
         nodes: its spaces are used; nothing else is changed.
-        shape: of the job.
         closed: nodes that are not to be taken, as a set.
     """
     if requests.most[shape] == 1:
@@ -140,11 +132,7 @@ def choose_several(
     """Fill `chosen` from `usable`, which is used up; how many, 0 where there is no room.
 
     Args:
-        requests: of all jobs.
         nodes: `usable` holds the CPUs on each node of the pool that a job could use.
-        shape: of the job.
-        serving: nodes with any.
-        cpus: their sum.
     """
     pool = requests.pool[shape]
     first, last = requests.pool_first[pool], requests.pool_first[pool + 1]

@@ -6,14 +6,13 @@ fits. Jobs that do not fit now are no actions, so there is no backfilling here.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.simulator.kernel.class_limit import reserve_in_force
 from slurm_rl_plugin.simulator.kernel.cluster import (
-    IDLE,
-    NOW,
-    PENDING,
     Cluster,
     advance,
     decision_time,
@@ -21,32 +20,171 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     next_event,
     start_job,
 )
-from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_copy
+from slurm_rl_plugin.simulator.kernel.compiled_features import fairness
 from slurm_rl_plugin.simulator.kernel.dispatch import processors_needed
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.rollouts.experience import Experience, empty_experience, keep_start
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.scoring.compiled_echo_state import (
+from slurm_rl_plugin.simulator.scoring.echo_state import (
     CompiledEchoState,
     compile_echo_state,
-)
-from slurm_rl_plugin.simulator.scoring.echo_state import (
     job_score,
     queue_state,
     seen_part,
     shared_inner,
+    shared_score,
     step_memory,
 )
+from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.utility import time_utility
+
+#: Actions kept of one decision; of a longer queue evenly spaced ones stand for all.
+MOST_ACTIONS = 128
+
+_responsiveness = compiled_copy(time_utility.responsiveness)
+
+
+class Experience(NamedTuple):
+    """The starts of one simulation in the order in which they happened; shape [n] each.
+
+    Attributes:
+        queue: queue features when the job was chosen, shape [n, Fq].
+        now: when, seconds.
+        state: reservoir after the job was chosen, shape [n, H]; the memory of the next start.
+        job: that was started.
+        responsiveness: of the job, known when it completes (2011).
+        lost: mean responsiveness that the jobs left waiting lose while the job holds its
+            processors, each delayed by its work over the capacity; 0 where none waits.
+        spared: mean responsiveness that the job would have lost had one of these gone first.
+        fairness: eq. 4 at the start.
+        first_action: where the actions of each start begin in `actions`, shape [n + 1].
+        actions: numbers of the jobs that could have been started, the chosen one mostly included.
+    """
+
+    queue: FloatArray
+    now: FloatArray
+    state: FloatArray
+    job: IntArray
+    responsiveness: FloatArray
+    lost: FloatArray
+    spared: FloatArray
+    fairness: FloatArray
+    first_action: IntArray
+    actions: IntArray
+
+
+def empty_experience(jobs: int, features: int, units: int) -> Experience:
+    """Arrays for the starts of a number of jobs."""
+    return Experience(
+        queue=np.empty((jobs, features)),
+        now=np.empty(jobs),
+        state=np.empty((jobs, units)),
+        job=np.empty(jobs, dtype=np.int64),
+        responsiveness=np.empty(jobs),
+        lost=np.zeros(jobs),
+        spared=np.zeros(jobs),
+        fairness=np.empty(jobs),
+        first_action=np.zeros(jobs + 1, dtype=np.int64),
+        actions=np.empty(jobs * MOST_ACTIONS, dtype=np.int64),
+    )
+
+
+@compiled
+def _loss(workload: Workload, job: int, now: float, delay: float) -> float:
+    """Responsiveness that a waiting job loses by `delay` seconds more."""
+    wait, run_time = now - workload.jobs[job].submit, workload.jobs[job].run_time
+    return _responsiveness(wait, run_time) - _responsiveness(wait + delay, run_time)
+
+
+@compiled
+def _interchange(workload: Workload, cluster: Cluster, chosen: int) -> tuple[float, float]:
+    """Mean loss of the others by the chosen job, and its own by one of them in its place."""
+    waiting = cluster.state[0].pending - 1
+    if waiting <= 0:
+        return 0.0, 0.0
+    now, capacity = cluster.state[0].now, cluster.state[0].capacity
+    work = workload.jobs[chosen].run_time * workload.jobs[chosen].processors
+    lost, spared = 0.0, 0.0
+    for place in range(waiting + 1):
+        job = cluster.pending[place]
+        if job != chosen:
+            other = workload.jobs[job].run_time * workload.jobs[job].processors
+            lost += _loss(workload, job, now, work / capacity)
+            spared += _loss(workload, chosen, now, other / capacity)
+    return lost / waiting, spared / waiting
+
+
+@compiled
+def _keep_actions(experience: Experience, start: int, jobs: IntArray, count: int) -> None:
+    kept = min(count, MOST_ACTIONS)
+    first = experience.first_action[start]
+    for place in range(kept):
+        experience.actions[first + place] = jobs[place * count // kept]
+    experience.first_action[start + 1] = first + kept
+
+
+@compiled
+def keep_start(
+    workload: Workload,
+    cluster: Cluster,
+    experience: Experience,
+    start: int,
+    job: int,
+    jobs: IntArray,
+    count: int,
+) -> None:
+    """Write down a job that starts now, all but its features; it is still pending.
+
+    Args:
+        jobs: what could be chosen, the first `count` entries.
+    """
+    now = cluster.state[0].now
+    wait = now - workload.jobs[job].submit
+    experience.now[start] = now
+    experience.job[start] = job
+    experience.responsiveness[start] = _responsiveness(wait, workload.jobs[job].run_time)
+    lost, spared = _interchange(workload, cluster, job)
+    experience.lost[start] = lost
+    experience.spared[start] = spared
+    experience.fairness[start] = fairness(workload.shares, current_usage(cluster))
+    _keep_actions(experience, start, jobs, count)
+
+
+@compiled
+def best_action_values(
+    network: CompiledEchoState, experience: Experience, submit: FloatArray
+) -> FloatArray:
+    """max_b Q(s, b) at every start, float64[n], under a network with the same reservoir.
+
+    Args:
+        experience: collected with any readout of this network's reservoir.
+        submit: of every job, seconds, shape [n].
+    """
+    starts = len(experience.job)
+    values = np.empty(starts)
+    memory = np.zeros(len(network.bias))
+    for start in range(starts):
+        state = experience.queue[start]
+        seen_inner = seen_part(network, shared_inner(network, state, memory))
+        common = shared_score(network, state, memory)
+        best = -np.inf
+        for place in range(experience.first_action[start], experience.first_action[start + 1]):
+            job = experience.actions[place]
+            wait = experience.now[start] - submit[job]
+            best = max(best, job_score(network, seen_inner, common, job, wait))
+        values[start] = best
+        memory = experience.state[start]
+    return values
 
 
 @compiled
 def _startable(workload: Workload, cluster: Cluster, reserve: int, jobs: IntArray) -> int:
     """Fill `jobs` with the pending jobs that can start now, in order of submission."""
-    count, idle = 0, cluster.counts[IDLE]
-    for place in range(cluster.counts[PENDING]):
+    count, idle = 0, cluster.state[0].idle
+    for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
-        if processors_needed(workload, cluster, job, reserve) <= idle:
+        if processors_needed(workload.jobs, cluster, job, reserve) <= idle:
             jobs[count] = job
             count += 1
     return count
@@ -61,7 +199,7 @@ def _by_mix(workload: Workload, jobs: IntArray, count: int, draws: FloatArray) -
         return jobs[int(draws[2] * count)]
     best = jobs[0]
     for place in range(1, count):
-        if workload.estimate[jobs[place]] < workload.estimate[best]:
+        if workload.jobs[jobs[place]].estimate < workload.jobs[best].estimate:
             best = jobs[place]
     return best
 
@@ -92,14 +230,14 @@ def _collect(
 ) -> None:
     """Fill `experience`; where epsilon < 0 a mix of simple orders decides, not the network."""
     no_rank = np.empty(0, dtype=np.int64)
-    jobs = np.empty(len(workload.submit) + 1, dtype=np.int64)
+    jobs = np.empty(len(workload.jobs) + 1, dtype=np.int64)
     memory, start = network.memory, 0
     while True:
-        event = next_event(workload, cluster)
+        event = next_event(workload.jobs, cluster)
         if np.isinf(event):
             return
-        advance(workload, cluster, decision_time(event, cycle), no_rank)
-        in_force = reserve_in_force(workload, cluster, reserve)
+        advance(workload.jobs, cluster, decision_time(event, cycle), no_rank)
+        in_force = reserve_in_force(workload.jobs, cluster, reserve)
         count = _startable(workload, cluster, in_force, jobs)
         while count > 0:
             state = queue_state(workload, cluster, network)
@@ -109,14 +247,14 @@ def _collect(
             elif draws[start, 0] < epsilon:
                 job = jobs[int(draws[start, 2] * count)]
             else:
-                waits = cluster.clock[NOW] - workload.submit[jobs[:count]]
+                waits = cluster.state[0].now - workload.jobs.submit[jobs[:count]]
                 job = _by_network(network, inner, jobs, waits)
-            wait = cluster.clock[NOW] - workload.submit[job]
+            wait = cluster.state[0].now - workload.jobs[job].submit
             step_memory(network, inner, job, wait, memory)
             experience.queue[start] = state
             experience.state[start] = memory
             keep_start(workload, cluster, experience, start, job, jobs, count)
-            start_job(workload, cluster, job)
+            start_job(workload.jobs, cluster, job)
             forget_started(cluster)
             start += 1
             count = _startable(workload, cluster, in_force, jobs)
@@ -133,12 +271,10 @@ def collect_experience(
     """Simulate a workload from an empty memory and write down every start.
 
     Args:
-        workload: the jobs in submit order.
         network: whose reservoir is driven, and which acts unless epsilon is None.
         settings: the batch system; backfilling is left out.
         epsilon: probability of a random start; None lets a mix of simple orders act instead,
             for the first experience.
-        rng: source of randomness.
 
     Raises:
         SimulationError: another schema, or a job wider than the machine.

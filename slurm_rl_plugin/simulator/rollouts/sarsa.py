@@ -6,32 +6,150 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.domain.utility_class import SIGMA
+from slurm_rl_plugin.domain.utility_class import RUN_ROW, SIGMA, SIGMA_ROW
 from slurm_rl_plugin.simulator.kernel.class_limit import reserve_in_force
 from slurm_rl_plugin.simulator.kernel.cluster import (
-    ENDED,
-    IDLE,
-    NOW,
-    PENDING,
     Cluster,
     advance,
     decision_time,
+    empty_cluster,
     forget_started,
     next_event,
     start_job,
 )
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
-from slurm_rl_plugin.simulator.kernel.compiled_features import log_seconds
+from slurm_rl_plugin.simulator.kernel.compiled_features import fairness, log_seconds, time_utility
 from slurm_rl_plugin.simulator.kernel.dispatch import processors_needed
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.rollouts.start_rewards import (
-    COMPLETED,
-    reward_at_next_start,
-    start_reward,
-)
 from slurm_rl_plugin.simulator.scoring.perceptron import Perceptron, descend, sigmoid, value_of
-from slurm_rl_plugin.simulator.scoring.reactive_grid import GRID_WAIT, grid_state
+from slurm_rl_plugin.simulator.scoring.queue_features import GRID_WAIT, grid_state, running_utility
+from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: Codes of the rewards; the last two are known only at the next start.
+LITERAL, DIFFERENCE, DIFFERENCE_REACHED, COMPLETED, RUNNING = 0, 1, 2, 3, 4
+
+
+@compiled
+def start_reward(
+    workload: Workload,
+    cluster: Cluster,
+    rows: FloatArray,
+    job: int,
+    utility_weight: float,
+    reward: int,
+) -> float:
+    """Reward of starting a waiting job now, counted before it starts.
+
+    literal (2008, section III.B): lambda * U(job at its completion) + (1 - lambda) * F (eq. 4).
+    difference: the same with the job's `interchange_gain` in place of U, for a learner that does
+    not see the waits, or counted from the waits reached, for one that does.
+
+    Literally read, a long batch job nearly always reaches a utility near 1, an interactive one
+    that had to wait does not, and nothing tells the learner what the others pay for a start: it
+    learns to start batch jobs first, and among them, where it learns online, the longest.
+
+    Run times are the real ones, not estimates: a reward is known once the jobs have ended.
+
+    Args:
+        cluster: read only; `job` still waits.
+        rows: of each job's class, shape [n, places]; see `time_utility`.
+        utility_weight: lambda.
+        reward: LITERAL, DIFFERENCE or DIFFERENCE_REACHED.
+    """
+    if reward == LITERAL:
+        value = _utility_if_started(workload, cluster, rows, job)
+    else:
+        value = interchange_gain(workload, cluster, rows, job, reward == DIFFERENCE_REACHED)
+    fair = fairness(workload.shares, current_usage(cluster))
+    return utility_weight * value + (1.0 - utility_weight) * fair
+
+
+@compiled
+def reward_at_next_start(
+    workload: Workload,
+    cluster: Cluster,
+    rows: FloatArray,
+    ended: int,
+    utility_weight: float,
+    reward: int,
+) -> float:
+    """Reward of the last start in the state that it led to: lambda * U + (1 - lambda) * F.
+
+    completed: U is the mean utility of the jobs that ended since that start; 0 where none did.
+    running: U is the mean utility that the running jobs are expected to reach.
+
+    Args:
+        rows: of each job's class, shape [n, places]; see `time_utility`.
+        ended: how many jobs had ended at the last start.
+        utility_weight: lambda.
+    """
+    if reward == RUNNING:
+        value = running_utility(workload, cluster)
+    else:
+        value = 0.0
+        for place in range(ended, cluster.state[0].ended):
+            job = cluster.ended[place]
+            run_time = workload.jobs[job].run_time
+            turnaround = cluster.start[job] - workload.jobs[job].submit + run_time
+            value += time_utility(turnaround, run_time, rows[job])
+        value /= max(cluster.state[0].ended - ended, 1)
+    fair = fairness(workload.shares, current_usage(cluster))
+    return utility_weight * value + (1.0 - utility_weight) * fair
+
+
+@compiled
+def _utility_if_started(workload: Workload, cluster: Cluster, rows: FloatArray, job: int) -> float:
+    """Time utility of a waiting job that starts now."""
+    run_time = workload.jobs[job].run_time
+    turnaround = cluster.state[0].now - workload.jobs[job].submit + run_time
+    return time_utility(turnaround, run_time, rows[job])
+
+
+@compiled
+def _lost(
+    workload: Workload, cluster: Cluster, rows: FloatArray, job: int, delay: float, reached: bool
+) -> float:
+    """Time utility that a waiting job loses by `delay` seconds more."""
+    run_time = workload.jobs[job].run_time
+    row = rows[job]
+    turnaround = row[RUN_ROW] * run_time + row[SIGMA_ROW]
+    if reached:
+        turnaround = max(turnaround, cluster.state[0].now - workload.jobs[job].submit + run_time)
+    before = time_utility(turnaround, run_time, row)
+    return before - time_utility(turnaround + delay, run_time, row)
+
+
+@compiled
+def interchange_gain(
+    workload: Workload, cluster: Cluster, rows: FloatArray, job: int, reached: bool
+) -> float:
+    """Utility that starting `job` first saves over starting another first, mean over the others.
+
+    A difference reward (Wolpert and Tumer 2002) for the adjacent interchange of two jobs that
+    compete for a machine: with `job` first the other one is put off by the run time of `job`;
+    with the other first, `job` is put off by that of the other. In [-1, 1]; 0 for a lone job.
+
+    Unless `reached`, what a delay costs is counted from the deadline of either job (eq. 2 and 3),
+    whatever it has waited. Counted from the waits reached, an interactive job that has lost its
+    utility has nothing more to lose; a learner that does not see the waits cannot tell it from a
+    fresh one, and while many such jobs wait, longest job first seems to cost nothing.
+
+    Args:
+        cluster: read only; `job` still waits.
+        rows: of each job's class, shape [n, places]; see `time_utility`.
+        reached: count from the waits that the jobs have reached.
+    """
+    pending = cluster.state[0].pending
+    if pending < 2:
+        return 0.0
+    jobs, gain = workload.jobs, 0.0
+    for place in range(pending):
+        other = cluster.pending[place]
+        if other != job:
+            gain += _lost(workload, cluster, rows, job, jobs[other].run_time, reached)
+            gain -= _lost(workload, cluster, rows, other, jobs[job].run_time, reached)
+    return gain / (pending - 1)
 
 
 class SweepSettings(NamedTuple):
@@ -123,7 +241,7 @@ def _take_job(
     known = grid.jobs.shape[1]
     row[:known] = grid.jobs[job]
     if grid.grid == GRID_WAIT:
-        waited = log_seconds(cluster.clock[NOW] - workload.submit[job])
+        waited = log_seconds(cluster.state[0].now - workload.jobs[job].submit)
         row[known] = (waited - grid.wait_mean) / grid.wait_scale
 
 
@@ -141,7 +259,7 @@ def score_by_perceptron(
     for place in range(first):
         for unit in range(hidden):
             from_queue[unit] += state[place] * network.weights[place, unit]
-    scores = np.full(cluster.counts[PENDING], network.offset[0])
+    scores = np.full(cluster.state[0].pending, network.offset[0])
     row = np.empty(len(network.weights) - first)
     for place in range(len(scores)):
         _take_job(workload, cluster, grid, cluster.pending[place], row)
@@ -156,8 +274,8 @@ def score_by_perceptron(
 @compiled
 def _score_by_deadline(workload: Workload, cluster: Cluster) -> FloatArray:
     """Early deadline first: the deadline is that of eq. 1 with the estimated run time."""
-    waiting = cluster.pending[: cluster.counts[PENDING]]
-    return -(workload.submit[waiting] + workload.estimate[waiting] + SIGMA)
+    waiting = cluster.pending[: cluster.state[0].pending]
+    return -(workload.jobs.submit[waiting] + workload.jobs.estimate[waiting] + SIGMA)
 
 
 @compiled
@@ -174,7 +292,7 @@ def _choose(
     count, best = 0, -1
     for place in range(len(scores)):
         job = cluster.pending[place]
-        if processors_needed(workload, cluster, job, reserve) > cluster.counts[IDLE]:
+        if processors_needed(workload.jobs, cluster, job, reserve) > cluster.state[0].idle:
             continue
         fitting[count] = job
         count += 1
@@ -216,10 +334,8 @@ def _relearn(
 
     Args:
         network: gives the values of the next starts, then becomes the new one.
-        fresh: where the new one begins.
         seen: all starts; row t + 1 is the next state and action of row t.
         last: number of the start whose successor is the last one known.
-        sweep: how to learn.
     """
     old = Perceptron(
         network.weights.copy(), network.bias.copy(), network.output.copy(), network.offset.copy()
@@ -250,11 +366,6 @@ def sarsa_sweep(
     A job starts whenever one fits into the idle processors; nothing is reserved for wider jobs.
 
     Args:
-        workload: the jobs.
-        cluster: empty; changed in place.
-        grid: inputs of the network.
-        network: changed in place with a rate.
-        sweep: how to act and learn.
         draws: uniform numbers, shape [n, 2]: whether to explore, and where.
         past: starts collected before, which are learned from as well where starts are replayed.
         fresh: where a network that is trained afresh begins.
@@ -266,12 +377,12 @@ def sarsa_sweep(
     inputs[:before], reward[:before] = past.inputs, past.reward
     taken = before
     while True:
-        event = next_event(workload, cluster)
+        event = next_event(workload.jobs, cluster)
         if np.isinf(event):
             return Transitions(inputs[before:taken], reward[before:taken])
-        advance(workload, cluster, decision_time(event, sweep.cycle), no_rank)
-        reserve = reserve_in_force(workload, cluster, sweep.reserve)
-        while cluster.counts[IDLE] > 0 and cluster.counts[PENDING] > 0:
+        advance(workload.jobs, cluster, decision_time(event, sweep.cycle), no_rank)
+        reserve = reserve_in_force(workload.jobs, cluster, sweep.reserve)
+        while cluster.state[0].idle > 0 and cluster.state[0].pending > 0:
             state = scaled_state(workload, cluster, grid)
             if sweep.by_deadline:
                 scores = _score_by_deadline(workload, cluster)
@@ -292,9 +403,9 @@ def sarsa_sweep(
             elif sweep.rate > 0.0 and taken > before:
                 target = reward[taken - 1] + sweep.gamma * value_of(network, row)
                 descend(network, inputs[taken - 1], target, sweep.rate)
-            start_job(workload, cluster, job)
+            start_job(workload.jobs, cluster, job)
             forget_started(cluster)
-            ended = cluster.counts[ENDED]
+            ended = cluster.state[0].ended
             taken += 1
 
 
@@ -307,3 +418,52 @@ def learn_in_order(
     for place in range(1, len(reward)):
         target = reward[place - 1] + gamma * value_of(network, inputs[place])
         descend(network, inputs[place - 1], target, rate)
+
+
+def recorded_transitions(
+    workload: Workload, capacity: int, start: FloatArray, grid: GridInputs, sweep: SweepSettings
+) -> Transitions:
+    """The starts that a log records, as SARSA would have seen them (2008, section VII).
+
+    The log decides when jobs start, whether or not the machine that it names has room.
+
+    Args:
+        capacity: processors of the machine.
+        start: recorded start of each job, seconds, shape [n]; a start before its submission is
+            taken to be at it.
+        sweep: the reward; how to act is not used.
+    """
+    begin = np.maximum(start, workload.submit)
+    most = int(workload.processors.sum()) if len(begin) else 1
+    cluster = empty_cluster(workload, max(most, 1))  # room for whatever ran side by side
+    cluster.state[0].capacity = capacity
+    cluster.state[0].idle = capacity
+    order = np.lexsort((np.arange(len(begin)), begin))
+    return _replay(workload, cluster, grid, sweep, begin, order)
+
+
+@compiled
+def _replay(
+    workload: Workload,
+    cluster: Cluster,
+    grid: GridInputs,
+    sweep: SweepSettings,
+    begin: FloatArray,
+    order: IntArray,
+) -> Transitions:
+    no_rank = np.empty(0, dtype=np.int64)
+    inputs = np.empty((len(order), input_count(grid)))
+    reward, ended = np.empty(len(order)), 0
+    for taken in range(len(order)):
+        job = order[taken]
+        advance(workload.jobs, cluster, begin[job], no_rank)
+        state = scaled_state(workload, cluster, grid)
+        reward[taken] = note_start(workload, cluster, grid, sweep, state, job, inputs[taken])
+        if sweep.reward >= COMPLETED and taken > 0:
+            reward[taken - 1] = reward_at_next_start(
+                workload, cluster, grid.rows, ended, sweep.utility_weight, sweep.reward
+            )
+        start_job(workload.jobs, cluster, job)
+        forget_started(cluster)
+        ended = cluster.state[0].ended
+    return Transitions(inputs, reward)

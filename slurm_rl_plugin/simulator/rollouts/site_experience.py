@@ -14,10 +14,6 @@ import numpy as np
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.cluster import (
-    LIMITED,
-    NOW,
-    PENDING,
-    WAKE,
     Cluster,
     advance,
     decision_time,
@@ -28,12 +24,14 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
 from slurm_rl_plugin.simulator.kernel.compilation import compiled
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.scoring.compiled_network import (
+from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
+from slurm_rl_plugin.simulator.scoring.network import (
     CompiledNetwork,
     compile_network,
+    count_longest,
+    job_part,
+    queue_part,
 )
-from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
-from slurm_rl_plugin.simulator.scoring.network import count_longest, job_part, queue_part
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -108,7 +106,7 @@ def _empty_experience(starts: int) -> SiteExperience:
 @compiled
 def _starting_first(cluster: Cluster, start: FloatArray, jobs: IntArray) -> int:
     """Fill `jobs` with the pending jobs, those that start now first; how many of these."""
-    count, now = cluster.counts[PENDING], cluster.clock[NOW]
+    count, now = cluster.state[0].pending, cluster.state[0].now
     place = 0
     for starting in (True, False):
         if not starting:
@@ -130,13 +128,13 @@ def _interchange(
     Whoever goes first holds the machine for its work over the capacity, and a delay costs a job
     the more slowdown the shorter it is (Smith 1956).
     """
-    weight = 1.0 / max(workload.run_time[job], _BOUND)
-    delay = workload.run_time[job] * workload.processors[job] / capacity
+    weight = 1.0 / max(workload.jobs[job].run_time, _BOUND)
+    delay = workload.jobs[job].run_time * workload.jobs[job].processors / capacity
     spared, lost = 0.0, 0.0
     for other in left:
         if other != job:
-            run_time = workload.run_time[other]
-            spared += weight * run_time * workload.processors[other] / capacity
+            run_time = workload.jobs[other].run_time
+            spared += weight * run_time * workload.jobs[other].processors / capacity
             lost += delay / max(run_time, _BOUND)
     return spared, lost
 
@@ -153,7 +151,7 @@ def _write_down(
 ) -> None:
     """Write down the starts of one decision from the row `first` on; none has happened yet."""
     usage = current_usage(cluster)
-    now, capacity = cluster.clock[NOW], cluster.capacity[0]
+    now, capacity = cluster.state[0].now, cluster.state[0].capacity
     from_queue = np.zeros(len(probe.output))
     queue_part(workload, cluster, probe, usage, from_queue)
     if len(probe.history.stamp) > 0:
@@ -179,10 +177,10 @@ def _write_down(
 @compiled
 def _wake_for_next(cluster: Cluster, start: FloatArray) -> None:
     """A changed limit lets jobs start though nothing arrives or ends."""
-    if cluster.limit[LIMITED] == 0.0:
+    if cluster.state[0].limited == 0.0:
         return
-    for place in range(cluster.counts[PENDING]):
-        cluster.limit[WAKE] = min(cluster.limit[WAKE], start[cluster.pending[place]])
+    for place in range(cluster.state[0].pending):
+        cluster.state[0].wake = min(cluster.state[0].wake, start[cluster.pending[place]])
 
 
 @compiled
@@ -199,12 +197,12 @@ def _walk(
     jobs = np.empty(len(start) + 1, dtype=np.int64)
     row = 0
     while True:
-        event = next_event(workload, cluster)
+        event = next_event(workload.jobs, cluster)
         if np.isinf(event):
             return row
-        advance(workload, cluster, decision_time(event, cycle), no_rank)
+        advance(workload.jobs, cluster, decision_time(event, cycle), no_rank)
         count_longest(workload, cluster, probe)
-        count = cluster.counts[PENDING]
+        count = cluster.state[0].pending
         starting = _starting_first(cluster, start, jobs)
         if starting == 0:
             _wake_for_next(cluster, start)
@@ -214,7 +212,7 @@ def _walk(
             _write_down(workload, cluster, probe, experience, row, jobs[:starting], left)
             row += starting
         for place in range(starting):
-            start_job(workload, cluster, jobs[place])
+            start_job(workload.jobs, cluster, jobs[place])
         forget_started(cluster)
         _wake_for_next(cluster, start)
 
@@ -229,9 +227,7 @@ def site_experience(
     History features are 0 where users are not told apart.
 
     Args:
-        workload: the jobs in submit order.
         start: of each job, as a simulation with these settings gave it, seconds, shape [n].
-        settings: the batch system.
 
     Raises:
         SimulationError: a job wider than the machine.

@@ -11,25 +11,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    DECISIONS,
-    PENDING,
-    STARTED,
-    Cluster,
-    advance,
-    next_event,
-)
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster, advance, next_event
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.nodes.fitting_ends import fitting_ends
-from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, any_room, free_ended
-from slurm_rl_plugin.simulator.nodes.node_bits import bits_of, no_nodes
-from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
-from slurm_rl_plugin.simulator.nodes.requests import NodeRequests
-from slurm_rl_plugin.simulator.nodes.slurmctld.backfill_passes import BackfillPasses
+from slurm_rl_plugin.simulator.nodes.machine_now import (
+    MachineNow,
+    NodeMachine,
+    any_room,
+    free_ended,
+)
+from slurm_rl_plugin.simulator.nodes.requests import NodeRequests, bits_of, no_nodes
 from slurm_rl_plugin.simulator.nodes.slurmctld.main_scheduler import MainPasses, start_in_main_pass
-from slurm_rl_plugin.simulator.nodes.slurmctld.slurm_backfill import backfill
+from slurm_rl_plugin.simulator.nodes.slurmctld.slurm_backfill import BackfillPasses, backfill
 from slurm_rl_plugin.simulator.nodes.slurmctld.time_slots import time_slots
+from slurm_rl_plugin.simulator.nodes.will_run import fitting_ends
 from slurm_rl_plugin.simulator.schedules.order_in_tiers import (
     OrderSpace,
     order_in_tiers,
@@ -81,8 +76,6 @@ def slurm_passes(workload: Workload, machine: NodeMachine, limit: LimitOnBatch) 
 
     Args:
         workload: the jobs; `estimate` is their time limit.
-        machine: of these jobs.
-        limit: of batch jobs.
     """
     settings, requests, queues = machine.backfill, machine.requests, machine.queues
     jobs, nodes = len(queues.partition), queues.serves.shape[1]
@@ -136,7 +129,7 @@ def _most_planned(requests: NodeRequests, most_jobs: int, nodes: int) -> int:
 @compiled_borrowing
 def _next_pass(cluster: Cluster, passes: SlurmPasses) -> float:
     """When slurmctld looks next by itself; inf while nothing waits or nothing has happened."""
-    if cluster.counts[PENDING] == 0 or not passes.backfills:
+    if cluster.state[0].pending == 0 or not passes.backfills:
         return np.inf
     last, change = passes.last[_BACKFILL], passes.last[_CHANGE]
     if change < last:  # what happened in the second of a pass makes another one
@@ -164,7 +157,7 @@ def _order_now(
     is_backfill: bool,
 ) -> int:
     """Fill the order as far as the passes that are due look at it; how many jobs it has."""
-    count = cluster.counts[PENDING]
+    count = cluster.state[0].pending
     if is_backfill or count > passes.depth:
         order_in_tiers(queue, passes.tier, passes.space, count)
         return int(count)
@@ -194,13 +187,13 @@ def _look(
     is_backfill: bool,
 ) -> None:
     """The passes that are due now, over `count` pending jobs in order; of the first, to a depth."""
-    pending = cluster.counts[PENDING]
+    pending = cluster.state[0].pending
     if depth > 0:
         start_in_main_pass(workload, cluster, machine, passes.main, order, min(depth, count))
-    if is_backfill and cluster.counts[PENDING] > 0:
-        if cluster.counts[PENDING] < pending:
+    if is_backfill and cluster.state[0].pending > 0:
+        if cluster.state[0].pending < pending:
             _keep_pending(cluster.start, order, count)
-        backfill(workload, cluster, machine, passes.backfill, order, cluster.counts[PENDING])
+        backfill(workload, cluster, machine, passes.backfill, order, cluster.state[0].pending)
 
 
 @compiled_borrowing
@@ -217,35 +210,33 @@ def run_as_slurm(
 
     Args:
         workload: the jobs; `estimate` is their time limit.
-        cluster: changed in place.
-        machine: changed in place.
         passes: when slurmctld looks; its spaces are used.
         queue: scores the jobs at each look where `rank` is empty.
         rank: place of each job in a static order, tiers within it; or an empty array.
         until: seconds; inf runs until nothing happens by itself.
     """
     while True:
-        event = next_event(workload, cluster)
+        event = next_event(workload.jobs, cluster)
         time = min(event, _next_pass(cluster, passes))
         if np.isinf(time) or time > until:
             return
-        advance(workload, cluster, time, rank)
+        advance(workload.jobs, cluster, time, rank)
         free_ended(cluster, machine)
         depth = _depth_of_main_pass(passes, time) if event <= time else 0
         is_backfill = _next_pass(cluster, passes) <= time
-        started = cluster.counts[STARTED]
+        started = cluster.state[0].started
         leave_out_batch_limit(machine, passes.limit)
-        room = cluster.counts[PENDING] > 0 and any_room(cluster, machine)
+        room = cluster.state[0].pending > 0 and any_room(cluster, machine)
         if room:
-            order, count = cluster.pending, cluster.counts[PENDING]
+            order, count = cluster.pending, cluster.state[0].pending
             if len(rank) == 0:
                 score_queue(workload, cluster, queue)
                 set_batch_limit(cluster, machine, passes.limit)
                 order = passes.space.order
                 count = _order_now(cluster, machine, passes, queue, is_backfill)
-            cluster.counts[DECISIONS] += 1
+            cluster.state[0].decisions += 1
             _look(workload, cluster, machine, passes, order, count, depth, is_backfill)
         if is_backfill:
             passes.last[_BACKFILL] = time
-        if cluster.counts[STARTED] > started:
+        if cluster.state[0].started > started:
             passes.last[_CHANGE] = time

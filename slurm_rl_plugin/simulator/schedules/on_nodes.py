@@ -3,37 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
-from slurm_rl_plugin.simulator.kernel.cluster import Cluster
-from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster, advance, decision_time, next_event
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING, EASY
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow
-from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
+from slurm_rl_plugin.simulator.nodes.easy import start_in_order_on_nodes
+from slurm_rl_plugin.simulator.nodes.machine_now import (
+    MachineNow,
+    NodeMachine,
+    any_room,
+    free_ended,
+)
 from slurm_rl_plugin.simulator.nodes.node_state import held_by
-from slurm_rl_plugin.simulator.schedules.as_slurm import (
-    SlurmPasses,
-    run_as_slurm,
-    slurm_passes,
+from slurm_rl_plugin.simulator.schedules.as_slurm import SlurmPasses, run_as_slurm, slurm_passes
+from slurm_rl_plugin.simulator.schedules.order_in_tiers import (
+    OrderSpace,
+    order_space,
+    order_that_matters,
 )
-from slurm_rl_plugin.simulator.schedules.kept_order import rank_anew, rank_of_tiers
-from slurm_rl_plugin.simulator.schedules.node_decisions import (
-    ScoredPasses,
-    decide_by_scores,
-    decide_in_order,
-    run_in_order,
-    run_scored,
+from slurm_rl_plugin.simulator.schedules.ordered_queue import (
+    OrderedQueue,
+    QueueOrder,
+    rank_anew,
+    rank_of_tiers,
+    score_queue,
 )
-from slurm_rl_plugin.simulator.schedules.order_in_tiers import order_space
-from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, QueueOrder
 from slurm_rl_plugin.simulator.schedules.reserve_on_nodes import (
     LimitOnBatch,
     asks_for_much,
     batch_limit,
+    leave_out_batch_limit,
+    set_batch_limit,
     with_batch_group,
 )
 from slurm_rl_plugin.simulator.schedules.simulation import (
@@ -42,6 +49,110 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     finished_schedule,
 )
 from slurm_rl_plugin.units import FloatArray, IntArray
+
+
+@compiled_borrowing
+def decide_in_order(
+    workload: Workload, cluster: Cluster, machine: MachineNow, backfilling: int
+) -> None:
+    """One decision of a static order, in which `pending` is kept."""
+    if cluster.state[0].pending > 0 and any_room(cluster, machine):
+        cluster.state[0].decisions += 1
+        count = cluster.state[0].pending
+        easy = backfilling == EASY
+        start_in_order_on_nodes(workload, cluster, machine, cluster.pending, count, easy)
+
+
+@compiled_borrowing
+def run_in_order(
+    workload: Workload,
+    cluster: Cluster,
+    machine: MachineNow,
+    rank: IntArray,
+    cycle: float,
+    backfilling: int,
+    until: float,
+) -> None:
+    """Let everything up to `until` happen, and every decision of a static order.
+
+    Args:
+        rank: place of each job, tiers within it, shape [n].
+        cycle: seconds between decisions; 0 decides at every event.
+        until: seconds.
+    """
+    while True:
+        event = next_event(workload.jobs, cluster)
+        time = decision_time(event, cycle)
+        if np.isinf(event) or time > until:
+            return
+        advance(workload.jobs, cluster, time, rank)
+        free_ended(cluster, machine)
+        decide_in_order(workload, cluster, machine, backfilling)
+
+
+class ScoredPasses(NamedTuple):
+    """How a queue that is scored at each decision is looked at, but as slurmctld.
+
+    Attributes:
+        backfilling: code of BACKFILLING.
+        tier: of each job's partition, shape [n].
+        line: all jobs stand in one, shape [n].
+        space: for the order.
+        limit: of batch jobs.
+    """
+
+    backfilling: int
+    tier: IntArray
+    line: IntArray
+    space: OrderSpace
+    limit: LimitOnBatch
+
+
+@compiled_borrowing
+def decide_by_scores(
+    workload: Workload,
+    cluster: Cluster,
+    machine: MachineNow,
+    passes: ScoredPasses,
+    queue: OrderedQueue,
+) -> None:
+    """One decision by scores made now."""
+    leave_out_batch_limit(machine, passes.limit)
+    if cluster.state[0].pending == 0 or not any_room(cluster, machine):
+        return
+    cluster.state[0].decisions += 1
+    score_queue(workload, cluster, queue)
+    set_batch_limit(cluster, machine, passes.limit)
+    count, space = cluster.state[0].pending, passes.space
+    count = order_that_matters(machine, queue, passes.tier, passes.line, space, count)
+    easy = passes.backfilling == EASY
+    start_in_order_on_nodes(workload, cluster, machine, space.order, count, easy)
+
+
+@compiled_borrowing
+def run_scored(
+    workload: Workload,
+    cluster: Cluster,
+    machine: MachineNow,
+    passes: ScoredPasses,
+    queue: OrderedQueue,
+    no_rank: IntArray,
+    until: float,
+) -> None:
+    """Let everything up to `until` happen, and every decision by scores of now.
+
+    Args:
+        until: seconds.
+    """
+    while True:
+        event = next_event(workload.jobs, cluster)
+        time = decision_time(event, queue.cycle)
+        if np.isinf(event) or time > until:
+            return
+        advance(workload.jobs, cluster, time, no_rank)
+        free_ended(cluster, machine)
+        decide_by_scores(workload, cluster, machine, passes, queue)
+
 
 #: Looks at the queue as slurmctld makes them, with its own backfilling.
 AS_SLURM = "slurm"
@@ -90,10 +201,6 @@ class NodeRun:
         """Before the first submission; see `simulate_on_nodes`.
 
         Args:
-            workload: the jobs.
-            machine: of these jobs.
-            order: how the queue is ordered.
-            settings: the batch system.
             keeps_order: scores that change are made at `order_anew` alone, not at each decision.
         """
         _refuse(settings)
@@ -111,8 +218,7 @@ class NodeRun:
         limit = batch_limit(rule, machine)
         cluster = settings.empty_cluster(workload)
         if rule is not None:
-            much = asks_for_much(rule, machine).astype(np.float64)
-            cluster = cluster._replace(limit=np.concatenate([cluster.limit, much]))
+            workload = workload.having(asks_much=asks_for_much(rule, machine))
             limits = with_batch_group(machine.limits, workload.interactive)
             machine = replace(machine, limits=limits)
         passes = None
@@ -198,7 +304,6 @@ def simulate_on_nodes(
 
     Args:
         workload: the jobs in submit order; `processors` are CPUs.
-        machine: of these jobs.
         order: how the queue is ordered; partitions of a higher tier go first.
         settings: the batch system; `capacity` is the CPUs of all nodes.
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.best_first import best_first
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.dispatch import best_first
 from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, find_room_now
 from slurm_rl_plugin.simulator.nodes.node_state import GIVEN_BACK
 from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue
@@ -49,10 +49,7 @@ def order_in_tiers(queue: OrderedQueue, tier: IntArray, space: OrderSpace, count
     """Fill `space.order` with pending jobs by tier, then score of now, then submission.
 
     Args:
-        queue: with scores of now.
         tier: of each job, shape [n].
-        space: its order is filled.
-        count: pending jobs.
     """
     _sort(queue.scores[:count], queue.jobs[:count], tier, space.order)
 
@@ -86,11 +83,8 @@ def order_that_matters(
 
     Args:
         machine: where limits hold jobs back in it, the order is whole.
-        queue: with scores of now.
         tier: of each job, shape [n].
         line: in which each job stands, shape [n].
-        space: its order is filled.
-        count: pending jobs.
 
     Returns:
         How many jobs the order has.

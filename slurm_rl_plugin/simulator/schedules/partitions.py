@@ -7,13 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    DECISIONS,
-    Cluster,
-    advance,
-    decision_time,
-    next_event,
-)
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster, advance, decision_time, next_event
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     OrderedQueue,
@@ -47,7 +41,7 @@ class _Partition:
         """Start what can start in this partition now."""
         queue = self.queue
         if len(self.rank):
-            decide_static(self.workload, self.cluster, queue.backfilling, queue.reserve)
+            decide_static(self.workload.jobs, self.cluster, queue.backfilling, queue.reserve)
         else:
             decide_scored(self.workload, self.cluster, queue)
 
@@ -62,7 +56,6 @@ def simulate_in_partitions(
     """Simulate a site whose partitions share accounts but no processors.
 
     Args:
-        workload: all jobs in submit order.
         partition: index of each job's partition, shape [n].
         capacities: processors of each partition; `settings.capacity` is not used.
         order: how each partition's queue is ordered; queue features are those of the partition.
@@ -72,21 +65,21 @@ def simulate_in_partitions(
         SimulationError: a job wider than its partition, or one that never started.
     """
     parts = _partitions(workload, partition, capacities, order, settings)
-    events = [next_event(part.workload, part.cluster) for part in parts]
+    events = [next_event(part.workload.jobs, part.cluster) for part in parts]
     while parts and not np.isinf(min(events)):
         now = decision_time(min(events), settings.cycle)
         touched: set[int] = set()
         while (event := min(events)) <= now:
             place = events.index(event)
             part = parts[place]
-            advance(part.workload, part.cluster, event, part.rank)
-            events[place] = next_event(part.workload, part.cluster)
+            advance(part.workload.jobs, part.cluster, event, part.rank)
+            events[place] = next_event(part.workload.jobs, part.cluster)
             touched.add(place)
         for place in sorted(touched):
             part = parts[place]
-            advance(part.workload, part.cluster, now, part.rank)
+            advance(part.workload.jobs, part.cluster, now, part.rank)
             part.decide()
-            events[place] = next_event(part.workload, part.cluster)
+            events[place] = next_event(part.workload.jobs, part.cluster)
     return _merged(len(workload.submit), parts)
 
 
@@ -127,5 +120,5 @@ def _merged(jobs: int, parts: Sequence[_Partition]) -> SimulatedSchedule:
         start[part.job] = finished_schedule(part.cluster).start
     return SimulatedSchedule(
         start=start,
-        decisions=sum(int(part.cluster.counts[DECISIONS]) for part in parts),
+        decisions=sum(int(part.cluster.state[0].decisions) for part in parts),
     )

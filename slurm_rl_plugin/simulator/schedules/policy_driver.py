@@ -17,20 +17,12 @@ from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.resources import ResourcesNow
 from slurm_rl_plugin.policies.port import Policy
-from slurm_rl_plugin.simulator.kernel.class_limit import order_by_rail, reserve_in_force
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    DECISIONS,
-    ENDED,
-    IDLE,
-    NOW,
-    PENDING,
-    RUNNING,
-    STARTED,
-    Cluster,
-    advance,
-    decision_time,
-    next_event,
+from slurm_rl_plugin.simulator.kernel.class_limit import (
+    order_by_rail,
+    rail_orders,
+    reserve_in_force,
 )
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster, advance, decision_time, next_event
 from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING, anything_fits, dispatch_in_order
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import (
@@ -47,17 +39,17 @@ NO_RANK: IntArray = np.empty(0, dtype=np.int64)
 
 def waiting_jobs(cluster: Cluster) -> IntArray:
     """Numbers of the pending jobs, a copy."""
-    return cluster.pending[: cluster.counts[PENDING]].copy()
+    return cluster.pending[: cluster.state[0].pending].copy()
 
 
 def running_jobs(cluster: Cluster) -> IntArray:
     """Numbers of the running jobs in ascending order."""
-    return np.sort(cluster.end_job[: cluster.counts[RUNNING]])
+    return np.sort(cluster.running.end_job[: cluster.state[0].running])
 
 
 def jobs_ended_since(cluster: Cluster, count: int) -> IntArray:
     """Numbers of the jobs that ended after the first `count` of all, a copy."""
-    return cluster.ended[count : cluster.counts[ENDED]].copy()
+    return cluster.ended[count : cluster.state[0].ended].copy()
 
 
 def snapshot_of(
@@ -71,12 +63,8 @@ def snapshot_of(
     """What a policy sees of a simulated cluster now.
 
     Args:
-        prepared: the log that runs.
-        jobs: its columns.
-        cluster: read only.
         pending: the waiting jobs with whatever priorities the caller gives them.
         started: numbers of the jobs to report as started; none by default.
-        ended: the same of those that ended.
     """
     running = running_jobs(cluster)
     nothing = empty_job_table()
@@ -89,11 +77,11 @@ def snapshot_of(
         end = start + prepared.log.run_time[ended]
         over = EndedJobs(jobs=jobs.select(ended), start=start, end=end)
     return QueueSnapshot(
-        now=float(cluster.clock[NOW]),
+        now=float(cluster.state[0].now),
         pending=pending,
         running=RunningJobs(jobs=jobs.select(running), start=cluster.start[running]),
         started=report,
-        capacity=int(cluster.capacity[0]),
+        capacity=int(cluster.state[0].capacity),
         accounts=prepared.accounts,
         partitions=prepared.log.partitions,
         shares=prepared.shares,
@@ -124,7 +112,6 @@ def simulate_policy(
     models that only onnxruntime can run, and for policies written in Python.
 
     Args:
-        prepared: the log.
         workload: its jobs as backfilling believes them.
         policy: asked at each decision at which something could start.
         settings: the batch system; the reserve is the larger of its own and the policy's.
@@ -138,23 +125,25 @@ def simulate_policy(
     backfilling = BACKFILLING[settings.backfilling]
     memory: Memory | None = None
     told, heard = 0, 0  # jobs whose end the policy knows, and whose start
-    while not np.isinf(event := next_event(workload, cluster)):
-        advance(workload, cluster, decision_time(event, settings.cycle), NO_RANK)
-        if cluster.counts[IDLE] == 0 or not anything_fits(workload, cluster):
+    while not np.isinf(event := next_event(workload.jobs, cluster)):
+        advance(workload.jobs, cluster, decision_time(event, settings.cycle), NO_RANK)
+        if cluster.state[0].idle == 0 or not anything_fits(workload.jobs, cluster):
             continue
         waiting = waiting_jobs(cluster)
         pending = PendingJobs.untouched(jobs.select(waiting))
         ended = jobs_ended_since(cluster, told)
         told += len(ended)
-        started = cluster.started[heard : cluster.counts[STARTED]].copy()
+        started = cluster.started[heard : cluster.state[0].started].copy()
         heard += len(started)
         snapshot = snapshot_of(prepared, jobs, cluster, pending, started, ended)
         decision = policy.decide(snapshot, memory)
         memory = decision.memory
-        cluster.counts[DECISIONS] += 1
+        cluster.state[0].decisions += 1
         order = waiting[np.argsort(-decision.scores, kind="stable")]
         reserve = min(max(decision.reserve or 0, settings.reserve), settings.capacity)
-        in_force = reserve_in_force(workload, cluster, reserve)
-        order = order_by_rail(workload, cluster, order)
-        dispatch_in_order(workload, cluster, order, len(order), backfilling, in_force)
+        in_force = reserve_in_force(workload.jobs, cluster, reserve)
+        if rail_orders(cluster):
+            order_by_rail(workload.jobs, cluster, order, len(order), cluster.ordered)
+            order = cluster.ordered
+        dispatch_in_order(workload.jobs, cluster, order, len(waiting), backfilling, in_force)
     return finished_schedule(cluster)

@@ -14,21 +14,9 @@ import numpy as np
 from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    CHANGE_INTERVAL,
-    IN_FORCE,
-    MOST,
-    NOW,
-    SET_AT,
-    STARVING,
-    WAKE,
-    WANTED,
-    Cluster,
-)
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
-from slurm_rl_plugin.simulator.nodes.group_limits import GroupLimits
-from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow
-from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
+from slurm_rl_plugin.simulator.nodes.machine_now import GroupLimits, MachineNow, NodeMachine
 from slurm_rl_plugin.simulator.nodes.requests import CPU
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
@@ -57,7 +45,6 @@ def batch_limit(rule: ClassLimit | None, machine: NodeMachine) -> LimitOnBatch:
 
     Args:
         rule: how the reserve is kept; None for none.
-        machine: of the jobs.
     """
     kinds = len(machine.kinds)
     whole, kept, widest = np.zeros(kinds), np.zeros(kinds), np.ones(kinds)
@@ -125,17 +112,17 @@ def set_batch_limit(cluster: Cluster, machine: MachineNow, limit: LimitOnBatch) 
     most = machine.limits.most
     for kind in range(len(limit.in_force)):
         most[group, kind] = limit.in_force[kind]
-    if cluster.limit[IN_FORCE] > 0.0:
-        most[group, CPU] = cluster.capacity[0] - cluster.limit[IN_FORCE]
+    if cluster.state[0].in_force > 0.0:
+        most[group, CPU] = cluster.state[0].capacity - cluster.state[0].in_force
 
 
 @compiled_borrowing
 def _wanted_limit(cluster: Cluster, machine: MachineNow, limit: LimitOnBatch, kind: int) -> float:
     """What batch jobs should have of a kind at most now; inf for no limit."""
-    wanted, whole = cluster.limit[WANTED], limit.whole[kind]
+    wanted, whole = cluster.state[0].wanted, limit.whole[kind]
     if wanted == 0.0 or limit.kept[kind] == 0.0:
         return np.inf
-    kept = np.ceil(limit.kept[kind] * wanted / cluster.limit[MOST])
+    kept = np.ceil(limit.kept[kind] * wanted / cluster.state[0].most)
     in_use = np.ceil(machine.limits.used[limit.group[0] + 1, kind])
     most = max(whole - in_use - kept, limit.widest[kind])
     return most if most < whole else np.inf
@@ -144,15 +131,15 @@ def _wanted_limit(cluster: Cluster, machine: MachineNow, limit: LimitOnBatch, ki
 @compiled_borrowing
 def _change_others(cluster: Cluster, machine: MachineNow, limit: LimitOnBatch) -> None:
     """Change the limits of other resources than CPUs where that may be; all change together."""
-    now, state, differs = cluster.clock[NOW], cluster.limit, False
+    now, state, differs = cluster.state[0].now, cluster.state[0], False
     for kind in range(len(limit.in_force)):
         differs |= _wanted_limit(cluster, machine, limit, kind) != limit.in_force[kind]
     if not differs:
         return
-    may_change = state[SET_AT] + state[CHANGE_INTERVAL]
-    if state[SET_AT] != now and state[STARVING] == 0.0 and now < may_change:
-        state[WAKE] = min(state[WAKE], may_change)
+    may_change = state.set_at + state.change_interval
+    if state.set_at != now and state.starving == 0.0 and now < may_change:
+        state.wake = min(state.wake, may_change)
         return
     for kind in range(len(limit.in_force)):
         limit.in_force[kind] = _wanted_limit(cluster, machine, limit, kind)
-    state[SET_AT] = now
+    state.set_at = now

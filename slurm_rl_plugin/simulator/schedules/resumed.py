@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.cluster import (
-    NOW,
-    PENDING,
     Cluster,
-    advance,
     arrive,
-    decision_time,
     forget_started,
     next_event,
     start_job,
 )
-from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.schedules.kept_order import rank_anew, rank_of_tiers
+from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, count_arrivals, count_in_groups
+from slurm_rl_plugin.simulator.nodes.node_state import NodeState, occupy
+from slurm_rl_plugin.simulator.nodes.placement import find_room
+from slurm_rl_plugin.simulator.nodes.requests import CPU
+from slurm_rl_plugin.simulator.schedules.on_nodes import NodeRun
 from slurm_rl_plugin.simulator.schedules.ordered_queue import (
     OrderedQueue,
     QueueOrder,
     decide_scored,
+    rank_anew,
+    rank_of_tiers,
     run_until,
 )
 from slurm_rl_plugin.simulator.schedules.simulation import (
@@ -31,6 +35,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     decide_static,
     is_static,
     rank_of,
+    run_in_order,
 )
 from slurm_rl_plugin.units import FloatArray, IntArray
 
@@ -49,34 +54,15 @@ def resume(
         start: when each of them started, seconds, at most `now`.
     """
     no_rank = np.empty(0, dtype=np.int64)
-    came = np.searchsorted(workload.submit, now, side="right")
-    for _ in range(came):
-        arrive(workload, cluster, no_rank)
+    jobs, state = workload.jobs, cluster.state[0]
+    while state.next_arrival < len(jobs) and jobs[state.next_arrival].submit <= now:
+        arrive(jobs, cluster, no_rank)
     for place in range(len(running)):
-        cluster.clock[NOW] = start[place]
-        start_job(workload, cluster, running[place])
+        cluster.state[0].now = start[place]
+        start_job(workload.jobs, cluster, running[place])
     forget_started(cluster)
-    cluster.clock[NOW] = now
+    cluster.state[0].now = now
     cluster.usage_time[0] = now
-
-
-@compiled
-def _run_in_order(
-    workload: Workload,
-    cluster: Cluster,
-    rank: IntArray,
-    backfilling: int,
-    cycle: float,
-    reserve: int,
-    until: float,
-) -> None:
-    while True:
-        event = next_event(workload, cluster)
-        time = decision_time(event, cycle)
-        if np.isinf(event) or time > until:
-            return
-        advance(workload, cluster, time, rank)
-        decide_static(workload, cluster, backfilling, reserve)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +117,9 @@ class ProcessorRun:
             decide_scored(self.workload, self.cluster, self.queue)
             return
         self.line_up(now, running, start)
-        decide_static(self.workload, self.cluster, self.queue.backfilling, int(self.reserve[0]))
+        decide_static(
+            self.workload.jobs, self.cluster, self.queue.backfilling, int(self.reserve[0])
+        )
 
     def line_up(self, now: float, running: IntArray, start: FloatArray) -> IntArray:
         """Bring a run of a static or a kept order to an instant, and decide nothing; see `resume`.
@@ -140,7 +128,7 @@ class ProcessorRun:
             Who waits, the first first.
         """
         resume(self.workload, self.cluster, now, running, start)
-        pending = self.cluster.pending[: self.cluster.counts[PENDING]]
+        pending = self.cluster.pending[: self.cluster.state[0].pending]
         pending[:] = pending[np.argsort(self.rank[pending])]
         self.order_anew()
         return pending
@@ -164,4 +152,148 @@ class ProcessorRun:
             return
         way, reserve = queue.backfilling, int(self.reserve[0])
         cycle = max(cycle, queue.cycle)
-        _run_in_order(jobs, cluster, self.rank, way, cycle, reserve, until)
+        run_in_order(jobs.jobs, cluster, self.rank, way, cycle, reserve, until)
+
+
+class HeldNodes(NamedTuple):
+    """Which nodes some running jobs hold, one job behind the other.
+
+    Attributes:
+        first: where the nodes of each job begin in `node`, shape [r + 1]; a job whose nodes are
+            not known has none.
+        node: numbers of nodes, shape [k].
+        cpus: of the job on each of them, shape [k].
+    """
+
+    first: IntArray
+    node: IntArray
+    cpus: FloatArray
+
+    @classmethod
+    def evenly(cls, nodes: Sequence[Sequence[int]], cpus: IntArray) -> Self:
+        """Where it is not known how many CPUs of a job are on which of its nodes.
+
+        Args:
+            nodes: of each job; none where they are not known.
+            cpus: of each job in all, shape [r].
+        """
+        counts = np.array([len(each) for each in nodes], dtype=np.int64)
+        first = np.concatenate([[0], np.cumsum(counts)])
+        place = np.arange(first[-1]) - np.repeat(first[:-1], counts)
+        each, rest = np.divmod(cpus, np.maximum(counts, 1))
+        on_node = np.repeat(each, counts) + (place < np.repeat(rest, counts))
+        return cls(
+            first=first,
+            node=np.array([node for each in nodes for node in each], dtype=np.int64),
+            cpus=np.maximum(on_node, 1).astype(np.float64),
+        )
+
+
+def no_nodes_known(running: int) -> HeldNodes:
+    """Of no running job it is known where it is."""
+    nothing = np.empty(0, dtype=np.int64)
+    return HeldNodes(np.zeros(running + 1, dtype=np.int64), nothing, np.empty(0))
+
+
+@compiled_borrowing
+def _has_places(nodes: NodeState, count: int) -> bool:
+    """Whether one more job may be entered on each of the first `count` nodes of `chosen`.
+
+    There are as many places as CPUs; who runs on a real node is not always what its size holds.
+    """
+    for place in range(count):
+        node = nodes.chosen[place]
+        if nodes.running[node] >= nodes.whole[node, CPU]:
+            return False
+    return True
+
+
+@compiled
+def _hold(
+    workload: Workload,
+    machine: MachineNow,
+    running: IntArray,
+    start: FloatArray,
+    held: HeldNodes,
+    is_known: bool,
+) -> None:
+    """Give the running jobs of known nodes these, or the others the nodes that they would get."""
+    nodes, requests = machine.nodes, machine.requests
+    for place in range(len(running)):
+        first, last = held.first[place], held.first[place + 1]
+        if (last > first) != is_known:
+            continue
+        job = running[place]
+        count = last - first
+        if is_known:
+            nodes.chosen[:count] = held.node[first:last]
+            nodes.chosen_cpus[:count] = held.cpus[first:last]
+        else:
+            count = find_room(requests, nodes, requests.shape[job], nodes.none_closed)
+        if _has_places(nodes, count):
+            occupy(requests, nodes, job, count, start[place] + workload.jobs[job].estimate)
+
+
+@compiled
+def _take_up(
+    workload: Workload,
+    cluster: Cluster,
+    machine: MachineNow,
+    rank: IntArray,
+    now: float,
+    running: IntArray,
+    start: FloatArray,
+    held: HeldNodes,
+) -> None:
+    jobs, state, came = workload.jobs, cluster.state[0], 0
+    for job in running:
+        came = max(came, job + 1)
+    while state.next_arrival < came or (
+        state.next_arrival < len(jobs) and jobs[state.next_arrival].submit < now
+    ):
+        arrive(jobs, cluster, rank)
+    count_arrivals(cluster, machine)
+    _hold(workload, machine, running, start, held, True)
+    _hold(workload, machine, running, start, held, False)
+    for place in range(len(running)):
+        job = running[place]
+        cluster.state[0].now = start[place]
+        machine.waiting[machine.requests.shape[job]] -= 1
+        count_in_groups(machine.limits, job, 1.0)
+        start_job(workload.jobs, cluster, job)
+    forget_started(cluster)
+    cluster.state[0].now = now
+    cluster.usage_time[0] = now
+
+
+def resume_on_nodes(
+    run: NodeRun,
+    now: float,
+    running: IntArray,
+    start: FloatArray,
+    held: HeldNodes | None = None,
+    looks: FloatArray | None = None,
+) -> None:
+    """Bring a run that has not begun to an instant: who came before it waits, unless he runs.
+
+    Who comes at the very instant is an event of it. A running job of unknown nodes gets those that
+    it would get beside the others; where these are taken, or more jobs are said to run on a node
+    than it has CPUs, it runs on and holds none.
+
+    Args:
+        run: changed in place; `run_time` of the running jobs is all that they will have run. Usage
+            is the caller's.
+        now: seconds.
+        running: jobs that run, in the order of their starts, shape [r].
+        start: when each of them started, seconds, at most `now`, shape [r].
+        held: where they are; None where that is not known of any.
+        looks: when slurmctld looked last, as `SlurmPasses.last`; None where that is not known: then
+            it looks at once.
+    """
+    held = no_nodes_known(len(running)) if held is None else held
+    _take_up(run.workload, run.cluster, run.machine, run.rank, now, running, start, held)
+    if run.passes is not None:
+        run.passes.last[:] = (-np.inf, -np.inf, now) if looks is None else looks
+    elif next_event(run.workload.jobs, run.cluster) > now:
+        run.order_anew()
+        run.decide()

@@ -13,45 +13,26 @@ from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.class_limit import (
     ClassLimit,
-    limit_state,
+    limit_class,
     order_by_rail,
+    rail_orders,
     reserve_in_force,
 )
 from slurm_rl_plugin.simulator.kernel.cluster import (
-    DECISIONS,
-    IDLE,
-    LIMITED,
-    PENDING,
     Cluster,
     advance,
     decision_time,
     empty_cluster,
     next_event,
 )
-from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
-from slurm_rl_plugin.simulator.kernel.dispatch import (
-    BACKFILLING,
-    anything_fits,
-    dispatch_in_order,
-)
-from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.schedules.ordered_queue import (
-    OrderedQueue,
-    QueueOrder,
-    run_until,
-)
-from slurm_rl_plugin.simulator.scoring.compiled_echo_state import (
-    CompiledEchoState,
-    compile_echo_state,
-)
-from slurm_rl_plugin.simulator.scoring.compiled_network import (
-    CompiledNetwork,
-    compile_network,
-    no_network,
-)
-from slurm_rl_plugin.simulator.scoring.fixed_scores import FixedScores
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.dispatch import BACKFILLING, anything_fits, dispatch_in_order
+from slurm_rl_plugin.simulator.kernel.workload import Records, Workload
+from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, QueueOrder, run_until
+from slurm_rl_plugin.simulator.scoring.echo_state import CompiledEchoState, compile_echo_state
 from slurm_rl_plugin.simulator.scoring.hook_effects import hook_effects
-from slurm_rl_plugin.simulator.scoring.rules import rule_code
+from slurm_rl_plugin.simulator.scoring.network import CompiledNetwork, compile_network, no_network
+from slurm_rl_plugin.simulator.scoring.rules import FixedScores, rule_code
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
 
 
@@ -114,8 +95,6 @@ class SimulationSettings:
         """A queue that is scored at each decision, compiled for these jobs.
 
         Args:
-            workload: the jobs.
-            order: how it is ordered.
             places: how many jobs there may ever be; by default those of the workload.
 
         Raises:
@@ -149,19 +128,14 @@ class SimulationSettings:
         """The cluster before the first submission.
 
         Args:
-            workload: the jobs.
             beside: see `cluster.empty_cluster`.
 
         Raises:
             SimulationError: a job wider than the machine.
         """
-        return empty_cluster(
-            workload,
-            self.capacity,
-            self.half_life,
-            beside,
-            limit_state(self.class_limit),
-        )
+        cluster = empty_cluster(workload, self.capacity, self.half_life, beside)
+        limit_class(cluster, self.class_limit)
+        return cluster
 
 
 def _compile(
@@ -190,61 +164,41 @@ class SimulatedSchedule:
     decisions: int
 
 
-@compiled
-def decide_static(workload: Workload, cluster: Cluster, backfilling: int, reserve: int) -> None:
+@compiled_borrowing
+def decide_static(jobs: Records, cluster: Cluster, backfilling: int, reserve: int) -> None:
     """One decision of a static order, in which `pending` is kept."""
-    counts = cluster.counts
-    if cluster.limit[LIMITED] > 0.0 and not anything_fits(workload, cluster):
+    state = cluster.state[0]
+    if state.limited > 0.0 and not anything_fits(jobs, cluster):
         return  # the limit is left as it is, as under scores made now
-    if counts[PENDING] > 0 and counts[IDLE] > 0:
-        counts[DECISIONS] += 1
-        order = cluster.pending[: counts[PENDING]]
-        reserve = reserve_in_force(workload, cluster, reserve)
-        order = order_by_rail(workload, cluster, order)
-        dispatch_in_order(workload, cluster, order, len(order), backfilling, reserve)
-
-
-@compiled
-def _simulate_static(
-    workload: Workload,
-    cluster: Cluster,
-    rank: IntArray,
-    backfilling: int,
-    cycle: float,
-    reserve: int,
-) -> None:
-    while True:
-        event = next_event(workload, cluster)
-        if np.isinf(event):
-            return
-        advance(workload, cluster, decision_time(event, cycle), rank)
-        decide_static(workload, cluster, backfilling, reserve)
+    if state.pending == 0 or state.idle == 0:
+        return
+    state.decisions += 1
+    reserve = reserve_in_force(jobs, cluster, reserve)
+    order, count = cluster.pending, state.pending
+    if rail_orders(cluster):
+        order_by_rail(jobs, cluster, order, count, cluster.ordered)
+        order = cluster.ordered
+    dispatch_in_order(jobs, cluster, order, count, backfilling, reserve)
 
 
 @compiled_borrowing
-def _simulate_freely(
-    workload: Workload,
+def run_in_order(
+    jobs: Records,
     cluster: Cluster,
     rank: IntArray,
     backfilling: int,
     cycle: float,
     reserve: int,
+    until: float,
 ) -> None:
-    """`_simulate_static` without a limit on a class.
-
-    Nothing here makes an array, so no array is counted, which took most of the time.
-    """
-    counts = cluster.counts
+    """Let everything up to `until`, seconds, happen, and every decision of a static order."""
     while True:
-        event = next_event(workload, cluster)
-        if np.isinf(event):
+        event = next_event(jobs, cluster)
+        time = decision_time(event, cycle)
+        if np.isinf(event) or time > until:
             return
-        advance(workload, cluster, decision_time(event, cycle), rank)
-        if counts[PENDING] > 0 and counts[IDLE] > 0:
-            counts[DECISIONS] += 1
-            dispatch_in_order(
-                workload, cluster, cluster.pending, counts[PENDING], backfilling, reserve
-            )
+        advance(jobs, cluster, time, rank)
+        decide_static(jobs, cluster, backfilling, reserve)
 
 
 def finished_schedule(cluster: Cluster) -> SimulatedSchedule:
@@ -257,7 +211,7 @@ def finished_schedule(cluster: Cluster) -> SimulatedSchedule:
         raise SimulationError("a simulated job never started.")
     return SimulatedSchedule(
         start=cluster.start,
-        decisions=int(cluster.counts[DECISIONS]),
+        decisions=int(cluster.state[0].decisions),
     )
 
 
@@ -275,9 +229,7 @@ def simulate_scores(
     """Simulate a static order: higher scores first, ties by submission.
 
     Args:
-        workload: the jobs in submit order.
         scores: shape [n].
-        settings: the batch system.
 
     Raises:
         SimulationError: a job wider than the machine, or one that never started.
@@ -285,8 +237,8 @@ def simulate_scores(
     rank = rank_of(scores)
     cluster = settings.empty_cluster(workload)
     backfilling = BACKFILLING[settings.backfilling]
-    simulate = _simulate_freely if settings.class_limit is None else _simulate_static
-    simulate(workload, cluster, rank, backfilling, settings.cycle, settings.reserve)
+    cycle, reserve = settings.cycle, settings.reserve
+    run_in_order(workload.jobs, cluster, rank, backfilling, cycle, reserve, np.inf)
     return finished_schedule(cluster)
 
 
@@ -299,9 +251,7 @@ def simulate_network(
     the next decision, or of the next one at which the hook writes.
 
     Args:
-        workload: the jobs in submit order.
         network: of the `site` schema or one of the papers' (reactive-grid).
-        settings: the batch system.
 
     Raises:
         SimulationError: another schema, a job wider than the machine, or one that never started.
@@ -320,8 +270,6 @@ def simulate_order(
     """Simulate any order: a static one that nothing changes ranks the jobs once.
 
     Args:
-        workload: the jobs in submit order.
-        order: how the queue is ordered.
         settings: the batch system; `half_life` decays the usage that multifactor sees.
 
     Raises:

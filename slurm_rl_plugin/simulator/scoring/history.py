@@ -6,11 +6,14 @@ the score is kept for each template until then.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.features.history.run_history import BOUNDS
-from slurm_rl_plugin.features.history.run_prediction import PARTS
-from slurm_rl_plugin.simulator.kernel.cluster import ENDED, NOW, PENDING, STARTED, Cluster
+from slurm_rl_plugin.features.history.run_prediction import PARTS, SHARES, nominal_shares
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
 from slurm_rl_plugin.simulator.kernel.compiled_features import (
     alike_features,
@@ -21,15 +24,123 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
     learn_shares,
     run_time_at,
 )
-from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.kernel.workload_history import (
+from slurm_rl_plugin.simulator.kernel.workload import (
     ENDED_EVENT,
+    NO_PAST,
+    Workload,
+    WorkloadHistory,
     fill_known_hazards,
     fold_run,
     past_speaks,
 )
-from slurm_rl_plugin.simulator.scoring.history_part import HistoryPart
-from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+
+#: Features of jobs alike, the last ones of the schema.
+_ALIKE = 1
+#: Of a template whose part was never computed.
+_NEVER = np.iinfo(np.int64).min
+
+
+class HistoryPart(NamedTuple):
+    """The part of a network that looks at past runs, and what it has seen.
+
+    Attributes:
+        weights: of the prediction's features into hidden units, shape [features, hidden].
+        linear: of the same into the score, shape [features].
+        alike_weights: of the features of jobs alike, shape [_ALIKE, hidden].
+        alike_linear: shape [_ALIKE].
+        speaks: whether past runs spoke for each template when its part was computed, [templates].
+        past: rows of history.
+        seen: started jobs that have outlived each of BOUNDS or are known not to, ended jobs, then
+            started and ended jobs counted in `running`; shape [ENDED_EVENT + 3].
+        since: what runs outlived before this time is in the rows already, seconds, shape [1].
+        version: how often the row of each user, and of each class of requests, has changed, shape
+            [users] and [REQUEST_CLASSES].
+        site_version: see `version`.
+        stamp: versions at which each template's part was computed, shape [templates, 2].
+        part: what the prediction adds to hidden units and, last, to the score, shape [templates,
+            hidden + 1].
+        pending: pending jobs of each template, shape [templates].
+        running: running jobs of each template, shape [templates].
+        hazards: as each template's part was computed, shape [templates, len(BOUNDS)].
+        shares: of runs below each number of the grid, shape [SHARES]; of length 0 where nothing
+            asks for quantiles.
+        told: quantiles of each job as it started, seconds, NaN before, shape [n, len(PARTS)].
+        asked_shares: shares that are asked for (`run_prediction.learn_shares`), [len(PARTS)].
+    """
+
+    weights: FloatArray
+    linear: FloatArray
+    alike_weights: FloatArray
+    alike_linear: FloatArray
+    speaks: BoolArray
+    past: WorkloadHistory
+    seen: IntArray
+    since: FloatArray
+    version: IntArray
+    site_version: IntArray
+    stamp: IntArray
+    part: FloatArray
+    pending: IntArray
+    running: IntArray
+    hazards: FloatArray
+    shares: FloatArray
+    told: FloatArray
+    asked_shares: FloatArray
+
+    def copy(self) -> HistoryPart:
+        """The same in arrays of its own, to be changed."""
+        return self._replace(**{name: column.copy() for name, column in self._asdict().items()})
+
+
+def history_part(
+    workload: Workload | None,
+    weights: FloatArray,
+    linear: FloatArray,
+    *,
+    quantiles: bool = False,
+) -> HistoryPart:
+    """The part of a network that looks at past runs.
+
+    Args:
+        workload: the jobs; its rows of history are copied. None for a network that looks at none.
+        weights: of the history features into hidden units, shape [history features, hidden].
+        linear: the same into the score, shape [history features].
+        quantiles: whether quantiles of run times are asked for.
+
+    Raises:
+        SimulationError: the workload does not tell users apart.
+    """
+    past = NO_PAST if workload is None else workload.past
+    if workload is not None and len(past.template) != len(workload.submit):
+        raise SimulationError("a network that looks at past runs needs to know users.")
+    templates = len(past.asked)
+    split = max(len(linear) - _ALIKE, 0)
+    rows = len(past.template) if quantiles else 0
+    return HistoryPart(
+        weights=np.ascontiguousarray(weights[:split]),
+        linear=np.ascontiguousarray(linear[:split]),
+        alike_weights=np.ascontiguousarray(weights[split:]),
+        alike_linear=np.ascontiguousarray(linear[split:]),
+        speaks=np.ones(templates, dtype=np.bool_),
+        past=past.copy(),
+        seen=np.zeros(ENDED_EVENT + 3, dtype=np.int64),
+        since=np.array([-np.inf]),
+        version=np.zeros(len(past.users), dtype=np.int64),
+        site_version=np.zeros(len(past.site), dtype=np.int64),
+        stamp=np.full((templates, 2), _NEVER, dtype=np.int64),
+        part=np.zeros((templates, weights.shape[1] + 1)),
+        pending=np.zeros(templates, dtype=np.int64),
+        running=np.zeros(templates, dtype=np.int64),
+        hazards=np.zeros((templates, len(BOUNDS))),
+        shares=np.zeros(SHARES if quantiles else 0),
+        told=np.full((rows, len(PARTS)), np.nan),
+        asked_shares=nominal_shares(),
+    )
+
+
+NO_HISTORY = history_part(None, np.empty((0, 0)), np.empty(0))
+
 
 _THRESHOLDS = np.array(BOUNDS)
 
@@ -37,12 +148,12 @@ _THRESHOLDS = np.array(BOUNDS)
 @compiled_borrowing
 def _next_outlived(workload: Workload, cluster: Cluster, history: HistoryPart, kind: int) -> float:
     """When the next started job outlives a bound; inf where none is known to by now."""
-    while history.seen[kind] < cluster.counts[STARTED]:
+    while history.seen[kind] < cluster.state[0].started:
         job = cluster.started[history.seen[kind]]
-        if workload.run_time[job] >= _THRESHOLDS[kind]:
+        if workload.jobs[job].run_time >= _THRESHOLDS[kind]:
             time = cluster.start[job] + _THRESHOLDS[kind]
             if time >= history.since[0]:
-                return time if time <= cluster.clock[NOW] else np.inf
+                return time if time <= cluster.state[0].now else np.inf
         history.seen[kind] += 1
     return np.inf
 
@@ -55,9 +166,9 @@ def _fold_next(workload: Workload, cluster: Cluster, history: HistoryPart) -> bo
         time = _next_outlived(workload, cluster, history, each)
         if time < first:
             first, kind = time, each
-    if history.seen[ENDED_EVENT] < cluster.counts[ENDED]:
+    if history.seen[ENDED_EVENT] < cluster.state[0].ended:
         job = cluster.ended[history.seen[ENDED_EVENT]]
-        if cluster.start[job] + workload.run_time[job] < first:
+        if cluster.start[job] + workload.jobs[job].run_time < first:
             kind = ENDED_EVENT
     if kind < 0:
         return False
@@ -66,8 +177,8 @@ def _fold_next(workload: Workload, cluster: Cluster, history: HistoryPart) -> bo
     user = workload.past.user[job]
     template = workload.past.template[job]
     if kind == ENDED_EVENT and len(history.told) > 0:
-        learn_shares(history.asked_shares, history.told[job], workload.run_time[job])
-    fold_run(history.past, user, template, kind, workload.run_time[job])
+        learn_shares(history.asked_shares, history.told[job], workload.jobs[job].run_time)
+    fold_run(history.past, user, template, kind, workload.jobs[job].run_time)
     history.seen[kind] += 1
     history.version[user] += 1
     history.site_version[history.past.alike[template]] += 1
@@ -87,17 +198,17 @@ def bring_up_to_now(workload: Workload, cluster: Cluster, history: HistoryPart) 
     """Fold what runs have told since the last decision and count jobs alike."""
     while _fold_next(workload, cluster, history):
         pass
-    seen, template, now = history.seen, workload.past.template, cluster.clock[NOW]
-    while seen[ENDED_EVENT + 1] < cluster.counts[STARTED]:
+    seen, template, now = history.seen, workload.past.template, cluster.state[0].now
+    while seen[ENDED_EVENT + 1] < cluster.state[0].started:
         job = cluster.started[seen[ENDED_EVENT + 1]]
         history.running[template[job]] += 1
-        if len(history.told) > 0 and cluster.start[job] + workload.run_time[job] > now:
+        if len(history.told) > 0 and cluster.start[job] + workload.jobs[job].run_time > now:
             _foretell(workload, history, job)
         seen[ENDED_EVENT + 1] += 1
-    while seen[ENDED_EVENT + 2] < cluster.counts[ENDED]:
+    while seen[ENDED_EVENT + 2] < cluster.state[0].ended:
         history.running[template[cluster.ended[seen[ENDED_EVENT + 2]]]] -= 1
         seen[ENDED_EVENT + 2] += 1
-    count = cluster.counts[PENDING]
+    count = cluster.state[0].pending
     for place in range(count):
         history.pending[template[cluster.pending[place]]] = 0
     for place in range(count):
@@ -138,9 +249,7 @@ def predicted_quantile(workload: Workload, history: HistoryPart, job: int, part:
     """Seconds below which one of PARTS of such runs end; the limit at most.
 
     Args:
-        workload: the jobs.
         history: made for quantiles, and brought up to now.
-        job: its number.
         part: place in `run_prediction.PARTS`.
     """
     _bring_part_up(workload, history, job)
@@ -155,9 +264,6 @@ def add_history(workload: Workload, history: HistoryPart, job: int, inner: Float
     """Add what past runs and jobs alike tell of a job to `inner`; their part of the linear term.
 
     Args:
-        workload: the jobs.
-        history: brought up to now.
-        job: its number.
         inner: hidden units before activation, shape [hidden].
     """
     _bring_part_up(workload, history, job)

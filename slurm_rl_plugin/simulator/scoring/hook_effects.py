@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.domain.decision import INFLUENCE_TOLERANCE
-from slurm_rl_plugin.simulator.kernel.best_first import best_first
 from slurm_rl_plugin.simulator.kernel.class_limit import rail_orders, rail_step
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, STARVING, Cluster
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing
+from slurm_rl_plugin.simulator.kernel.dispatch import best_first
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, calculate, site_points
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -60,11 +60,7 @@ def hook_effects(
     """Effects for a workload of that many jobs; see HookEffects for the rest.
 
     Args:
-        jobs: how many.
-        site: the site's own priority.
         influence: hours of age that the best place in the order is worth.
-        refresh: see HookEffects.
-        starvation: see HookEffects.
         site_points: a full order keeps what partition, QOS and association add.
     """
     if not site_points:
@@ -85,7 +81,7 @@ def hook_effects(
 @compiled_borrowing
 def writes_now(cluster: Cluster, effects: HookEffects) -> bool:
     """Whether the hook writes scores at this decision."""
-    return cluster.clock[NOW] - effects.written_at[0] >= effects.refresh[0]
+    return cluster.state[0].now - effects.written_at[0] >= effects.refresh[0]
 
 
 @compiled
@@ -96,9 +92,9 @@ def _keep_written(
 
     Scores may be ranks, so those of two decisions do not compare.
     """
-    count, anew = cluster.counts[PENDING], writes_now(cluster, effects)
+    count, anew = cluster.state[0].pending, writes_now(cluster, effects)
     if anew:
-        effects.written_at[0] = cluster.clock[NOW]
+        effects.written_at[0] = cluster.state[0].now
     highest = 0.0
     for job in jobs[:count]:
         highest = max(highest, effects.written[job])  # NaN changes nothing
@@ -121,10 +117,10 @@ def _place_points(
     Between cycles only new jobs get points. As the hook does, a cycle keeps points that are off by
     no more than INFLUENCE_TOLERANCE of the influence.
     """
-    count, influence = cluster.counts[PENDING], effects.influence[0]
+    count, influence = cluster.state[0].pending, effects.influence[0]
     remembers, anew = effects.refresh[0] > 0.0, writes_now(cluster, effects)
     if anew:
-        effects.written_at[0] = cluster.clock[NOW]
+        effects.written_at[0] = cluster.state[0].now
     # pending jobs are in order of submission, which a stable sort keeps among equals
     order = best_first(scores, count)
     for place in range(count):
@@ -135,7 +131,7 @@ def _place_points(
             if known and not (anew and off):
                 points = effects.written[job]
             elif known or points != 0.0:
-                effects.recalculated[job] = cluster.clock[NOW]
+                effects.recalculated[job] = cluster.state[0].now
             effects.written[job] = points
         scores[order[place]] = points
 
@@ -152,7 +148,7 @@ def _bound_influence(
     """
     _place_points(cluster, effects, scores, jobs)
     calculated = calculate(workload, cluster, effects.site)
-    for place in range(cluster.counts[PENDING]):
+    for place in range(cluster.state[0].pending):
         job, at = jobs[place], calculated
         if len(effects.recalculated) > 0:
             at = max(at, effects.recalculated[job])
@@ -164,10 +160,10 @@ def _bound_influence(
 @compiled
 def _raise_steps(workload: Workload, cluster: Cluster, scores: FloatArray, jobs: IntArray) -> None:
     """Put each step of the rail above the lower ones."""
-    count = cluster.counts[PENDING]
+    count = cluster.state[0].pending
     step = np.zeros(count, dtype=np.int64)
     for place in range(count):
-        step[place] = rail_step(workload, cluster, jobs[place])
+        step[place] = rail_step(workload.jobs, cluster, jobs[place])
     for raised in (1, 2):
         highest, lowest = -np.inf, np.inf
         for place in range(count):
@@ -194,11 +190,11 @@ def _put_starved_first(
     workload: Workload, cluster: Cluster, effects: HookEffects, scores: FloatArray, jobs: IntArray
 ) -> None:
     """Starved jobs take the best places that their account's jobs have; the others move down."""
-    count, now = cluster.counts[PENDING], cluster.clock[NOW]
+    count, now = cluster.state[0].pending, cluster.state[0].now
     account, wait = np.empty(count, dtype=np.int64), np.empty(count)
     for place in range(count):
-        account[place] = workload.account[jobs[place]]
-        wait[place] = now - workload.submit[jobs[place]]
+        account[place] = workload.jobs[jobs[place]].account
+        wait[place] = now - workload.jobs[jobs[place]].submit
     starved = wait > effects.starvation[0]
     if not starved.any():
         return
@@ -221,20 +217,20 @@ def _keep_site_points(
     As in the hook (`said_order.in_site_order`), a job passes only others of its step, and a starved
     job has the points of the best job of its account.
     """
-    count, site = cluster.counts[PENDING], effects.site
+    count, site = cluster.state[0].pending, effects.site
     order = best_first(scores, count)
     best = np.full(len(workload.shares), -np.inf)
     for job in jobs[:count]:
-        best[workload.account[job]] = max(best[workload.account[job]], site.standing[job])
+        best[workload.jobs[job].account] = max(best[workload.jobs[job].account], site.standing[job])
     value, step = np.empty(count), np.zeros(count, dtype=np.int64)
-    lifts = cluster.limit[STARVING] > 0.0
+    lifts = cluster.state[0].starving > 0.0
     for rank in range(count):
         job = jobs[order[rank]]
-        starved = cluster.clock[NOW] - workload.submit[job] > effects.starvation[0]
+        starved = cluster.state[0].now - workload.jobs[job].submit > effects.starvation[0]
         if rail_orders(cluster):
-            step[rank] = rail_step(workload, cluster, job)
+            step[rank] = rail_step(workload.jobs, cluster, job)
             starved |= lifts and step[rank] > 0
-        own = best[workload.account[job]] if starved else site.standing[job]
+        own = best[workload.jobs[job].account] if starved else site.standing[job]
         value[rank] = site.span * (count - rank) / count + own
     for each in range(3):
         ranks = np.flatnonzero(step == each)
@@ -250,11 +246,7 @@ def as_written(
     """Turn a policy's scores into those that the batch system orders by.
 
     Args:
-        workload: the jobs.
-        cluster: read only.
-        effects: changed in place.
         scores: of the pending jobs in the order of `jobs`; changed in place.
-        jobs: pending job numbers.
     """
     if not np.isinf(effects.starvation[0]):
         _put_starved_first(workload, cluster, effects, scores, jobs)

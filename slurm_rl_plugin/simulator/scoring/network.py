@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    NOW,
-    PENDING,
-    Cluster,
-)
+from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
+from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.features.reactive_grid import account_places
+from slurm_rl_plugin.features.site import SITE, static_job_features
+from slurm_rl_plugin.policies.network import ACTIVATIONS, QNetwork
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster
 from slurm_rl_plugin.simulator.kernel.compilation import (
     compiled,
     compiled_borrowing,
@@ -22,19 +23,167 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
     longest_wait,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.scoring.compiled_network import CompiledNetwork
 from slurm_rl_plugin.simulator.scoring.history import (
+    NO_HISTORY,
+    HistoryPart,
     add_history,
     bring_up_to_now,
+    history_part,
 )
-from slurm_rl_plugin.simulator.scoring.reactive_grid import (
+from slurm_rl_plugin.simulator.scoring.queue_features import (
     GRID_WAIT,
     NO_GRID,
+    grid_code,
+    grid_job_table,
     grid_state,
+    no_arrivals,
+    queue_features_now,
 )
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
-from slurm_rl_plugin.simulator.scoring.site_queue import queue_features_now
 from slurm_rl_plugin.units import FloatArray, IntArray
+
+
+class CompiledNetwork(NamedTuple):
+    """A QNetwork with its scaler folded in and everything that never changes summed up.
+
+    Attributes:
+        queue_weights: shape [Fq, hidden].
+        dynamic_weights: of what changes while a job waits, shape [dynamic features, hidden]; of
+            length 0 where that weighs nothing.
+        dynamic_linear: the same into the score, shape [dynamic features].
+        output: shape [hidden].
+        static_hidden: static features, bias and scaler of each job, shape [n, hidden].
+        static_score: linear part of the static features of each job, shape [n].
+        activation: index into ACTIVATIONS, shape [1].
+        reserve_weights: shape [Fq]; all 0 for a network that holds nothing.
+        reserve_bias: shape [1].
+        arrived: recent arrivals, as `no_arrivals` makes them; changes while the network scores.
+        longest: the longest wait known lately, and when, seconds; shape [2]; changes.
+        goals: how much waits and shares count (`domain.goals`), shape [2].
+        history: what past runs add; changes while the network scores.
+        grid: code of a schema with the papers' state, NO_GRID for `site`, shape [1].
+        places: VO place of each account in the papers' schemas, shape [accounts].
+    """
+
+    queue_weights: FloatArray
+    dynamic_weights: FloatArray
+    dynamic_linear: FloatArray
+    output: FloatArray
+    static_hidden: FloatArray
+    static_score: FloatArray
+    activation: IntArray
+    reserve_weights: FloatArray
+    reserve_bias: FloatArray
+    arrived: FloatArray
+    longest: FloatArray
+    goals: FloatArray
+    history: HistoryPart
+    grid: IntArray
+    places: IntArray
+
+    def copy(self) -> CompiledNetwork:
+        """The same with a memory of its own of arrivals, waits and past runs."""
+        return self._replace(
+            arrived=self.arrived.copy(), longest=self.longest.copy(), history=self.history.copy()
+        )
+
+    def rows(self, count: int) -> CompiledNetwork:
+        """A copy with room for `count` jobs, to be filled by `write`."""
+        return self.copy()._replace(
+            static_hidden=np.zeros((count, self.static_hidden.shape[1])),
+            static_score=np.zeros(count),
+        )
+
+    def write(self, places: slice, jobs: IntArray, known: CompiledNetwork) -> None:
+        """Fill rows of `rows` with what was compiled for these numbers of `known`."""
+        self.static_hidden[places] = known.static_hidden[jobs]
+        self.static_score[places] = known.static_score[jobs]
+
+
+def compile_network(
+    network: QNetwork, workload: Workload, goals: Goals = AS_TRAINED
+) -> CompiledNetwork:
+    """Fold the scaler into the weights and the static features of a workload into offsets.
+
+    Args:
+        network: of the `site` schema or one of the papers'.
+        goals: what the site wants; for `site` only.
+
+    Raises:
+        SimulationError: the network was made for another schema.
+    """
+    grid = grid_code(network.schema)
+    if grid == NO_GRID and network.schema != SITE:
+        raise SimulationError(
+            "only networks of the site and reactive-grid schemas can be simulated."
+        )
+    job_weights = network.job_weights / network.job_scale[:, None]
+    linear = network.linear / network.job_scale
+    queue_weights = network.queue_weights / network.queue_scale[:, None]
+    bias = network.bias - network.queue_mean @ queue_weights - network.job_mean @ job_weights
+    score = network.output_bias - float(network.job_mean @ linear)
+    hold = np.zeros_like(network.queue_scale)
+    if network.reserve_weights is not None:
+        hold = network.reserve_weights / network.queue_scale
+    if grid == NO_GRID:
+        static = np.column_stack(
+            static_job_features(workload, workload.time_limit, goals.wide_jobs, goals.interactive)
+        )
+    else:
+        static = grid_job_table(workload)
+    known = static.shape[1]
+    last = known + len(network.schema.dynamic_jobs)
+    past_weights, past_linear = job_weights[last:].copy(), linear[last:].copy()
+    past_weights[:1] *= goals.short_jobs
+    past_linear[:1] *= goals.short_jobs
+    tells = network.looks_at_past
+    changes = bool(job_weights[known:last].any() or linear[known:last].any())
+    changing = slice(known, last if changes else known)
+    return CompiledNetwork(
+        queue_weights=np.ascontiguousarray(queue_weights),
+        dynamic_weights=np.ascontiguousarray(job_weights[changing]),
+        dynamic_linear=np.ascontiguousarray(linear[changing]),
+        output=np.ascontiguousarray(network.output),
+        static_hidden=static @ job_weights[:known] + bias,
+        static_score=static @ linear[:known] + score,
+        activation=np.array([ACTIVATIONS.index(network.activation)], dtype=np.int64),
+        reserve_weights=hold,
+        reserve_bias=np.array([network.reserve_bias - float(network.queue_mean @ hold)]),
+        arrived=no_arrivals(workload) if _queue_tells(network) else np.empty(0),
+        longest=np.array([0.0, -np.inf]),
+        goals=np.array([goals.longest_wait, goals.points_a_doubling]),
+        history=history_part(workload if tells else None, past_weights, past_linear),
+        grid=np.array([grid], dtype=np.int64),
+        places=account_places(workload.shares),
+    )
+
+
+def _queue_tells(network: QNetwork) -> bool:
+    """Whether the queue features can change an order or a reserve."""
+    return bool(network.output.any()) or network.reserve_weights is not None
+
+
+def no_network() -> CompiledNetwork:
+    """What stands in for a network where a rule scores."""
+    empty, table = np.empty(0), np.empty((0, 0))
+    return CompiledNetwork(
+        queue_weights=table,
+        dynamic_weights=table,
+        dynamic_linear=empty,
+        output=empty,
+        static_hidden=table,
+        static_score=empty,
+        activation=np.zeros(1, dtype=np.int64),
+        reserve_weights=empty,
+        reserve_bias=np.zeros(1),
+        arrived=empty,
+        longest=empty,
+        goals=empty,
+        history=NO_HISTORY,
+        grid=np.zeros(1, dtype=np.int64),
+        places=np.zeros(0, dtype=np.int64),
+    )
+
 
 #: Places in `CompiledNetwork.goals` and `.longest`.
 _LONG_WAITS, _SHARES = 0, 1
@@ -70,8 +219,6 @@ def queue_part(
     """Add the part of the queue features now to `hidden`; the processors to hold.
 
     Args:
-        workload: the jobs.
-        cluster: read only.
         network: its recent arrivals are brought up to now.
         usage: fraction of the consumed service of each account, shape [accounts].
         hidden: hidden units before activation, shape [hidden].
@@ -83,7 +230,7 @@ def queue_part(
     else:
         state = grid_state(workload, cluster, network.places, network.grid[0])
         wanted = _take_queue(state, 0, network, wanted, hidden)
-    return int(min(max(np.floor(wanted + 0.5), 0.0), float(cluster.capacity[0])))
+    return int(min(max(np.floor(wanted + 0.5), 0.0), float(cluster.state[0].capacity)))
 
 
 @compiled_borrowing
@@ -103,9 +250,9 @@ def looks_at_time(network: CompiledNetwork) -> bool:
 @compiled_borrowing
 def count_longest(workload: Workload, cluster: Cluster, network: CompiledNetwork) -> None:
     """Bring the longest wait known lately up to now (`features.site.longest_wait`)."""
-    now, oldest = cluster.clock[NOW], 0.0
-    for place in range(cluster.counts[PENDING]):
-        oldest = max(oldest, now - workload.submit[cluster.pending[place]])
+    now, oldest = cluster.state[0].now, 0.0
+    for place in range(cluster.state[0].pending):
+        oldest = max(oldest, now - workload.jobs[cluster.pending[place]].submit)
     longest = network.longest
     since = now - longest[_SINCE] if longest[_SINCE] > -np.inf else 0.0
     longest[_LONGEST] = longest_wait(longest[_LONGEST], since, oldest)
@@ -122,13 +269,13 @@ def _waiting_part(
     inner: FloatArray,
 ) -> float:
     """Add the features that change while a job waits to `inner`; their part of the linear term."""
-    wait = now - workload.submit[job]
+    wait = now - workload.jobs[job].submit
     if network.grid[0] == GRID_WAIT:
         waited = log_seconds(wait)
         for unit in range(len(inner)):
             inner[unit] += waited * network.dynamic_weights[0, unit]
         return waited * network.dynamic_linear[0]
-    account = workload.account[job]
+    account = workload.jobs[job].account
     features = dynamic_job_features(
         wait,
         network.longest[_LONGEST],
@@ -162,15 +309,12 @@ def job_part(
     there, inlined, made the simulator slower by a tenth.
 
     Args:
-        workload: the jobs.
-        cluster: read only.
         network: the scorer; its past runs and waits are brought up to now.
-        job: its number.
         usage: fraction of the consumed service of each account, shape [accounts].
         from_queue: what `queue_part` made of zeros, shape [hidden].
         inner: shape [hidden].
     """
-    now = cluster.clock[NOW]
+    now = cluster.state[0].now
     score = network.static_score[job]
     static = network.static_hidden[job]
     for unit in range(len(inner)):
@@ -193,10 +337,8 @@ def score_pending(
     """Score every pending job now.
 
     Args:
-        workload: the jobs.
-        cluster: read only.
         network: the scorer; its recent arrivals and its past runs are brought up to now.
-        scores: filled for the first counts[PENDING] places.
+        scores: filled for the first counts.pending places.
         jobs: filled with the pending job numbers in the order of `scores`.
 
     Returns:
@@ -229,10 +371,10 @@ def _fill_scores(
 ) -> None:
     """Fill `scores` with the network's output for each waiting job, `jobs` with its number."""
     activation = network.activation[0]
-    now = cluster.clock[NOW]
+    now = cluster.state[0].now
     waiting_tells = looks_at_time(network)
     past_tells = len(network.history.stamp) > 0
-    for place in range(cluster.counts[PENDING]):
+    for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
         score = network.static_score[job]
         static = network.static_hidden[job]

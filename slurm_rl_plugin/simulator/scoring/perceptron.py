@@ -31,7 +31,6 @@ def perceptron_of(parameters: FloatArray, inputs: int) -> Perceptron:
 
     Args:
         parameters: weights, bias, output, offset; shape [(inputs + 2) * hidden + 1].
-        inputs: number of inputs.
     """
     hidden = (len(parameters) - 1) // (inputs + 2)
     border = inputs * hidden
@@ -48,11 +47,6 @@ def random_parameters(rng: np.random.Generator, inputs: int, hidden: int) -> Flo
 
     Hidden units are spread over the scaled inputs; outputs are small, so that the untrained
     network says little.
-
-    Args:
-        rng: source of randomness.
-        inputs: number of inputs.
-        hidden: number of hidden units.
     """
     parameters = rng.normal(0.0, 1.0, (inputs + 2) * hidden + 1)
     network = perceptron_of(parameters, inputs)
@@ -94,10 +88,7 @@ def descend(network: Perceptron, example: FloatArray, target: float, rate: float
     """One step of back-propagation down (target - y)^2 / 2 at one example, in place.
 
     Args:
-        network: changed.
         example: shape [inputs].
-        target: wanted output.
-        rate: learning rate.
     """
     hidden = len(network.bias)
     active = np.empty(hidden)
@@ -125,11 +116,9 @@ def descend_through(
     """One epoch of `descend` over the examples in the given order.
 
     Args:
-        network: changed.
         examples: shape [n, inputs].
         targets: shape [n].
         order: of the examples, shape [n].
-        rate: learning rate.
     """
     for place in order:
         descend(network, examples[place], targets[place], rate)

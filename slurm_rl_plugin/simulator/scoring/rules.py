@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies import waiting_rules
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    NOW,
-    PENDING,
-    RUNNING,
-    Cluster,
-    whole_usage,
-)
-from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_copy
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster, whole_usage
+from slurm_rl_plugin.simulator.kernel.compilation import compiled, compiled_borrowing, compiled_copy
 from slurm_rl_plugin.simulator.kernel.compiled_features import (
     paper_row,
     time_utility,
     time_utility_loss_rate,
 )
-from slurm_rl_plugin.simulator.kernel.workload import Workload, size_of
+from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.units import FloatArray, IntArray
+
+
+class FixedScores(NamedTuple):
+    """The score of every job of a workload.
+
+    Attributes:
+        scores: shape [n].
+    """
+
+    scores: FloatArray
+
+
+@compiled_borrowing
+def take_fixed_scores(
+    cluster: Cluster, fixed: FixedScores, scores: FloatArray, jobs: IntArray
+) -> int:
+    """Fill `scores` with those of the pending jobs, `jobs` with their numbers; a reserve of 0."""
+    for place in range(cluster.state[0].pending):
+        job = cluster.pending[place]
+        scores[place], jobs[place] = fixed.scores[job], job
+    return 0
+
 
 _wfp3 = compiled_copy(waiting_rules.wfp3)
 _unicep = compiled_copy(waiting_rules.unicep)
@@ -58,19 +76,20 @@ def rule_code(name: str | None) -> int:
 @compiled
 def current_usage(cluster: Cluster) -> FloatArray:
     """Fraction of the (decayed) consumed service of each account; all 0 while there is none."""
-    total = whole_usage(cluster)
-    if total <= 0.0:
-        return np.zeros_like(cluster.account_usage)
-    return cluster.account_usage / total
+    total, usage = whole_usage(cluster), np.zeros(len(cluster.accounts))
+    if total > 0.0:
+        for account in range(len(usage)):
+            usage[account] = cluster.accounts[account].usage / total
+    return usage
 
 
 @compiled
 def _sizes_in_use(workload: Workload, cluster: Cluster) -> FloatArray:
     """How large the running jobs of each user are together, processors, shape [users]."""
     in_use = np.zeros(len(workload.past.users))
-    for place in range(cluster.counts[RUNNING]):
-        job = cluster.expected_job[place]
-        in_use[workload.past.user[job]] += size_of(workload, job)
+    for place in range(cluster.state[0].running):
+        job = cluster.running[place].expected_job
+        in_use[workload.past.user[job]] += workload.jobs[job].weighed
     return in_use
 
 
@@ -81,20 +100,18 @@ def score_pending_by_rule(
     """Score every pending job now.
 
     Args:
-        workload: the jobs.
-        cluster: read only.
         rule: a code of `rule_code`.
-        scores: filled for the first counts[PENDING] places.
+        scores: filled for the first counts.pending places.
         jobs: filled with the pending job numbers in the order of `scores`.
     """
     in_use = _sizes_in_use(workload, cluster) if rule == _DRF else np.zeros(0)
-    now = cluster.clock[NOW]
-    capacity = float(cluster.capacity[0])
-    for place in range(cluster.counts[PENDING]):
+    now = cluster.state[0].now
+    capacity = float(cluster.state[0].capacity)
+    for place in range(cluster.state[0].pending):
         job = cluster.pending[place]
-        wait = now - workload.submit[job]
-        estimate = workload.estimate[job]
-        size = size_of(workload, job)
+        wait = now - workload.jobs[job].submit
+        estimate = workload.jobs[job].estimate
+        size = workload.jobs[job].weighed
         if rule == _WFP3:
             score = _wfp3(wait, estimate, size)
         elif rule == _UNICEP:
@@ -102,7 +119,7 @@ def score_pending_by_rule(
         elif rule == _EXPANSION_FACTOR:
             score = _expansion_factor(wait, estimate)
         elif rule == _UTILITY_GREEDY:
-            score = _utility_greedy(wait, estimate, size, workload.interactive[job])
+            score = _utility_greedy(wait, estimate, size, workload.jobs[job].interactive)
         elif rule == _DRF:
             score = _drf(in_use[workload.past.user[job]] / capacity)
         else:

@@ -6,7 +6,9 @@ its columns fill up as jobs come; what lies behind them has a submit that never 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,19 +16,16 @@ from slurm_rl_plugin.domain import JobTable, PendingJobs, QueueSnapshot, Running
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.kernel.cluster import (
-    ENDED,
-    IDLE,
-    NOW,
-    PENDING,
-    PENDING_PROCESSORS,
-    RUNNING,
-    Cluster,
-    empty_cluster,
-    next_event,
-)
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster, advance, empty_cluster, next_event
+from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.compiled_features import fairness, paper_row, time_utility
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.schedules.ordered_queue import OrderedQueue, QueueOrder, run_until
+from slurm_rl_plugin.simulator.schedules.ordered_queue import (
+    OrderedQueue,
+    QueueOrder,
+    decide_scored,
+    run_until,
+)
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.rules import current_usage
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -58,7 +57,6 @@ class RoutedSite:
         """A site with idle processors and no jobs, at time 0.
 
         Args:
-            terms: what makes it itself.
             offered: every job that may ever be sent to it, in order of submission.
 
         Raises:
@@ -90,18 +88,18 @@ class RoutedSite:
     @property
     def now(self) -> float:
         """Time that the site's simulation has come to, seconds."""
-        return float(self.cluster.clock[NOW])
+        return float(self.cluster.state[0].now)
 
     @property
     def load(self) -> float:
         """Processors that jobs occupy or wait for, in parts of the capacity."""
         capacity = self.terms.settings.capacity
-        busy = capacity - int(self.cluster.counts[IDLE])
-        return (busy + int(self.cluster.counts[PENDING_PROCESSORS])) / capacity
+        busy = capacity - int(self.cluster.state[0].idle)
+        return (busy + int(self.cluster.state[0].pending_processors)) / capacity
 
     def fits(self, job: int) -> bool:
         """Whether the job is not wider than the site."""
-        return bool(self.offered.processors[job] <= self.terms.settings.capacity)
+        return bool(self.offered.jobs[job].processors <= self.terms.settings.capacity)
 
     def run_until(self, time: float) -> None:
         """Let everything up to `time` happen."""
@@ -115,7 +113,7 @@ class RoutedSite:
         """
         if not self.fits(job):
             raise SimulationError("a job was sent to a site that is narrower than the job.")
-        time = self.offered.submit[[job]]
+        time = self.offered.jobs.submit[[job]]
         self._write(self.workload, self.queue, np.array([job]), time)
         self.came.append(job)
         self.run_until(float(time[0]))
@@ -126,7 +124,7 @@ class RoutedSite:
         """Write offered jobs behind those that came, to be submitted at these times."""
         places = slice(len(self.came), len(self.came) + len(jobs))
         workload.write(places, jobs, self.offered)
-        workload.submit[places] = submit
+        workload.jobs.submit[places] = submit
         if self._scored:
             queue.network.write(places, jobs, self._all.network)
 
@@ -143,12 +141,12 @@ class RoutedSite:
             submit: when they come, ascending and not before now, seconds, shape [n].
             as_estimated: jobs run as long as they are estimated to.
         """
-        cluster = _as_estimated(self.cluster) if as_estimated else _copy(self.cluster)
-        workload = self.workload._replace(submit=self.workload.submit.copy())
+        cluster = _as_estimated(self.cluster) if as_estimated else self.cluster.copy()
+        workload = self.workload.having()
         queue = self.queue.copy()
         self._write(workload, queue, jobs, submit)
         if as_estimated:
-            workload = workload._replace(run_time=_expected_run_times(workload, cluster))
+            workload = workload.having(run_time=_expected_run_times(workload, cluster))
         return workload, cluster, queue
 
     def expected_start(self, job: int) -> float:
@@ -159,8 +157,8 @@ class RoutedSite:
         """
         if not self.fits(job):
             return np.inf
-        if self.cluster.counts[IDLE] > 0 and self.cluster.counts[PENDING] == 0:
-            idle = self.cluster.counts[IDLE] >= self.offered.processors[job]
+        if self.cluster.state[0].idle > 0 and self.cluster.state[0].pending == 0:
+            idle = self.cluster.state[0].idle >= self.offered.jobs[job].processors
             if idle and self.terms.settings.reserve == 0 and not self._holds:
                 return self.now
         now = np.array([self.now])
@@ -168,17 +166,17 @@ class RoutedSite:
         place = len(self.came)
         run_until(workload, cluster, queue, self.now)
         while np.isnan(cluster.start[place]):
-            run_until(workload, cluster, queue, next_event(workload, cluster))
+            run_until(workload, cluster, queue, next_event(workload.jobs, cluster))
         return float(cluster.start[place])
 
     def snapshot(self) -> QueueSnapshot:
         """What a policy sees of the site now; started and ended jobs are not told."""
-        counts, cluster = self.cluster.counts, self.cluster
-        running = np.sort(cluster.end_job[: counts[RUNNING]])
+        state, cluster = self.cluster.state[0], self.cluster
+        running = np.sort(cluster.running.end_job[: state.running])
         nothing = empty_job_table()
         return QueueSnapshot(
             now=self.now,
-            pending=PendingJobs.untouched(self._table(cluster.pending[: counts[PENDING]])),
+            pending=PendingJobs.untouched(self._table(cluster.pending[: state.pending])),
             running=RunningJobs(jobs=self._table(running), start=cluster.start[running]),
             started=StartedJobs(jobs=nothing, start=nothing.submit),
             capacity=self.terms.settings.capacity,
@@ -201,46 +199,173 @@ class RoutedSite:
         return start
 
     def _table(self, places: IntArray) -> JobTable:
-        jobs = self.workload
+        jobs, users = (
+            self.workload._replace(jobs=self.workload.jobs[places]),
+            self.workload.past.user,
+        )
         return JobTable(
             job_id=places + 1,
-            submit=jobs.submit[places],
-            eligible=jobs.submit[places],
-            processors=jobs.processors[places],
-            time_limit=jobs.time_limit[places],
-            account=jobs.account[places],
-            user=jobs.past.user[places] if self._users else np.full(len(places), -1, np.int64),
+            submit=jobs.submit,
+            eligible=jobs.submit,
+            processors=jobs.processors,
+            time_limit=jobs.time_limit,
+            account=jobs.account,
+            user=users[places] if self._users else np.full(len(places), -1, np.int64),
             partition=np.zeros(len(places), dtype=np.int64),
-            interactive=jobs.interactive[places],
-            weighed=jobs.size[places] if len(jobs.counted) else None,
+            interactive=jobs.interactive,
+            weighed=jobs.size,
         )
 
 
 def _idle(workload: Workload, settings: SimulationSettings, since: float) -> Cluster:
     cluster = empty_cluster(workload, settings.capacity, settings.half_life)
-    cluster.clock[NOW] = cluster.usage_time[0] = since
+    cluster.state[0].now = cluster.usage_time[0] = since
     return cluster
-
-
-def _copy(cluster: Cluster) -> Cluster:
-    """The same state in arrays of its own."""
-    return cluster._replace(**{name: column.copy() for name, column in cluster._asdict().items()})
 
 
 def _as_estimated(cluster: Cluster) -> Cluster:
     """A copy in which running jobs end when they are expected to, or now if they should have."""
-    copied = _copy(cluster)
-    running = cluster.counts[RUNNING]
-    ends = np.maximum(cluster.expected_end[:running], cluster.clock[NOW])
-    copied.end_time[:running], copied.end_job[:running] = ends, cluster.expected_job[:running]
+    copied = cluster.copy()
+    running = cluster.state[0].running
+    ends = np.maximum(cluster.running.expected_end[:running], cluster.state[0].now)
+    copied.running.end_time[:running] = ends
+    copied.running.end_job[:running] = cluster.running.expected_job[:running]
     return copied
 
 
 def _expected_run_times(workload: Workload, cluster: Cluster) -> FloatArray:
     """Estimates, but what a job that has ended ran, and a running one that has outrun its own."""
     run_time = workload.estimate.copy()
-    ended = cluster.ended[: cluster.counts[ENDED]]
+    ended = cluster.ended[: cluster.state[0].ended]
     run_time[ended] = workload.run_time[ended]
-    running = cluster.end_job[: cluster.counts[RUNNING]]
-    run_time[running] = np.maximum(run_time[running], cluster.clock[NOW] - cluster.start[running])
+    running = cluster.running.end_job[: cluster.state[0].running]
+    run_time[running] = np.maximum(run_time[running], cluster.state[0].now - cluster.start[running])
     return run_time
+
+
+#: The place in `home` of a job that a broker sends somewhere.
+NOWHERE = -1
+#: Number of an offered job -> place of the site that it goes to.
+ChooseSite = Callable[[int], int]
+
+
+def route_jobs(
+    sites: Sequence[RoutedSite],
+    offered: Workload,
+    home: IntArray,
+    route: ChooseSite,
+) -> tuple[IntArray, FloatArray]:
+    """Run all sites to the end.
+
+    Jobs come one after another, those of the same second too: each site decides before the next
+    job is routed, and a route is asked when all sites stand at the job's submission.
+
+    Args:
+        home: place of the site whose own users submit the job, NOWHERE for one to be routed,
+            shape [n].
+        route: chooses a site for each of the others.
+
+    Returns:
+        Place of each job's site and its start in seconds, both of shape [n].
+
+    Raises:
+        SimulationError: a job was sent to a site that is too narrow.
+    """
+    where = home.copy()
+    for job, time in enumerate(offered.submit):
+        if home[job] == NOWHERE:
+            for site in sites:
+                site.run_until(float(time))
+            where[job] = route(job)
+        sites[where[job]].take(job)
+    start = np.empty(len(where))
+    for site in sites:
+        site.run_until(np.inf)
+        start[site.came] = site.starts()
+    return where, start
+
+
+class Outcome(NamedTuple):
+    """Sums over the jobs that started, and over those that still wait as if they started then.
+
+    Attributes:
+        time_utility: of eq. 1-3 (2008).
+        fairness: of eq. 4 at each start.
+    """
+
+    time_utility: float
+    fairness: float
+
+
+@compiled
+def _utility_of_start(workload: Workload, job: int, start: float) -> float:
+    turnaround = start - workload.jobs[job].submit + workload.jobs[job].run_time
+    row = paper_row(workload.jobs[job].interactive)
+    return time_utility(turnaround, workload.jobs[job].run_time, row)
+
+
+@compiled
+def _sums_until(
+    workload: Workload,
+    cluster: Cluster,
+    queue: OrderedQueue,
+    until: float,
+) -> tuple[float, float]:
+    no_rank = np.empty(0, dtype=np.int64)
+    useful, fair = 0.0, 0.0
+    while True:
+        event = next_event(workload.jobs, cluster)
+        if event > until:
+            break
+        advance(workload.jobs, cluster, event, no_rank)
+        before = cluster.state[0].started
+        decide_scored(workload, cluster, queue)
+        started = cluster.state[0].started - before
+        if started > 0:
+            fair += started * fairness(workload.shares, current_usage(cluster))
+        for place in range(before, before + started):
+            useful += _utility_of_start(workload, cluster.started[place], cluster.state[0].now)
+    advance(workload.jobs, cluster, until, no_rank)
+    waiting = cluster.state[0].pending
+    fair += waiting * fairness(workload.shares, current_usage(cluster))
+    for place in range(waiting):
+        useful += _utility_of_start(workload, cluster.pending[place], until)
+    return useful, fair
+
+
+def outcome(site: RoutedSite, jobs: IntArray, submit: FloatArray, until: float) -> Outcome:
+    """What a site makes of its queue and of the jobs that come until then; it stays as it is.
+
+    Args:
+        jobs: numbers of the offered jobs that come, shape [n].
+        submit: when they come, ascending, not before now and not after `until`; shape [n].
+        until: seconds, later than now.
+    """
+    return Outcome(*_sums_until(*site.fork(jobs, submit), until))
+
+
+def added_job_gains(
+    site: RoutedSite,
+    added: Sequence[int],
+    jobs: IntArray,
+    submit: FloatArray,
+    horizon: float,
+) -> FloatArray:
+    """What each of some jobs, coming now, adds to the sums of `outcome`; shape [added, 2].
+
+    A difference reward (Wolpert and Tumer 2002): the job's own time utility and fairness, less
+    what it takes from all others at the site, or plus what it gives them by mending the shares.
+
+    Args:
+        added: numbers of offered jobs, each tried by itself.
+        jobs: numbers of the offered jobs that come anyway, in order, shape [n].
+        submit: when they come, seconds, shape [n].
+        horizon: seconds that are looked ahead.
+    """
+    until = site.now + horizon
+    coming = submit <= until
+    jobs, submit = jobs[coming], submit[coming]
+    without = np.array(outcome(site, jobs, submit, until))
+    times = np.concatenate([[site.now], submit])
+    found = [outcome(site, np.concatenate([[job], jobs]), times, until) for job in added]
+    return np.array(found) - without

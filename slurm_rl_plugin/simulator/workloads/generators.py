@@ -49,12 +49,8 @@ def mmn_log(
     """Sequential jobs, Poisson arrivals, exponential run times (2008, section V.B, Table I).
 
     Args:
-        rng: source of randomness.
         interactive: probability p that a job runs less than 900 s; mu = -ln(1-p)/900.
         load: utilization rho; lambda = rho * processors * mu.
-        processors: machines.
-        jobs: number of jobs.
-        shares: probability of each account.
     """
     rate = -math.log(1.0 - interactive) / SHORT_JOB_RUN_TIME
     gaps = rng.exponential(1.0 / (load * processors * rate), size=jobs)
@@ -80,13 +76,9 @@ def egee_log(
     median of 15,615 s it has not.
 
     Args:
-        rng: source of randomness.
         interactive: probability that a burst is interactive.
         load: mean fraction of the processors in use.
-        processors: machines.
-        jobs: number of jobs.
         burst: mean number of jobs in a burst (geometric).
-        shares: probability of each account.
     """
     mean_short, mean_long, median_long = 108.0, 35_000.0, 18_300.0
     sigma = math.sqrt(2.0 * math.log(mean_long / median_long))

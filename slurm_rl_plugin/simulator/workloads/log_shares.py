@@ -33,7 +33,6 @@ def shares_of(
     """Account of each job as an index into the names, the names, and the share of each.
 
     Args:
-        log: the jobs.
         shares: account -> share, sum 1; None for each account's fraction of the log's work, the
             largest kept and the rest summed up.
         charged: what each job is charged for a second, shape [n].
@@ -79,7 +78,6 @@ def with_accounts(log: JobLog, account_of: Mapping[str, str]) -> JobLog:
     """The log with other accounts for some users.
 
     Args:
-        log: the jobs.
         account_of: user -> account; the jobs of other users keep theirs.
     """
     names = list(dict.fromkeys([*log.accounts, *account_of.values()]))
@@ -105,7 +103,6 @@ def tree_of_entities(machine: Machine, names: Sequence[str]) -> tuple[ShareTree,
 
     Args:
         machine: with its tree and its group `unknown`.
-        names: of entities, without repetition.
     """
     known = ShareTree.of(machine.associations).entities
     lacking = [Association(UNKNOWN, name) for name in names if name not in known]
@@ -118,10 +115,6 @@ def shares_at(machine: Machine, accounts: Iterable[str]) -> dict[str, float] | N
     """Share of each account, sum 1: its part of its siblings', times that of the account above.
 
     As sshare's NormShares, of the accounts that are asked for alone.
-
-    Args:
-        machine: with its tree of accounts.
-        accounts: names of those that are asked for.
 
     Returns:
         None where the machine does not know every account, or gives none a share; under OpenPBS,

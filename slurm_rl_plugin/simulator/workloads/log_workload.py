@@ -9,22 +9,27 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import OWN_BEGINNING, JobLog
 from slurm_rl_plugin.domain import JobTable
-from slurm_rl_plugin.domain.billing import Billing
+from slurm_rl_plugin.domain.billing import Billing, billed_each_second
 from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING, Goals
 from slurm_rl_plugin.domain.job_class import JobClass, JobClassifier, JobDescription, words_for_us
 from slurm_rl_plugin.domain.machine import Machine
-from slurm_rl_plugin.domain.resources import shares_of_machine, weighed_processors
+from slurm_rl_plugin.domain.resources import (
+    CPUS,
+    MEMORY,
+    ResourceRequests,
+    shares_of_machine,
+    weighed_processors,
+)
 from slurm_rl_plugin.domain.utility_class import BUILT_IN
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RunTimeEstimate
-from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.kernel.workload_history import (
+from slurm_rl_plugin.simulator.kernel.workload import (
     NO_PAST,
+    Workload,
     WorkloadHistory,
     nothing_past,
     numbered,
 )
-from slurm_rl_plugin.simulator.workloads.log_billing import billed_in_log, billed_on_machine
 from slurm_rl_plugin.simulator.workloads.log_shares import (
     GIVEN,
     OF_CLUSTER,
@@ -37,9 +42,84 @@ from slurm_rl_plugin.simulator.workloads.machine_load import (
     all_requests,
     fit_to_machine,
     limits_of_time,
+    partition_of,
 )
 from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.utility.time_utility import JobUtilities
+
+#: Where more of the jobs have no start, the log is at fault and not single records of it.
+MOST_WITHOUT_START = 0.05
+#: The reason that a report counts.
+NO_START = "no recorded start"
+
+
+def jobs_with_starts(prepared: PreparedLog) -> PreparedLog:
+    """The log without the few jobs whose start it does not tell, which are counted as dropped.
+
+    A log that lacks more than `MOST_WITHOUT_START` of them is given back as it is, for whoever
+    needs the starts to refuse.
+    """
+    missing = np.isnan(prepared.log.start)
+    count = int(missing.sum())
+    if not 0 < count <= MOST_WITHOUT_START * len(missing):
+        return prepared
+    kept = select_prepared(prepared, np.flatnonzero(~missing))
+    return replace(kept, dropped={**prepared.dropped, NO_START: count})
+
+
+def billed_on_machine(log: JobLog, machine: Machine) -> FloatArray | None:
+    """Billing units of each job for a second, shape [n]; None where it bills CPUs alone.
+
+    A job that gets whole nodes is billed for the CPUs and generic resources that any node of its
+    partition has at least, and for the memory that it asks for, as Slurm does.
+
+    Args:
+        log: the jobs; each is of a partition of the machine.
+        machine: whose weights and usage factors hold.
+    """
+    billing = machine.billing
+    if billing.counts_cpus:
+        return None
+    partition = partition_of(log, machine)
+    asked = _with_whole_nodes(all_requests(log, machine), partition, machine)
+    processors = np.maximum(log.processors, np.ceil(asked.of(CPUS))).astype(np.int64)
+    names = [each.name for each in machine.partitions]
+    return billed_each_second(billing, names, partition, processors, asked, log.qos)
+
+
+def billed_in_log(log: JobLog, billing: Billing | None) -> FloatArray | None:
+    """The same by what the log alone tells: CPUs that jobs got and what else they asked for."""
+    if billing is None or billing.counts_cpus:
+        return None
+    return billed_each_second(
+        billing, log.partitions, log.partition, log.processors, log.requests, log.qos
+    )
+
+
+def _with_whole_nodes(
+    asked: ResourceRequests, partition: IntArray, machine: Machine
+) -> ResourceRequests:
+    alone = np.array([each.whole_nodes or machine.whole_nodes for each in machine.partitions])
+    whole = asked.exclusive | alone[partition]
+    if not whole.any():
+        return asked
+    least = _least_of_any_node(machine)[partition] * np.maximum(asked.nodes, 1)[:, None]
+    given = np.pad(least, ((0, 0), (0, len(asked.names) - len(machine.resources))))
+    return replace(
+        asked, total=np.where(whole[:, None], np.maximum(asked.total, given), asked.total)
+    )
+
+
+def _least_of_any_node(machine: Machine) -> FloatArray:
+    """What each node of a partition has at least, memory left out; [partitions, resources]."""
+    each = np.array([kind.resources for kind in machine.kinds], dtype=np.float64)
+    least = np.zeros((len(machine.partitions), len(machine.resources)))
+    for place, partition in enumerate(machine.partitions):
+        if partition.kinds:
+            least[place] = each[list(partition.kinds)].min(axis=0)
+    if MEMORY in machine.resources:
+        least[:, machine.resources.index(MEMORY)] = 0.0
+    return least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +256,6 @@ def prepare_log(
     """Classify jobs, find shares and leave out jobs wider than the machine.
 
     Args:
-        log: as read.
         capacity: processors; by default what the log says.
         shares: share of each account, sum 1; by default those of the machine's accounts, or else
             each account's fraction of the log's work, the four largest kept and the rest summed up

@@ -16,7 +16,7 @@ from slurm_rl_plugin.simulator.kernel.compiled_features import (
     learn_shares,
     run_time_at,
 )
-from slurm_rl_plugin.simulator.kernel.workload_history import (
+from slurm_rl_plugin.simulator.kernel.workload import (
     ENDED_EVENT,
     WorkloadHistory,
     fill_known_hazards,
@@ -128,7 +128,6 @@ class RecordedPast:
         """Before its first job.
 
         Args:
-            prepared: the log.
             quantiles: whether run times are foretold as jobs start, and learn from ends.
         """
         self.past = prepared.past.copy()
@@ -173,11 +172,6 @@ def windows_with_past(
     """Windows of a log that know what the log's runs told strictly before their first submission.
 
     A job that still runs then tells nothing more: it is none of the window's.
-
-    Args:
-        prepared: the log.
-        firsts: first job of each window.
-        count: jobs of a window.
     """
     replay = RecordedPast(prepared)
     windows: dict[int, PreparedLog] = {}

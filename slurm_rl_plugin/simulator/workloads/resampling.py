@@ -61,10 +61,6 @@ def resample_weeks(log: JobLog, rng: np.random.Generator) -> JobLog:
     the last whole week is drawn from the beginnings of all weeks. Jobs are numbered from 1;
     eligible times and recorded starts move with the submit.
 
-    Args:
-        log: in submit order.
-        rng: source of randomness.
-
     Raises:
         ConfigurationError: the log has fewer than two whole weeks.
     """

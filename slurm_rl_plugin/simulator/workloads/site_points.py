@@ -23,8 +23,7 @@ from slurm_rl_plugin.domain.site_priority import (
     next_reset,
 )
 from slurm_rl_plugin.domain.sort_formula import sorted_by
-from slurm_rl_plugin.simulator.scoring.fair_share import FairShare, fair_share
-from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
+from slurm_rl_plugin.simulator.scoring.site_priority import FairShare, SitePriority, fair_share
 from slurm_rl_plugin.simulator.workloads.log_shares import GIVEN, OF_CLUSTER, tree_of_entities
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.machine_load import completed_requests, partition_of
@@ -45,7 +44,6 @@ def site_priority(prepared: PreparedLog, machine: Machine) -> SitePriority:
 
     Args:
         prepared: the jobs; each is of a partition of the machine.
-        machine: with its weights.
     """
     log, weights = prepared.log, machine.weights
     tree, association = _tree(prepared, machine)

@@ -23,11 +23,10 @@ from slurm_rl_plugin.forecasts.live.site_at import SiteAt, fair_share_until, usa
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource, SiteOrder, own_order
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow, resumed_queue
 from slurm_rl_plugin.forecasts.replays.replayed_site import OrderOf, ReplayedSite, RunSpreads
-from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.kernel.workload_history import WorkloadHistory
-from slurm_rl_plugin.simulator.nodes.node_machine import NodeMachine
+from slurm_rl_plugin.simulator.kernel.workload import Workload, WorkloadHistory
+from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.scoring.fair_share import FairShare
+from slurm_rl_plugin.simulator.scoring.site_priority import FairShare
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.simulator.workloads.recorded_runs import RecordedPast
 from slurm_rl_plugin.units import HOUR, FloatArray
@@ -283,7 +282,7 @@ def live_cluster(
     start = site.prepared.log.start.copy()
     start[site.pending] = np.inf
     played, queue = replace(source, order=own_order).at(site)
-    jobs = played.jobs._replace(run_time=_run_times(played, queue))
+    jobs = played.jobs.having(run_time=_run_times(played, queue))
 
     def usage(time: float) -> FloatArray:
         return usage_until(site.prepared, time, source.half_life)

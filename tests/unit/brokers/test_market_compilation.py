@@ -10,7 +10,7 @@ import pytest
 from slurm_rl_plugin.brokers import market
 from slurm_rl_plugin.brokers.market.formula import MACHINE_FUNCTIONS, USER_FUNCTIONS
 from slurm_rl_plugin.brokers.market.market_simulation import MarketSettings, simulate_market
-from slurm_rl_plugin.simulator.kernel.inner_code import CompiledFunction
+from slurm_rl_plugin.simulator.kernel.compilation import CompiledFunction
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from tests.unit.brokers.test_market_guarantees import workload
 

@@ -29,7 +29,7 @@ def workload(rows: list[tuple[float, float, float, int]]) -> Workload:
     """Jobs of (seconds after the one before, asked for, part of it that it runs, processors)."""
     gaps, asked, part, processors = (np.array(column) for column in zip(*rows, strict=True))
     count = len(rows)
-    return Workload(
+    return Workload.of(
         submit=np.cumsum(gaps).astype(float),
         run_time=(asked * part).astype(float),
         estimate=asked.astype(float),
@@ -232,7 +232,7 @@ def test_without_a_directory_a_job_too_wide_for_its_reach_is_refused():
 
 def test_owners_may_ask_more_of_a_class_and_of_a_late_start():
     rows = [(0.0, 10.0, 1.0, 8), (0.0, 10.0, 1.0, 8)]
-    jobs = workload(rows)._replace(interactive=np.array([True, False]))
+    jobs = workload(rows).having(interactive=np.array([True, False]))
     market = MarketSettings(
         machines=(8,),
         owner=machine_function("5 + Interactive + StartTime / SiteProcessors"),

@@ -83,7 +83,7 @@ def schedule_of(seed, jobs=150, capacity=12, start=None):
     submit = np.cumsum(rng.exponential(20.0, size=jobs)) + 1.7e9
     run_time = np.maximum(rng.lognormal(4.0, 1.5, size=jobs), 0.01)
     processors = rng.integers(1, capacity + 1, size=jobs)
-    workload = Workload(
+    workload = Workload.of(
         submit=submit,
         run_time=run_time,
         estimate=run_time,

@@ -10,11 +10,7 @@ from slurm_rl_plugin.domain import PendingJobs
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.domain.jobs import empty_job_table
 from slurm_rl_plugin.domain.resources import ResourceRequests, ResourcesNow
-from slurm_rl_plugin.features.columns import (
-    feature_columns,
-    site_job_features,
-    site_queue_features,
-)
+from slurm_rl_plugin.features.columns import feature_columns, site_job_features, site_queue_features
 from slurm_rl_plugin.features.history.run_history import BOUNDS
 from slurm_rl_plugin.features.history.run_prediction import expected_run, history_features
 from slurm_rl_plugin.features.site import (
@@ -29,7 +25,7 @@ from tests.reference.loads import snapshot_of
 from tests.reference.readable_simulator import Moment
 
 #: job 0 runs since 100 on 4 of 8 processors, 1 and 2 wait at 200
-LOAD = Workload(
+LOAD = Workload.of(
     submit=np.array([100.0, 110.0, 150.0]),
     run_time=np.array([1000.0, 540.0, 99.0]),
     estimate=np.array([1000.0, 540.0, 99.0]),

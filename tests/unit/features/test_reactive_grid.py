@@ -22,7 +22,7 @@ from tests.reference.loads import snapshot_of
 from tests.reference.readable_simulator import Moment
 
 #: jobs 0 (batch, 4 processors, since 160) and 1 (interactive, since 100) run; 2, 3, 4 wait at 200
-LOAD = Workload(
+LOAD = Workload.of(
     submit=np.array([40.0, 70.0, 120.0, 130.0, 140.0]),
     run_time=np.array([1000.0, 240.0, 99.0, 900.0, 9.0]),
     estimate=np.array([1000.0, 240.0, 99.0, 900.0, 9.0]),

@@ -9,8 +9,7 @@ import numpy as np
 from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.forecasts.replays.replayed_site import ReplayedSite
-from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.kernel.workload_history import nothing_past
+from slurm_rl_plugin.simulator.kernel.workload import Workload, nothing_past
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.units import DAY, FloatArray, IntArray
@@ -30,7 +29,7 @@ PROCESSORS = np.ones(3, dtype=np.int64)
 def jobs() -> Workload:
     nobody = np.zeros(3, dtype=np.int64)
     limit = np.full(3, 3600.0)
-    return Workload(
+    return Workload.of(
         submit=np.array([800.0, 950.0, 1000.0]),
         run_time=np.full(3, np.nan),  # not looked at
         estimate=limit,
@@ -100,7 +99,7 @@ def test_jobs_of_a_template_drawn_together_spread_more() -> None:
 def test_what_never_starts_is_said_to_start_after_ninety_days() -> None:
     years = np.full(3, 1e8)
     endless = replace(
-        site(np.full(len(PARTS), 1e8)), jobs=jobs()._replace(estimate=years, time_limit=years)
+        site(np.full(len(PARTS), 1e8)), jobs=jobs().having(estimate=years, time_limit=years)
     )
     starts = endless.starts(QUEUE, BOTH[:1], 2, np.random.default_rng(1))
     assert starts.tolist() == [[1000.0 + 90 * DAY] * 2]

@@ -18,7 +18,7 @@ from slurm_rl_plugin.services.hook import model_path
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.on_nodes import NODE_BACKFILLING
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.schedules.resumed_on_nodes import HeldNodes
+from slurm_rl_plugin.simulator.schedules.resumed import HeldNodes
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
@@ -65,7 +65,7 @@ def site(backfilling: str, cpus: FloatArray = CPUS) -> ReplayedSite:
     log = replace(made, processors=cpus.astype(np.int64), requests=asked, eligible=made.submit)
     prepared = prepare_log(log, machine=MACHINE)
     return ReplayedSite(
-        jobs=prepared.workload(RequestedLimit())._replace(run_time=np.full(count, np.nan)),
+        jobs=prepared.workload(RequestedLimit()).having(run_time=np.full(count, np.nan)),
         quantiles=lambda jobs: np.tile([200.0, 300.0, 400.0, 500.0, 600.0], (len(jobs), 1)),
         order=first_come,
         settings=SimulationSettings(capacity=8, backfilling=backfilling),

@@ -24,10 +24,9 @@ from slurm_rl_plugin.learning.regression import (
 from slurm_rl_plugin.learning.training_load import TrainingLoad, rule_objective
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork, ReservoirSettings
 from slurm_rl_plugin.policies.network import QNetwork
-from slurm_rl_plugin.simulator.rollouts.experience import best_action_values
-from slurm_rl_plugin.simulator.rollouts.rollout import collect_experience
+from slurm_rl_plugin.simulator.rollouts.rollout import best_action_values, collect_experience
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.scoring.compiled_echo_state import compile_echo_state
+from slurm_rl_plugin.simulator.scoring.echo_state import compile_echo_state
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.utility.reward import RewardWeights

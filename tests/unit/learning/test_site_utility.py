@@ -31,11 +31,10 @@ from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.policies.site_utilities import published_utilities
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
-from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST
+from slurm_rl_plugin.simulator.kernel.workload import NO_PAST
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.sites.added_jobs import added_job_gains
-from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite, SiteTerms
+from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite, SiteTerms, added_job_gains
 from slurm_rl_plugin.simulator.workloads.generators import generated_log, mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.reference.loads import random_workload
@@ -73,7 +72,7 @@ def test_every_kind_of_job_is_tried_in_every_state() -> None:
 
 def test_a_kind_that_nobody_submits_is_not_tried() -> None:
     found = history(2)
-    alone = found.offered._replace(account=np.zeros(120, dtype=np.int64))
+    alone = found.offered.having(account=np.zeros(120, dtype=np.int64))
     settings = SiteUtilitySettings(states=3, horizon=600.0)
     tried = try_jobs(found._replace(offered=alone), MEDIANS, settings)
     assert len(tried.gain) == 3 * 2

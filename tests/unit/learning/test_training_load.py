@@ -143,7 +143,7 @@ def test_the_network_schedules_as_the_rule(rule):
     for seed in range(5):
         workload = random_workload(seed, jobs=120, parallel=True)
         rng = np.random.default_rng(seed)
-        workload = workload._replace(time_limit=workload.time_limit * rng.uniform(1, 2, 120))
+        workload = workload.having(time_limit=workload.time_limit * rng.uniform(1, 2, 120))
         network = simulate_network(workload, rule_network(rule), SETTINGS).start
         expected = simulate_scores(workload, SCORES[rule](workload), SETTINGS).start
         assert network.tolist() == expected.tolist()

@@ -73,7 +73,7 @@ def busy(jobs: int, widest: int) -> Workload:
     """Jobs in bursts, so that they wait for each other; estimates above run times."""
     rng = np.random.default_rng(5)
     run = rng.integers(1, 50, jobs).astype(float)
-    return Workload(
+    return Workload.of(
         submit=np.sort(rng.integers(0, 8 * jobs, jobs)).astype(float),
         run_time=run,
         estimate=run * rng.integers(1, 4, jobs),
@@ -113,9 +113,9 @@ def test_the_control_gives_no_machine_more_than_it_has(
 
 
 def test_homes_are_given_in_turn_or_to_the_least_loaded() -> None:
-    jobs = busy(4, 1)._replace(submit=np.zeros(4), processors=np.array([4, 1, 4, 1]))
-    jobs = jobs._replace(run_time=np.array([9.0, 1.0, 9.0, 1.0]))
-    jobs = jobs._replace(estimate=jobs.run_time)
+    jobs = busy(4, 1).having(submit=np.zeros(4), processors=np.array([4, 1, 4, 1]))
+    jobs = jobs.having(run_time=np.array([9.0, 1.0, 9.0, 1.0]))
+    jobs = jobs.having(estimate=jobs.run_time)
     # in turn the two wide ones share a machine; by load the second takes the other one
     assert starts(jobs, (4, 4)).tolist() == [0.0, 0.0, 9.0, 0.0]
     assert starts(jobs, (4, 4), least_loaded=True).tolist() == [0.0, 0.0, 1.0, 9.0]

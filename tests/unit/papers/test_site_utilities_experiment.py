@@ -36,8 +36,7 @@ from slurm_rl_plugin.papers.site_utilities_2008.sites import (
 )
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite
-from slurm_rl_plugin.simulator.sites.routing import NOWHERE, route_jobs
+from slurm_rl_plugin.simulator.sites.routed_sites import NOWHERE, RoutedSite, route_jobs
 from tests.functional.lpc_like import lpc_like_log
 
 ORDER = QueueOrder(rule="utility-greedy")

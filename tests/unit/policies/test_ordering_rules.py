@@ -19,7 +19,7 @@ from tests.reference.loads import snapshot_of
 from tests.reference.readable_simulator import Moment
 
 LIMITS = np.array([300.0, 900.0, 200.0, 240.0])
-QUEUE = Workload(
+QUEUE = Workload.of(
     submit=np.array([1000.0, 1010.0, 1400.0, 1150.0]),
     run_time=LIMITS,
     estimate=LIMITS + 1,  # so that the snapshot shows every limit
@@ -59,7 +59,7 @@ def test_a_rule_uses_the_estimates_it_was_given():
 
 
 def test_interactive_first_separates_classes_over_any_span_of_epoch_seconds():
-    late = QUEUE._replace(submit=np.array([0.0, 1.7e9, 1.7e9, 4e9]))
+    late = QUEUE.having(submit=np.array([0.0, 1.7e9, 1.7e9, 4e9]))
     jobs = snapshot_of(late, Moment(5e9, [0, 1, 2, 3], [], [np.nan] * 4), 8).pending.jobs
     scores = STATIC_RULES["interactive-first"](jobs, LIMITS)
     assert np.argmax(scores) == 3

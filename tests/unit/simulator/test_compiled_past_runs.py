@@ -16,7 +16,7 @@ from slurm_rl_plugin.features.history.run_history import (
     SPENT,
     request_class,
 )
-from slurm_rl_plugin.simulator.kernel.workload_history import (
+from slurm_rl_plugin.simulator.kernel.workload import (
     ENDED_EVENT,
     NO_PAST,
     fill_known_hazards,

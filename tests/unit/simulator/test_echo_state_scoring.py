@@ -30,27 +30,30 @@ from slurm_rl_plugin.policies.echo_state import (
 from slurm_rl_plugin.policies.network import QNetwork, fixed_scaler
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
 from slurm_rl_plugin.simulator.kernel.cluster import (
-    IDLE,
-    NOW,
-    PENDING,
-    STARTED,
     advance,
     decision_time,
     empty_cluster,
     next_event,
 )
 from slurm_rl_plugin.simulator.kernel.dispatch import dispatch_by_score
-from slurm_rl_plugin.simulator.rollouts.experience import MOST_ACTIONS, best_action_values
-from slurm_rl_plugin.simulator.rollouts.rollout import collect_experience
+from slurm_rl_plugin.simulator.rollouts.rollout import (
+    MOST_ACTIONS,
+    best_action_values,
+    collect_experience,
+)
 from slurm_rl_plugin.simulator.schedules.policy_driver import NO_RANK, simulate_policy
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
     simulate_scores,
 )
-from slurm_rl_plugin.simulator.scoring.compiled_echo_state import compile_echo_state, without_memory
-from slurm_rl_plugin.simulator.scoring.echo_state import queue_state, score_pending_from_memory
-from slurm_rl_plugin.simulator.scoring.reactive_grid import grid_job_table
+from slurm_rl_plugin.simulator.scoring.echo_state import (
+    compile_echo_state,
+    queue_state,
+    score_pending_from_memory,
+    without_memory,
+)
+from slurm_rl_plugin.simulator.scoring.queue_features import grid_job_table
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.reference.loads import random_workload
@@ -95,23 +98,23 @@ def test_scores_and_memory_of_every_decision_are_the_networks_own(schema, parall
     expected = here.empty_memory()
     scores, jobs = np.empty(121), np.empty(121, dtype=np.int64)
     decisions = 0
-    while not np.isinf(event := next_event(workload, cluster)):
-        advance(workload, cluster, event, NO_RANK)
-        count = int(cluster.counts[PENDING])
-        if cluster.counts[IDLE] == 0 or count == 0:
+    while not np.isinf(event := next_event(workload.jobs, cluster)):
+        advance(workload.jobs, cluster, event, NO_RANK)
+        count = int(cluster.state[0].pending)
+        if cluster.state[0].idle == 0 or count == 0:
             continue
         queue = queue_state(workload, cluster, compiled)
         waiting = cluster.pending[:count].copy()
         score_pending_from_memory(workload, cluster, compiled, True, scores, jobs)
         np.testing.assert_allclose(compiled.memory, expected, rtol=0, atol=1e-9)
-        table = job_table(schema, workload, waiting, cluster.clock[NOW])
+        table = job_table(schema, workload, waiting, cluster.state[0].now)
         wanted = here.scores(queue, table, expected)[0]
         np.testing.assert_array_equal(jobs[:count], waiting)
         np.testing.assert_allclose(scores[:count], wanted, rtol=0, atol=1e-9)
-        before = cluster.counts[STARTED]
-        dispatch_by_score(workload, cluster, scores, jobs, 0, 0)
-        for job in cluster.started[before : cluster.counts[STARTED]]:
-            row = job_table(schema, workload, np.array([job]), cluster.clock[NOW])
+        before = cluster.state[0].started
+        dispatch_by_score(workload.jobs, cluster, scores, jobs, 0, 0)
+        for job in cluster.started[before : cluster.state[0].started]:
+            row = job_table(schema, workload, np.array([job]), cluster.state[0].now)
             expected = here.scores(queue, row, expected)[1][0]
         decisions += count > 1
     assert decisions > 20
@@ -192,12 +195,12 @@ def test_the_same_queue_states_give_the_same_reservoir_in_the_kernel_and_on_the_
     compiled, cluster = compile_echo_state(here, workload), empty_cluster(workload, 5)
     scores, jobs = np.empty(121), np.empty(121, dtype=np.int64)
     in_kernel = []
-    while not np.isinf(event := next_event(workload, cluster)):
-        advance(workload, cluster, decision_time(event, cycle), NO_RANK)
-        if cluster.counts[IDLE] > 0 and cluster.counts[PENDING] > 0:
+    while not np.isinf(event := next_event(workload.jobs, cluster)):
+        advance(workload.jobs, cluster, decision_time(event, cycle), NO_RANK)
+        if cluster.state[0].idle > 0 and cluster.state[0].pending > 0:
             score_pending_from_memory(workload, cluster, compiled, True, scores, jobs)
             in_kernel.append(compiled.memory.copy())
-            dispatch_by_score(workload, cluster, scores, jobs, 0, 0)
+            dispatch_by_score(workload.jobs, cluster, scores, jobs, 0, 0)
     np.testing.assert_allclose(head_node.reservoirs, in_kernel, rtol=0, atol=1e-4)
     assert np.ptp(in_kernel, axis=0).max() > 0.01
 
@@ -213,7 +216,7 @@ def test_memory_is_carried_from_decision_to_decision():
 def test_what_the_hook_makes_of_scores_holds_for_an_echo_state_network_too():
     """With a bound of 0 the jobs of one account start first come, first served."""
     workload, here = prepared().workload(None), network(4)
-    workload = workload._replace(account=np.zeros_like(workload.account))
+    workload = workload.having(account=np.zeros_like(workload.account))
     start = simulate_network(workload, here, replace(SETTINGS, starvation=0.0)).start
     by_age = simulate_scores(workload, -workload.submit, SETTINGS).start
     np.testing.assert_array_equal(start, by_age)
@@ -223,11 +226,11 @@ def test_what_the_hook_makes_of_scores_holds_for_an_echo_state_network_too():
 def test_a_decision_at_which_the_hook_does_not_write_is_not_remembered():
     workload, here = prepared().workload(None), network(4)
     compiled, cluster = compile_echo_state(here, workload), empty_cluster(workload, 5)
-    advance(workload, cluster, workload.submit[3], NO_RANK)
+    advance(workload.jobs, cluster, workload.submit[3], NO_RANK)
     scores, jobs = np.empty(301), np.empty(301, dtype=np.int64)
     score_pending_from_memory(workload, cluster, compiled, True, scores, jobs)
-    dispatch_by_score(workload, cluster, scores, jobs, 0, 0)
-    advance(workload, cluster, workload.submit[9], NO_RANK)
+    dispatch_by_score(workload.jobs, cluster, scores, jobs, 0, 0)
+    advance(workload.jobs, cluster, workload.submit[9], NO_RANK)
     for remembers in (False, True):
         score_pending_from_memory(workload, cluster, compiled, remembers, scores, jobs)
         assert compiled.memory.any() == remembers

@@ -39,11 +39,11 @@ def sites_own(workload):
 def workload(request):
     """Jobs that are believed to run as long as they ask for, of three accounts."""
     drawn = random_workload(request.param, jobs=150, parallel=True)
-    return drawn._replace(time_limit=drawn.estimate)
+    return drawn.having(time_limit=drawn.estimate)
 
 
 def of_one_account(workload):
-    return workload._replace(account=np.zeros_like(workload.account))
+    return workload.having(account=np.zeros_like(workload.account))
 
 
 def test_without_effects_the_order_is_the_networks(workload):
@@ -84,7 +84,7 @@ def test_a_site_without_weights_is_first_come_first_served(workload):
 def test_a_new_job_gets_its_place_between_cycles(influence):
     """Five jobs of one account on one processor; one cycle, when the first comes."""
     run_time = np.array([50.0, 60.0, 900.0, 10.0, 20.0])
-    workload = random_workload(0, jobs=5, parallel=False)._replace(
+    workload = random_workload(0, jobs=5, parallel=False).having(
         submit=np.array([0.0, 1.0, 5.0, 10.0, 11.0]),
         run_time=run_time,
         estimate=run_time,
@@ -106,7 +106,7 @@ def test_between_cycles_a_job_keeps_its_place(refresh, expected):
     One of two processors is free, so that the queue is looked at when the last job comes.
     """
     run_time = np.array([100.0, 100.0, 20.0, 1e4])
-    workload = random_workload(0, jobs=4, parallel=False)._replace(
+    workload = random_workload(0, jobs=4, parallel=False).having(
         submit=np.array([0.0, 0.0, 50.0, 60.0]),
         run_time=run_time,
         estimate=run_time,
@@ -125,7 +125,7 @@ def test_a_write_gives_a_job_its_age_of_now():
     The write at 60 s puts the shorter one in the better place, which is worth a point, and has
     slurmctld calculate both whole: by then the longer one is 59 points old.
     """
-    workload = random_workload(0, jobs=3, parallel=False)._replace(
+    workload = random_workload(0, jobs=3, parallel=False).having(
         submit=np.array([0.0, 1.0, 60.0]),
         run_time=np.array([100.0, 50.0, 10.0]),
         estimate=np.array([100.0, 50.0, 10.0]),
@@ -177,7 +177,7 @@ def test_without_influence_a_waiting_rule_leaves_the_sites_own_priority(workload
 def test_a_starved_job_takes_the_best_place_of_its_account_and_no_better_one(bound, expected):
     """Jobs on one processor, the last one of another account; the second one starves."""
     seconds = np.array([100.0, 50.0, 30.0, 20.0])
-    workload = random_workload(0, jobs=4, parallel=False)._replace(
+    workload = random_workload(0, jobs=4, parallel=False).having(
         submit=np.array([0.0, 1.0, 95.0, 96.0]),
         run_time=seconds,
         estimate=seconds,
@@ -221,7 +221,7 @@ def test_beside_a_bounded_order_interactive_jobs_go_first_below_a_limit():
     The batch job may use the processor that becomes free at 10 s, and age puts it first.
     """
     run_time = np.array([10.0, 20.0, 5.0, 5.0])
-    workload = random_workload(0, jobs=4, parallel=False)._replace(
+    workload = random_workload(0, jobs=4, parallel=False).having(
         submit=np.array([0.0, 0.0, 1.0, 5.0]),
         run_time=run_time,
         estimate=run_time,

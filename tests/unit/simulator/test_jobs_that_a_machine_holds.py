@@ -12,7 +12,7 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind, ResourceLimit
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.simulator.workloads.machine_load import fit_to_machine, node_machine
+from slurm_rl_plugin.simulator.workloads.machine_load import fit_to_machine, meets, node_machine
 
 LICENCE = "license/matlab"
 NO_NODE = "no node of its partition holds it"
@@ -166,3 +166,31 @@ def test_limits_of_users_are_those_of_the_own_account_where_the_user_has_none() 
     of_user = machine(accounts={"physics": jobs}, users={"ada": more}, parent_of=parents)
     found = node_machine(log(), of_user).limits.most
     assert sorted(found[:, -1].tolist()) == [7.0, np.inf]
+
+
+NODE = frozenset({"a", "b"})
+
+
+@pytest.mark.parametrize(
+    ("constraint", "holds"),
+    [
+        ("", True),
+        ("a", True),
+        ("c", False),
+        ("a&b", True),
+        ("a,c", False),
+        ("c&a|b", True),
+        ("a|b&c", True),
+        ("c&(a|b)", False),
+        ("[a|c]*2", True),
+        (" a & ( c | b ) ", True),
+    ],
+)
+def test_who_meets_a_constraint(constraint: str, holds: bool) -> None:
+    assert meets(constraint, NODE) is holds
+
+
+@pytest.mark.parametrize("constraint", ["(", "a&", "|a", "(a", "a)", "()", "a(b)", "(" * 100_000])
+def test_what_cannot_be_read_is_told(constraint: str) -> None:
+    with pytest.raises(ConfigurationError, match="is no expression over features"):
+        meets(constraint, NODE)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.simulator.kernel import import_closure
-from slurm_rl_plugin.simulator.kernel.import_closure import PACKAGE
-from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL
+from slurm_rl_plugin.simulator.kernel import kept_code
+from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL, PACKAGE
 
 KERNEL = "slurm_rl_plugin.kernel"
 SOURCES = {
@@ -29,23 +28,23 @@ def sources(tmp_path, monkeypatch):
     package.mkdir()
     for name, text in SOURCES.items():
         (package / f"{name}.py").write_text(text)
-    monkeypatch.setattr(import_closure, "PACKAGE", package)
-    import_closure._read.cache_clear()
-    import_closure.closure_digest.cache_clear()
+    monkeypatch.setattr(kept_code, "PACKAGE", package)
+    kept_code._read.cache_clear()
+    kept_code.closure_digest.cache_clear()
     yield package
-    import_closure._read.cache_clear()
-    import_closure.closure_digest.cache_clear()
+    kept_code._read.cache_clear()
+    kept_code.closure_digest.cache_clear()
 
 
 def digest_after(sources: Path, name: str, text: str) -> str:
     (sources / f"{name}.py").write_text(text)
-    import_closure._read.cache_clear()
-    import_closure.closure_digest.cache_clear()
-    return import_closure.closure_digest(KERNEL)
+    kept_code._read.cache_clear()
+    kept_code.closure_digest.cache_clear()
+    return kept_code.closure_digest(KERNEL)
 
 
 def test_a_module_computes_with_what_it_imports(sources):
-    assert import_closure.import_closure(KERNEL) == {
+    assert kept_code.import_closure(KERNEL) == {
         KERNEL,
         "slurm_rl_plugin.speed",
         "slurm_rl_plugin.units",
@@ -75,7 +74,7 @@ def test_words_and_strangers_change_nothing(sources, name, text):
     ],
 )
 def test_what_is_computed_elsewhere_counts(sources, name, text):
-    before = import_closure.closure_digest(KERNEL)
+    before = kept_code.closure_digest(KERNEL)
     assert digest_after(sources, name, text) != before
 
 
@@ -108,10 +107,12 @@ def test_another_clone_with_other_docstrings_compiles_nothing_a_formula_does(tmp
     one, other = tmp_path / "one", tmp_path / "other"
     for tree in (one, other):
         shutil.copytree(PACKAGE, tree / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
-    formula = other / PACKAGE.name / "features" / "scales.py"
+    formula = other / PACKAGE.name / "features" / "schema.py"
     first, compiled = run_in(one, tmp_path / "kept")
     assert compiled == "0"
-    formula.write_text(formula.read_text().replace('"""The log', '"""Other words.\n\nThe log', 1))
+    formula.write_text(
+        formula.read_text().replace('"""Seconds, >', '"""Other words.\n\nSeconds, >', 1)
+    )
     assert run_in(other, tmp_path / "kept") == [first, "1"]
     text = formula.read_text()
     changed = text.replace("def log_seconds(", "_MORE = 1.0\n\n\ndef log_seconds(")

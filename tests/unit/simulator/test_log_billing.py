@@ -12,8 +12,12 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.billing import Billing
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.resources import ResourceRequests
-from slurm_rl_plugin.simulator.workloads.log_billing import billed_in_log, billed_on_machine
-from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log, select_prepared
+from slurm_rl_plugin.simulator.workloads.log_workload import (
+    billed_in_log,
+    billed_on_machine,
+    prepare_log,
+    select_prepared,
+)
 from tests.unit.machine_files.written_files import machine_of_lines
 from tests.unit.simulator.test_log_workload import small_log
 

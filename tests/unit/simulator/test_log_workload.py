@@ -1,5 +1,7 @@
 """From a log to a workload: shares, classes, estimates and what is left out."""
 
+from __future__ import annotations
+
 import itertools
 from dataclasses import replace
 
@@ -11,10 +13,19 @@ from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, SIGMA_ROW, UtilityClass
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_shares import check_shares
-from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log, select_prepared
+from slurm_rl_plugin.simulator.workloads.log_workload import (
+    NO_START,
+    PreparedLog,
+    RecentRuns,
+    jobs_with_starts,
+    prepare_log,
+    select_prepared,
+)
 from slurm_rl_plugin.utility.time_utility import job_rows
 from tests.reference.loads import log_of
 
@@ -22,7 +33,7 @@ from tests.reference.loads import log_of
 def small_log(run_time, processors, account, **more):
     count = len(run_time)
     run_time = np.array(run_time, dtype=float)
-    workload = Workload(
+    workload = Workload.of(
         submit=np.arange(float(count)),
         run_time=run_time,
         estimate=run_time,
@@ -203,3 +214,129 @@ def test_what_users_chose_counts_in_a_log_as_on_the_cluster():
     assert prepared.interactive.tolist() == [True, True, False, False]
     rows = job_rows(prepared.interactive, prepared.utilities)
     assert rows[:2, SIGMA_ROW] == pytest.approx([3600.0, 1800.0 - log.submit[1]])
+
+
+def recorded(without: int, jobs: int = 100) -> PreparedLog:
+    prepared = prepare_log(mmn_log(np.random.default_rng(1), processors=5, jobs=jobs))
+    start = prepared.log.submit.copy()
+    start[10 : 10 + without] = np.nan
+    log = replace(prepared.log, start=start)
+    return replace(prepared, log=log, dropped={"wider than the machine": 2})
+
+
+@pytest.mark.parametrize("without", [1, 5])
+def test_few_jobs_without_a_start_are_counted(without: int) -> None:
+    found = jobs_with_starts(recorded(without))
+    assert len(found.log) == 100 - without
+    assert not np.isnan(found.log.start).any()
+    assert found.dropped == {"wider than the machine": 2, NO_START: without}
+    assert found.capacity == 5
+
+
+@pytest.mark.parametrize("without", [0, 6, 90])
+def test_a_log_with_all_starts_or_with_many_missing_stays(without: int) -> None:
+    prepared = recorded(without)
+    assert jobs_with_starts(prepared) is prepared
+
+
+def test_a_template_is_a_users_jobs_of_the_same_processors_and_time_limit():
+    #        the same twice, another user, another width, another limit, no limit twice, the same
+    user = np.array([4, 4, 7, 4, 4, 4, 4, 4])
+    processors = [1, 1, 1, 2, 1, 1, 1, 1]
+    limit = np.array([60.0, 60, 60, 60, 90, np.nan, np.nan, 60])
+    log = small_log([5, 6, 7, 8, 9, 10, 11, 12], processors, [0] * 8, time_limit=limit)
+    log = replace(log, user=user, users=tuple("abcdefgh"))
+    past = prepare_log(log).past
+    assert past.user.tolist() == [0, 0, 1, 0, 0, 0, 0, 0]
+    groups = [np.flatnonzero(past.template == each).tolist() for each in np.unique(past.template)]
+    assert sorted(groups) == [[0, 1, 7], [2], [3], [4], [5, 6]]
+    assert sorted(set(past.template.tolist())) == [0, 1, 2, 3, 4]
+    assert (len(past.users), len(past.templates)) == (2, 5)
+    of_each = [past.processors[past.template].tolist(), past.asked[past.template].tolist()]
+    assert of_each == [[1, 1, 1, 2, 1, 1, 1, 1], [60, 60, 60, 60, 90, 172_800, 172_800, 60]]
+    assert not past.users.any()
+    assert not past.templates.any()
+
+
+def test_templates_go_by_the_processors_that_jobs_occupy():
+    log = small_log([5, 6, 7], [1, 3, 5], [0] * 3, time_limit=np.full(3, 60.0))
+    past = prepare_log(log, whole_nodes_of=4).past
+    assert past.template.tolist() == [0, 0, 1]
+    assert past.processors.tolist() == [4, 8]
+
+
+def test_a_window_knows_its_own_users_only():
+    log = replace(small_log([5, 6, 7], [1, 1, 1], [0] * 3), user=np.array([2, 0, 1]))
+    prepared = prepare_log(replace(log, users=("a", "b", "c")))
+    window = select_prepared(prepared, np.array([0, 2]))
+    assert window.past.user.tolist() == [1, 0]
+    assert len(window.past.users) == len(window.past.templates) == 2
+    assert window.workload(None).past is window.past
+
+
+def test_the_request_is_the_run_time_where_none_was_made():
+    limits = np.array([50.0, np.nan, 0.0, np.inf])
+    prepared = prepare_log(small_log([10, 20, 30, 40], [1] * 4, [0] * 4, time_limit=limits))
+    assert prepared.requested.tolist() == [50, 20, 30, 40]
+
+
+def test_chosen_jobs_keep_what_was_told_when_they_were_submitted():
+    prepared = prepare_log(small_log([10, 20, 30], [1, 1, 1], [0] * 3))
+    told = RecentRuns(predicted=np.array([1.0, 2, 3]), rate=np.array([4.0, 5, 6]))
+    chosen = select_prepared(replace(prepared, recent_runs=told), np.array([2, 0])).recent_runs
+    assert (chosen.predicted.tolist(), chosen.rate.tolist()) == ([3, 1], [6, 4])
+    assert select_prepared(prepared, np.array([0])).recent_runs is None
+
+
+SUBMIT = np.array([0.0, 10.0, 20.0, 30.0])
+
+
+def log_with(eligible):
+    log = mmn_log(np.random.default_rng(1), processors=1, jobs=4)
+    return replace(
+        log,
+        submit=SUBMIT,
+        eligible=np.array(eligible),
+        start=np.array([0.0, 500.0, 100.0, 200.0]),
+        run_time=np.full(4, 100.0),
+    )
+
+
+#: Job 2 has a begin time of 450 s.
+LATER = log_with([0.0, 450.0, 20.0, 30.0])
+
+
+def test_jobs_arrive_in_the_order_in_which_they_became_eligible():
+    prepared = prepare_log(LATER)
+    assert prepared.log.job_id.tolist() == [LATER.job_id[i] for i in (0, 2, 3, 1)]
+    assert prepared.log.submit.tolist() == [0.0, 20.0, 30.0, 450.0]
+    assert prepared.workload(None).submit.tolist() == [0.0, 20.0, 30.0, 450.0]
+    assert prepared.eligible_after.tolist() == [0.0, 0.0, 0.0, 440.0]
+    assert prepared.past.user.tolist() == prepared.log.user.tolist()
+
+
+def test_no_policy_starts_a_job_before_it_is_eligible():
+    prepared = prepare_log(LATER)
+    settings = SimulationSettings(capacity=1)
+    for name in ("fifo", "sjf", "multifactor"):
+        start = starts_under(Candidate(name=name), prepared, prepared.workload(None), settings)
+        assert (start >= prepared.log.eligible).all(), name
+        assert start[-1] == 450.0
+
+
+def test_recorded_waits_count_from_then_on():
+    prepared = prepare_log(LATER)
+    settings = SimulationSettings(capacity=1)
+    start = starts_under(Candidate(name="native"), prepared, prepared.workload(None), settings)
+    assert schedule_of(prepared, start, settings).wait.tolist() == [0.0, 80.0, 170.0, 50.0]
+
+
+def test_a_log_that_tells_of_none_stays_as_it_is():
+    prepared = prepare_log(log_with(SUBMIT))
+    assert prepared.eligible_after is None
+    assert prepared.log.submit.tolist() == SUBMIT.tolist()
+
+
+def test_a_window_keeps_how_long_its_jobs_were_not_eligible():
+    window = select_prepared(prepare_log(LATER), np.array([2, 3]))
+    assert window.eligible_after.tolist() == [0.0, 440.0]

@@ -9,20 +9,15 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.features.history.run_history import AT_RISK, BOUNDS, ENDED_BEFORE
 from slurm_rl_plugin.simulator.kernel.cluster import (
-    ENDED,
-    STARTED,
     advance,
     empty_cluster,
     forget_started,
     start_job,
 )
-from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.kernel.workload_history import nothing_past
+from slurm_rl_plugin.simulator.kernel.workload import Workload, nothing_past
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
-from slurm_rl_plugin.simulator.scoring.compiled_network import compile_network
-from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now
-from slurm_rl_plugin.simulator.scoring.history_part import history_part
-from slurm_rl_plugin.simulator.scoring.network import score_pending
+from slurm_rl_plugin.simulator.scoring.history import bring_up_to_now, history_part
+from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.recorded_runs import (
     hazards_at_submission,
@@ -42,7 +37,7 @@ def at_once(run_time, submit=0.0) -> Workload:
     workload = users_workload(1, jobs=count, parallel=False)
     user = np.arange(count) % 2
     past = nothing_past(user, user, np.full(count, 600.0), np.ones(count, dtype=np.int64))
-    return workload._replace(
+    return workload.having(
         submit=np.full(count, submit), run_time=np.array(run_time, dtype=float), past=past
     )
 
@@ -56,25 +51,25 @@ def at_once(run_time, submit=0.0) -> Workload:
 def test_ends_are_noted_by_time_and_ties_by_number(run_time, order, steps):
     workload = at_once(run_time)
     cluster = empty_cluster(workload, 12)
-    advance(workload, cluster, 0.0, NO_RANK)
+    advance(workload.jobs, cluster, 0.0, NO_RANK)
     jobs = list(range(len(run_time)))
     order.shuffle(jobs)
     for job in jobs:
-        start_job(workload, cluster, job)
-    assert cluster.started[: cluster.counts[STARTED]].tolist() == sorted(jobs)
+        start_job(workload.jobs, cluster, job)
+    assert cluster.started[: cluster.state[0].started].tolist() == sorted(jobs)
     for time in [*sorted(steps), 900.0]:
-        advance(workload, cluster, time, NO_RANK)
+        advance(workload.jobs, cluster, time, NO_RANK)
         gone = sorted((run_time[job], job) for job in jobs if run_time[job] <= time)
-        assert cluster.ended[: cluster.counts[ENDED]].tolist() == [job for _, job in gone]
+        assert cluster.ended[: cluster.state[0].ended].tolist() == [job for _, job in gone]
 
 
 def test_starts_at_different_times_keep_their_order_and_ties_are_put_in_order_of_number():
     workload = at_once([7000.0] * 6)
     cluster = empty_cluster(workload, 6)
     for time, jobs in ((0.0, [4, 2]), (30.0, [5, 0, 1]), (40.0, [3])):
-        advance(workload, cluster, time, NO_RANK)
+        advance(workload.jobs, cluster, time, NO_RANK)
         for job in jobs:
-            start_job(workload, cluster, job)
+            start_job(workload.jobs, cluster, job)
     history = history_part(workload, np.ones((3, 1)), np.ones(3))
     minute = AT_RISK + BOUNDS.index(60.0)
     for time, users in (
@@ -82,7 +77,7 @@ def test_starts_at_different_times_keep_their_order_and_ties_are_put_in_order_of
         (60.0, [1.9, 0]),  # jobs 2 and 4
         (90.0, [1 + 0.9 * 1.9, 1.9]),  # jobs 0, 1 and 5
     ):
-        advance(workload, cluster, time, NO_RANK)
+        advance(workload.jobs, cluster, time, NO_RANK)
         bring_up_to_now(workload, cluster, history)
         assert history.running.tolist() == [3, 3]
         assert history.past.users[:, minute].tolist() == pytest.approx(users)
@@ -99,10 +94,10 @@ def test_of_what_happens_at_one_instant_ends_are_noted_last(steps: list[float]) 
     cluster = empty_cluster(workload, 3)
     history = history_part(workload, np.ones((3, 1)), np.ones(3))
     for time, job in ((0.0, 0), (10.0, 2)):
-        advance(workload, cluster, time, NO_RANK)
-        start_job(workload, cluster, job)
+        advance(workload.jobs, cluster, time, NO_RANK)
+        start_job(workload.jobs, cluster, job)
     for time in steps:
-        advance(workload, cluster, time, NO_RANK)
+        advance(workload.jobs, cluster, time, NO_RANK)
         bring_up_to_now(workload, cluster, history)
     place = BOUNDS.index(30.0)
     row = history.past.users[0]
@@ -117,11 +112,11 @@ def test_runs_of_one_user_tell_of_another_who_asks_for_the_same():
     cluster = empty_cluster(workload, 1)
     scores, jobs, seen = np.empty(8), np.empty(8, dtype=np.int64), []
     for job in (0, 2, 4):
-        advance(workload, cluster, 2.5 * job, NO_RANK)
+        advance(workload.jobs, cluster, 2.5 * job, NO_RANK)
         for network_now in (going, compile_network(network, workload)):
             score_pending(workload, cluster, network_now, scores, jobs)
             seen.append(scores[jobs.tolist().index(7)])
-        start_job(workload, cluster, job)
+        start_job(workload.jobs, cluster, job)
         forget_started(cluster)
     assert seen[::2] == seen[1::2]
     assert seen[0] > seen[2] > seen[4]  # the runs were short
@@ -146,7 +141,7 @@ def changed(workload, start, moment, seed):
     more = rng.choice([0.125, 30.0, 10000.0], count)
     run_time[running] = (moment - start + more)[running]
     assert (run_time != workload.run_time).any()
-    return workload._replace(run_time=run_time)
+    return workload.having(run_time=run_time)
 
 
 @settings(deadline=None, max_examples=60)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
     REACTIVE_GRID_2011,
@@ -15,8 +16,14 @@ from slurm_rl_plugin.features.reactive_grid import (
     grid_queue_columns,
     grid_queue_columns_2011,
 )
+from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.policies.network import network_from_parameters, parameter_count
-from slurm_rl_plugin.simulator.kernel.cluster import NOW, PENDING, RUNNING, advance, empty_cluster
+from slurm_rl_plugin.simulator.kernel.cluster import (
+    advance,
+    empty_cluster,
+    forget_started,
+    start_job,
+)
 from slurm_rl_plugin.simulator.kernel.cluster import next_event as next_event_of
 from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
 from slurm_rl_plugin.simulator.schedules.simulation import (
@@ -24,11 +31,11 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_network,
     simulate_scores,
 )
-from slurm_rl_plugin.simulator.scoring.compiled_network import compile_network
-from slurm_rl_plugin.simulator.scoring.network import score_pending
-from slurm_rl_plugin.simulator.scoring.reactive_grid import grid_code, grid_job_table, grid_state
+from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
+from slurm_rl_plugin.simulator.scoring.queue_features import grid_code, grid_job_table, grid_state
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
+from tests.reference.test_network_against_readable_simulator import probe
 
 CAPACITY = 12
 COLUMNS = {
@@ -54,14 +61,14 @@ def moments(workload, capacity=CAPACITY, half_life=5000.0):
     """(cluster, snapshot) at every event of a first-come, first-served schedule."""
     cluster = empty_cluster(workload, capacity, half_life)
     nothing = np.empty(0, dtype=np.int64)
-    while not np.isinf(event := next_event_of(workload, cluster)):
-        advance(workload, cluster, event, nothing)
-        pending = cluster.pending[: cluster.counts[PENDING]].tolist()
-        running = np.sort(cluster.end_job[: cluster.counts[RUNNING]]).tolist()
-        moment = Moment(float(cluster.clock[NOW]), pending, running, cluster.start.tolist())
+    while not np.isinf(event := next_event_of(workload.jobs, cluster)):
+        advance(workload.jobs, cluster, event, nothing)
+        pending = cluster.pending[: cluster.state[0].pending].tolist()
+        running = np.sort(cluster.running.end_job[: cluster.state[0].running]).tolist()
+        moment = Moment(float(cluster.state[0].now), pending, running, cluster.start.tolist())
         yield cluster, snapshot_of(workload, moment, capacity, half_life), pending, running
         order = np.array(pending, dtype=np.int64)
-        dispatch_in_order(workload, cluster, order, len(order), EASY, 0)
+        dispatch_in_order(workload.jobs, cluster, order, len(order), EASY, 0)
 
 
 @SCHEMAS
@@ -117,3 +124,57 @@ def test_a_network_that_looks_at_run_times_alone_is_shortest_job_first(schema, b
     static = simulate_scores(workload, -workload.estimate, settings)
     np.testing.assert_array_equal(scored.start, static.start)
     assert scored.decisions > 0
+
+
+MONTH = 30 * 86_400.0
+NO_RANK = np.empty(0, dtype=np.int64)
+#: The first job waits two hours and starts; the others come a month later.
+SUBMIT = np.array([0.0, MONTH + 7200.0 - 2700.0, MONTH + 7200.0 - 1000.0])
+
+
+def load(submit):
+    return random_workload(1, len(submit), parallel=False).having(submit=np.array(submit))
+
+
+def overdue(workload, cluster, network):
+    """Job -> how far it is overdue now."""
+    count = int(cluster.state[0].pending)
+    scores, jobs = np.empty(count), np.empty(count, dtype=np.int64)
+    score_pending(workload, cluster, network, scores, jobs)
+    return dict(zip(jobs.tolist(), scores.tolist(), strict=True))
+
+
+def compiled(workload, **goals):
+    network = probe(job_feature=SITE.jobs.index("overdue"))
+    return compile_network(network, workload, Goals(**goals))
+
+
+@pytest.mark.parametrize("counts", [1.0, 2.5, 0.0])
+def test_half_of_it_is_forgotten_in_30_days_and_half_of_the_rest_is_late(counts):
+    workload = load(SUBMIT)
+    network, cluster = compiled(workload, longest_wait=counts), empty_cluster(workload, 1)
+    advance(workload.jobs, cluster, 7200.0, NO_RANK)
+    assert overdue(workload, cluster, network) == {0: pytest.approx(counts * np.log(2.0))}
+    start_job(workload.jobs, cluster, 0)
+    forget_started(cluster)
+    advance(workload.jobs, cluster, MONTH + 7200.0, NO_RANK)
+    # 7200 s are 3600 s now: who has waited for 1800 s is late
+    late = pytest.approx(counts * np.log(2700.0 / 1800.0))
+    assert overdue(workload, cluster, network) == {1: late, 2: 0.0}
+
+
+def test_nobody_is_late_before_a_minute():
+    workload = load([0.0, 35.0])
+    network, cluster = compiled(workload), empty_cluster(workload, 1)
+    advance(workload.jobs, cluster, 90.0, NO_RANK)
+    assert overdue(workload, cluster, network) == {0: pytest.approx(np.log(90.0 / 60.0)), 1: 0.0}
+
+
+def test_a_copy_remembers_waits_of_its_own():
+    workload = load(SUBMIT)
+    network, cluster = compiled(workload), empty_cluster(workload, 1)
+    advance(workload.jobs, cluster, 7200.0, NO_RANK)
+    copy = network.copy()
+    overdue(workload, cluster, copy)
+    assert copy.longest.tolist() == [7200.0, 7200.0]
+    assert network.longest.tolist() == [0.0, -np.inf]

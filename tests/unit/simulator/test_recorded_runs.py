@@ -24,12 +24,12 @@ from tests.reference.readable_past_runs import quantiles_at_starts, rows_at
 def hand_log(*jobs, users):
     """Jobs of (user, submit, start, run time, time limit), one processor each."""
     user, submit, start, run_time, limit = (np.array(each) for each in zip(*jobs, strict=True))
-    workload = users_workload(1, jobs=len(jobs), parallel=False)._replace(
+    workload = users_workload(1, jobs=len(jobs), parallel=False).having(
         submit=submit.astype(float),
         run_time=run_time.astype(float),
         account=np.zeros(len(jobs), dtype=np.int64),
-        shares=np.ones(1),
     )
+    workload = workload._replace(shares=np.ones(1))
     log = log_of(workload, time_limit=limit.astype(float))
     return prepare_log(
         replace(log, start=start.astype(float), user=user, users=tuple("abcdef"[:users]))

@@ -13,18 +13,22 @@ from hypothesis import strategies as st
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.errors import SimulationError
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
-from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST
+from slurm_rl_plugin.simulator.kernel.workload import NO_PAST, Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
     simulate_network,
     simulate_order,
 )
-from slurm_rl_plugin.simulator.scoring.compiled_echo_state import without_memory
-from slurm_rl_plugin.simulator.sites.added_jobs import added_job_gains, outcome
-from slurm_rl_plugin.simulator.sites.routed_sites import RoutedSite, SiteTerms
-from slurm_rl_plugin.simulator.sites.routing import NOWHERE, route_jobs
+from slurm_rl_plugin.simulator.scoring.echo_state import without_memory
+from slurm_rl_plugin.simulator.sites.routed_sites import (
+    NOWHERE,
+    RoutedSite,
+    SiteTerms,
+    added_job_gains,
+    outcome,
+    route_jobs,
+)
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 from tests.functional.small_network import small_network
 from tests.reference.loads import random_workload, users_workload
@@ -35,7 +39,7 @@ RULE = QueueOrder(rule="utility-greedy")
 def drawn(seed: int, *, exact: bool = True, jobs: int = 60) -> Workload:
     """Jobs that come one at a time: at the same second a site decides between them."""
     workload = random_workload(seed, jobs, 4, parallel=True, exact=exact)
-    return workload._replace(submit=workload.submit + 1e-3 * np.arange(jobs))
+    return workload.having(submit=workload.submit + 1e-3 * np.arange(jobs))
 
 
 def site(
@@ -87,10 +91,10 @@ def users_load(seed: int) -> Workload:
     """Jobs of three users with what they weigh, are billed, and ask of two resources."""
     workload = users_workload(seed, 80, parallel=False)
     rng = np.random.default_rng(seed)
-    return workload._replace(submit=0.4 * workload.submit + 1e-3 * np.arange(80)).counting(
+    return workload.having(
+        submit=0.4 * workload.submit + 1e-3 * np.arange(80),
         billed=rng.choice([0.25, 1.0, 30.0], 80),
         weighed=rng.choice([1.0, 2.0, 8.0], 80),
-        asked=rng.choice([0.0, 0.2, 0.5], (80, 2)),
     )
 
 
@@ -114,7 +118,7 @@ def test_all_that_an_order_reads_goes_with_the_jobs(name: str) -> None:
 def test_a_question_is_answered_rightly_and_changes_nothing(name: str) -> None:
     order, more = ORDERS[name]
     workload = users_load(4)
-    workload = workload._replace(estimate=workload.run_time)  # what a question believes comes true
+    workload = workload.having(estimate=workload.run_time)  # what a question believes comes true
     asked, left_alone = site(workload, order, **more), site(workload, order, **more)
     mine = range(0, 80, 2)
     for job in mine:
@@ -160,7 +164,7 @@ def test_each_site_runs_its_jobs_as_if_it_were_alone(seed: int) -> None:
 def test_a_job_wider_than_a_site_is_not_for_it() -> None:
     workload = drawn(1)
     wide = int(np.flatnonzero(workload.processors > 2)[0])
-    narrow = site(workload._replace(processors=np.minimum(workload.processors, 4)), capacity=2)
+    narrow = site(workload.having(processors=np.minimum(workload.processors, 4)), capacity=2)
     assert not narrow.fits(wide)
     assert narrow.expected_start(wide) == np.inf
     with pytest.raises(SimulationError, match="narrower"):
@@ -239,7 +243,7 @@ def test_what_a_job_adds_is_seen_by_the_site_that_gets_it() -> None:
     gains = added_job_gains(begun, [0, 1, 2], numbers, workload.submit[20:], 600.0)
     again = added_job_gains(begun, [2, 1, 0], numbers, workload.submit[20:], 600.0)
     np.testing.assert_array_equal(gains, again[::-1])
-    idle = site(workload._replace(interactive=np.ones(60, dtype=np.bool_)))
+    idle = site(workload.having(interactive=np.ones(60, dtype=np.bool_)))
     alone = added_job_gains(idle, [0], numbers[:0], workload.submit[:0], 600.0)
     assert alone[0, 0] == 1.0  # starts at once
     assert alone[0, 1] == 0.0  # before anything was consumed

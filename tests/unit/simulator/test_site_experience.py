@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.simulator.kernel.workload_history import NO_PAST
+from slurm_rl_plugin.simulator.kernel.workload import NO_PAST
 from slurm_rl_plugin.simulator.rollouts.site_experience import MOST_OTHERS, NOBODY, site_experience
-from slurm_rl_plugin.simulator.schedules.simulation import (
-    SimulationSettings,
-    simulate_network,
-)
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
 from tests.reference.loads import users_workload
 from tests.reference.test_history_against_readable_simulator import (
     predicting_network,
@@ -56,7 +53,7 @@ def test_history_features_are_0_where_users_are_not_told_apart(knows_users):
 
 def test_the_longest_wait_may_be_of_a_job_that_left_nobody_waiting():
     """One processor: a job waits 9999 s alone; half of that is longer than the next one waits."""
-    workload = users_workload(1, 4, parallel=False)._replace(
+    workload = users_workload(1, 4, parallel=False).having(
         submit=np.array([0.0, 1.0, 11_000.0, 11_000.0]),
         run_time=np.array([10_000.0, 5000.0, 10.0, 10.0]),
     )
@@ -102,7 +99,7 @@ def test_what_is_spared_and_lost_is_that_of_an_interchange():
 
 def test_where_nobody_waits_there_is_nothing_to_write_down():
     workload, network, settings, _ = a_simulation(knows_users=False)
-    apart = workload._replace(submit=np.arange(200) * 1e5)
+    apart = workload.having(submit=np.arange(200) * 1e5)
     start = simulate_network(apart, network, settings).start
     found = site_experience(apart, start, settings)
     assert len(found.now) == 0

@@ -13,12 +13,20 @@ from slurm_rl_plugin.simulator.kernel.cluster import (
     start_job,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.rollouts.start_rewards import (
+from slurm_rl_plugin.simulator.rollouts.sarsa import (
     DIFFERENCE,
     DIFFERENCE_REACHED,
     LITERAL,
     interchange_gain,
     start_reward,
+)
+from slurm_rl_plugin.simulator.scoring.perceptron import (
+    descend,
+    descend_through,
+    perceptron_of,
+    random_parameters,
+    value_of,
+    values_of,
 )
 from slurm_rl_plugin.utility.time_utility import JobUtilities, job_rows
 
@@ -28,7 +36,7 @@ RUN_TIME = np.array([500.0, 60.0, 940.0, 120.0])
 
 def waiting(now=300.0):
     """Job 0 runs since 0; jobs 1 (interactive), 2 (batch) and 3 (interactive) wait."""
-    workload = Workload(
+    workload = Workload.of(
         submit=np.array([0.0, 100.0, 200.0, 290.0]),
         run_time=RUN_TIME,
         estimate=np.full(4, 7.0),  # rewards are counted with the real run times
@@ -39,10 +47,10 @@ def waiting(now=300.0):
         shares=np.array([0.75, 0.25]),
     )
     cluster = empty_cluster(workload, 2)
-    advance(workload, cluster, 0.0, NOTHING)
-    start_job(workload, cluster, 0)
+    advance(workload.jobs, cluster, 0.0, NOTHING)
+    start_job(workload.jobs, cluster, 0)
     forget_started(cluster)
-    advance(workload, cluster, now, NOTHING)
+    advance(workload.jobs, cluster, now, NOTHING)
     return workload, cluster, job_rows(workload.interactive, None)
 
 
@@ -111,3 +119,40 @@ def test_a_class_of_the_sites_own_is_rewarded_by_its_own_utility():
     assert start_reward(*load, 3, 1.0, LITERAL) == 1.0
     expected = (1.0 - (1.0 - batch_kept(60.0))) / 2  # job 3 loses as much by job 1 as 1 by 3
     assert interchange_gain(*load, 1, False) == pytest.approx(expected)
+
+
+RNG = np.random.default_rng(4)
+PARAMETERS = random_parameters(RNG, 11, 6)
+EXAMPLES = RNG.normal(0.0, 1.0, (40, 11))
+
+
+def test_outputs_are_those_of_the_formula():
+    network = perceptron_of(PARAMETERS, 11)
+    active = 1.0 / (1.0 + np.exp(-(EXAMPLES @ network.weights + network.bias)))
+    expected = active @ network.output + network.offset[0]
+    np.testing.assert_allclose(values_of(network, EXAMPLES), expected, rtol=1e-12)
+    assert value_of(network, EXAMPLES[3]) == values_of(network, EXAMPLES)[3]
+
+
+def test_one_step_goes_down_the_gradient():
+    moved, rate, step = PARAMETERS.copy(), 1e-3, 1e-6
+    descend(perceptron_of(moved, 11), EXAMPLES[0], 0.7, rate)
+
+    def loss(parameters):
+        return (0.7 - value_of(perceptron_of(parameters, 11), EXAMPLES[0])) ** 2 / 2
+
+    for place in range(0, len(PARAMETERS), 5):
+        nudge = np.zeros(len(PARAMETERS))
+        nudge[place] = step
+        slope = (loss(PARAMETERS + nudge) - loss(PARAMETERS - nudge)) / (2 * step)
+        np.testing.assert_allclose(moved[place] - PARAMETERS[place], -rate * slope, atol=1e-10)
+
+
+def test_epochs_fit_a_curve():
+    targets = np.sin(EXAMPLES[:, 0])
+    parameters = PARAMETERS.copy()
+    network = perceptron_of(parameters, 11)
+    before = np.mean((values_of(network, EXAMPLES) - targets) ** 2)
+    for _ in range(300):
+        descend_through(network, EXAMPLES, targets, np.arange(40), 0.1)
+    assert np.mean((values_of(network, EXAMPLES) - targets) ** 2) < before / 20

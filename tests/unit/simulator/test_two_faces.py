@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.simulator.kernel.inner_code import CompiledFunction
+from slurm_rl_plugin.simulator.kernel.compilation import CompiledFunction
 
 PROGRAM = """
 import sys
@@ -17,12 +17,12 @@ from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
-from slurm_rl_plugin.simulator.schedules.simulation import _simulate_freely
+from slurm_rl_plugin.simulator.schedules.simulation import run_in_order
 workload = prepare_log(generated_log("egee:jobs=300,seed=1")).workload(None)
 limit = ClassLimit() if sys.argv[1] == "limited" else None
 settings = SimulationSettings(capacity=100, backfilling="easy", class_limit=limit)
 found = simulate_scores(workload, -workload.submit, settings)
-print(found.start.sum(), sum(_simulate_freely.stats.cache_hits.values()))
+print(found.start.sum(), sum(run_in_order.stats.cache_hits.values()))
 """
 
 

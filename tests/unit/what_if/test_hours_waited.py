@@ -79,7 +79,7 @@ def test_groups_of_a_workload_are_those_of_its_log(prepared: PreparedLog) -> Non
     asked = np.tile([0.1, 0.0], (len(jobs.submit), 1))
     asked[0] = 0.1, 0.2
     names = ("cpus", "memory")
-    found = groupings_of_workload(jobs.counting(asked=asked), 16, prepared.accounts, names)
+    found = groupings_of_workload(jobs._replace(asked=asked), 16, prepared.accounts, names)
     assert found["resource"].place[:2].tolist() == [1, 0]
 
 
@@ -99,7 +99,7 @@ def declared(blocks: tuple[TurnBlock, ...]) -> Declaration:
 def few_jobs(submit: list[float], processors: list[int]) -> Workload:
     n = len(submit)
     run = np.full(n, HOUR)
-    return Workload(
+    return Workload.of(
         submit=np.array(submit),
         run_time=run,
         estimate=run,

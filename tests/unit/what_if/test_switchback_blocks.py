@@ -293,7 +293,7 @@ def test_what_waiting_jobs_cost_is_near_what_it_turns_out_to_be(
 
     def cost(run_time: np.ndarray) -> float:
         times = type(cluster.times)(
-            jobs=cluster.times.jobs._replace(run_time=run_time),
+            jobs=cluster.times.jobs.having(run_time=run_time),
             start=cluster.times.start,
             capacity=cluster.times.capacity,
         )

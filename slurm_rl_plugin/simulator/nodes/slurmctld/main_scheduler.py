@@ -11,10 +11,14 @@ from typing import NamedTuple
 from slurm_rl_plugin.simulator.kernel.cluster import Cluster, forget_started
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
 from slurm_rl_plugin.simulator.kernel.workload import Workload
-from slurm_rl_plugin.simulator.nodes.group_limits import within_limits
-from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, fails_now, start_on_nodes
-from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits
+from slurm_rl_plugin.simulator.nodes.machine_now import (
+    MachineNow,
+    fails_now,
+    start_on_nodes,
+    within_limits,
+)
 from slurm_rl_plugin.simulator.nodes.placement import find_room
+from slurm_rl_plugin.simulator.nodes.requests import NodeBits
 from slurm_rl_plugin.units import BoolArray, IntArray
 
 
@@ -71,12 +75,7 @@ def start_in_main_pass(
     """Start jobs in order, each partition up to the first of its jobs that finds no room.
 
     Args:
-        workload: the jobs.
-        cluster: changed in place.
         machine: changed in place; `waiting` counts all that wait.
-        passes: its spaces are used.
-        order: job numbers by priority.
-        count: how many are looked at.
 
     Returns:
         How many jobs started.

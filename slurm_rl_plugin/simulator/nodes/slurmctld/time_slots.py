@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing
-from slurm_rl_plugin.simulator.nodes.node_bits import NodeBits, has, no_nodes, put_in
+from slurm_rl_plugin.simulator.nodes.requests import NodeBits, has, no_nodes, put_in
 from slurm_rl_plugin.units import FloatArray, IntArray
 
 #: Indices into `TimeSlots.used`.
@@ -165,9 +165,7 @@ def _later(slots: TimeSlots, gain: float, end: float) -> float:
     """When Slurm looks again: it goes no further than the slot behind the first after `end`.
 
     Args:
-        slots: what is planned.
         gain: when a serving node is free of plans first, the window's end for never.
-        end: of the job.
     """
     if gain <= end and gain < slots.window[END]:
         return gain

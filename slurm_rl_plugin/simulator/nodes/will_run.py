@@ -1,0 +1,441 @@
+"""Which running jobs the will-run test of select/cons_tres counts as ended between two looks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster
+from slurm_rl_plugin.simulator.kernel.compilation import compiled_borrowing, compiled_inline
+from slurm_rl_plugin.simulator.kernel.workload import Records
+from slurm_rl_plugin.simulator.nodes.machine_now import MachineNow, fails_now
+from slurm_rl_plugin.simulator.nodes.node_state import NO_PART, NodeEnds, NodeState, taken
+from slurm_rl_plugin.simulator.nodes.outlook import count_as_ended, look_from_now, room_found, seek
+from slurm_rl_plugin.simulator.nodes.placement import find_room, usable_cpus
+from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeBits, NodeRequests, has
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: Seconds within which ends of running jobs count together at first; doubled with every look.
+FIRST_WINDOW = 30.0
+#: So many jobs that end close to each other count together at most.
+_MOST_TOGETHER = 200
+
+
+@compiled_inline
+def touches(nodes: NodeState, closed: NodeBits, job: int) -> bool:
+    """Whether a running job holds a node that is not closed."""
+    part = nodes.first_part[job]
+    while part >= 0:
+        if not has(closed, nodes.part_node[part]):
+            return True
+        part = nodes.part_next[part]
+    return False
+
+
+@compiled_inline
+def first_after(running: Records, begin: int, end: int, time: float) -> int:
+    """The first place from `begin` on, before `end`, of a later expected end; `end` for none."""
+    low, high = begin, end
+    while low < high:
+        middle = (low + high) // 2
+        if running[middle].expected_end > time:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@compiled_inline
+def first_that_matters(
+    cluster: Cluster, nodes: NodeState, closed: NodeBits, begin: int, end: int
+) -> int:
+    """The place from `begin` on of the first job that holds an open node; `end` for none."""
+    place = begin
+    while place < end and not touches(nodes, closed, cluster.running[place].expected_job):
+        place += 1
+    return place
+
+
+@compiled_inline
+def end_of_group(
+    cluster: Cluster, nodes: NodeState, closed: NodeBits, begin: int, last: float, stop: int
+) -> tuple[int, bool]:
+    """The place behind the running jobs from `begin` on that count as ended together.
+
+    They are those that end by `last`. As in Slurm only the job behind one that holds open nodes
+    is asked that: behind one that holds none the next is taken whenever it ends, and a job that
+    waits for it may be planned late.
+
+    Args:
+        last: seconds.
+        stop: place behind the last job that may be counted.
+
+    Returns:
+        The place, and whether there were so many that Slurm goes on without a look at them.
+    """
+    place = first_after(cluster.running, begin, stop, last)
+    if place < stop and not (
+        place > begin and touches(nodes, closed, cluster.running[place - 1].expected_job)
+    ):
+        place = min(first_that_matters(cluster, nodes, closed, place, stop) + 1, stop)
+    if place - begin > _MOST_TOGETHER:
+        ended = 0
+        for each in range(begin, place):
+            ended += touches(nodes, closed, cluster.running[each].expected_job)
+            if ended > _MOST_TOGETHER:
+                return each + 1, True
+    return place, False
+
+
+@compiled_inline
+def next_window(cluster: Cluster, place: int, origin: float, window: float) -> float:
+    """The window of the next look, so wide that the job at `place` ends within it."""
+    window *= 2.0
+    while (
+        place < cluster.state[0].running and cluster.running[place].expected_end > origin + window
+    ):
+        window *= 2.0
+    return window
+
+
+#: Shapes that are kept at most: so much memory for each node.
+_MOST_ROWS = 256
+NOBODYS = -1
+
+
+class FittingEnds(NamedTuple):
+    """A row for each of some shapes.
+
+    Attributes:
+        shape: whose each row is, shape [rows]; -1 for nobody's.
+        seen: how many changes of nodes each row counts, shape [rows].
+        end: when the job ends after which a node has `least` for the shape, shape [rows, nodes]:
+            -inf where it has them now, inf where it never will.
+        job: that job, the same.
+        least: CPUs that each node of a job of the shape gives, shape [shapes]: of one node all.
+        by_weight: nodes of all pools, as `NodeRequests.pool_node`, but in the order in which they
+            are taken.
+        free: space for what a node has free, shape [resources].
+    """
+
+    shape: IntArray
+    seen: IntArray
+    end: FloatArray
+    job: IntArray
+    least: FloatArray
+    by_weight: IntArray
+    free: FloatArray
+
+
+def fitting_ends(whole: FloatArray, weight: IntArray, requests: NodeRequests) -> FittingEnds:
+    """Nothing is known yet.
+
+    Args:
+        whole: what each node has, shape [nodes, resources].
+        weight: of each node, shape [nodes].
+    """
+    nodes, rows = len(weight), min(len(requests.fewest), _MOST_ROWS)
+    # however much the others give
+    left = requests.cpus - (requests.most - 1) * whole[:, CPU].max(initial=0.0)
+    pools = zip(requests.pool_first[:-1], requests.pool_first[1:], strict=True)
+    serving = [requests.pool_node[begin:end] for begin, end in pools]
+    by_weight = [pool[np.argsort(weight[pool], kind="stable")] for pool in serving]
+    return FittingEnds(
+        shape=np.full(rows, NOBODYS),
+        seen=np.zeros(rows, dtype=np.int64),
+        end=np.zeros((rows, nodes)),
+        job=np.zeros((rows, nodes), dtype=np.int64),
+        least=np.maximum(left, requests.task),
+        by_weight=np.concatenate(by_weight).astype(np.int64),
+        free=np.zeros(whole.shape[1]),
+    )
+
+
+@compiled_borrowing
+def _bring_node_up(
+    requests: NodeRequests, nodes: NodeState, fitting: FittingEnds, shape: int, row: int, node: int
+) -> None:
+    """Enter after whose end a node holds a shape, as `outlook.count_as_ended` would add it up."""
+    free, whole, running = fitting.free, nodes.whole[node], nodes.running[node]
+    for resource in range(len(free)):
+        free[resource] = nodes.free[node, resource]
+    part, end, job = nodes.ends.first[node], -np.inf, NO_PART
+    while usable_cpus(requests, shape, free, whole, running) < fitting.least[shape]:
+        if part == NO_PART:
+            end = np.inf
+            break
+        end, job = nodes.ends.end[part], nodes.ends.job[part]
+        running -= 1
+        own = requests.shape[job]
+        for resource in range(len(free)):
+            free[resource] += taken(requests, own, resource, nodes.part_cpus[part])
+        part = nodes.ends.behind[part]
+    fitting.end[row, node], fitting.job[row, node] = end, job
+
+
+@compiled_borrowing
+def _bring_row_up(
+    requests: NodeRequests, nodes: NodeState, fitting: FittingEnds, shape: int
+) -> None:
+    row, pool, changes = shape % len(fitting.shape), requests.pool[shape], nodes.room.changes[0]
+    first, last = requests.pool_first[pool], requests.pool_first[pool + 1]
+    if fitting.shape[row] != shape or changes - fitting.seen[row] >= last - first:
+        for place in range(first, last):
+            _bring_node_up(requests, nodes, fitting, shape, row, requests.pool_node[place])
+    else:
+        changed = nodes.room.changed
+        for change in range(fitting.seen[row], changes):
+            node = changed[change % len(changed)]
+            if has(requests.serves[pool], node):
+                _bring_node_up(requests, nodes, fitting, shape, row, node)
+    fitting.shape[row], fitting.seen[row] = shape, changes
+
+
+@compiled_inline
+def row_of(requests: NodeRequests, nodes: NodeState, fitting: FittingEnds, shape: int) -> int:
+    """The row of a shape, brought up to now."""
+    row = shape % len(fitting.shape)
+    if fitting.shape[row] != shape or fitting.seen[row] != nodes.room.changes[0]:
+        _bring_row_up(requests, nodes, fitting, shape)
+    return row
+
+
+#: A running job beyond its time limit ends so soon: KillWait.
+KILL_WAIT = 30.0
+#: When a job starts that finds no room however many end.
+STARTS_NEVER = np.inf
+
+
+@compiled_inline
+def _ends_before(cluster: Cluster, place: int, end: float, job: int) -> bool:
+    """Whether a running job is expected to end, at `end`, before the one at a place."""
+    if end != cluster.running[place - 1].expected_end:
+        return end < cluster.running[place - 1].expected_end
+    if place == cluster.state[0].running or cluster.running[place].expected_end > end:
+        return True
+    each = place - 1  # others end at the same time, some of them behind the place
+    while each >= 0 and cluster.running[each].expected_end == end:
+        if cluster.running[each].expected_job == job:
+            return True
+        each -= 1
+    return False
+
+
+@compiled_inline
+def _needed_until(cluster: Cluster, ends: NodeEnds, node: int, begin: float, place: int) -> float:
+    """When the last job on a node has ended of those that end after `begin` and before a place."""
+    now, last = cluster.state[0].now, -np.inf
+    part = ends.first[node]
+    while part != NO_PART and _ends_before(cluster, place, ends.end[part], ends.job[part]):
+        last = ends.end[part]
+        part = ends.behind[part]
+    if last <= begin:
+        return now
+    return last if last > now else max(last + KILL_WAIT, now + 1.0)
+
+
+@compiled_inline
+def _earliest(
+    machine: MachineNow, fitting: FittingEnds, row: int, closed: NodeBits, begin: float
+) -> tuple[float, int]:
+    """The first open node that holds a row's shape by `begin`, -1 for none; when any holds it."""
+    requests = machine.requests
+    pool, end = requests.pool[fitting.shape[row]], np.inf
+    for place in range(requests.pool_first[pool], requests.pool_first[pool + 1]):
+        node = fitting.by_weight[place]
+        if fitting.end[row, node] < end and not has(closed, node):
+            end = fitting.end[row, node]
+            if end <= begin:
+                return end, node
+    return end, -1
+
+
+@compiled_inline
+def _first_that_holds(
+    cluster: Cluster,
+    machine: MachineNow,
+    fitting: FittingEnds,
+    row: int,
+    closed: NodeBits,
+    behind: int,
+) -> int:
+    """The first open node that holds a row's shape when all jobs before a place have ended."""
+    requests, end = machine.requests, cluster.running[behind - 1].expected_end
+    pool = requests.pool[fitting.shape[row]]
+    for place in range(requests.pool_first[pool], requests.pool_first[pool + 1]):
+        node = fitting.by_weight[place]
+        if (
+            fitting.end[row, node] <= end
+            and not has(closed, node)
+            and _ends_before(cluster, behind, fitting.end[row, node], fitting.job[row, node])
+        ):
+            return node
+    return -1
+
+
+@compiled_inline
+def one_node_will_run(
+    cluster: Cluster,
+    machine: MachineNow,
+    fitting: FittingEnds,
+    closed: NodeBits,
+    shape: int,
+    begin: float,
+    until: float,
+) -> tuple[float, int]:
+    """When a job of one node finds room as running jobs end, and where: -1 for never.
+
+    Args:
+        closed: nodes that are not to be taken, as a set.
+        begin: seconds; jobs that end by then count as ended.
+        until: jobs that end later count as running; 0 for no bound.
+    """
+    now, running, ends = cluster.state[0].now, cluster.state[0].running, cluster.running
+    row = row_of(machine.requests, machine.nodes, fitting, shape)
+    # a node that is free now goes before one whose job is past its limit
+    at_once = -np.inf if begin <= now else begin
+    earliest, node = _earliest(machine, fitting, row, closed, at_once)
+    if node < 0 and earliest <= begin:
+        earliest, node = _earliest(machine, fitting, row, closed, begin)
+    if node >= 0:
+        return now, node
+    if np.isinf(earliest) or (until > 0.0 and earliest > until):
+        return STARTS_NEVER, -1
+    stop = running if until <= 0.0 else first_after(ends, 0, running, until)
+    place = first_after(ends, 0, stop, begin)
+    place = first_that_matters(cluster, machine.nodes, closed, place, stop)
+    origin = ends[place].expected_end
+    origin += FIRST_WINDOW - origin % FIRST_WINDOW
+    window = FIRST_WINDOW
+    while place < stop:
+        place, many = end_of_group(cluster, machine.nodes, closed, place, origin + window, stop)
+        if many:
+            continue  # Slurm takes them out in portions, without a look between
+        if ends[place - 1].expected_end >= earliest:
+            node = _first_that_holds(cluster, machine, fitting, row, closed, place)
+            if node >= 0:
+                start = _needed_until(cluster, machine.nodes.ends, node, begin, place)
+                return start, node
+        window = next_window(cluster, place, origin, window)
+    return STARTS_NEVER, -1
+
+
+#: Before inf: all jobs that are expected to end.
+_LAST = np.finfo(np.float64).max
+
+
+@compiled_borrowing
+def _held_until(cluster: Cluster, machine: MachineNow, begin: int, place: int, count: int) -> float:
+    """When the last of the jobs from `begin` to `place` that held a chosen node has ended."""
+    now = cluster.state[0].now
+    for each in range(place - 1, begin - 1, -1):
+        if _holds_chosen(machine, cluster.running[each].expected_job, count):
+            end = cluster.running[each].expected_end
+            return float(end if end > now else max(end + KILL_WAIT, now + 1.0))
+    return float(now)
+
+
+@compiled_inline
+def _holds_chosen(machine: MachineNow, job: int, count: int) -> bool:
+    part = machine.nodes.first_part[job]
+    while part >= 0:
+        for place in range(count):
+            if machine.nodes.chosen[place] == machine.nodes.part_node[part]:
+                return True
+        part = machine.nodes.part_next[part]
+    return False
+
+
+@compiled_inline
+def _able(
+    machine: MachineNow, fitting: FittingEnds, row: int, closed: NodeBits, time: float
+) -> int:
+    """How many open nodes can give a row's shape what each must, when jobs end until a time."""
+    requests, found = machine.requests, 0
+    pool = requests.pool[fitting.shape[row]]
+    for place in range(requests.pool_first[pool], requests.pool_first[pool + 1]):
+        node = requests.pool_node[place]
+        found += fitting.end[row, node] <= time and not has(closed, node)
+    return found
+
+
+@compiled_borrowing
+def several_nodes_will_run(
+    cluster: Cluster,
+    machine: MachineNow,
+    fitting: FittingEnds,
+    closed: NodeBits,
+    shape: int,
+    begin: float,
+    until: float,
+) -> tuple[float, int]:
+    """When a job of several nodes finds room as running jobs end, and on how many of `chosen`.
+
+    Args:
+        closed: nodes that are not to be taken, as a set.
+        begin: seconds; jobs that end by then count as ended.
+        until: jobs that end later count as running; 0 for no bound.
+    """
+    now, fails, fewest = (
+        cluster.state[0].now,
+        fails_now(machine, shape),
+        machine.requests.fewest[shape],
+    )
+    row = row_of(machine.requests, machine.nodes, fitting, shape)
+    last = max(begin, until) if until > 0.0 else _LAST
+    if _able(machine, fitting, row, closed, last) < fewest:
+        return STARTS_NEVER, 0
+    if begin <= now and not fails and _able(machine, fitting, row, closed, -np.inf) >= fewest:
+        count = find_room(machine.requests, machine.nodes, shape, closed)
+        if count > 0:
+            return now, count
+    look_from_now(machine)
+    seek(machine, shape, closed, begin > now and not fails)
+    place = first_after(cluster.running, 0, cluster.state[0].running, begin)
+    _count_group_as_ended(cluster, machine, closed, shape, 0, place)
+    count = room_found(machine, shape, closed)
+    if count > 0:
+        return now, count
+    return _as_others_end(cluster, machine, closed, shape, place, until)
+
+
+@compiled_inline
+def _count_group_as_ended(
+    cluster: Cluster, machine: MachineNow, closed: NodeBits, shape: int, begin: int, end: int
+) -> None:
+    """Count the running jobs from one place to another that hold open nodes as ended."""
+    for place in range(begin, end):
+        job = cluster.running[place].expected_job
+        if touches(machine.nodes, closed, job):
+            count_as_ended(machine, job, shape, closed)
+
+
+@compiled_borrowing
+def _as_others_end(
+    cluster: Cluster, machine: MachineNow, closed: NodeBits, shape: int, begin: int, until: float
+) -> tuple[float, int]:
+    """When a job finds room on the open nodes as running jobs end from `begin` on.
+
+    Ends that are close to each other count together, the closer the nearer they are: a window
+    that doubles with each look, from the end of the first job's half minute on.
+    """
+    running, ends = cluster.state[0].running, cluster.running
+    stop = running if until <= 0.0 else first_after(ends, begin, running, until)
+    place = first_that_matters(cluster, machine.nodes, closed, begin, stop)
+    if place >= stop:
+        return STARTS_NEVER, 0
+    origin = ends[place].expected_end
+    origin += FIRST_WINDOW - origin % FIRST_WINDOW
+    window = FIRST_WINDOW
+    while place < stop:
+        first = place
+        place, many = end_of_group(cluster, machine.nodes, closed, first, origin + window, stop)
+        _count_group_as_ended(cluster, machine, closed, shape, first, place)
+        if many:
+            continue  # Slurm takes them out in portions, without a look between
+        count = room_found(machine, shape, closed)
+        if count > 0:
+            return _held_until(cluster, machine, begin, place, count), count
+        window = next_window(cluster, place, origin, window)
+    return STARTS_NEVER, 0

@@ -1,0 +1,206 @@
+"""The queue features of the `site` schema, from the simulated cluster inside the compiled loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY, FADING_TIMES
+from slurm_rl_plugin.features.reactive_grid import (
+    REACTIVE_GRID_SCHEMAS,
+    REACTIVE_GRID_WAIT,
+    VO_PLACES,
+    account_places,
+    grid_job_features,
+)
+from slurm_rl_plugin.features.schema import FeatureSchema
+from slurm_rl_plugin.features.site import SOON
+from slurm_rl_plugin.simulator.kernel.cluster import Cluster
+from slurm_rl_plugin.simulator.kernel.compilation import compiled
+from slurm_rl_plugin.simulator.kernel.compiled_features import (
+    fairness,
+    grid_features,
+    grid_features_2011,
+    paper_row,
+    queue_features,
+    reserve_features,
+    time_utility,
+)
+from slurm_rl_plugin.simulator.kernel.workload import Workload
+from slurm_rl_plugin.simulator.scoring.rules import current_usage
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+
+def no_arrivals(workload: Workload) -> FloatArray:
+    """Counters before the first arrival: [time, a count for each FADING_TIMES, arrivals seen]."""
+    first = float(workload.submit[0]) if len(workload.submit) else 0.0
+    return np.concatenate([[first], np.zeros(ARRIVAL_MEMORY)])
+
+
+@compiled
+def _count_arrivals(workload: Workload, cluster: Cluster, arrived: FloatArray) -> None:
+    """Bring the faded counts of interactive submissions up to now (`recent_arrivals`)."""
+    now, came = cluster.state[0].now, cluster.state[0].next_arrival
+    for place in range(len(FADING_TIMES)):
+        arrived[1 + place] *= np.exp(-(now - arrived[0]) / FADING_TIMES[place])
+    arrived[0] = now
+    for job in range(int(arrived[-1]), came):
+        if workload.jobs[job].interactive:
+            for place in range(len(FADING_TIMES)):
+                age = now - workload.jobs[job].submit
+                arrived[1 + place] += np.exp(-age / FADING_TIMES[place])
+    arrived[-1] = came
+
+
+@compiled
+def next_release(cluster: Cluster) -> float:
+    """Seconds until the next running job is expected to end; 0 if none runs."""
+    if cluster.state[0].running == 0:
+        return 0.0
+    return max(cluster.running[0].expected_end - cluster.state[0].now, 0.0)
+
+
+@compiled
+def _released_soon(workload: Workload, cluster: Cluster) -> int:
+    """Processors whose job is expected to end within SOON seconds, or should have ended."""
+    until = cluster.state[0].now + SOON
+    processors = 0
+    for place in range(cluster.state[0].running):
+        if cluster.running[place].expected_end > until:
+            break
+        processors += workload.jobs[cluster.running[place].expected_job].processors
+    return processors
+
+
+@compiled
+def _shortest_batch(workload: Workload, cluster: Cluster) -> float:
+    """Shortest estimated run time of a waiting batch job, seconds; 0 if none waits."""
+    shortest = np.inf
+    for place in range(cluster.state[0].pending):
+        job = cluster.pending[place]
+        if not workload.jobs[job].interactive:
+            shortest = min(shortest, workload.jobs[job].estimate)
+    return 0.0 if np.isinf(shortest) else shortest
+
+
+@compiled
+def _pending_size(workload: Workload, cluster: Cluster) -> float:
+    """Of the waiting jobs together, processors."""
+    size = 0.0
+    for place in range(cluster.state[0].pending):
+        size += workload.jobs[cluster.pending[place]].weighed
+    return size
+
+
+@compiled
+def queue_features_now(
+    workload: Workload, cluster: Cluster, usage: FloatArray, arrived: FloatArray
+) -> Any:
+    """The queue features of the `site` schema now, a tuple in its order.
+
+    Args:
+        usage: fraction of the consumed service of each account, shape [accounts].
+        arrived: brought up to now; see `no_arrivals`.
+    """
+    state = cluster.state[0]
+    _count_arrivals(workload, cluster, arrived)
+    relative = queue_features(
+        float(state.capacity),
+        float(state.idle),
+        float(state.pending),
+        float(state.pending_interactive),
+        _pending_size(workload, cluster),
+        max(state.pending_work, 0.0),
+        next_release(cluster),
+        float(state.running_interactive),
+        fairness(workload.shares, usage),
+    )
+    absolute = reserve_features(
+        float(state.pending_interactive),
+        float(state.pending - state.pending_interactive),
+        float(state.running_interactive),
+        float(_released_soon(workload, cluster)),
+        _shortest_batch(workload, cluster),
+        arrived[1:-1],
+    )
+    return relative + absolute
+
+
+#: Codes of the schemas in the compiled loop; NO_GRID is any other schema.
+NO_GRID, GRID, GRID_2011, GRID_WAIT = 0, 1, 2, 3
+
+
+def grid_code(schema: FeatureSchema) -> int:
+    """The code of a schema with the papers' state; NO_GRID for any other."""
+    digests = [each.digest for each in (*REACTIVE_GRID_SCHEMAS, REACTIVE_GRID_WAIT)]
+    return digests.index(schema.digest) + 1 if schema.digest in digests else NO_GRID
+
+
+def grid_job_table(workload: Workload) -> FloatArray:
+    """Static job features of every job of a workload, float64[n, 3]."""
+    places = account_places(workload.shares)[workload.account]
+    interactive = workload.interactive.astype(np.float64)
+    return np.column_stack(grid_job_features(workload.estimate, interactive, places))
+
+
+@compiled
+def running_utility(workload: Workload, cluster: Cluster) -> float:
+    """Mean time utility of the running jobs at their expected completion; 1 if none runs."""
+    running = cluster.state[0].running
+    total = 0.0
+    for place in range(running):
+        job = cluster.running[place].expected_job
+        turnaround = cluster.running[place].expected_end - workload.jobs[job].submit
+        row = paper_row(workload.jobs[job].interactive)
+        total += time_utility(turnaround, workload.jobs[job].estimate, row)
+    return total / running if running else 1.0
+
+
+@compiled
+def _running_work(workload: Workload, cluster: Cluster) -> float:
+    now = cluster.state[0].now
+    total = 0.0
+    for place in range(cluster.state[0].running):
+        remaining = max(cluster.running[place].expected_end - now, 0.0)
+        total += remaining * workload.jobs[cluster.running[place].expected_job].weighed
+    return total
+
+
+@compiled
+def _received(cluster: Cluster, places: IntArray) -> FloatArray:
+    received = np.zeros(VO_PLACES)
+    usage = current_usage(cluster)
+    for account in range(len(places)):
+        received[places[account]] += usage[account]
+    return received
+
+
+@compiled
+def _queued(workload: Workload, cluster: Cluster, places: IntArray) -> FloatArray:
+    queued = np.zeros(VO_PLACES)
+    pending = cluster.state[0].pending
+    for place in range(pending):
+        queued[places[workload.jobs[cluster.pending[place]].account]] += 1.0
+    return queued / max(pending, 1)
+
+
+@compiled
+def grid_state(
+    workload: Workload, cluster: Cluster, places: IntArray, code: int
+) -> tuple[float, float, float, float, float, float, float, float]:
+    """The 8 queue features of a papers' schema now.
+
+    Args:
+        places: VO place of each account, shape [accounts].
+        code: GRID, GRID_2011 or GRID_WAIT.
+    """
+    # a recorded log may have had more processors than it says
+    capacity, idle = float(cluster.state[0].capacity), float(max(cluster.state[0].idle, 0))
+    work, release = max(cluster.state[0].pending_work, 0.0), next_release(cluster)
+    if code != GRID_2011:
+        utility = running_utility(workload, cluster)
+        return grid_features(capacity, idle, work, release, utility, _received(cluster, places))
+    running_work = _running_work(workload, cluster)
+    queued = _queued(workload, cluster, places)
+    return grid_features_2011(capacity, idle, work, release, running_work, queued)
