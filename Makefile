@@ -114,34 +114,34 @@ check: $(VENV)/installed-test
 	$(BIN)/lint-imports
 
 bench: $(VENV)/installed-test
-	$(BIN)/python -m bench.speed.simulator_speed --output bench-output
-	$(BIN)/python -m bench.speed.replayed_queue --output bench-output
-	$(BIN)/python -m bench.speed.metrics_answer
-	$(BIN)/python -m bench.speed.requested_resources
-	$(BIN)/python -m bench.speed.agents_speed
-	$(BIN)/python -m bench.speed.market_speed
-	$(BIN)/python -m bench.speed.poisoned_prediction
+	$(BIN)/python -m tests.bench.speed.simulator_speed --output bench-output
+	$(BIN)/python -m tests.bench.speed.replayed_queue --output bench-output
+	$(BIN)/python -m tests.bench.speed.metrics_answer
+	$(BIN)/python -m tests.bench.speed.requested_resources
+	$(BIN)/python -m tests.bench.speed.agents_speed
+	$(BIN)/python -m tests.bench.speed.market_speed
+	$(BIN)/python -m tests.bench.speed.poisoned_prediction
 	$(BIN)/slurm-rl benchmark hook --jobs 10000
-	$(BIN)/python -m bench.speed.figures --output bench-output
+	$(BIN)/python -m tests.bench.speed.figures --output bench-output
 
 bench-slurm: $(VENV)/installed-test
 	tests/real/install_daemons.sh
-	$(BIN)/python -m bench.speed.slurm_queue --output bench-output
+	$(BIN)/python -m tests.bench.speed.slurm_queue --output bench-output
 
 bench-reserve: $(VENV)/installed-test
 	tests/real/install_daemons.sh
-	$(BIN)/python -m bench.reserve_hours.campaign --output bench-output
+	$(BIN)/python -m tests.bench.reserve_hours.campaign --output bench-output
 
 faults: $(VENV)/installed-test
 	tests/real/install_daemons.sh
-	$(BIN)/python -m bench.faults.campaign --output faults-output
+	$(BIN)/python -m tests.bench.faults.campaign --output faults-output
 
 soak: $(VENV)/installed-test
 	tests/real/install_daemons.sh
-	$(BIN)/python -m bench.soak.campaign --output soak-output
+	$(BIN)/python -m tests.bench.soak.campaign --output soak-output
 
 fuzz: $(VENV)/installed-test
-	$(BIN)/python -m bench.fuzz.campaign --output fuzz-output
+	$(BIN)/python -m tests.bench.fuzz.campaign --output fuzz-output
 
 # A minute for each kind of input that strangers, users and administrators write. The same inputs each time, so that
 # a commit fails by what it changed; another SEED finds what is new.
@@ -149,13 +149,13 @@ SEED := 1
 FUZZED := heads slurm.conf squeue sacct model configuration
 fuzz-short: $(VENV)/installed-test
 	rm -rf fuzz-output/short
-	$(BIN)/python -m bench.fuzz.campaign --output fuzz-output/short --seconds 60 --part 100 \
+	$(BIN)/python -m tests.bench.fuzz.campaign --output fuzz-output/short --seconds 60 --part 100 \
 	  --seed $(SEED) $(FUZZED:%=--target %)
 
 fuzz-coverage: $(VENV)/installed-test
 	$(BIN)/$(PIP_INSTALL) -r requirements/coverage.txt
 	for target in swf sacct pbs configuration "offer body" metrics heads slurm.conf squeue; do \
-	  $(BIN)/python -m bench.fuzz.coverage_guided "$$target" "fuzz-output/corpus/$$target" \
+	  $(BIN)/python -m tests.bench.fuzz.coverage_guided "$$target" "fuzz-output/corpus/$$target" \
 	    -runs=50000 -seed=1 -print_final_stats=1 || exit 1; done
 
 # With UPGRADE=1 the newest versions of everything.
@@ -183,7 +183,7 @@ generated: $(VENV)/installed-test
 	$(BIN)/python deploy/grafana/generate_dashboards.py
 
 default-model: $(VENV)/installed-train
-	$(BIN)/python -m bench.default_model
+	$(BIN)/python -m tests.bench.default_model
 
 # Generated loads only, as the papers describe them.
 paper-models: $(VENV)/installed-train

@@ -291,7 +291,7 @@ def test_commands_are_understood(command: Command) -> None:
 def programs_in(document: Path) -> list[tuple[str, list[str]]]:
     """Modules of this checkout that a document runs, in a code block or in prose, their options."""
     found = re.findall(
-        r"python -m ((?:bench|tests|slurm_rl_plugin)[.\w]*)([^`|\n]*)", document.read_text()
+        r"python -m ((?:tests|slurm_rl_plugin)[.\w]*)([^`|\n]*)", document.read_text()
     )
     return [(module, re.findall(r"--[a-z-]+", rest)) for module, rest in found]
 

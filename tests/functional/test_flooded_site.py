@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.shares.flooded_site import FLOODS, SHARES, answer, asked_both, write_site
+from tests.bench.shares.flooded_site import FLOODS, SHARES, answer, asked_both, write_site
 
 
 @pytest.fixture(scope="module")

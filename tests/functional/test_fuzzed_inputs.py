@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bench.fuzz.mutations import mutated
-from bench.fuzz.service_targets import RaisesBroken
-from bench.fuzz.targets import TARGETS, Target
 from slurm_rl_plugin.errors import PolicyError
 from slurm_rl_plugin.policies.q_network import load_q_network
 from tests.architecture.markdown_documents import TOP
+from tests.bench.fuzz.mutations import mutated
+from tests.bench.fuzz.service_targets import RaisesBroken
+from tests.bench.fuzz.targets import TARGETS, Target
 
 #: Inputs of each target: those that take longer get fewer.
 INPUTS = {"conversion": 8, "any log": 100, "configuration": 60, "model": 60, "parquet": 60}

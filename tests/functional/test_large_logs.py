@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from bench.speed.sacct_log import write_sacct_log
 from slurm_rl_plugin.accounting.stored.log import StoredLog
 from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.cli import log_excerpt, train
@@ -21,6 +20,7 @@ from slurm_rl_plugin.errors import AccountingLogError, ConfigurationError
 from slurm_rl_plugin.evaluation.named_log import LogOptions, NamedLog
 from slurm_rl_plugin.learning.training import TrainingPlan
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
+from tests.bench.speed.sacct_log import write_sacct_log
 
 
 def read(argument: str) -> NamedLog:

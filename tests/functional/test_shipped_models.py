@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.default_model import write_default
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.paired import starts_under
@@ -22,6 +21,7 @@ from slurm_rl_plugin.simulator.schedules.policy_driver import simulate_policy
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from tests.bench.default_model import write_default
 from tests.reference.loads import random_workload, snapshot_of
 from tests.reference.readable_simulator import Moment
 from tests.unit.hook.queues import QueueInMemory, cycle_over, pending_jobs

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.faults.every_fault import fault_named
-from bench.faults.injection import inject
+from tests.bench.faults.every_fault import fault_named
+from tests.bench.faults.injection import inject
 from tests.real.conftest import skip_without_daemons
 from tests.real.slurm_releases import SlurmRelease
 

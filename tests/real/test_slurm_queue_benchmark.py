@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.speed.queue_writes import jobs_out_of_order
-from bench.speed.slurm_queue import PARTS, main
 from slurm_rl_plugin.cli.benchmark import fewest_writes
+from tests.bench.speed.queue_writes import jobs_out_of_order
+from tests.bench.speed.slurm_queue import PARTS, main
 from tests.real.conftest import skip_without_daemons
 
 SMALL = "--jobs 200 --orderings 1 --cycles 2 --pairs 1 --period 3"

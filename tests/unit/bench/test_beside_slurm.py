@@ -1,4 +1,4 @@
-"""The load of `bench.live` and the figures that it computes, without a cluster."""
+"""The load of `tests.bench.live` and the figures that it computes, without a cluster."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.live.beside_slurm import cell, figures_of, kept_figures, table
-from bench.live.load_and_figures import (
+from tests.bench.live.beside_slurm import cell, figures_of, kept_figures, table
+from tests.bench.live.load_and_figures import (
     DrawnJob,
     Moments,
     Newcomer,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.drawn_nodes import DrawnLoad, on_drawn_nodes
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from tests.bench.drawn_nodes import DrawnLoad, on_drawn_nodes
 from tests.reference.loads import log_of, users_workload
 
 PROCESSORS = 64

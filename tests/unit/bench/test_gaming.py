@@ -7,7 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from bench.shares.gaming import (
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.units import IntArray
+from tests.bench.shares.gaming import (
     DUMMY,
     PART,
     Changed,
@@ -20,10 +24,6 @@ from bench.shares.gaming import (
     over_draws,
     replayed,
 )
-from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
-from slurm_rl_plugin.units import IntArray
 
 #: Submission, processors, run time, time limit; of the second job all is changed.
 JOBS = ((0.0, 4, 600.0, 600.0), (5000.0, 8, 1000.0, 2400.0), (5000.0, 1, 100.0, 120.0))

@@ -10,7 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.forecasts.run_time_predictors import (
+from slurm_rl_plugin.accounting.swf.writer import write_swf
+from slurm_rl_plugin.learning.evaluation.run_time_scores import (
+    crps,
+    log_scores,
+    outcome,
+    run_time_scores,
+)
+from slurm_rl_plugin.simulator.workloads.generators import generated_log
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from tests.bench.forecasts.run_time_predictors import (
     OUTCOMES,
     PREDICTORS,
     Runs,
@@ -23,15 +32,6 @@ from bench.forecasts.run_time_predictors import (
     shrunk_means,
     within_limit,
 )
-from slurm_rl_plugin.accounting.swf.writer import write_swf
-from slurm_rl_plugin.learning.evaluation.run_time_scores import (
-    crps,
-    log_scores,
-    outcome,
-    run_time_scores,
-)
-from slurm_rl_plugin.simulator.workloads.generators import generated_log
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from tests.reference.loads import log_of, random_workload
 
 DAY = 86_400.0

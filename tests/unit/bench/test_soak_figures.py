@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.soak.campaign import ALLOWED, judged_rounds, missed_cycles, options
-from bench.soak.rounds import growth_between
 from slurm_rl_plugin.units import FloatArray
+from tests.bench.soak.campaign import ALLOWED, judged_rounds, missed_cycles, options
+from tests.bench.soak.rounds import growth_between
 
 SPEED = 96.0
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.speed.figures.figure import Figure, against_kept, compared
+from tests.bench.speed.figures.figure import Figure, against_kept, compared
 
 RATE = Figure(name="r", unit="jobs/s", goal=100.0, rate=True)
 TIME = Figure(name="t", unit="ms", goal=3.0, floor="sorting")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from bench.speed.metrics_answer import large_site_reports
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.domain import EndedJobs, StartedJobs
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests, ResourcesNow
@@ -22,6 +21,7 @@ from slurm_rl_plugin.hook.rails.reserve import (
     LimitReport,
 )
 from slurm_rl_plugin.metrics.collector import CycleMetrics
+from tests.bench.speed.metrics_answer import large_site_reports
 from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
 
 #: Of eight processors, memory and two GPUs.
@@ -392,7 +392,7 @@ def test_what_the_configuration_says_is_served(
 
 
 def test_a_large_site_is_served_in_less_than_300_kilobytes(registry: CollectorRegistry) -> None:
-    """500 accounts, 50,000 pending jobs, 80 partitions; timed in bench/speed."""
+    """500 accounts, 50,000 pending jobs, 80 partitions; timed in tests/bench/speed."""
     metrics = CycleMetrics(registry, {"name": "default"})
     for large in large_site_reports():
         metrics.publish(large)

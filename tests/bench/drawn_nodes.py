@@ -1,0 +1,200 @@
+"""A log of processors alone, put on nodes with memory and GPUs that are drawn.
+
+    python -m tests.bench.drawn_nodes LOG...
+
+Submit times, run times, users and processors are the log's. What jobs request in addition is drawn
+for each user and each kind of job of that user, since users repeat their requests. The command
+replays each log under each policy on some such machines and prints ratios over those of rules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
+from slurm_rl_plugin.learning.evaluation.continuous import (
+    ContinuousProtocol,
+    ContinuousRun,
+    Replayed,
+    replay_continuously,
+)
+from slurm_rl_plugin.learning.evaluation.schedule_waits import RATIOS, median_ratios
+from slurm_rl_plugin.learning.load_windows import class_known_at_submission
+from slurm_rl_plugin.services.candidates import candidate_of
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
+from slurm_rl_plugin.simulator.workloads.resampling import scale_load
+from slurm_rl_plugin.units import FloatArray, IntArray
+
+#: MiB that a node has for each of its CPUs, and how many times that a large one has.
+_MEMORY, _LARGE = 4096.0, 4.0
+#: CPUs of a node, and of those with GPUs the GPUs.
+_CPUS, _GPUS = (8, 16, 32), (2, 4, 8)
+#: Fewest nodes without GPUs.
+_FEWEST = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnLoad:
+    """Jobs and the machine that they are to run on."""
+
+    log: JobLog
+    machine: Machine
+
+
+def on_drawn_nodes(log: JobLog, processors: int, rng: np.random.Generator) -> DrawnLoad:
+    """The jobs of a log on as many CPUs as its machine had, in nodes, and on nodes with GPUs.
+
+    Of CPUs, memory and GPUs the one that is asked for most is asked for .7 to 1.1 of the time.
+
+    Args:
+        log: of a machine of processors alone.
+        processors: of that machine.
+        rng: draws kinds of nodes, requests and how dense the arrivals are.
+    """
+    sizes = [each for each in _CPUS if processors >= _FEWEST * each]
+    cpus = int(rng.choice(sizes or [1]))
+    gpus = int(rng.choice(_GPUS))
+    template = _templates(log)
+    asked_gpus = _gpus(log, template, gpus, rng)
+    processors_asked = np.where(
+        asked_gpus > 0, np.minimum(log.processors, cpus * asked_gpus / gpus), log.processors
+    )
+    processors_asked = np.maximum(np.ceil(processors_asked), 1.0)
+    memory = _memory(template, processors_asked, asked_gpus, cpus, rng)
+    nodes = np.maximum(np.ceil(processors_asked / cpus), np.ceil(memory / (_MEMORY * cpus)))
+    nodes = np.where(asked_gpus > 0, 1.0, np.minimum(nodes, processors // cpus))
+    total = np.column_stack([processors_asked, memory, asked_gpus])
+    machine = _machine(total, log, processors, cpus, gpus, rng)
+    requests = ResourceRequests.of_totals(total, nodes=nodes.astype(np.int64))
+    spread = np.ones(len(log), dtype=np.bool_)
+    drawn = replace(
+        log,
+        processors=processors_asked.astype(np.int64),
+        partition=np.zeros(len(log), dtype=np.int64),
+        partitions=("all",),
+        requests=replace(requests, memory_per_cpu=spread),
+    )
+    busiest = float(_loads(total, log, machine.capacity).max())
+    return DrawnLoad(log=scale_load(drawn, rng.uniform(0.7, 1.1) / busiest), machine=machine)
+
+
+def _templates(log: JobLog) -> IntArray:
+    """Jobs of one user that ask for the same, shape [n]."""
+    limit = np.nan_to_num(log.time_limit, nan=-1.0)
+    kinds = np.column_stack([log.user, log.processors, limit])
+    return np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _gpus(log: JobLog, template: IntArray, most: int, rng: np.random.Generator) -> FloatArray:
+    """GPUs of each job, within a node; some users' jobs ask for them, shape [n]."""
+    users = rng.random(int(log.user.max()) + 2) < rng.uniform(0.1, 0.4)
+    kinds = int(template.max()) + 1
+    count = np.minimum(2.0 ** rng.integers(0, 4, kinds), float(most))
+    count[rng.random(kinds) < 0.3] = 0.0
+    return np.where(users[log.user], count[template], 0.0)
+
+
+def _memory(
+    template: IntArray,
+    processors: FloatArray,
+    gpus: FloatArray,
+    cpus: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Memory of each job, MiB: by CPU at most twice what nodes have, with GPUs that of a node."""
+    typical, kinds = rng.uniform(0.2, 1.2) * _MEMORY, int(template.max()) + 1
+    each = typical * np.exp(rng.normal(0.0, 0.8, kinds))[template]
+    most = np.where(gpus > 0, _MEMORY * cpus / processors, 2.0 * _MEMORY)
+    return np.floor(np.minimum(each, most) * processors)
+
+
+def _loads(total: FloatArray, log: JobLog, capacity: FloatArray) -> FloatArray:
+    """What the jobs ask for of each resource over what there is until the last comes."""
+    span = max(float(log.submit[-1] - log.submit[0]), 1.0)
+    loads: FloatArray = (log.run_time @ total) / (span * np.maximum(capacity, 1.0))
+    return loads
+
+
+def _machine(
+    total: FloatArray, log: JobLog, processors: int, cpus: int, gpus: int, rng: np.random.Generator
+) -> Machine:
+    """Nodes without GPUs, some of them with more memory, and so many with GPUs as are asked for.
+
+    These are drawn so that GPUs may be the scarce resource or not.
+    """
+    plain = max(processors // cpus, 1)
+    large = int(plain * rng.choice([0.0, 0.1, 0.25]))
+    cpu_load, _, gpu_work = _loads(total, log, np.array([float(plain * cpus), 1.0, 1.0]))
+    wanted = gpu_work / (gpus * max(cpu_load, 1e-9) * rng.uniform(0.6, 1.6))
+    with_gpus = int(np.ceil(max(wanted, 1.0)))
+    drawn = (
+        NodeKind(name="c", count=plain - large, resources=(cpus, _MEMORY * cpus, 0.0)),
+        NodeKind(name="m", count=large, resources=(cpus, _LARGE * _MEMORY * cpus, 0.0), weight=2),
+        NodeKind(name="g", count=with_gpus, resources=(cpus, _MEMORY * cpus, gpus), weight=3),
+    )
+    kinds = tuple(each for each in drawn if each.count > 0)
+    everywhere = MachinePartition(name="all", kinds=tuple(range(len(kinds))), is_default=True)
+    return Machine(resources=BASIC_RESOURCES, kinds=kinds, partitions=(everywhere,))
+
+
+def drawn_logs(paths: Sequence[Path], machines: int, jobs: int) -> list[PreparedLog]:
+    """The first jobs of each log on so many machines, with classes known at submission."""
+    found: list[PreparedLog] = []
+    for path in paths:
+        log = read_log(path)[0]
+        log = log.select(np.arange(min(len(log), jobs)))
+        processors = log.processors_available or int(log.processors.max())
+        for _ in range(machines):
+            drawn = on_drawn_nodes(log, processors, np.random.default_rng((1000, len(found))))
+            found.append(class_known_at_submission(prepare_log(drawn.log, machine=drawn.machine)))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Replay, and print one JSON document: geometric means over the machines, and each of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("logs", nargs="+", type=Path, metavar="LOG")
+    parser.add_argument("--policy", action="append", default=None)
+    parser.add_argument("--machines", type=int, default=3, help="of each log")
+    parser.add_argument("--jobs", type=int, default=15_000, help="of each log, at most")
+    parser.add_argument("--runs", type=int, default=2)
+    options = parser.parse_args(arguments)
+    policies = options.policy or ["default", "saf", "multifactor", "fifo"]
+    protocol = ContinuousProtocol(runs=options.runs)
+    replayed = [Replayed(name=name, candidate=candidate_of(name)) for name in policies]
+    found: list[Mapping[str, Sequence[ContinuousRun]]] = []
+    for number, log in enumerate(drawn_logs(options.logs, options.machines, options.jobs)):
+        settings = SimulationSettings(capacity=log.capacity, backfilling="easy")
+        found.append(replay_continuously(replayed, log, settings, protocol))
+        print(f"machine {number + 1}", file=sys.stderr, flush=True)
+    table = {base: {name: ratios(found, name, base) for name in policies} for base in policies}
+    print(json.dumps(table, indent=2))
+
+
+def ratios(
+    machines: Sequence[Mapping[str, Sequence[ContinuousRun]]], name: str, base: str
+) -> dict[str, float]:
+    """Figures of one policy over those of another: geometric means of the machines' medians."""
+    each = [
+        median_ratios([run.waits for run in runs[name]], [run.waits for run in runs[base]])
+        for runs in machines
+    ]
+    return {
+        figure: float(np.exp(np.mean(np.log([ratio[figure] or np.nan for ratio in each]))))
+        for figure in RATIOS
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""`make faults`: every fault on a real cluster of its own, a table, and faults.json.
+
+Needs root and Slurm's daemons, see tests/real/install_daemons.sh; about a minute for each fault.
+Results are kept in --output, one folder a fault: a campaign that was cut short goes on where it
+was, and --again tries named faults once more. Exit code 1 where one was not survived.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.cli.progress import progress_bar
+from slurm_rl_plugin.whole_file import write_whole
+from tests.bench.faults.every_fault import FAULTS
+from tests.bench.faults.fault import Fault
+from tests.bench.faults.injection import Injection
+from tests.bench.faults.reliability_table import summary_of, table_of
+from tests.bench.faults.set_clock import clock_library
+from tests.real.slurm_releases import RELEASES
+
+#: Seconds after which a fault's process is given up; many kills take long.
+_PATIENCE = 3600.0
+
+
+def options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """What to try."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("faults-output"))
+    parser.add_argument("--only", nargs="+", metavar="TEXT", help="faults with it in their name")
+    parser.add_argument("--again", action="store_true", help="try these again")
+    parser.add_argument("--at-once", type=int, default=2, metavar="N", help="clusters")
+    parser.add_argument("--release", choices=list(RELEASES), help="of Slurm; the installed one")
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is not there yet; 1 where a fault was not survived."""
+    chosen = options(arguments)
+    chosen.output.mkdir(parents=True, exist_ok=True)
+    faults = [fault for fault in FAULTS if _is_wanted(fault, chosen)]
+    with (
+        progress_bar("faults", len(faults), "survived") as progress,
+        ThreadPoolExecutor(chosen.at_once) as pool,
+    ):
+        survived = 0
+        results = pool.map(lambda fault: _tried(fault, chosen), faults)
+        for done, found in enumerate(results, start=1):
+            survived += found["survived"]
+            progress(done, survived)
+            _say(found)
+    found = kept_results(chosen.output)
+    write_whole(chosen.output / "faults.json", json.dumps(found, indent=1) + "\n")
+    print(table_of(found))
+    print(summary_of(found))
+    return 0 if all(each["survived"] for each in found) else 1
+
+
+def _is_wanted(fault: Fault, chosen: argparse.Namespace) -> bool:
+    if fault.clock and chosen.release:
+        sys.stderr.write(f"{fault.name}: not tried, libfaketime is not in another release's root\n")
+        return False
+    if fault.clock and clock_library() is None:
+        sys.stderr.write(f"{fault.name}: not tried, libfaketime is not installed (apt: faketime)\n")
+        return False
+    return not chosen.only or any(text in fault.name for text in chosen.only)
+
+
+def _tried(fault: Fault, chosen: argparse.Namespace) -> dict[str, Any]:
+    """The kept result of a fault, or that of trying it now."""
+    folder = chosen.output.resolve() / fault.folder
+    kept = folder / "result.json"
+    if chosen.again or not _same_trial(kept, chosen):
+        kept.unlink(missing_ok=True)
+        words = ["-m", "tests.bench.faults.one_fault", fault.name, str(folder)]
+        words += ["--release", chosen.release] if chosen.release else []
+        with (chosen.output / f"{fault.folder}.out").open("wb") as out:
+            subprocess.run(
+                [sys.executable, *words, "--seed", str(chosen.seed)],
+                stdout=out,
+                stderr=out,
+                timeout=_PATIENCE,
+                check=False,
+            )
+    if not kept.exists():
+        return Injection(name=fault.name, error=f"no result: see {folder}.out").as_json()
+    result: dict[str, Any] = json.loads(kept.read_text())
+    return result
+
+
+def _same_trial(kept: Path, chosen: argparse.Namespace) -> bool:
+    """Whether a result is there, and of this release and seed."""
+    if not kept.exists():
+        return False
+    result = json.loads(kept.read_text())
+    return (result.get("release"), result.get("seed")) == (chosen.release, chosen.seed)
+
+
+def _say(found: dict[str, Any]) -> None:
+    words = "survived" if found["survived"] else "; ".join(found["complaints"])[:600]
+    sys.stderr.write(f"{found['name']}: {words} ({found['seconds']:.0f} s)\n")
+
+
+def kept_results(output: Path) -> list[dict[str, Any]]:
+    """Every result in a folder, in the order of the table."""
+    paths = ((fault, output / fault.folder / "result.json") for fault in FAULTS)
+    return [json.loads(path.read_text()) for _, path in paths if path.exists()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

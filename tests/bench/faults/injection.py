@@ -1,0 +1,236 @@
+"""One fault done to a running site: seen, recovered from, left in the midst of, left by a kill."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slurm_rl_plugin.hook.audit.reader import AuditFilter, AuditReader
+from tests.bench.faults.daemon_beside import CYCLE, STARVATION, TIMEOUT
+from tests.bench.faults.fault import Fault
+from tests.bench.faults.jobs_under_fault import PLAN
+from tests.bench.faults.scene import Scene, set_up
+from tests.bench.faults.set_clock import JUMP, settable_clock
+from tests.real.conftest import running_slurm
+from tests.real.private_cluster import PrivateSlurm
+from tests.real.slurm_releases import SlurmRelease
+
+#: Seconds of a cycle itself and of polling.
+SLACK = 2.0
+#: Jobs that come just before a fault: the daemon has something to order.
+FRESH = 12
+_PATIENCE = 90.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Injection:
+    """What was seen of a fault; seconds and job numbers.
+
+    Attributes:
+        name: of the fault.
+        metric, log: whether it showed there.
+        recovery: from the end of its cause to the end of the first good cycle; None if none came.
+        allowed: of that.
+        left_in_fault: exit code of the daemon that was told to stop while the fault lasted; None
+            where it did not run.
+        factors_left: jobs with a factor after that stop and the watchdog.
+        factors_after_kill: the same after a kill and the watchdog.
+        jobs: submitted.
+        lost, held, failed, starved: jobs to which harm was done.
+        torn: lines of the audit log that are none.
+        longest_wait: of a job that started.
+        seconds: that all took.
+        error: why it could not be tried to its end; "" else.
+    """
+
+    name: str
+    metric: bool = False
+    log: bool = False
+    recovery: float | None = None
+    allowed: float = 0.0
+    left_in_fault: int | None = None
+    factors_left: list[str] = field(default_factory=list)
+    factors_after_kill: list[str] = field(default_factory=list)
+    jobs: int = 0
+    lost: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    starved: list[str] = field(default_factory=list)
+    torn: int = 0
+    longest_wait: float = 0.0
+    seconds: float = 0.0
+    error: str = ""
+
+    @property
+    def complaints(self) -> list[str]:
+        """What was not as it must be; none for a fault that was survived."""
+        found = [f"error: {self.error}"] if self.error else []
+        found += [] if self.metric else ["no metric shows it"]
+        found += [] if self.log else ["no line of the log shows it"]
+        if self.recovery is None:
+            found.append("no recovery was seen")
+        elif self.recovery > self.allowed:
+            found.append(f"recovered after {self.recovery:.1f} s, allowed {self.allowed:.1f} s")
+        found += [f"{self.torn} torn lines in the audit log"] if self.torn else []
+        named = ("lost", "held", "failed", "starved", "factors_left", "factors_after_kill")
+        for name in named:
+            jobs = getattr(self, name)
+            found += [f"{name.replace('_', ' ')}: {', '.join(jobs)}"] if jobs else []
+        return found
+
+    @property
+    def survived(self) -> bool:
+        """Whether all was as it must be."""
+        return not self.complaints
+
+    def as_json(self) -> dict[str, Any]:
+        """For the file of results."""
+        return {**asdict(self), "survived": self.survived, "complaints": self.complaints}
+
+
+def inject(
+    fault: Fault,
+    folder: Path,
+    seed: int,
+    slack: float = SLACK,
+    release: SlurmRelease | None = None,
+) -> Injection:
+    """Try a fault on a cluster of its own; never raises for what the fault brings about.
+
+    Args:
+        fault: to try.
+        folder: of the daemon's files; must be empty.
+        seed: of the jobs and of moments.
+        slack: seconds of a cycle itself and of polling; more on a busy machine.
+        release: of Slurm; None for the installed one.
+    """
+    found, begin = Injection(name=fault.name), time.monotonic()
+    found.allowed = CYCLE + slack + fault.slack
+    with ExitStack() as stack:
+        if fault.clock:
+            stack.enter_context(settable_clock(folder))
+        cluster = stack.enter_context(running_slurm(PLAN, release))
+        try:
+            scene = set_up(fault, cluster, folder, seed, stack)
+            stack.enter_context(fault.place(scene))
+            _go_through(fault, scene, found)
+        except Exception as error:  # noqa: BLE001 - a campaign goes on with the next one
+            found.error = f"{type(error).__name__}: {error}"
+        with suppress(OSError):
+            shutil.copy(cluster.directory / "log" / "slurmctld.log", folder)
+        if not found.survived:
+            _keep_queue(cluster, folder)
+    found.seconds = time.monotonic() - begin
+    return found
+
+
+def _keep_queue(cluster: PrivateSlurm, folder: Path) -> None:
+    """What helps to find out why."""
+    queue = cluster.run("squeue", "-t", "all", "-r", check=False)
+    (folder / "squeue.txt").write_text(queue.stdout + queue.stderr)
+
+
+def _go_through(fault: Fault, scene: Scene, found: Injection) -> None:
+    daemon, jobs = scene.daemon, scene.jobs
+    jobs.submit_first()
+    daemon.start()
+    daemon.wait_for_good_cycle(_PATIENCE)
+    jobs.submit(FRESH)
+    if fault.after_save:
+        jobs.wait_until_saved()
+    read = len(scene.daemon.log)
+    away = _begin_and_see(fault, scene, found)
+    found.recovery = _recover(fault, scene)
+    found.log = found.log or fault.log in scene.daemon.log[read:]
+    found.held += jobs.held_by_us()
+    jobs.submit(FRESH)
+    if fault.after_save:
+        jobs.wait_until_saved()
+    daemon.wait_for_good_cycle(_PATIENCE)
+    away += _leave_amid(fault, scene, found)
+    jobs.close()
+    found.factors_left = jobs.factors_left()
+    daemon.start()
+    daemon.wait_for_good_cycle(_PATIENCE)
+    daemon.kill()
+    _watch_until_done(scene)
+    found.factors_after_kill = jobs.factors_left()
+    if fault.clock:  # slurmctld schedules nothing until its last pass is past again
+        scene.cluster.restart("slurmctld")
+    jobs.finish()
+    _judge(fault, scene, found, away)
+
+
+def _begin_and_see(fault: Fault, scene: Scene, found: Injection) -> float:
+    """Do it, and wait until it shows; the seconds that took."""
+    before, read, began = scene.daemon.scrape(), len(scene.daemon.log), time.monotonic()
+    fault.begin(scene)
+    while time.monotonic() - began < fault.patience and not (found.metric and found.log):
+        found.metric = found.metric or fault.sign.shows(before, scene.daemon.scrape())
+        found.log = found.log or fault.log in scene.daemon.log[read:]
+        time.sleep(0.1)
+    return time.monotonic() - began
+
+
+def _recover(fault: Fault, scene: Scene) -> float:
+    """End the cause; seconds from there to the end of the first good cycle."""
+    good, begun = scene.daemon.good_cycles(), time.monotonic()
+    fault.end(scene)
+    ended = begun if fault.counts_end else time.monotonic()
+    scene.daemon.wait_for_good_cycle(_PATIENCE, since=good)
+    return max(time.monotonic() - ended, 0.0)
+
+
+def _leave_amid(fault: Fault, scene: Scene, found: Injection) -> float:
+    """The daemon is stopped while the fault lasts; the watchdog sees to the rest."""
+    began = time.monotonic()
+    fault.begin(scene)
+    if scene.daemon.runs:
+        found.left_in_fault = scene.daemon.stop()
+    fault.end(scene)
+    if scene.daemon.runs:  # a fault of the daemon itself ends with its restart
+        found.left_in_fault = scene.daemon.stop()
+    _watch_until_done(scene)
+    return time.monotonic() - began
+
+
+def _watch_until_done(scene: Scene) -> None:
+    """Let the watchdog run again and again, as its timer does, until it has nothing to do."""
+    last = ""
+
+    def done() -> bool:
+        nonlocal last
+        answer = scene.daemon.watchdog()
+        last = answer.stdout + answer.stderr
+        return answer.returncode == 0
+
+    try:
+        scene.cluster.wait_until(done, _PATIENCE, "nothing of ours is left")
+    except Exception as error:
+        raise AssertionError(f"the watchdog does not end: {last}") from error
+
+
+def _judge(fault: Fault, scene: Scene, found: Injection, away: float) -> None:
+    grace = (
+        away + (found.recovery or 0.0) + 2 * CYCLE + 2 * TIMEOUT + (JUMP if fault.clock else 0.0)
+    )
+    verdict = scene.jobs.verdict(
+        STARVATION, grace, reruns=fault.reruns_jobs or fault.after_save or fault.forgets_jobs
+    )
+    found.jobs = len(scene.jobs.submitted)
+    found.longest_wait = max(each.wait for each in scene.jobs.seen().values())
+    found.torn = _torn_lines(scene.daemon.files / "audit.jsonl")
+    found.lost += verdict.lost
+    found.held += verdict.held
+    found.failed += verdict.failed
+    found.starved += verdict.starved
+
+
+def _torn_lines(path: Path) -> int:
+    reader = AuditReader([path])
+    assert sum(1 for _ in reader.lines(AuditFilter())), f"{path} has no line"
+    return reader.bad

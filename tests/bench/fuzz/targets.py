@@ -1,0 +1,317 @@
+"""All that is fuzzed: what takes the input, sound inputs to begin with, and words of the format."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib import resources
+from pathlib import Path
+from random import Random
+
+from slurm_rl_plugin.accounting.conversion import convert
+from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
+from slurm_rl_plugin.brokers.live.job_document import FIELDS
+from tests.architecture.markdown_documents import TOP
+from tests.bench.fuzz import log_targets, service_targets, slurm_targets
+from tests.bench.fuzz.mutations import mutated
+from tests.bench.fuzz.service_targets import TOKEN, RaisesBroken
+from tests.contracts.test_accounting_readers import CASES
+from tests.functional.small_site import CONF
+from tests.unit.accounting.published_samples import as_csv, f_data, pm100, pods
+
+_CORPUS = Path(__file__).with_name("corpus")
+#: Takes an input and a folder for files; says whether it was taken for sound.
+Target = Callable[[bytes, Path], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Fuzzed:
+    """One target.
+
+    Attributes:
+        build: makes it; is given a folder that stays.
+        seeds: makes sound inputs, likewise.
+        tokens: words of the format.
+        inputs: of a whole campaign.
+        kept: name of the folder in `corpus` with inputs that reach further code.
+    """
+
+    build: Callable[[Path], Target]
+    seeds: Callable[[Path], Sequence[bytes]]
+    tokens: Sequence[bytes]
+    inputs: int
+    kept: str = ""
+
+    def kept_inputs(self) -> list[bytes]:
+        """Inputs that were findings, or that reach code which the sound ones do not reach."""
+        found = sorted((_CORPUS / self.kept).iterdir()) if self.kept else []
+        return [path.read_bytes() for path in found]
+
+    def generator(self, folder: Path, seed: int) -> Callable[[int], bytes]:
+        """Makes the input of each number, the same in every run."""
+        sound, kept = self.seeds(folder), self.kept_inputs()
+
+        def generate(number: int) -> bytes:
+            rng = Random(f"{seed}/{number}")
+            seeds = kept if kept and rng.random() < 0.3 else sound
+            return mutated(seeds, self.tokens, rng)
+
+        return generate
+
+
+def _always(target: Target) -> Callable[[Path], Target]:
+    return lambda folder: target
+
+
+def _case(*names: str) -> list[bytes]:
+    return [CASES[name].text.encode() for name in names]
+
+
+@cache
+def _demo() -> bytes:
+    """The first jobs of the dump of a real cluster that we ship."""
+    text = (resources.files("slurm_rl_plugin") / "cli/demo/logs/cluster-sacct.log").read_bytes()
+    return b"\n".join(text.split(b"\n")[:8]) + b"\n"
+
+
+def _sacct(folder: Path) -> list[bytes]:
+    header = "|".join(SACCT_FIELDS)
+    row = (
+        "c|7|ann|physics|main|normal|a|b|1700000000|1700000000|1700000060|1700003660|3600|120|8|1|"
+        "billing=8,cpu=8,gres/gpu:a=1,mem=4G,node=1|"
+        "SchedBackfill|run|COMPLETED|sbatch --wrap=a | b\nsecond line"
+    )
+    return [
+        *_case("sacct with a header", "sacct as XDMoD asks"),
+        _demo(),
+        f"{header}\n{row}\n".encode(),
+    ]
+
+
+def _logs(folder: Path) -> list[bytes]:
+    return [*_sacct(folder), *_swf(folder), *_pbs(folder), *_case("sbatch")]
+
+
+def _swf(folder: Path) -> list[bytes]:
+    return _case("swf")
+
+
+def _pbs(folder: Path) -> list[bytes]:
+    return _case("pbs", "torque")
+
+
+def _any(folder: Path) -> list[bytes]:
+    plain = [*_case("swf", "pbs"), _demo()]
+    return [*plain, *map(gzip.compress, plain), *_parquet(folder)]
+
+
+@cache
+def _parquet(folder: Path) -> list[bytes]:
+    found = []
+    for number, text in enumerate([*_case("swf", "pbs"), _demo()]):
+        (folder / "seed").write_bytes(text)
+        convert([folder / "seed"], folder / f"seed-{number}.parquet")
+        found.append((folder / f"seed-{number}.parquet").read_bytes())
+    return found
+
+
+def _data_sets(folder: Path) -> list[bytes]:
+    """Generated samples of published data sets.
+
+    Of csv alone: a damaged parquet file may name 2^61 bytes to polars, which then ends the process.
+    """
+    samples = [sample(6) for sample in (f_data, pm100, pods)]
+    return [*(as_csv(each, folder / "sample").read_bytes() for each in samples), *_case("f-data")]
+
+
+def _configuration(folder: Path) -> list[bytes]:
+    example = (TOP / "deploy/slurm-rl.toml").read_text()
+    said = "\n".join(line.removeprefix("# ") for line in example.splitlines())
+    shares = (TOP / "policy_models/responsive-reserve.toml").read_bytes()
+    rules = b'[policy]\nmodel = "sjf"\n[shares]\nphysics = 0.7\nbiology = 0.3\n'
+    return [example.encode(), said.encode(), shares, rules]
+
+
+def _models(folder: Path) -> list[bytes]:
+    names = ("default", "reactive-grids", "responsive-reserve")
+    return [(TOP / f"policy_models/{name}.onnx").read_bytes() for name in names]
+
+
+def _request(method: str, path: str, body: str = "", **headers: str) -> bytes:
+    given = {"Host": "localhost", "Content-Length": str(len(body)), **headers}
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
+    return ("\r\n".join(lines) + "\r\n\r\n" + body).encode()
+
+
+def _bodies(folder: Path) -> list[bytes]:
+    large = {
+        "partition": "batch", "qos": "normal", "name": "run", "account": "physics", "user": "ann",
+        "processors": 128, "time_limit": 1800.5, "has_batch_script": None,
+        "needs": {"gpus": "2"}, "formula": "utility - price / (1 + wait)",
+    }  # fmt: skip
+    return [json.dumps(each).encode() for each in ({"processors": 4}, large)]
+
+
+def _offers(folder: Path) -> list[bytes]:
+    bearer = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    asked = [_request("POST", "/offer", each.decode(), **bearer) for each in _bodies(folder)]
+    return [*asked, asked[1], _request("GET", "/offer"), _request("POST", "/offer", "{}")]
+
+
+def _scrapes(folder: Path) -> list[bytes]:
+    openmetrics = {"Accept": "application/openmetrics-text; version=1.0.0; charset=utf-8"}
+    return [
+        _request("GET", "/metrics", **openmetrics, **{"Accept-Encoding": "gzip"}),
+        _request("GET", "/metrics?name[]=slurm_rl_up"),
+        _request("GET", "/"),
+        _request("POST", "/metrics", "x"),
+    ]
+
+
+def _heads(folder: Path) -> list[bytes]:
+    """Requests of several clients, each with what the others lack."""
+    many = {f"X-{number}": "v" * 40 for number in range(30)}
+    return [
+        *_offers(folder),
+        _request("POST", "/offer", '{"processors": 1}', Authorization=f"Bearer {TOKEN}", **many),
+        b"GET http://localhost:9344/offer?a=1#b HTTP/1.1\r\nHost: [::1]:9344\r\n\r\n",
+        b"OPTIONS * HTTP/1.0\r\n\r\n",
+        _request("POST", "/offer", "2\r\n{}\r\n0\r\n\r\n", **{"Transfer-Encoding": "chunked"}),
+        b"GET /offer HTTP/1.1\nHost: a\n folded: b\n\n",
+    ]
+
+
+def _printed(name: str, folder: Path) -> list[bytes]:
+    """What a command of each release printed, as it was recorded."""
+    recorded = sorted((TOP / "tests/assets/slurm").glob(f"*/{name}"))
+    return [path.read_bytes() for path in recorded]
+
+
+def _slurm_confs(folder: Path) -> list[bytes]:
+    return [CONF.encode(), _CONF_OF_GPUS.encode()]
+
+
+_CONF_OF_GPUS = """\
+ClusterName=grid # a comment
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+PriorityType=priority/multifactor
+PriorityWeightAge=1000
+PriorityWeightTRES=CPU=1000,GRES/gpu=3000
+PriorityMaxAge=14-0
+SchedulerParameters=bf_window=2880,bf_max_job_test=1000,bf_continue,default_queue_depth=500
+AccountingStorageEnforce=associations,limits,qos
+AccountingStorageTRES=gres/gpu,license/matlab
+Licenses=matlab:10,ansys:2
+GresTypes=gpu
+NodeName=DEFAULT RealMemory=256000 Sockets=2 CoresPerSocket=16 ThreadsPerCore=1
+NodeName=n[001-040,050] \\
+  Weight=1 Feature=ib,old
+NodeName=g[1-4]x[1-2] Gres=gpu:a100:4(S:0-1) Weight=10 State=UNKNOWN
+NodeName=c1 CPUs=8 State=FUTURE
+NodeSet=big Feature=ib
+PartitionName=DEFAULT MaxTime=7-00:00:00 State=UP
+PartitionName=batch Nodes=big Default=YES PriorityTier=1 TRESBillingWeights="CPU=1.0,Mem=0.25G"
+PartitionName=gpu Nodes=g[1-4]x[1-2] PriorityTier=2 OverSubscribe=EXCLUSIVE MaxNodes=4
+"""
+_CONF = [
+    *(
+        b"NodeName=",
+        b"PartitionName=",
+        b"Include ",
+        b"n[1-9999]",
+        b"n[1-3,7]",
+        b"[",
+        b"]",
+        b"\\\n",
+    ),
+    *(b"gpu:a:4", b"CR_Core", b"DEFAULT", b"CPUs=", b"Sockets=", b"RealMemory=", b"7-00:00:00"),
+    *(b"MaxTime=UNLIMITED", b"Nodes=ALL", b"DownNodes=", b"SchedulerParameters=bf_window=0"),
+]
+_QUEUE = [
+    *(slurm_targets.MARK.encode(), b"|" + slurm_targets.MARK.encode() + b"|", b"|;|", b"N/A"),
+    *(b"NOT_SET", b"1-4%2", b"1,3-9:2", b"PENDING", b"RUNNING", b"JobHeldUser", b"365-00:00:00"),
+    *(b"cpu=1,mem=1G,node=1,gres/gpu:a100=2", b"gres:gpu:2", b"K", b"1.5M"),
+]
+_COLUMNS = [
+    *(b",", b'"', b"\r\n", b"nan", b"2021-04-01 10:28:01+09", b"T", b"Z", b"INFINITE", b"inf"),
+    *(b"1e400", b"-1", b"4294967295", b"1e30", b"adt", b"gpu_spec", b"|"),
+]
+_NAMES = [name.lower().encode() for name in SACCT_FIELDS]
+_HTTP = [
+    *(
+        b"HTTP/1.0",
+        b"HTTP/9.9",
+        b"GET",
+        b"HEAD",
+        b"PUT",
+        b"Content-Length: 9",
+        b"Expect: 100-continue",
+    ),
+    *(b"Transfer-Encoding: chunked", b"\r\n\r\n", b"%00", b"../", b"?name[]=a", b"Accept: */*"),
+]
+_TOML = [
+    b"[",
+    b"]]",
+    b'"""',
+    b"'''",
+    b"[[job_class]]",
+    b"inf",
+    b"{}",
+    b"=",
+    b"1979-05-27",
+    b"[shares]",
+]
+_JSON = [each.encode() for each in FIELDS] + [
+    b"NaN",
+    b"Infinity",
+    b"1e999",
+    b'""',
+    b"\\ud800",
+    b"[[[[",
+]
+
+TARGETS = {
+    "swf": Fuzzed(_always(log_targets.read_swf), _swf, [b"; MaxProcs: 4"], 400_000),
+    "sacct": Fuzzed(_always(log_targets.read_sacct), _sacct, [b"|", *_NAMES], 100_000, "sacct"),
+    "pbs": Fuzzed(_always(log_targets.read_pbs), _pbs, [b"exec_host=", b";S;", b"ctime="], 100_000),
+    "any log": Fuzzed(_always(log_targets.read_any), _any, [b"PAR1"], 30_000),
+    "conversion": Fuzzed(_always(log_targets.convert_log), _logs, [b"|"], 2_000),
+    "data set": Fuzzed(_always(log_targets.convert_log), _data_sets, _COLUMNS, 4_000),
+    "parquet": Fuzzed(_always(log_targets.read_parquet), _parquet, [b"PAR1"], 20_000),
+    "configuration": Fuzzed(
+        _always(service_targets.configure), _configuration, _TOML, 30_000, "configuration"
+    ),
+    "model": Fuzzed(_always(service_targets.load_model), _models, [], 20_000, "model"),
+    "offer": Fuzzed(service_targets.offer_target, _offers, [*_HTTP, *_JSON], 150_000),
+    "offer body": Fuzzed(service_targets.offer_body_target, _bodies, _JSON, 150_000),
+    "heads": Fuzzed(service_targets.heads_target, _heads, _HTTP, 50_000, "heads"),
+    "slurm.conf": Fuzzed(
+        _always(slurm_targets.read_conf), _slurm_confs, _CONF, 50_000, "slurm.conf"
+    ),
+    "squeue": Fuzzed(
+        _always(slurm_targets.read_queue),
+        partial(_printed, "*squeue.txt"),
+        _QUEUE,
+        50_000,
+        "squeue",
+    ),
+    "sprio": Fuzzed(
+        _always(slurm_targets.read_priorities), partial(_printed, "sprio.txt"), _QUEUE, 50_000
+    ),
+    "metrics": Fuzzed(service_targets.metrics_target, _scrapes, _HTTP, 50_000),
+}
+
+
+def quiet() -> None:
+    """What is refused is no news; what is broken is."""
+    logging.getLogger("slurm_rl_plugin").setLevel(logging.CRITICAL)
+    for name in ("brokers.live.offer_pages", "metrics.pages"):
+        logger = logging.getLogger(f"slurm_rl_plugin.{name}")
+        logger.setLevel(logging.ERROR)
+        logger.propagate = False
+        logger.handlers = [RaisesBroken()]

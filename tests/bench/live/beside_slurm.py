@@ -1,0 +1,445 @@
+"""Shares, waits of new jobs and of a wide one on a real slurmctld: Slurm alone, and with daemons.
+
+Needs root and Slurm's daemons, see tests/real/install_daemons.sh. Scenes:
+
+    backlog           665 jobs of five accounts on 64 CPUs, one floods; 25 newcomers; one wide job
+    adverse           the same; the largest account's jobs are long and wide, the flood is short
+    newcomers-N       N pending jobs, and a newcomer every 2 s from the start of the daemon on
+
+Orders: `slurm` has no daemon; `shipped` runs this checkout's daemon with its defaults, active;
+`influence-0` lets its order override Slurm's; `reserve` keeps 4 % of the CPUs free of the backlog,
+whose jobs have a QOS of their own, with the default order; `other` runs the daemon of another
+checkout (`--other DIR`) with that checkout's defaults. Each run has a cluster of its own, without
+past usage. All orders of a repetition have the same jobs. Finished runs in the same folder are not
+run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.measure.intervals import interval_of, of_samples
+from slurm_rl_plugin.whole_file import write_whole
+from tests.bench.live.load_and_figures import (
+    USERS,
+    DrawnJob,
+    Moments,
+    Newcomer,
+    drawn_backlog,
+    moments_of,
+    newcomer,
+    newcomer_figures,
+    newcomers_of,
+    service_over_share,
+)
+from tests.bench.reserve_hours.replay import Stopped, in_time
+from tests.bench.shares.flooded_site import SHARES
+from tests.bench.speed.deep_queue import PATIENCE, eligible_jobs, open_partition, tell
+from tests.real.conftest import running_slurm
+from tests.real.daemon_under_test import RunningHook, running_hook
+from tests.real.load import outcomes
+from tests.real.private_cluster import Account, ClusterError, ClusterPlan, PrivateSlurm
+from tests.real.site_factors import site_factors
+from tests.real.slurm_releases import RELEASES, missing_programs, missing_release
+
+ORDERS = ("slurm", "shipped", "influence-0", "other", "reserve")
+SCENES = ("backlog", "adverse", "newcomers-1000", "newcomers-10000")
+_NODES, _CPUS, _CYCLE = 8, 8, 30
+#: Of the backlog: seconds that count, between newcomers, until the wide job, and for which that
+#: one is observed at most.
+_WINDOW, _APART, _WIDE_AT, _WIDE_PATIENCE = 200.0, 8.0, 20.0, 300.0
+_SHARES = '[shares]\nfrom = "slurm"\n'
+#: Keeps 3 of the 64 CPUs free of jobs with QOS batch.
+_RESERVE = """
+[reserve]
+mechanism = "qos"
+qos = "batch"
+most_processors = 3
+change_seconds = 5
+
+[[job_class]]
+class = "batch"
+qos = "^batch$"
+
+[[job_class]]
+class = "interactive"
+time_limit_at_most = 900
+"""
+_WIDE = DrawnJob(
+    account="elec", user=USERS["elec"][0], cpus=_NODES * _CPUS, minutes=120, seconds=10
+)
+#: Of newcomers: seconds from the daemon's start to the end of the first phase, which holds the
+#: whole first ordering, at least and at most; and of the second phase.
+_FIRST, _ORDERING_PATIENCE, _AFTER = 60.0, 600.0, 90.0
+#: Seconds between newcomers, and in which the last may start.
+_EACH, _LAST_STARTS = 2.0, 60.0
+#: Seconds until slurmctld has counted the usage of the backlog, at most.
+_USAGE_PATIENCE = 240.0
+#: The first ordering has ended when this part of the pending jobs carries a factor.
+_ORDERED = 0.9
+PLAN = ClusterPlan(
+    nodes=_NODES,
+    processors_per_node=_CPUS,
+    accounts={name: Account(share=share, users=USERS[name]) for name, share in SHARES.items()},
+    options={
+        "AccountingStorageEnforce": "associations,limits",
+        "PriorityMaxAge": "7-0",
+        "PriorityWeightAge": "1000",
+        "PriorityWeightFairshare": "10000",
+        "PriorityWeightJobSize": "1000",
+        "PriorityWeightPartition": "0",
+        "SchedulerParameters": "batch_sched_delay=0,sched_interval=2,bf_interval=2,bf_continue",
+        "MessageTimeout": "60",
+    },
+    partitions=("PartitionName=batch Nodes=ALL Default=YES MaxTime=1-0 State=UP",),
+)
+WIDE_WAIT = "wide job, wait"
+_CONTROLLER_LOG = "slurmctld.log"
+
+
+class Run:
+    """One scene under one order on a cluster of its own.
+
+    Attributes:
+        cluster: that runs.
+        folder: of the results and of the daemon's files.
+        order: one of ORDERS.
+        loads: load averages of the machine, one for each job submitted during the scene.
+    """
+
+    def __init__(self, cluster: PrivateSlurm, folder: Path, order: str, other: Path | None) -> None:
+        self.cluster, self.folder, self.order = cluster, folder, order
+        self.loads = list[float]()
+        self._other = other
+
+    def submit(self, job: DrawnJob, *options: str) -> int:
+        """Submits a job; further options are sbatch's. Its id."""
+        return self.cluster.submit(
+            *options,
+            user=job.user,
+            account=job.account,
+            processors=job.cpus,
+            minutes=job.minutes,
+            seconds=job.seconds,
+        )
+
+    def submit_all(self, jobs: Sequence[DrawnJob]) -> dict[int, DrawnJob]:
+        """Submits jobs of which none can start yet; job id -> job."""
+        open_partition(self.cluster, False)
+        options = ("--qos=batch",) if self.order == "reserve" else ()
+        with ThreadPoolExecutor(4) as pool:
+            numbers = list(pool.map(lambda job: self.submit(job, *options), jobs))
+        self.cluster.wait_until(
+            lambda: eligible_jobs(self.cluster) == len(jobs), PATIENCE, "jobs in sprio"
+        )
+        tell(f"{self.folder.name}: {len(jobs)} jobs pending")
+        return dict(zip(numbers, jobs, strict=True))
+
+    def submit_newcomer(self, place: int) -> int:
+        """Submits one, and notes the load of the machine."""
+        self.loads.append(os.getloadavg()[0])
+        return self.submit(newcomer(place))
+
+    @contextmanager
+    def daemon(self) -> Iterator[RunningHook | None]:
+        """Runs the daemon of the order from its first cycle on; restores all factors at the end."""
+        if self.order == "slurm":
+            yield None
+            return
+        with running_hook(
+            self.cluster,
+            self.folder,
+            "default",
+            cycle=_CYCLE,
+            influence=0.0 if self.order == "influence-0" else None,
+            site=_SHARES + (_RESERVE if self.order == "reserve" else ""),
+            before=("env", "-C", str(self._other)) if self.order == "other" else (),
+        ) as hook:
+            yield hook
+            tell(f"{self.folder.name}: the daemon stops")
+            if hook.stop(seconds=600.0) != 0:
+                raise ClusterError(hook.log)
+            if any(site_factors(self.cluster).values()):
+                raise ClusterError(f"{self.folder}: factors are left")
+
+    def waits(self, jobs: Sequence[int]) -> bool:
+        """Whether any of these jobs is pending."""
+        wanted = ",".join(map(str, jobs))
+        command = ("squeue", "-h", "-t", "PD", "-j", wanted, "-o", "%A")
+        return bool(self.cluster.run(*command, timeout=PATIENCE, check=False).stdout)
+
+    def moments(self) -> Moments:
+        """By the logs of slurmctld and of every slurmd."""
+        logs = self.cluster.directory.glob("log/slurm[cd]*.log")
+        return moments_of(line for log in logs for line in log.read_text().splitlines())
+
+    def audit(self) -> list[str]:
+        """Lines of the daemon's audit log."""
+        path = self.folder / "audit.jsonl"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def faults(self) -> list[str]:
+        """Warnings and errors in the daemon's log."""
+        path = self.folder / "daemon.log"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line for line in lines if " ERROR " in line or " WARNING " in line]
+
+
+def backlog(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
+    """A backlog of five accounts, newcomers of three others, and a job of the whole machine."""
+    pending = run.submit_all(jobs)
+    newcomers, wide = list[int](), list[int]()
+    due = [_APART * place for place in range(int(_WINDOW / _APART))]
+    places = sorted([*due, _WIDE_AT])
+
+    def submit(place: int) -> None:
+        if places[place] in due:
+            newcomers.append(run.submit_newcomer(len(newcomers)))
+        else:
+            wide.append(run.submit(_WIDE))
+
+    with run.daemon():
+        begin = time.time()  # noqa: TID251 - logs and accounting have the same clock
+        open_partition(run.cluster, True)
+        in_time(run.folder.name, places, submit, Event())
+        time.sleep(max(begin + _WINDOW - time.time(), 0.0))  # noqa: TID251
+        _holds(lambda: not run.waits(wide), _WIDE_PATIENCE - (_WINDOW - _WIDE_AT))
+        end = time.time()  # noqa: TID251
+    _end_all(run)
+    moments = run.moments()
+    started = pending.keys() & moments.launched.keys()
+    # slurmctld sends slurmdbd ends in a bundle
+    run.cluster.wait_until(
+        lambda: started <= outcomes(run.cluster, list(pending)).keys(), PATIENCE, "all ends"
+    )
+    found = outcomes(run.cluster, list(pending))
+    (number,) = wide
+    return {
+        "service": service_over_share(pending, found, begin, begin + _WINDOW),
+        "newcomers": newcomers_of(newcomers, moments, run.audit()),
+        "wide": min(moments.launched.get(number, end), end) - moments.submitted[number],
+        "wide started": moments.launched.get(number, end) < end,
+        "end": end,
+    }
+
+
+def _end_all(run: Run) -> None:
+    """Cancels every job, the pending ones first, so that accounting has an end of each."""
+    for state in ("PENDING", "RUNNING"):
+        for user in (user for users in USERS.values() for user in users):
+            run.cluster.run("scancel", f"--state={state}", f"--user={user}", timeout=PATIENCE)
+    gone = ("squeue", "-h", "-o", "%A")
+    run.cluster.wait_until(
+        lambda: not run.cluster.run(*gone, timeout=PATIENCE).stdout, PATIENCE, "an empty queue"
+    )
+
+
+def newcomers(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
+    """Newcomers of three accounts during the first ordering of a deep queue, and after it."""
+    run.submit_all(jobs)
+    open_partition(run.cluster, True)
+    if not _holds(lambda: _usage_counts(run.cluster), _USAGE_PATIENCE):
+        raise ClusterError("slurmctld does not recount usage")
+    numbers, stop, begin = list[int](), Event(), time.time()  # noqa: TID251
+
+    def submit() -> None:
+        due = np.arange(0.0, _ORDERING_PATIENCE + _AFTER, _EACH).tolist()
+        with suppress(Stopped):
+            in_time(run.folder.name, due, lambda at: numbers.append(run.submit_newcomer(at)), stop)
+
+    with ThreadPoolExecutor(1) as pool:
+        submitting = pool.submit(submit)
+        try:
+            with run.daemon() as hook:
+                if hook and not _holds(lambda: _ordered(run, hook), _ORDERING_PATIENCE):
+                    tell(f"{run.folder.name}: no end of the first ordering")
+                time.sleep(max(begin + _FIRST - time.time(), 0.0))  # noqa: TID251
+                ordered = time.time()  # noqa: TID251
+                tell(f"{run.folder.name}: the second phase begins")
+                time.sleep(_AFTER)
+                stop.set()
+                submitting.result()
+                _holds(lambda: not run.waits(numbers), _LAST_STARTS)
+                end = time.time()  # noqa: TID251
+        finally:
+            stop.set()
+    found = newcomers_of(numbers, run.moments(), run.audit())
+    return {"newcomers": found, "ordered": ordered, "end": end}
+
+
+def _usage_counts(cluster: PrivateSlurm) -> bool:
+    """Whether slurmctld, which recounts usage once a minute, has different usage for accounts."""
+    return len(set(cluster.run("sprio", "-h", "-o", "%F", timeout=PATIENCE).stdout.split())) > 1
+
+
+def _ordered(run: Run, hook: RunningHook) -> bool:
+    """Whether the first ordering has ended."""
+    if hook.process.poll() is not None:
+        raise ClusterError(hook.log)
+    factors = site_factors(run.cluster).values()
+    return sum(factor != 0 for factor in factors) >= _ORDERED * len(factors)
+
+
+def _holds(condition: Callable[[], bool], seconds: float) -> bool:
+    """Polls a condition every 2 s for some seconds, until it holds; whether it does."""
+    end = time.monotonic() + seconds
+    while not (held := condition()) and time.monotonic() < end:
+        time.sleep(2.0)
+    return held
+
+
+def plan_of(order: str) -> ClusterPlan:
+    """The cluster; with a reserve slurmctld enforces QOS too."""
+    if order != "reserve":
+        return PLAN
+    enforced = {"AccountingStorageEnforce": "associations,limits,qos"}
+    return replace(PLAN, options={**PLAN.options, **enforced})
+
+
+def add_batch_qos(cluster: PrivateSlurm) -> None:
+    """Adds the QOS of the backlog and lets every account use it."""
+    cluster.run("sacctmgr", "-i", "add", "qos", "batch", timeout=PATIENCE)
+    cluster.run(
+        *("sacctmgr", "-i", "modify", "account", "root", "set", "qos+=batch"), timeout=PATIENCE
+    )
+
+
+def run_once(scene: str, order: str, seed: int, folder: Path, chosen: argparse.Namespace) -> None:
+    """Runs one scene under one order and writes `run.json`; logs are kept next to it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("audit.jsonl", "daemon.log", "state.json"):  # of a run that was interrupted
+        folder.joinpath(name).unlink(missing_ok=True)
+    release = RELEASES[chosen.release] if chosen.release else None
+    pending = int(scene.partition("-")[2] or 665)
+    jobs = drawn_backlog(pending, seed, adverse=scene == "adverse")
+    play = newcomers if scene.startswith("newcomers") else backlog
+    with running_slurm(plan_of(order), release) as cluster:
+        if order == "reserve":
+            add_batch_qos(cluster)
+        run = Run(cluster, folder, order, chosen.other)
+        found = play(run, jobs)
+        log = cluster.directory.joinpath("log", _CONTROLLER_LOG).read_bytes()
+    folder.joinpath(f"{_CONTROLLER_LOG}.gz").write_bytes(gzip.compress(log))
+    found |= {"newcomers": [asdict(each) for each in found["newcomers"]]}
+    found |= {"load": [float(np.mean(run.loads)), max(run.loads)], "faults": run.faults()}
+    write_whole(folder / "run.json", json.dumps(found, indent=1) + "\n")
+
+
+def figures_of(run: Mapping[str, Any], order: str) -> dict[str, float]:
+    """Figures of a kept run."""
+    jobs = [Newcomer(**each) for each in run["newcomers"]]
+    daemon, end = order != "slurm", run["end"]
+    found = {"load average": run["load"][0], "faults in the log": float(len(run["faults"]))}
+    if "ordered" not in run:
+        service = dict(run["service"])
+        found["machine used"] = service.pop("used") / (_NODES * _CPUS * _WINDOW)
+        found |= {f"service / share, {name}": ratio for name, ratio in service.items()}
+        found |= {WIDE_WAIT: run["wide"], "wide job started": float(run["wide started"])}
+        return found | newcomer_figures(jobs, end, daemon=daemon)
+    for phase, first in (("first phase", True), ("second phase", False)):
+        part = [each for each in jobs if (each.submitted < run["ordered"]) == first]
+        each = newcomer_figures(part, end, daemon=daemon) if part else {}
+        found |= {f"{phase}: {key}": value for key, value in each.items()}
+    return found
+
+
+def kept_figures(chosen: argparse.Namespace, scene: str) -> dict[str, list[dict[str, float]]]:
+    """Order -> figures of each repetition; the wait of the wide job is also put over Slurm's."""
+    runs = dict[str, list[dict[str, float]]]()
+    for order in chosen.orders:
+        for seed in range(1, chosen.repetitions + 1):
+            text = (chosen.output / scene / f"{order}-{seed}" / "run.json").read_text()
+            runs.setdefault(order, []).append(figures_of(json.loads(text), order))
+    for each in runs.values() if "slurm" in runs else ():
+        for figures, alone in zip(each, runs["slurm"], strict=True):
+            if WIDE_WAIT in figures:
+                figures[f"{WIDE_WAIT}, over Slurm's"] = figures[WIDE_WAIT] / alone[WIDE_WAIT]
+    return runs
+
+
+def cell(values: Sequence[float]) -> str:
+    """Median of the runs with its 95 % interval; from two runs on."""
+    if not values:
+        return "-"
+    median = float(np.median(values))
+    if len(values) == 1:
+        return f"{median:.3g}"
+    low, high = interval_of(of_samples(np.array(values), lambda drawn: np.median(drawn, axis=-1)))
+    return f"{median:.3g} [{low:.3g}, {high:.3g}]"
+
+
+def table(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
+    """Lines of a Markdown table: figure by order.
+
+    Args:
+        runs: order -> figures of each repetition.
+    """
+    names = dict.fromkeys(name for each in runs.values() for figures in each for name in figures)
+    lines = [f"| | {' | '.join(runs)} |", "|---" * (len(runs) + 1) + "|"]
+    for name in names:
+        cells = [cell([each[name] for each in kept if name in each]) for kept in runs.values()]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """What to run."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scenes", default=",".join(SCENES), help="some of %(default)s")
+    parser.add_argument("--orders", default=",".join(ORDERS[:3]), help=f"some of {ORDERS}")
+    parser.add_argument("--other", type=Path, help="another checkout, for the order `other`")
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--release", choices=sorted(RELEASES), help="default: the installed Slurm")
+    parser.add_argument("--output", type=Path, default=Path("bench-output/live"))
+    chosen = parser.parse_args(arguments)
+    chosen.scenes, chosen.orders = chosen.scenes.split(","), chosen.orders.split(",")
+    for word in {*chosen.scenes} - {*SCENES} | {*chosen.orders} - {*ORDERS}:
+        parser.error(f"{word} is neither a scene nor an order: see --help")
+    if "other" in chosen.orders and chosen.other is None:
+        parser.error("the order other needs --other DIR")
+    lacking = ", ".join(missing_programs())
+    if chosen.release:
+        lacking = missing_release(RELEASES[chosen.release])
+    if os.geteuid() != 0 or lacking:
+        parser.error(f"needs root and Slurm's daemons{': ' if lacking else ''}{lacking}")
+    chosen.other = chosen.other.resolve() if chosen.other else None
+    chosen.output = chosen.output.resolve() / (chosen.release or "installed")
+    return chosen
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs what is missing, then prints a table for each scene."""
+    chosen = options(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the cluster goes too
+    for seed in range(1, chosen.repetitions + 1):
+        for scene in chosen.scenes:
+            for order in chosen.orders:
+                folder = chosen.output / scene / f"{order}-{seed}"
+                if not folder.joinpath("run.json").exists():
+                    tell(f"{scene}, {order}, repetition {seed} of {chosen.repetitions}")
+                    run_once(scene, order, seed, folder, chosen)
+    for scene in chosen.scenes:
+        runs = kept_figures(chosen, scene)
+        print(f"\n{scene}: median of {chosen.repetitions} runs [95 % interval]; times in seconds\n")
+        print("\n".join(table(runs)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,316 @@
+"""The flooded site in compressed time on a real slurmctld, next to what `what-if` predicts.
+
+Needs root and Slurm's daemons, see tests/real/install_daemons.sh; seven minutes for each run. The
+site is that of `flooded_site` with 64 CPUs: two minutes stand for the seven days of PriorityMaxAge
+and of PriorityDecayHalfLife. Each repetition runs it under the site's own order and with the daemon
+at several values of its influence. What an earlier call has finished in the same folder is kept.
+`what-if` is given the jobs of each run as accounting has them, and of slurmctld's log how long it
+takes to notice and to hand over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE
+from slurm_rl_plugin.whole_file import write_whole
+from tests.bench.node_hours.controller_log import delays_of
+from tests.bench.node_hours.fidelity import WITHIN, agrees
+from tests.bench.node_hours.replay import CONTROLLER_LOG
+from tests.bench.reserve_hours.replay import in_time
+from tests.bench.shares.flooded_site import FLOOD, FLOODS, OTHERS, SHARES, answer
+from tests.bench.speed.deep_queue import PATIENCE, tell
+from tests.real.conftest import running_slurm
+from tests.real.daemon_under_test import running_hook
+from tests.real.load import outcomes
+from tests.real.private_cluster import Account, ClusterPlan, PrivateSlurm
+
+#: Seconds that stand for seven days of age.
+_AGE = 120.0
+#: Hours of age at the site, by name of the run; None leaves Slurm alone.
+INFLUENCES: Mapping[str, float | None] = {
+    "now": None,
+    "336": 336.0,
+    "72": 72.0,
+    "24": 24.0,
+    "0": 0.0,
+}
+_NODES, _CPUS, _CYCLE = 8, 8, 2
+#: Seconds that jobs run, and minutes that they ask for.
+_RUNS, _LIMITS, _WIDTHS = (2, 4, 8, 16, 24), (1, 1, 2, 8, 20), (1, 2, 4, 4, 8)
+#: Which jobs are interactive, as the daemon under test has it.
+_QUICK = 1
+_CLASS = f"""
+[[job_class]]
+class = "interactive"
+time_limit_at_most = {_QUICK * MINUTE:g}
+"""
+#: Seconds between the beginnings of runs next to each other.
+_APART = 40.0
+_PLAN = ClusterPlan(
+    nodes=_NODES,
+    processors_per_node=_CPUS,
+    accounts={
+        name: Account(share=share, users=(f"flood{place:02}", f"flood{place + 50:02}"))
+        for place, (name, share) in enumerate(SHARES.items())
+    },
+    options={
+        "SelectTypeParameters": "CR_CPU",
+        "AccountingStorageEnforce": "associations,limits",
+        "PriorityMaxAge": f"0-00:{_AGE / MINUTE:02.0f}:00",
+        "PriorityDecayHalfLife": f"0-00:{_AGE / MINUTE:02.0f}:00",
+        "PriorityCalcPeriod": "1",
+        "PriorityWeightAge": "1000",
+        "PriorityWeightFairshare": "10000",
+        "PriorityWeightJobSize": "1000",
+        "PriorityWeightPartition": "0",
+        "SchedulerParameters": "batch_sched_delay=0,sched_interval=2,bf_interval=2,bf_resolution=1,"
+        "bf_window=60,bf_continue,bf_max_job_test=1000,default_queue_depth=1000",
+        "MessageTimeout": "60",
+        "SlurmctldDebug": "debug",  # tells when priorities were calculated and jobs handed over
+    },
+    partitions=("PartitionName=batch Nodes=ALL Default=YES MaxTime=60 State=UP",),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnJob:
+    """A job: seconds from the beginning, account, user, seconds that it sleeps, and its request."""
+
+    submit: float
+    account: str
+    user: str
+    seconds: int
+    minutes: int
+    cpus: int
+
+
+def drawn_jobs(count: int, seed: int) -> list[DrawnJob]:
+    """Jobs in order of submission, for 1.2 times what the machine can do."""
+    rng = np.random.default_rng(seed)
+    whole = float(sum(SHARES.values()))
+    asked = {
+        name: FLOOD if name == FLOODS else OTHERS * share / whole for name, share in SHARES.items()
+    }
+    work = float(np.mean(_RUNS) * np.mean(_WIDTHS))
+    last = count * work / (sum(asked.values()) * _NODES * _CPUS)
+    parts = np.array(list(asked.values())) / sum(asked.values())
+    jobs = []
+    for place in rng.choice(len(SHARES), count, p=parts).tolist():
+        name, kind = list(SHARES)[place], int(rng.integers(len(_RUNS)))
+        user = _PLAN.accounts[name].users[int(rng.integers(2))]
+        words = {"seconds": _RUNS[kind], "minutes": _LIMITS[kind], "cpus": int(rng.choice(_WIDTHS))}
+        jobs.append(
+            DrawnJob(submit=float(rng.uniform(0.0, last)), account=name, user=user, **words)
+        )
+    return sorted(jobs, key=lambda job: job.submit)
+
+
+def influence_hours(name: str) -> float:
+    """Of a run, in the run's own time."""
+    hours = INFLUENCES[name] or 0.0
+    return hours * HOUR / (7 * DAY) * _AGE / HOUR
+
+
+def run_once(name: str, jobs: Sequence[DrawnJob], folder: Path, stop: Event) -> dict[str, Any]:
+    """Submit, start and end the jobs on a cluster of their own; times by sacct, for JSON."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with running_slurm(_PLAN) as cluster:
+        numbers = list[int]()
+
+        def submit(place: int) -> None:
+            job = jobs[place]
+            words = {"processors": job.cpus, "minutes": job.minutes, "seconds": job.seconds}
+            numbers.append(cluster.submit(user=job.user, account=job.account, **words))
+
+        def play() -> float:
+            late = in_time(folder.name, [job.submit for job in jobs], submit, stop)
+            _wait_until_empty(cluster)
+            return late
+
+        if INFLUENCES[name] is None:
+            late = play()
+        else:
+            hours = influence_hours(name)
+            hook = running_hook(
+                cluster, folder, "default", cycle=_CYCLE, influence=hours, more="busy_share = 0.9"
+            )
+            with hook as running:
+                late = play()
+                assert running.stop() == 0, running.log
+        time.sleep(3.0)  # slurmctld sends slurmdbd the last ends in a bundle
+        found = outcomes(cluster, numbers)
+        _keep_site(cluster, folder)
+        log = cluster.directory.joinpath("log", CONTROLLER_LOG).read_bytes()
+        folder.joinpath(f"{CONTROLLER_LOG}.gz").write_bytes(gzip.compress(log))
+    rows = [asdict(found[number]) for number in numbers]
+    return {"late": late, "asked": [asdict(job) for job in jobs], "found": rows}
+
+
+def _wait_until_empty(cluster: PrivateSlurm) -> None:
+    cluster.wait_until(
+        lambda: not cluster.run("squeue", "-h", "-o", "%A", timeout=PATIENCE).stdout,
+        HOUR,
+        "an empty queue",
+    )
+
+
+def _keep_site(cluster: PrivateSlurm, folder: Path) -> None:
+    """slurm.conf and what sacctmgr knows, as `--cluster` takes them."""
+    conf = cluster.directory.joinpath("etc", "slurm.conf").read_text()
+    folder.joinpath("slurm.conf").write_text(conf)
+    script = [f"add account {name} Fairshare={each.share}" for name, each in _PLAN.accounts.items()]
+    script += [
+        f"add user {user} Account={name}"
+        for name, each in _PLAN.accounts.items()
+        for user in each.users
+    ]
+    folder.joinpath("sacctmgr.script").write_text("\n".join(script) + "\n")
+
+
+def write_log(run: Mapping[str, Any], folder: Path) -> None:
+    """`log.swf` and `accounts.csv` of a run, for `what-if`.
+
+    Times count from slurmctld's first calculation of priorities, as the simulator's do. Jobs come
+    when slurmctld looks, and hold their CPUs until it does again.
+    """
+    delays = delays_of(folder / f"{CONTROLLER_LOG}.gz")
+    users = sorted({job["user"] for job in run["asked"]})
+    lines = [f"; MaxProcs: {_NODES * _CPUS}", f"; MaxNodes: {_NODES}"]
+    both = zip(run["asked"], run["found"], strict=True)
+    for number, (job, each) in enumerate(both, start=1):
+        user, limit = users.index(job["user"]) + 1, job["minutes"] * 60
+        came = each["submit"] + delays.notice - delays.calculated
+        wait = max(each["start"] - each["submit"] - delays.notice, 0.0)
+        ran = each["end"] - each["start"] + delays.handover
+        times = [f"{value:.2f}" for value in (came, wait, ran)]
+        fields = [number, *times, job["cpus"], -1, -1, job["cpus"]]
+        fields += [limit, -1, 1, user, user, -1, 1, 1, -1, -1]
+        lines.append(" ".join(map(str, fields)))
+    folder.joinpath("log.swf").write_text("\n".join(lines) + "\n")
+    account_of = {job["user"]: job["account"] for job in run["asked"]}
+    pairs = [f"{users.index(user) + 1},{account}" for user, account in account_of.items()]
+    folder.joinpath("accounts.csv").write_text("user,account\n" + "\n".join(pairs) + "\n")
+
+
+def predicted(folder: Path, name: str) -> dict[str, tuple[float, float]]:
+    """Mean wait of each account and class, seconds: as it is, and under an influence."""
+    config = f"influence-{name}.toml"
+    text = f"[hook]\ncycle = {_CYCLE}\ninfluence_hours = {influence_hours(name)!r}\n{_CLASS}"
+    folder.joinpath(config).write_text(text)
+    words = ("--cluster", ".", "--account-of", "accounts.csv", "--config", config, "--json")
+    found = answer(folder, "what-if", "log.swf", *words, "--change", "hook default")
+    (variant,) = found["variants"].values()
+    cells = {"all": variant["figures"]["mean_wait"]}
+    for by in ("class", "account"):
+        cells |= {key: each["figures"]["mean_wait"] for key, each in variant["groups"][by].items()}
+    return {key: (each["before"], each["after"]) for key, each in cells.items()}
+
+
+def measured(run: Mapping[str, Any]) -> dict[str, tuple[int, float]]:
+    """Jobs and mean wait in a run on the cluster, over the jobs that `what-if` counts."""
+    count = len(run["asked"])
+    counted = slice(int(count * 0.1), count - int(count * 0.05))
+    waits: dict[str, list[float]] = {}
+    for job, each in list(zip(run["asked"], run["found"], strict=True))[counted]:
+        job_class = "interactive" if job["minutes"] <= _QUICK else "batch"
+        for cell in ("all", job_class, job["account"]):
+            waits.setdefault(cell, []).append(float(each["start"] - each["submit"]))
+    return {cell: (len(values), float(np.mean(values))) for cell, values in waits.items()}
+
+
+def compared(folder: Path, repetitions: int) -> dict[str, Any]:
+    """Each cell of each run next to what `what-if` says of the run's own jobs."""
+    cells: dict[tuple[str, str], dict[str, Any]] = {}
+    for repetition in range(repetitions):
+        for name, hours in INFLUENCES.items():
+            site, run = _path(folder, name, repetition).parent, _kept(folder, name, repetition)
+            write_log(run, site)
+            ours = predicted(site, "0" if hours is None else name)
+            for key, (jobs, real) in measured(run).items():
+                cell = cells.setdefault((name, key), {"jobs": jobs, "real": [], "predicted": []})
+                cell["real"].append(real)
+                cell["predicted"].append(ours[key][hours is not None])
+    rows = [{"run": name, "cell": key, **cell} for (name, key), cell in cells.items()]
+    for row in rows:
+        real, ours = float(np.mean(row["real"])), float(np.mean(row["predicted"]))
+        row["agrees"] = agrees(real, ours)
+        row["within"] = abs(real - ours) <= WITHIN * real
+    return {
+        "cells": rows,
+        "agree": float(np.mean([row["agrees"] for row in rows])),
+        "within": float(np.mean([row["within"] for row in rows])),
+    }
+
+
+def _path(folder: Path, name: str, repetition: int) -> Path:
+    return folder / f"{name}-{repetition + 1}" / "run.json"
+
+
+def _kept(folder: Path, name: str, repetition: int) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_path(folder, name, repetition).read_text())
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is missing, compare, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=600)
+    parser.add_argument("--seed", type=int, default=5)
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--at-once", type=int, default=2, help="runs next to each other")
+    parser.add_argument("--output", type=Path, default=Path("bench-output"))
+    chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the clusters go too
+    stop, jobs = Event(), drawn_jobs(chosen.jobs, chosen.seed)
+    missing = [
+        (name, each)
+        for each in range(chosen.repetitions)
+        for name in INFLUENCES
+        if not _path(chosen.output, name, each).exists()
+    ]
+
+    def run(place: int) -> None:
+        if stop.wait(_APART * (place % chosen.at_once) if place < chosen.at_once else 0.0):
+            return
+        path = _path(chosen.output, *missing[place])
+        found = run_once(missing[place][0], jobs, path.parent, stop)
+        write_whole(path, json.dumps(found) + "\n")
+        tell(f"{path.parent.name}: done")
+
+    with ThreadPoolExecutor(chosen.at_once) as pool:
+        try:
+            list(pool.map(run, range(len(missing))))
+        except BaseException:
+            stop.set()
+            raise
+    result = compared(chosen.output, chosen.repetitions)
+    for each in result["cells"]:
+        both = zip(each["real"], each["predicted"], strict=True)
+        waits = "  ".join(f"{real:7.1f} {ours:7.1f}" for real, ours in both)
+        mark = "" if each["agrees"] else " *"
+        print(f"{each['run']:>4} {each['cell']:12} {each['jobs']:4}  {waits}{mark}")
+    print("jobs, then real and predicted mean wait of each repetition, seconds")
+    print(
+        f"of {len(result['cells'])} cells the means agree in {100 * result['agree']:.0f} % within "
+        f"15 % or 1 s, in {100 * result['within']:.0f} % within 15 % alone"
+    )
+    write_whole(chosen.output / "flooded-on-slurm.json", json.dumps(result, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

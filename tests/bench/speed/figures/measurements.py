@@ -1,0 +1,236 @@
+"""What is measured, each in a process of its own, so that another release can be asked as well.
+
+    python -m tests.bench.speed.figures.measurements decide
+
+prints one JSON object: names of figures and values.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.bench.speed.figures.figure import Figure
+from tests.bench.speed.traces import LOGS
+
+PROGRAM = (sys.executable, "-m", "slurm_rl_plugin.cli.entry")
+Values = Mapping[str, float]
+MS, RATE, S, MB = "ms", "jobs/s", "s", "MB"
+#: Measured once, beside no other commit, whatever is asked for: each takes minutes.
+ONCE = frozenset({"conversion"})
+#: What `evaluate` is asked on a machine on which nothing has been compiled.
+FIRST_LOG = "egee:jobs=10000,seed=1"
+FIRST_POLICIES = tuple(f"--policy={name}" for name in ("fifo", "sjf", "saf", "default"))
+
+
+def _said(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Any:
+    """What a verb prints with --json."""
+    done = subprocess.run(
+        [*PROGRAM, *arguments, "--json"],
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def decide() -> Values:
+    """`slurm-rl benchmark hook` for a large and a very large queue."""
+    found = {}
+    for jobs, name in ((10_000, "10,000"), (100_000, "100,000")):
+        words = ["benchmark", "hook", "--jobs", str(jobs), "--repeats", "100"]
+        told = _said(words, {"OPENBLAS_NUM_THREADS": "1"})  # as the daemon's unit sets it
+        seconds, floor = told["decide_seconds"], told.get("floor_seconds", {})
+        found[f"decide, {name} pending, median"] = 1e3 * seconds["median"]
+        found[f"decide, {name} pending, p99"] = 1e3 * seconds["p99"]
+        found[f"floor, {name} pending"] = 1e3 * sum(floor.values()) if floor else math.nan
+        if "first_decide_seconds" in told:  # an earlier release does not tell
+            found[f"first decision, {name} pending"] = 1e3 * told["first_decide_seconds"]
+    return found
+
+
+def cycle() -> Values:
+    """Whole cycles over 100,000 pending jobs in memory (`tests.bench.speed.large_queue`)."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.speed.large_queue", "--cycles", "12"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    told = json.loads(done.stdout)
+    return {
+        "cycle, 100,000 pending, median": told["seconds"]["whole cycle"]["median"],
+        "cycle, 100,000 pending, longest": told["seconds"]["whole cycle"]["longest"],
+        "cycle, 100,000 pending, memory": told["peak_bytes"] / 1e6,
+    }
+
+
+def simulator() -> Values:
+    """Whole logs under EASY, jobs a second (`tests.bench.speed.simulator_speed`)."""
+    from tests.bench.speed.simulator_speed import events_alone, logs, on_whole_logs  # noqa: PLC0415
+
+    found = {}
+    for log, prepared in logs():
+        rates = {"events alone": events_alone(prepared), **on_whole_logs(prepared)}
+        found |= {f"{log}, {what}": rate for what, rate in rates.items()}
+    return found
+
+
+def nodes() -> Values:
+    """A load on nodes, jobs a second (`tests.bench.speed.nodes_speed`)."""
+    from tests.bench.speed.nodes_speed import load, rates  # noqa: PLC0415 - numba
+
+    _, prepared = load()
+    return {f"nodes, {what}": rate for what, rate in rates(prepared).items()}
+
+
+def first_word() -> Values:
+    """Seconds of `evaluate` and of `demo` where nothing was compiled, and behind an installation.
+
+    Each pair of them is a new user's.
+    """
+    from slurm_rl_plugin.cli.entry import VERBS  # noqa: PLC0415 - of the measured release
+
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for_all = {"SLURM_RL_COMPILED": str(Path(folder) / "for all")}
+        for when, compiled in (("", {"SLURM_RL_COMPILED": ""}), (", installed", for_all)):
+            if compiled == for_all:
+                if "compile" not in VERBS:
+                    break  # a release of before there was any
+                words = ["compile", "evaluate", "demo"]
+                found["compile at installation"] = _seconds_of(words, for_all)
+            mine = {"NUMBA_CACHE_DIR": str(Path(folder) / f"mine{when}"), **compiled}
+            for name in ("first", "second"):
+                words = ["evaluate", FIRST_LOG, *FIRST_POLICIES]
+                found[f"evaluate of 10,000 jobs, {name}{when}"] = _seconds_of(words, mine)
+            mine["NUMBA_CACHE_DIR"] += " for the demo"
+            words = ["demo", "--output", str(Path(folder) / "demo")]
+            found[f"demo, first{when}"] = _seconds_of(words, mine)
+    return found
+
+
+def _seconds_of(words: Sequence[str], environment: Mapping[str, str]) -> float:
+    """How long a verb takes."""
+    whole, begin = {**os.environ, **environment}, time.perf_counter()
+    subprocess.run([*PROGRAM, *words], env=whole, capture_output=True, check=True)
+    return time.perf_counter() - begin
+
+
+def conversion() -> Values:
+    """A dump of ten million rows becomes parquet (`tests.bench.speed.log_conversion`)."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.bench.speed.log_conversion", "--output", folder],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    told = json.loads(done.stdout)
+    return {
+        "conversion of 10 million rows": told["convert"]["rows_per_second"],
+        "conversion of 10 million rows, memory": told["convert"]["peak_bytes"] / 1e6,
+        "two weeks of 10 million rows, memory": told["two weeks"]["peak_bytes"] / 1e6,
+    }
+
+
+def training() -> Values:
+    """Two generations of the search that the default model came from: simulated jobs a second.
+
+    One decision at least is made for each.
+    """
+    traces = os.environ.get("SLURM_RL_TRACES")
+    if not traces:
+        return {}
+    names = [str(Path(traces, file)) for file in LOGS.values()]
+    options = ["--algorithm=policy-search", "--preset=slowdown", "--steps=2", "--seed=1"]
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        told = _said(["train", *names, "-o", str(Path(folder, "model.onnx")), *options])
+        seconds = time.perf_counter() - begin
+    return {"training": told["simulated_jobs"] / seconds}
+
+
+MEASUREMENTS: Mapping[str, tuple[Callable[[], Values], tuple[Figure, ...]]] = {
+    "decide": (
+        decide,
+        tuple(
+            figure
+            for jobs, median, p99 in (("10,000", 3.0, 6.0), ("100,000", 50.0, 0.0))
+            for figure in (
+                Figure(
+                    name=f"decide, {jobs} pending, median", unit=MS, goal=median,
+                    floor=f"floor, {jobs} pending",
+                ),
+                Figure(name=f"decide, {jobs} pending, p99", unit=MS, goal=p99),
+                Figure(name=f"first decision, {jobs} pending", unit=MS),
+            )
+        ),
+    ),
+    "cycle": (
+        cycle,
+        (
+            Figure(name="cycle, 100,000 pending, median", unit=S, goal=2.5),
+            Figure(name="cycle, 100,000 pending, longest", unit=S),
+            Figure(name="cycle, 100,000 pending, memory", unit=MB, goal=300.0),
+        ),
+    ),
+    "simulator": (
+        simulator,
+        tuple(
+            Figure(
+                name=f"{log}, {what}", unit=RATE, rate=True, goal=goals.get(what, 0.0),
+                floor=f"{log}, events alone",
+            )
+            for log, goals in {
+                "HPC2N": {"saf": 1e6, "linear scorer": 3e5, "16 hidden units": 1.5e5},
+                "CTC-SP2": {"saf": 7e5, "linear scorer": 2e5, "16 hidden units": 1.5e5},
+                "SDSC-SP2": {"saf": 7e5, "linear scorer": 2e5, "16 hidden units": 1.5e5},
+                "generated": {},
+            }.items()
+            for what in (
+                "fifo", "saf", "linear scorer", "16 hidden units", "16 hidden units, past runs",
+            )
+        ),
+    ),
+    "nodes": (
+        nodes,
+        tuple(
+            Figure(name=f"nodes, {what}", unit=RATE, rate=True, goal=goal)
+            for what, goal in (
+                ("fifo, easy", 5e4), ("fifo, slurm", 5e4), ("sjf, easy", 5e4), ("sjf, slurm", 5e4),
+                ("multifactor, slurm", 0.0), ("default, easy", 2e4), ("default, slurm", 2e4),
+            )
+        ),
+    ),
+    "training": (training, (Figure(name="training", unit=RATE, rate=True),)),
+    "conversion": (
+        conversion,
+        (
+            Figure(name="conversion of 10 million rows", unit="rows/s", rate=True),
+            Figure(name="conversion of 10 million rows, memory", unit=MB, goal=1000.0),
+            Figure(name="two weeks of 10 million rows, memory", unit=MB),
+        ),
+    ),
+    "first-word": (
+        first_word,
+        (
+            Figure(name="evaluate of 10,000 jobs, first", unit=S, goal=15.0,
+                   floor="evaluate of 10,000 jobs, second"),
+            Figure(name="demo, first", unit=S),
+            Figure(name="compile at installation", unit=S),
+            Figure(name="evaluate of 10,000 jobs, first, installed", unit=S, goal=15.0,
+                   floor="evaluate of 10,000 jobs, second, installed"),
+            Figure(name="demo, first, installed", unit=S, goal=75.0),
+        ),
+    ),
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    print(json.dumps(MEASUREMENTS[sys.argv[1]][0]()))

@@ -1,0 +1,119 @@
+"""`make bench`: whole cycles over 100,000 pending jobs of 500 accounts, until the order stands.
+
+    python -m tests.bench.speed.large_queue
+
+Slurm is a folder of answers (`tests.bench.speed.listed_slurm`), so that what is measured is ours:
+reading the answers, the model, guard rails, order, audit log, state file and metrics. A cycle
+later all jobs are a minute older, and some have started, ended and come.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from prometheus_client import CollectorRegistry, generate_latest
+
+from slurm_rl_plugin.batch_systems.kind import AdapterParts
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
+from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
+from slurm_rl_plugin.hook.audit.log import AuditLog
+from slurm_rl_plugin.hook.cycle.cycle import Cycle
+from slurm_rl_plugin.hook.cycle.settings import CycleSettings
+from slurm_rl_plugin.hook.memory.carried_factors import StateFile
+from slurm_rl_plugin.hook.rails.guard_rails import UntouchedJobs, default_guard_rails
+from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
+from slurm_rl_plugin.services.hook import load_policy
+from slurm_rl_plugin.units import DAY, MINUTE
+from tests.bench.speed.listed_slurm import ListedSlurm
+
+#: Seconds that an answer may take on a machine that others use as well.
+PATIENCE = 60.0
+#: Jobs of a quarter of an hour at most are interactive.
+CLASSES = JobClassifier((JobClassRule(job_class="interactive", time_limit_at_most=15 * MINUTE),))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=100_000)
+    parser.add_argument("--cycles", type=int, default=60)
+    parser.add_argument("--churn", type=int, default=100, help="jobs that go and come in a cycle")
+    parser.add_argument("--max-writes", type=int, default=CycleSettings().max_writes)
+    parser.add_argument("--policy", default=SHIPPED_MODEL)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--processor-time", action="store_true", help="on a machine that others use as well"
+    )
+    options = parser.parse_args()
+    clock = time.process_time if options.processor_time else time.perf_counter
+    loaded = load_policy(options.policy)
+    registry = CollectorRegistry()
+    metrics = CycleMetrics(registry, loaded.labels)
+    lines = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        slurm = ListedSlurm.begun(folder, options.jobs, options.churn, options.seed)
+        given = AdapterParts(
+            shares=None, classifier=CLASSES, clock=slurm.now,
+            timeout=PATIENCE, environment=slurm.environment,
+        )  # fmt: skip
+        cycle = Cycle(
+            batch_system=SlurmCommands(given), policy=loaded.policy, model_sha256=loaded.sha256,
+            settings=CycleSettings(
+                shadow=False, max_writes=options.max_writes, inference_deadline=PATIENCE
+            ),
+            guard_rails=default_guard_rails(20 * DAY), untouched=UntouchedJobs(),
+            state=StateFile(folder / "state.json"),
+            audit=AuditLog(folder / "audit.jsonl"), monotonic=clock,
+        )  # fmt: skip
+        try:
+            for _ in range(options.cycles):
+                lines.append(measured_cycle(cycle, metrics, registry, clock))
+                slurm.grow_older()
+        finally:
+            slurm.end()
+    figures = {
+        name: {"median": float(np.median(each)), "longest": max(each)}
+        for name in lines[0]
+        if name not in ("writes", "still") and (each := [line[name] for line in lines])
+    }
+    print(json.dumps({
+        "seconds": figures, "still_to_write": [line["still"] for line in lines],
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }, indent=2))  # fmt: skip
+
+
+def measured_cycle(
+    cycle: Cycle, metrics: CycleMetrics, registry: CollectorRegistry, clock: Callable[[], float]
+) -> dict[str, float]:
+    """One cycle and one scrape."""
+    begin = clock()
+    report = cycle.run()
+    whole = clock() - begin
+    assert report.succeeded, report.failure_reason
+    assert report.fallback_reason is None, report.fallback_reason
+    begin = clock()
+    metrics.publish(report)
+    published = clock() - begin
+    begin = clock()
+    generate_latest(registry)
+    return {
+        **report.phase_seconds,
+        "decide and order": report.phase_seconds["decide"] + report.phase_seconds["order"],
+        "whole cycle": whole,
+        "publish": published,
+        "metrics answer": clock() - begin,
+        "writes": report.writes,
+        "still": report.suppressed["write_bound"],
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""How long the metrics of a large site take, and how long they are.
+
+    python -m tests.bench.speed.metrics_answer
+
+500 accounts, 50,000 pending jobs and 80 partitions, some of both past their caps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from prometheus_client import CollectorRegistry, generate_latest
+
+from slurm_rl_plugin.domain import QueueSnapshot, StartedJobs
+from slurm_rl_plugin.hook.cycle_report import PHASES, CycleReport
+from slurm_rl_plugin.metrics.collector import CycleMetrics
+from slurm_rl_plugin.services.drawn_queue import random_snapshot
+
+JOBS, ACCOUNTS, PARTITIONS, STARTED = 50_000, 500, 80, 500
+#: Every call of both adapters.
+CALLS = (
+    *("squeue", "sprio", "sshare", "sinfo", "sacct", "scontrol", "sdiag"),
+    *("pyslurm_read", "pyslurm_write"),
+)
+
+
+def large_site(rng: np.random.Generator, waiting: int = JOBS) -> QueueSnapshot:
+    """A queue of that size, with jobs that have just started in every partition."""
+    drawn = random_snapshot(waiting, rng)
+    jobs = replace(
+        drawn.pending.jobs,
+        account=rng.integers(0, ACCOUNTS, waiting),
+        partition=rng.integers(0, PARTITIONS, waiting),
+    )
+    pending = replace(drawn.pending, jobs=jobs, native_priority=rng.integers(0, 10**6, waiting))
+    some = jobs.select(rng.choice(waiting, STARTED, replace=False))
+    return replace(
+        drawn,
+        pending=pending,
+        started=StartedJobs(jobs=some, start=np.full(STARTED, drawn.now)),
+        accounts=tuple(f"department{number:03}" for number in range(ACCOUNTS)),
+        partitions=tuple(f"partition{number:02}" for number in range(PARTITIONS)),
+        shares=rng.dirichlet(np.ones(ACCOUNTS)),
+        usage=rng.dirichlet(np.ones(ACCOUNTS)),
+    )
+
+
+def large_site_reports(cycles: int = 3) -> Iterator[CycleReport]:
+    """Reports of some cycles with every call and phase in them."""
+    rng = np.random.default_rng(1)
+    for _ in range(cycles):
+        snapshot = large_site(rng)
+        yield CycleReport(
+            time=snapshot.now,
+            mode="active",
+            policy="default",
+            snapshot=snapshot,
+            order=rng.permutation(JOBS).tolist(),
+            phase_seconds=dict.fromkeys(PHASES, 0.0123),
+            calls=tuple((call, 0.0456) for call in CALLS),
+        )
+
+
+def main() -> None:
+    """Print seconds and bytes."""
+    registry = CollectorRegistry()
+    metrics = CycleMetrics(registry, {"name": "default"})
+    publish, scrape = [], []
+    for report in large_site_reports(5):
+        begin = time.perf_counter()
+        metrics.publish(report)
+        publish.append(time.perf_counter() - begin)
+        begin = time.perf_counter()
+        text = generate_latest(registry)
+        scrape.append(time.perf_counter() - begin)
+    print(f"publish: {1000 * np.median(publish):.0f} ms, longest {1000 * max(publish):.0f} ms")
+    print(f"scrape: {1000 * np.median(scrape):.0f} ms, longest {1000 * max(scrape):.0f} ms")
+    print(f"length: {len(text) / 1000:.0f} kB, {text.count(b'slurm_rl_')} lines")
+
+
+if __name__ == "__main__":
+    main()

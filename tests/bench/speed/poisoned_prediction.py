@@ -1,0 +1,179 @@
+"""What it costs a user to lift a large job past those of others by dummy runs.
+
+    python -m tests.bench.speed.poisoned_prediction
+
+The shipped model scores. For each request the cheapest dummy runs after which the job passes an
+honest one: with the rule that past runs speak for a large request only where they cost as much, and
+without it. A price is core-seconds spent / core-seconds asked for. Dummies are alike the job, or of
+one processor; for who would pay, as much as is asked for on 64 processors, then a few of those.
+Newcomers are honest jobs of users without a known run, of whom the site's runs speak.
+
+A second table has the predicted run time of a large request after dummy runs that ask for the same.
+Its honest runs began within ten days and lasted from 10 s to a day, evenly in the logarithm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from slurm_rl_plugin.features.history import columns as history_columns
+from slurm_rl_plugin.features.history.run_history import speaks_for
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.units import MINUTE
+from tests.attacks.poisoned_queue import (
+    DAY,
+    HOUR,
+    NOW,
+    Dummies,
+    PoisonedQueue,
+    asked_by,
+    large_job,
+    runs_of,
+    shipped_model,
+)
+from tests.unit.features.run_tables import Run, snapshot_of
+
+REQUESTS = ((64, DAY), (1536, HOUR), (16, 7 * DAY), (256, DAY), (64, 7 * DAY))
+RUN_TIMES = (1.0, 5.0, 61.0, 901.0, 3600.0, 7000.0, 7201.0)
+COUNTS = (1, 2, 3, 5, 10, 20, 50, 100, 300, 1000)
+#: Of the second table: honest runs of the class and their users; one-second runs after them.
+HONEST, DUMMIES = ((0, 1), (300, 30), (5000, 100)), (0, 1, 10, 100, 1000)
+
+
+def always(spent: Any, *_request: Any) -> Any:
+    """The rule switched off: past runs speak for every request."""
+    return spent >= 0.0
+
+
+def attacks(job: Run, *, like_it: bool, counts: Sequence[int]) -> Iterator[list[Dummies]]:
+    """Dummy runs that cost up to half as much again as the job asks for, and a little more."""
+    request = (job.processors, job.time_limit) if like_it else (1, HOUR)
+    bulk = math.ceil(asked_by(job) / (64 * 7000.0))
+    price = Dummies(bulk, asked_by(job) / (64 * bulk), 64)
+    for run_time in RUN_TIMES:
+        for count in counts:
+            dummies = Dummies(count, run_time, *request)
+            if dummies.spent <= 1.5 * asked_by(job):
+                yield [dummies]
+            if run_time == RUN_TIMES[0]:
+                yield [price, dummies]
+
+
+def cheapest(
+    queues: Sequence[PoisonedQueue],
+    job: Run,
+    *,
+    like_it: bool,
+    counts: Sequence[int],
+    rule: Callable[..., Any],
+) -> float | None:
+    """Fewest core-seconds by which the job gains a place in one of the queues; None for none."""
+    best: float | None = None
+    with mock.patch.object(history_columns, "speaks_for", rule):
+        for queue in queues:
+            before = queue.ahead(job)
+            for dummies in attacks(job, like_it=like_it, counts=counts):
+                spent = sum(kind.spent for kind in dummies)
+                if (best is None or spent < best) and queue.ahead(job, dummies) < before:
+                    best = spent
+    return best
+
+
+def measured(queues: int, requests: int, counts: Sequence[int]) -> dict[str, Any]:
+    """Rows of the table, and the least price of each column."""
+    rows = []
+    for newcomers in (False, True):
+        drawn = [PoisonedQueue.drawn(seed, newcomers=newcomers) for seed in range(queues)]
+        for processors, time_limit in REQUESTS[:requests]:
+            job = large_job(processors, time_limit)
+            for like_it in (True, False):
+                row: dict[str, Any] = {"newcomers": newcomers, "processors": processors}
+                row |= {"time_limit": time_limit, "dummies": "alike" if like_it else "1 processor"}
+                for name, rule in (("rule", speaks_for), ("without", always)):
+                    spent = cheapest(drawn, job, like_it=like_it, counts=counts, rule=rule)
+                    row[name] = spent
+                    row[f"price_{name}"] = None if spent is None else spent / asked_by(job)
+                rows.append(row)
+    least = {
+        f"{name}{'_newcomers' if newcomers else ''}": min(
+            (row[f"price_{name}"] for row in rows if row["newcomers"] == newcomers
+             and row[f"price_{name}"] is not None), default=None,
+        )
+        for newcomers in (False, True)
+        for name in ("rule", "without")
+    }  # fmt: skip
+    return {"rows": rows, "least": least}
+
+
+def predicted(honest: int, users: int, dummies: int) -> float:
+    """Predicted seconds of a request for 64 processors and a day.
+
+    Args:
+        honest: runs that asked for the same before.
+        users: who ran them, in turn.
+        dummies: one-second runs of the request's user that ask for the same.
+    """
+    job, policy = large_job(64, DAY), shipped_model()
+    length = 10.0 * (DAY / 10.0) ** np.random.default_rng(1).random(honest)
+    begin = NOW - 25 * DAY + 10 * DAY * np.arange(honest) / max(honest, 1)
+    runs = [
+        Run(1000 + place, 1 + place % users, 64, DAY, start, start + each)
+        for place, (start, each) in enumerate(zip(begin.tolist(), length.tolist(), strict=True))
+    ]
+    names = tuple(f"user{number}" for number in range(1 + users))
+    memory = policy.decide(snapshot_of(NOW - 10 * DAY, ended=runs, users=names)).memory
+    ended = runs_of([Dummies(dummies, 1.0, 64, DAY)])
+    now = snapshot_of(NOW, pending=[job], ended=ended, users=names)
+    features = policy.job_features(now, memory)[0]
+    place = SITE.history_jobs.index("log_run_time") - len(SITE.history_jobs)
+    return float(np.exp(features[place]))
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--queues", type=int, default=3, help="queues of 200 honest jobs")
+    parser.add_argument("--requests", type=int, default=len(REQUESTS), help="of the table")
+    parser.add_argument("--most", type=int, default=COUNTS[-1], help="dummy runs of one length")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    counts = [count for count in COUNTS if count <= options.most]
+    result = measured(options.queues, options.requests, counts)
+    result["predicted"] = {
+        f"{honest} honest runs by {users if honest else 0}": [
+            predicted(honest, users, count) for count in DUMMIES
+        ]
+        for honest, users in HONEST
+    }
+    if options.json:
+        print(json.dumps(result))
+        return
+    line = "{:>9} {:>9} {:12} {:10} {:>12} {:>9} {:>12} {:>9}"
+    print(line.format("PROCS", "HOURS", "DUMMIES", "PASSES", "CORE-S", "PRICE", "NO RULE", "PRICE"))
+    for row in result["rows"]:
+        told = []
+        for name in ("rule", "without"):
+            told += [_shown(row[name], ",.0f"), _shown(row[f"price_{name}"], ".2g")]
+        passes = "newcomers" if row["newcomers"] else "others"
+        hours = f"{row['time_limit'] / HOUR:g}"
+        print(line.format(row["processors"], hours, row["dummies"], passes, *told))
+    print("least price:", {name: _shown(price, ".2g") for name, price in result["least"].items()})
+
+    print("\npredicted run time in minutes after dummy runs:", *DUMMIES)
+    for known, seconds in result["predicted"].items():
+        print(f"{known:24}", *(f"{each / MINUTE:6.1f}" for each in seconds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""A stretch of a Slurm site's week on real daemons with ours beside them, and every look kept.
+
+Needs root, the log as one sbatch line a job, and Slurm 26.05 (tests/real/install_release.sh forky).
+Two private clusters run the jobs of tests.bench.node_hours beside each other: one in the site's own
+order, our daemon in shadow mode, one in the order of the default model. `score` foretells
+from the looks afterwards. What an earlier call has finished in the same folder is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from slurm_rl_plugin.cli.progress import parts_bar
+from slurm_rl_plugin.whole_file import write_whole
+from tests.bench.node_hours.campaign import APART
+from tests.bench.node_hours.load import NodeJob, stretch_of
+from tests.bench.node_hours.machine import cluster_plan
+from tests.bench.node_hours.replay import replay
+from tests.bench.speed.deep_queue import tell
+from tests.bench.start_hours.kept_looks import kept_looks
+from tests.bench.start_hours.stretched import SPEED
+from tests.real.daemon_under_test import running_hook
+from tests.real.private_cluster import PrivateSlurm
+from tests.real.slurm_releases import RELEASES, missing_release
+
+#: How the daemon orders in each arm: not at all, or by the default model.
+ARMS = {"plain": "shadow", "active": "active"}
+RELEASE = "26.05"
+#: Seconds between cycles, which are looks; 340 of the log's.
+CYCLE, BUSY_SHARE = 2.0, 0.5
+HOOK, LOOKS, JOBS = "hook", "looks", "jobs.json"
+
+
+def options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """What to replay."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("log", type=Path, help="one sbatch line a job, gzip")
+    parser.add_argument("--first", type=int, default=17000, help="place of the first job")
+    parser.add_argument("--jobs", type=int, default=650)
+    parser.add_argument("--output", type=Path, default=Path("bench-output/start-hours"))
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run and write."""
+    chosen = options(arguments)
+    missing = missing_release(RELEASES[RELEASE])
+    if missing:
+        sys.exit(missing)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the clusters go too
+    jobs = stretch_of(chosen.log, chosen.first, chosen.jobs, SPEED)
+    arms = [arm for arm in ARMS if not (chosen.output / arm / JOBS).exists()]
+    stop = Event()
+    with ThreadPoolExecutor(len(ARMS)) as pool, parts_bar("jobs", len(arms) * len(jobs)) as done:
+        try:
+            list(pool.map(lambda arm: _run(arm, chosen.output / arm, jobs, stop, done), arms))
+        except BaseException:  # Ctrl-C and SIGTERM too: the clusters go, and then we
+            stop.set()
+            raise
+    return 0
+
+
+def _run(arm: str, folder: Path, jobs: Sequence[NodeJob], stop: Event, done: Any) -> None:
+    # Bursts of submissions must not meet on a machine of few cores.
+    if stop.wait(APART * list(ARMS).index(arm)):
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    found = replay(
+        *(arm, RELEASE, jobs, cluster_plan(SPEED), folder, stop, done),
+        beside=lambda slurm: _watched(slurm, arm, folder),
+    )
+    write_whole(folder / JOBS, json.dumps(found) + "\n")
+    tell(f"{arm}: done")
+
+
+@contextmanager
+def _watched(slurm: PrivateSlurm, arm: str, folder: Path) -> Iterator[None]:
+    """The daemon beside a cluster, and every look that it leaves."""
+    hook = folder.resolve() / HOOK
+    queue = hook / "queue.npz"
+    more = f'busy_share = {BUSY_SHARE:g}\n[forecast]\nqueue_file = "{queue}"\n'
+    with (
+        kept_looks(queue, folder / LOOKS),
+        running_hook(
+            slurm,
+            hook,
+            "default",
+            mode=ARMS[arm],
+            cycle=CYCLE,
+            more=more,
+            program="tests.bench.start_hours.stretched_hook",
+        ) as daemon,
+    ):
+        yield
+        assert daemon.stop() == 0, daemon.log[-3000:]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
