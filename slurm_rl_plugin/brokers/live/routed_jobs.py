@@ -15,7 +15,7 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -162,28 +162,15 @@ class RoutedJobsChange:
 
 def _document(jobs: RoutedJobs) -> dict[str, Any]:
     return {
-        "on_their_way": [
-            {
-                "site": job.site,
-                "job_id": job.job_id,
-                "submitted": job.submitted,
-                "request": job_document(job.request),
-            }
-            for job in jobs.on_their_way
-        ],
-        "ended": [
-            {
-                "site": job.site,
-                "submitted": job.submitted,
-                "started": job.started,
-                "ended": job.ended,
-                "outcome": job.outcome,
-                "request": job_document(job.request),
-            }
-            for job in jobs.ended
-        ],
+        "on_their_way": [_fields(job) for job in jobs.on_their_way],
+        "ended": [_fields(job) for job in jobs.ended],
         "asked": dict(jobs.asked),
     }
+
+
+def _fields(job: JobOnItsWay | RoutedJob) -> dict[str, Any]:
+    found = {each.name: getattr(job, each.name) for each in fields(job)}
+    return found | {"request": job_document(job.request)}
 
 
 def _on_its_way(found: Mapping[str, Any]) -> JobOnItsWay:

@@ -194,12 +194,11 @@ class Forecaster:
         jobs = site.pending[chosen]
         interactive = site.prepared.interactive[jobs]
         told = self._joined(site, jobs, before, self.replayed(site, jobs, _LOOK_DRAWS, np.inf))
-        names = tuple(log.partitions[each] for each in log.partition[jobs].tolist())
         self.kept.keep(
             _given(
                 log.job_id[jobs],
                 site.now,
-                names,
+                _names(log.partitions, log.partition[jobs]),
                 _names(log.users, log.user[jobs]),
                 interactive,
                 told,
@@ -238,11 +237,11 @@ class Forecaster:
             for place in np.flatnonzero((row >= 0) & single).tolist()
             if _is_due(float(jobs.submit[place]), last.get(int(jobs.job_id[place])), snapshot.now)
         ]
-        names = tuple(snapshot.partitions[each] for each in jobs.partition[due].tolist())
         if due:
             unknown = np.full(len(due), np.nan)
             part, classes = told.of(row[due]), jobs.interactive[due]
             users = _names(snapshot.users, jobs.user[due])
+            names = _names(snapshot.partitions, jobs.partition[due])
             self.kept.keep(
                 _given(jobs.job_id[due], snapshot.now, names, users, classes, part, unknown)
             )
@@ -261,9 +260,9 @@ def coverage(earlier: GivenRows, now: float) -> float:
     return float(np.average(inside, weights=weight))
 
 
-def _names(users: tuple[str, ...], index: IntArray) -> NDArray[np.str_]:
-    """The user of each job, "" where unknown, shape [n]."""
-    return np.array((*users, ""), dtype=np.str_)[np.where(index < 0, len(users), index)]
+def _names(names: tuple[str, ...], index: IntArray) -> NDArray[np.str_]:
+    """The user or partition of each job, "" where unknown, shape [n]."""
+    return np.array((*names, ""), dtype=np.str_)[np.where(index < 0, len(names), index)]
 
 
 def _is_due(submit: float, last: float | None, now: float) -> bool:
@@ -273,7 +272,7 @@ def _is_due(submit: float, last: float | None, now: float) -> bool:
 def _given(
     job: IntArray,
     now: float,
-    partition: tuple[str, ...],
+    partition: NDArray[np.str_],
     user: NDArray[np.str_],
     interactive: BoolArray,
     told: JoinedForecasts,

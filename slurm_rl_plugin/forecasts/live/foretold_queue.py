@@ -127,46 +127,24 @@ class ForetoldQueue:
 
     def documents(self, places: list[int]) -> list[dict[str, Any]]:
         """All that is told of some pending jobs; times in seconds since the epoch."""
-        chosen = self.snapshot.pending.select(np.array(places, dtype=np.int64))
-        jobs, tasks = chosen.jobs, chosen.tasks
-        columns = zip(
-            places,
-            jobs.job_id.tolist(),
-            jobs.account.tolist(),
-            jobs.partition.tolist(),
-            jobs.interactive.tolist(),
-            [1] * len(places) if tasks is None else tasks.tolist(),
-            self.ahead[places].tolist(),
-            self.of_account[places].tolist(),
-            self._forecasts(places),
-            strict=True,
-        )
+        look, note = self.snapshot, self.note or None
+        jobs, tasks = look.pending.jobs, look.pending.tasks
         return [
             {
-                "job": job,
+                "job": int(jobs.job_id[place]),
                 "user": self.user_of(place),
-                "account": self.snapshot.accounts[account],
-                "partition": self.snapshot.partitions[partition],
-                "class": "interactive" if interactive else "batch",
-                "tasks": count,
-                "foretold": self.snapshot.now,
+                "account": look.accounts[jobs.account[place]],
+                "partition": look.partitions[jobs.partition[place]],
+                "class": "interactive" if jobs.interactive[place] else "batch",
+                "tasks": 1 if tasks is None else int(tasks[place]),
+                "foretold": look.now,
                 "forecast": forecast,
                 "why_not": self.why_not[place] or self.too_little or None,
-                "ahead": ahead,
-                "ahead_of_account": of_account,
-                "note": self.note or None,
+                "ahead": int(self.ahead[place]),
+                "ahead_of_account": int(self.of_account[place]),
+                "note": note,
             }
-            for (
-                place,
-                job,
-                account,
-                partition,
-                interactive,
-                count,
-                ahead,
-                of_account,
-                forecast,
-            ) in columns
+            for place, forecast in zip(places, self._forecasts(places), strict=True)
         ]
 
     def _forecasts(self, places: list[int]) -> list[dict[str, Any] | None]:

@@ -190,7 +190,7 @@ def scores_document(rows: GivenRows, now: float) -> dict[str, Any]:
     names = list(HORIZONS)
     labels = {
         "class": np.where(rows.interactive[over], "interactive", "batch"),
-        "partition": np.array(rows.partition)[over],
+        "partition": rows.partition[over],
         "horizon": np.array([names[each] for each in horizon_of(told)]),
     }
     found["all"] = scores_of(told, wait).as_json()

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ class GivenRows:
 
     job: IntArray
     moment: FloatArray
-    partition: tuple[str, ...]
+    partition: NDArray[np.str_]
     user: NDArray[np.str_]
     kind: IntArray
     interactive: BoolArray
@@ -113,22 +113,13 @@ class GivenRows:
     def as_known_at(self, now: float) -> GivenRows:
         """Those given before a time, with the starts that had happened by then."""
         before = self.moment < now
-        places = np.flatnonzero(before)
-        return GivenRows(
-            job=self.job[before],
-            moment=self.moment[before],
-            partition=tuple(self.partition[each] for each in places.tolist()),
-            user=self.user[before],
-            kind=self.kind[before],
-            interactive=self.interactive[before],
-            shown=self.shown[before],
-            sources=self.sources[before],
-            plain=self.plain.select(before),
-            forecasts=self.forecasts.select(before),
-            start=np.where(self.start[before] <= now, self.start[before], np.nan),
-            gone=self.gone[before],
-            stands_for=self.stands_for[before],
-        )
+        columns: dict[str, Any] = {
+            each.name: value.select(before) if isinstance(value, Forecasts) else value[before]
+            for each in fields(self)
+            for value in [getattr(self, each.name)]
+        }
+        start = columns.pop("start")
+        return GivenRows(**columns, start=np.where(start <= now, start, np.nan))
 
 
 class KeptForecasts:
@@ -188,7 +179,7 @@ class KeptForecasts:
                     (
                         int(rows.job[each]),
                         float(rows.moment[each]),
-                        rows.partition[each],
+                        str(rows.partition[each]),
                         str(rows.user[each]),
                         int(rows.kind[each]),
                         int(rows.interactive[each]),
@@ -274,7 +265,7 @@ class KeptForecasts:
         return GivenRows(
             job=np.array(columns[0], dtype=np.int64),
             moment=np.array(columns[1], dtype=np.float64),
-            partition=tuple(columns[2]),
+            partition=np.array(columns[2], dtype=np.str_),
             user=np.array(columns[3], dtype=np.str_),
             kind=np.array(columns[4], dtype=np.int64),
             interactive=np.array(columns[5], dtype=np.bool_),

@@ -25,7 +25,7 @@ def given(jobs: list[int], moment: float, start: float = np.nan) -> GivenRows:
     return GivenRows(
         job=np.array(jobs),
         moment=np.full(count, moment),
-        partition=("batch",) * count,
+        partition=np.full(count, "batch"),
         user=np.full(count, "ann"),
         kind=np.zeros(count, dtype=np.int64),
         interactive=np.zeros(count, dtype=np.bool_),
