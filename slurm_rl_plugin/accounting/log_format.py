@@ -8,13 +8,16 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from slurm_rl_plugin.accounting.log_file import LogFile, log_of_any
-from slurm_rl_plugin.accounting.log_reader import AccountingReader
 from slurm_rl_plugin.accounting.pbs.runs import daily_files, read_files
 from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.accounting.published.layouts import header_columns, layout_of
 from slurm_rl_plugin.errors import AccountingLogError
+
+if TYPE_CHECKING:
+    from slurm_rl_plugin.accounting.log_reader import AccountingReader
 
 _PBS_HEAD = re.compile(r"([^\s;]*:)?\d\d/\d\d/\d{4} \d\d:\d\d:\d\d(\.\d+)?;\w;", re.ASCII)
 _EVENT = re.compile(r"-(dt\s+\S+\s+-e|e\s+\w+\s+-dt)\s", re.ASCII)
