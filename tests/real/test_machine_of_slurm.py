@@ -72,6 +72,7 @@ def test_limits_and_shares_of_a_running_slurm(cluster: PrivateSlurm) -> None:
     group = {"nodes": 2.0, "memory": 1024.0, "jobs": 5.0}
     assert live.accounts == {"physics": ResourceLimit(group=group, user={"jobs": 2.0})}
     assert live.users == {"alice": ResourceLimit(group={"jobs": 1.0})}
-    assert live.shares == {"physics": 70.0, "biology": 30.0}
+    shares = {each.account: each.share for each in live.associations if not each.user}
+    assert shares == {"physics": 70.0, "biology": 30.0}
     assert live.parent_of == {"physics": "root", "biology": "root"}
     assert live.account_of == {"root": "root", "alice": "physics", "bob": "biology"}
