@@ -215,8 +215,6 @@ class StoredRuns:
         """Join all batches into one file.
 
         Args:
-            path: to write.
-            metadata: of the file.
             changes: columns that only the whole log tells.
         """
         schema = {**COLUMNS, **REQUESTS} if self._asks else COLUMNS

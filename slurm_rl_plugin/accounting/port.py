@@ -128,7 +128,6 @@ class Tally:
 
         Args:
             faults: reason -> which records are at fault, shape [count].
-            count: of the records.
         """
         self.read += count
         kept = np.ones(count, dtype=np.bool_)

@@ -146,7 +146,6 @@ def pooled(sources: Sequence[Forecasts], weights: FloatArray) -> Forecasts:
     "The Opinion Pool", Annals of Mathematical Statistics 1961).
 
     Args:
-        sources: of the same jobs.
         weights: how much each counts, float64[sources]; only their ratios matter.
     """
     # each source as evenly many draws as its levels tell, so that quantiles of all are the pool's

@@ -108,7 +108,6 @@ def scores_by(
 
     Args:
         labels: whose each job is, [n].
-        forecasts: of the jobs.
         waits: that came true, seconds, float64[n].
     """
     return {

@@ -20,11 +20,7 @@ _BATCH = 1 << 18
 
 
 class PbsReader(AccountingReader):
-    """Reads E records; jobs come when all files were read.
-
-    Args:
-        zone: see EndedRuns.
-    """
+    """Reads E records; jobs come when all files were read."""
 
     kind = "pbs"
 

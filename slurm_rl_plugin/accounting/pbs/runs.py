@@ -303,7 +303,6 @@ def read_files(
     Args:
         paths: of the files, the oldest first.
         whole: names them in messages.
-        zone: see EndedRuns.
 
     Raises:
         AccountingLogError: a file is missing, truncated, or holds no accounting record at all;

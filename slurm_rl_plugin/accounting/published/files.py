@@ -54,7 +54,6 @@ class PublishedRows:
         """A column of numbers, shape [n]; NaN where it says nothing, or is not there.
 
         Args:
-            name: of the column.
             nothing: further words that stand for no number.
         """
         if name not in self.frame.columns:
@@ -159,8 +158,6 @@ def rows_of_csv(
     """The records of a csv file.
 
     Args:
-        path: for messages.
-        layout: of the file.
         batches: whole lines of it, its header first; a quoted field may go on over several.
     """
     rest, line = b"", 1

@@ -68,7 +68,6 @@ def request_columns(
 
     Args:
         fields: as `sacct.batches` cuts them.
-        layout: of the fields.
         processors: of each row, shape [rows]; NaN where none are told.
     """
     if not any(name in layout.column for name in _TELLING):

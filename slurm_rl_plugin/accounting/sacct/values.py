@@ -56,7 +56,6 @@ def sound_values(fields: pl.DataFrame, layout: Layout, rows: BoolArray) -> BoolA
 
     Args:
         fields: with numbers.
-        layout: of the fields.
         rows: those that are asked about; shape [fields.height].
     """
     sound = rows.copy()

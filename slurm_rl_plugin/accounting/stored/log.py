@@ -63,9 +63,6 @@ _NOT_OURS = (
 class StoredLog:
     """A parquet file of jobs, opened; columns are read when they are asked for.
 
-    Args:
-        path: of the file.
-
     Raises:
         AccountingLogError: it is missing, broken, or not one that we wrote; each method too.
     """

@@ -97,8 +97,6 @@ def _parse_rows(log: LogFile, lines: list[str], before: int) -> FloatArray:
     """The rows of some lines as numbers, shape [rows, 18].
 
     Args:
-        log: for messages.
-        lines: of the log.
         before: how many lines of the log stand before these.
     """
     data = [line for line in map(str.strip, lines) if line and line[0] != ";"]

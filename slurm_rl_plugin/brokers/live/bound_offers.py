@@ -43,8 +43,6 @@ class ReservingSite(Protocol):
         """Reserve processors for the account of a job.
 
         Args:
-            name: of the reservation.
-            request: of the job.
             start: of the reservation, seconds since the epoch.
             idle: seconds after which the batch system itself ends it where no job uses it.
 
@@ -97,9 +95,7 @@ class BoundOffers:
     """Makes reservations and takes them back; safe for threads.
 
     Args:
-        site: the batch system.
         file: in which they stand.
-        limits: see `BindingLimits`.
         clock: seconds since the epoch.
 
     Raises:
@@ -120,9 +116,7 @@ class BoundOffers:
         """Bind an offer.
 
         Args:
-            request: of the job.
             start: that was offered, seconds since the epoch.
-            all_processors: of the site.
 
         Raises:
             RequestRefused: it cannot be bound; says why.

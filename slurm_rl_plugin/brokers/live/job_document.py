@@ -233,7 +233,6 @@ def site_offer(document: Mapping[str, Any], site: str) -> SiteOffer:
     """The offer that a site answered; fields that a later release adds are left alone.
 
     Args:
-        document: the answer.
         site: who was asked; another one's offer is none.
     """
     named = document.get("site")

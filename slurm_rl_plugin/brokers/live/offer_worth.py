@@ -113,9 +113,6 @@ def schedule_variables(
     Args:
         schedule: what runs and what is planned, without the job.
         now: when it is asked for.
-        start: of the job.
-        end: of the job.
-        processors: of the job.
         capacity: processors of the site.
     """
     begins, ends, taken = np.array(schedule, dtype=float).reshape(-1, 3).T

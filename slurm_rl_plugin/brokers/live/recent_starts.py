@@ -68,7 +68,6 @@ class RecentStarts:
     Args:
         ask: the batch system, which tells seconds since the epoch, or None where it would take the
             job and knows no time.
-        limits: see `StartLimits`.
         monotonic: seconds.
     """
 

@@ -56,7 +56,6 @@ class TlsConnection(HTTPSConnection):
 
     Args:
         host: that the certificate must be for.
-        port: of it.
         timeout: seconds for each step.
         tls: with what.
     """
@@ -226,7 +225,6 @@ class RemoteSite:
         """Ask the site for an offer and for those of the sites that it asks; its own is the first.
 
         Args:
-            request: of the job.
             forwarding: how far it may go; None for no further.
         """
         far = {} if forwarding is None else forwarding.document()
@@ -349,7 +347,6 @@ def ask_sites(
 
     Args:
         sites: to be asked.
-        request: of the job.
         timeout: seconds for all of it.
         monotonic: seconds.
         forwarding: how far the request may go from these sites; None for no further.

@@ -191,8 +191,6 @@ def asking_for(
     """The queue where one pending job asks for something else.
 
     Args:
-        snapshot: the queue.
-        place: of the job among the pending ones.
         time_limit: seconds.
         processors: how many; memory and GPUs go with them.
     """
@@ -291,8 +289,6 @@ def advice_for(
     """What other requests of one pending job would bring; only what is sure is said.
 
     Args:
-        snapshot: the queue.
-        place: of the job among the pending ones.
         run_times: draws of how long it may run, seconds.
         base: its waits as it stands, seconds, shape [draws].
         waits: plays another queue forward, by the same draws, as far as there is time.
@@ -372,7 +368,6 @@ class AskedQueue:
 
         Args:
             queue: as it was foretold last.
-            place: of the job among its pending ones.
         """
         until = self.forecaster.monotonic() + QUESTION_SECONDS
         site, job = _placed_in(self._now(queue.snapshot, place), place)

@@ -100,8 +100,6 @@ class ForecastDesk:
         """What is told of one job.
 
         Args:
-            asker: who asks.
-            job: its number.
             advice: whether also what other requests of it would bring.
         """
         queue = self._ready()

@@ -196,7 +196,6 @@ def ahead_of(
     """How many waiting jobs of its partition go before each, and how many of its account.
 
     Args:
-        snapshot: the look.
         waits: which pending jobs wait for room, shape [pending].
         scores: of the pending jobs, higher goes first; by default their priorities.
     """

@@ -35,7 +35,6 @@ def joined_log(earlier: JobLog, later: JobLog) -> tuple[JobLog, IntArray]:
     """The jobs of two logs of one site in the order of their submissions.
 
     Args:
-        earlier: any.
         later: the same; its machine's size and kind count.
 
     Returns:
@@ -120,7 +119,6 @@ def present_jobs(snapshot: QueueSnapshot, waits: BoolArray) -> PresentJobs:
     """The jobs of a look that hold or want room.
 
     Args:
-        snapshot: the look.
         waits: which pending jobs wait for room, shape [pending].
     """
     place = _rows(snapshot, waits)
@@ -297,7 +295,6 @@ def site_now(
 
     Args:
         history: what accounting tells of runs that have ended.
-        snapshot: the look.
         waits: which pending jobs wait for room, shape [pending].
         half_life: of past usage, seconds.
     """
@@ -332,7 +329,6 @@ def with_present(history: PreparedLog, snapshot: QueueSnapshot, half_life: float
 
     Args:
         history: what accounting tells.
-        snapshot: the look.
         half_life: of past usage, seconds.
     """
     prepared = site_now(history, snapshot, snapshot.waits_for_machine, half_life).site.prepared

@@ -67,7 +67,6 @@ def history_features(jobs: SeenJobs, at: float | None = None) -> dict[str, Float
     """Columns for each group of `groups_of`, float64[n] each, nan where nothing is known.
 
     Args:
-        jobs: any.
         at: the one moment whose rows are filled; None for all.
     """
     groups = groups_of(jobs)
@@ -152,7 +151,6 @@ def features_of(jobs: SeenJobs, at: float | None = None) -> FeatureTable:
     """What is known of each job at the moment that it was seen, and nothing of later.
 
     Args:
-        jobs: any.
         at: the one moment whose rows are wanted, seconds, to spare the time for the others, whose
             history stays nan; None for all.
     """

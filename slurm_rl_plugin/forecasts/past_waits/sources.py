@@ -133,7 +133,6 @@ def ask_sources(
         jobs: those seen at the moment and before; later ones are left out.
         table: their inputs.
         moment: seconds.
-        rng: of all chance.
 
     Returns:
         None where too little is known to fit to.
@@ -171,7 +170,6 @@ def boosted_log_waits(
         trains: samples of rows to fit to.
         asked: inputs of the jobs that are asked about, float64[asked, names].
         without: kinds of inputs that are left out.
-        rng: of all chance.
     """
     columns = table.columns(*without)
     fits = [

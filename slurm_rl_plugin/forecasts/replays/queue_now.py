@@ -100,8 +100,6 @@ def queue_of(
     Args:
         workload: all jobs.
         cluster: as it stands right before.
-        queue: the same.
-        job: its number.
         submit: seconds.
     """
     running = cluster.running.expected_job[: cluster.state[0].running]

@@ -59,7 +59,6 @@ def replayed_waits(
         prepared: the log; on nodes where it names a machine.
         start: of all jobs in the schedule that is foretold, seconds, shape [n].
         order: of the queue, the same that made the schedule.
-        settings: the batch system.
         jobs: numbers, ascending, shape [m].
         draws: replays for each.
         seed: of the draws; those of a job are the same whichever others are foretold.

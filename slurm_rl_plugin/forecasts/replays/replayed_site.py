@@ -181,7 +181,6 @@ class ReplayedSite:
         weeks at most. What has not started after 90 days is said to start then.
 
         Args:
-            queue: who runs and who waits.
             awaited: some of the pending jobs, or all, shape [m].
             draws: how many replays at most.
             rng: draws them.
@@ -206,11 +205,7 @@ class ReplayedSite:
         return self._replayed(queue, awaited, nobody, np.empty(0), None)
 
     def line(self, queue: QueueNow) -> IntArray:
-        """The pending jobs in the order that replays begin with, the first first, shape [p].
-
-        Args:
-            queue: who runs and who waits.
-        """
+        """The pending jobs in the order that replays begin with, the first first, shape [p]."""
         jobs = np.sort(np.concatenate([queue.running, queue.pending]))
         workload = self.jobs.select(jobs)
         runs = np.searchsorted(jobs, queue.running)
