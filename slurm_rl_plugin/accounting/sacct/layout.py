@@ -26,7 +26,7 @@ class Layout:
         names: lower-case field names.
         trailing: every row ends with one more separator (`sacct -p`).
         header: the header line, "" where the dump has none.
-        mark: stands in front of each time, "" where nothing does; see `sacct.marked`.
+        mark: stands in front of each time, "" where nothing does; see `MarkedCutter`.
     """
 
     names: tuple[str, ...]

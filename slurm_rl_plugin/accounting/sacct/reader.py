@@ -10,7 +10,7 @@ import polars as pl
 
 from slurm_rl_plugin.accounting.log_file import LogFile, read_ahead
 from slurm_rl_plugin.accounting.log_reader import AccountingReader
-from slurm_rl_plugin.accounting.sacct.batches import MOST_LINES, Batch
+from slurm_rl_plugin.accounting.sacct.batches import MOST_LINES, Batch, cutter_of, mark_of
 from slurm_rl_plugin.accounting.sacct.fields import (
     REQUIRED,
     SACCT_COMMAND,
@@ -20,7 +20,6 @@ from slurm_rl_plugin.accounting.sacct.fields import (
 )
 from slurm_rl_plugin.accounting.sacct.judgement import RecordJudge
 from slurm_rl_plugin.accounting.sacct.layout import Layout
-from slurm_rl_plugin.accounting.sacct.marked import cutter_of, mark_of
 from slurm_rl_plugin.errors import AccountingLogError
 
 _FIELD_NAME = re.compile(r"[a-z_]+(%-?\d+)?", re.ASCII)

@@ -35,7 +35,7 @@ def joined_log(earlier: JobLog, later: JobLog) -> tuple[JobLog, IntArray]:
     """The jobs of two logs of one site in the order of their submissions.
 
     Args:
-        later: the same; its machine's size and kind count.
+        later: its machine's size and kind count.
 
     Returns:
         The log, and the place that each of its jobs had in the two behind each other.

@@ -16,16 +16,17 @@ from threadpoolctl import threadpool_limits
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.forecasts.past_waits.features import HISTORY, FeatureTable, features_of
-from slurm_rl_plugin.forecasts.past_waits.forward import GivenForecasts, given_at
 from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs
 from slurm_rl_plugin.forecasts.past_waits.sources import (
     FITS,
     SOURCES,
+    GivenForecasts,
     SourceForecasts,
     ask_sources,
     bin_edges,
     binned,
     boosted_log_waits,
+    given_at,
     median_of_partition,
 )
 from slurm_rl_plugin.forecasts.past_waits.wait_forest import known_log_waits, training_rows
