@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
+import numpy as np
 import polars as pl
 
 from slurm_rl_plugin.accounting.log_file import LogFile, read_ahead
 from slurm_rl_plugin.accounting.log_reader import AccountingReader
+from slurm_rl_plugin.accounting.port import Tally
 from slurm_rl_plugin.accounting.sacct.batches import MOST_LINES, Batch, cutter_of, mark_of
 from slurm_rl_plugin.accounting.sacct.fields import (
     REQUIRED,
@@ -17,12 +20,318 @@ from slurm_rl_plugin.accounting.sacct.fields import (
     SEPARATOR,
     STRICT,
     XDMOD_FIELDS,
+    is_unfinished,
+    parse_duration,
 )
-from slurm_rl_plugin.accounting.sacct.judgement import RecordJudge
 from slurm_rl_plugin.accounting.sacct.layout import Layout
+from slurm_rl_plugin.accounting.sacct.requests import request_columns, unread_requests
+from slurm_rl_plugin.accounting.sacct.values import counts, numbers, of_each, times, value_of
+from slurm_rl_plugin.domain.job_class import words_for_us
 from slurm_rl_plugin.errors import AccountingLogError
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
+_SEEDS = (1, 2)
+_TWICE = "duplicate record"
+#: Of a dump without marks: a line break in the text of a job may begin what looks like another's.
+_FORGEABLE = "the text of another job could have forged it"
+_QUOTED = "row within the text of a job"
+#: Places of the first table, and how many there are at least for each record.
+_PLACES = 1 << 16
+_PLACES_A_RECORD = 4
+#: The longest stretch: so many records, or one of so many parts of all. To join two takes three
+#: times their room.
+_STRETCH, _STRETCHES = 1 << 20, 8
+_NAMES = {
+    "account": "account",
+    "user": "user",
+    "partition": "partition",
+    "qos": "qos",
+    "job_name": "jobname",
+    "submit_line": "submitline",
+}
 _FIELD_NAME = re.compile(r"[a-z_]+(%-?\d+)?", re.ASCII)
+
+
+class RecordJudge:
+    """Sorts records into jobs and reasons; remembers what it has seen.
+
+    Reasons and oddities are counted in the order in which the log shows the first of each.
+
+    Attributes:
+        records: whole records so far.
+    """
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self.records = 0
+        self._seen = SeenRecords()
+
+    def jobs(self, batch: Batch, layout: Layout) -> pl.DataFrame:
+        """The jobs among records, in the order of the dump; columns as in `stored.log`."""
+        fields, places = batch.fields, batch.places
+        steps = value_of(fields, layout, "jobid", "jobidraw").str.contains(".", literal=True)
+        if steps.any():
+            fields, places = fields.filter(~steps), places[~steps.to_numpy()]
+        rows = _Columns(fields, layout)
+        reasons = [(_TWICE, self._told_before(fields, places, layout)), *rows.reasons()]
+        dropped = _by_reason(batch.lost)
+        self.records += fields.height
+        self._tally.read += fields.height + len(batch.lost)
+        kept = np.ones(fields.height, dtype=np.bool_)
+        for reason, at_fault in reasons:
+            dropped.append((reason, places[kept & at_fault]))
+            kept &= ~at_fault
+        _count(self._tally.dropped, dropped)
+        self._notice(rows, kept, places[kept])
+        if layout.free and not layout.mark and kept.any():
+            self._tally.noticed[_FORGEABLE] += int(np.count_nonzero(kept))
+        if batch.quoted:
+            self._tally.noticed[_QUOTED] += batch.quoted
+        self._tally.kept += int(np.count_nonzero(kept))
+        found, order = rows.frame(kept), np.argsort(places[kept])
+        return found if (np.diff(order) > 0).all() else found[order]
+
+    def _told_before(self, fields: pl.DataFrame, places: IntArray, layout: Layout) -> BoolArray:
+        # Records that differ, but in nothing that must be sound, are of one job: too few for the
+        # first digest to take two of them for the same.
+        texts = [str(place) for place in range(len(layout.names))]
+        strict = [str(place) for place, _ in layout.strict]
+        first = fields.select(texts).hash_rows(_SEEDS[0])
+        second = fields.select(strict).hash_rows(_SEEDS[1])
+        return self._seen.told_before(first.to_numpy(), second.to_numpy(), places)
+
+    def _notice(self, rows: _Columns, kept: BoolArray, places: IntArray) -> None:
+        submit, start = rows.submit[kept], rows.start[kept]
+        eligible, run_time = rows.eligible[kept], rows.run_time[kept]
+        order = np.argsort(places)
+        in_order = submit[order]
+        outside = (eligible < submit) | (eligible > start)
+        unlike = np.abs(rows.end[kept] - start - run_time) > 1
+        backwards = np.diff(in_order, prepend=self._tally.last_submit) < 0
+        found = (
+            ("eligible outside submit to start", places[outside]),
+            ("elapsed is not end minus start", places[unlike]),
+            ("submit going backwards", places[order[backwards]]),
+            *((oddity, places[there[kept]]) for oddity, there in rows.unread()),
+        )
+        _count(self._tally.noticed, found)
+        if len(submit):
+            self._tally.last_submit = float(in_order[-1])
+
+
+def _by_reason(lost: Mapping[int, str]) -> list[tuple[str, IntArray]]:
+    """The places of what is lost for each reason."""
+    found: dict[str, list[int]] = {}
+    for place, reason in lost.items():
+        found.setdefault(reason, []).append(place)
+    return [(reason, np.array(places, dtype=np.int64)) for reason, places in found.items()]
+
+
+def _count(counts: Counter[str], found: Iterable[tuple[str, IntArray]]) -> None:
+    """Add to counts what was found at places, first what the log shows first."""
+    shown = [(name, places) for name, places in found if len(places)]
+    for name, places in sorted(shown, key=lambda each: int(each[1].min())):
+        counts[name] += len(places)
+
+
+class _Columns:
+    """Records as columns of numbers."""
+
+    def __init__(self, fields: pl.DataFrame, layout: Layout) -> None:
+        self._fields, self._layout = fields, layout
+        told = (value_of(fields, layout, name) for name in ("submit", "start", "end", "eligible"))
+        self.submit, self.start, self.end, self.eligible = (times(fields, each) for each in told)
+        self.run_time = self._run_times()
+        self.processors = counts(fields, value_of(fields, layout, "ncpus", "alloccpus", "reqcpus"))
+
+    def reasons(self) -> list[tuple[str, BoolArray]]:
+        """Why there is no job; of several reasons the first counts."""
+        state = value_of(self._fields, self._layout, "state")
+        return [
+            ("not finished", of_each(state, _waits_or_runs, np.bool_)),
+            ("no submit time", np.isnan(self.submit)),
+            ("never ran", np.isnan(self.start)),
+            ("end before start", self.end < self.start),
+            ("negative run time", self.run_time < 0),
+            ("not finished", np.isnan(self.run_time)),
+            ("never ran", self.run_time == 0),
+            ("start before submit", self.start < self.submit),
+            ("no processors", ~(self.processors > 0)),
+        ]
+
+    def unread(self) -> Iterator[tuple[str, BoolArray]]:
+        """What jobs ask for and nothing reads; see `unread_requests`."""
+        return unread_requests(self._fields, self._layout)
+
+    def frame(self, kept: BoolArray) -> pl.DataFrame:
+        """The jobs as they are stored."""
+        fields, layout = self._fields, self._layout
+        submit, eligible, start = self.submit, self.eligible, self.start
+        within = (submit <= eligible) & (eligible <= start)
+        columns = {
+            "job_id": _job_numbers(fields, value_of(fields, layout, "jobidraw", "jobid"), kept),
+            "submit": submit,
+            "eligible": np.where(within, eligible, submit),
+            "start": start,
+            "run_time": self.run_time,
+            "processors": self.processors,
+            "time_limit": _time_limits(fields, layout),
+        }
+        names = {name: value_of(fields, layout, field) for name, field in _NAMES.items()}
+        comments = value_of(fields, layout, "comment")
+        names["submit_line"] = _with_words(names["submit_line"], comments)
+        asked = request_columns(fields, layout, self.processors)
+        jobs = pl.DataFrame({**columns, **names, **asked}).filter(kept)
+        return jobs.with_columns(pl.col("processors").cast(pl.Int64))
+
+    def _run_times(self) -> FloatArray:
+        told = counts(self._fields, value_of(self._fields, self._layout, "elapsedraw"))
+        return _filled(
+            _filled_by(told, value_of(self._fields, self._layout, "elapsed")),
+            self.end - self.start,
+        )
+
+
+def _with_words(lines: pl.Series, comments: pl.Series) -> pl.Series:
+    """Submit lines, with what users wrote for us in comments that scripts or updates gave jobs."""
+    words = [words_for_us(text) if "slurm-rl:" in text else "" for text in comments.to_list()]
+    pairs = zip(lines.to_list(), words, strict=True)
+    told = [f"{line} --comment={word}" if word else line for line, word in pairs]
+    return pl.Series(told, dtype=pl.String)
+
+
+def _waits_or_runs(state: str) -> bool:
+    return is_unfinished(state.partition(" ")[0].rstrip("+"))
+
+
+def _filled(values: FloatArray, others: FloatArray) -> FloatArray:
+    return np.where(np.isnan(values), others, values)
+
+
+def _filled_by(values: FloatArray, durations: pl.Series) -> FloatArray:
+    """Values, and where there is none what a duration says."""
+    absent = np.isnan(values)
+    if absent.any():
+        values = values.copy()
+        values[absent] = of_each(durations.filter(absent), parse_duration, np.float64)
+    return values
+
+
+def _time_limits(fields: pl.DataFrame, layout: Layout) -> FloatArray:
+    minutes = counts(fields, value_of(fields, layout, "timelimitraw"))
+    limit = _filled_by(60.0 * minutes, value_of(fields, layout, "timelimit"))
+    return np.where(limit > 0, limit, np.nan)
+
+
+def _job_numbers(fields: pl.DataFrame, texts: pl.Series, wanted: BoolArray) -> IntArray:
+    found = numbers(fields, texts).copy()
+    odd = wanted & (found < 0)
+    if odd.any():
+        found[odd] = of_each(texts.filter(odd), _first_number, np.int64)
+    return found
+
+
+def _first_number(text: str) -> int:
+    return int(re.split(r"\D", text, maxsplit=1)[0])
+
+
+class SeenRecords:
+    """Digests of all records so far, in sorted stretches of growing length.
+
+    Two numbers of 64 bits stand for a record: among 100 million, two different ones share both with
+    a chance of 1 in 10^22. A table of the digests' first bits tells of most records that none like
+    it was there, without a look into the stretches.
+
+    Args:
+        stretch: the longest one has so many records, or a part of all.
+    """
+
+    def __init__(self, stretch: int = _STRETCH) -> None:
+        self._stretch = stretch
+        self._stretches: list[tuple[np.ndarray, np.ndarray]] = []
+        self._records = 0
+        self._taken = np.zeros(_PLACES, dtype=np.bool_)
+
+    def told_before(self, first: np.ndarray, second: np.ndarray, places: IntArray) -> BoolArray:
+        """Whether each record was there before, in this batch or an earlier one; remembers them.
+
+        Args:
+            first: uint64[n], one digest of each record.
+            second: uint64[n], another one.
+            places: tell which of the batch's records came before which; shape [n].
+        """
+        order = _order(first, second, places)
+        one, other = first[order], second[order]
+        same = np.zeros(len(order), dtype=np.bool_)
+        same[1:] = (one[1:] == one[:-1]) & (other[1:] == other[:-1])
+        perhaps = np.flatnonzero(self._taken[self._places_of(one)])
+        same[perhaps] |= self._known(one[perhaps], other[perhaps])
+        before = np.zeros(len(order), dtype=np.bool_)
+        before[order] = same
+        self._remember(one, other)
+        return before
+
+    def _known(self, first: np.ndarray, second: np.ndarray) -> BoolArray:
+        known = np.zeros(len(first), dtype=np.bool_)
+        for one, other in self._stretches:
+            place = np.searchsorted(one, first)
+            open_ones = np.flatnonzero(~known)
+            while len(open_ones):
+                at = place[open_ones]
+                within = at < len(one)
+                open_ones, at = open_ones[within], at[within]
+                alike = one[at] == first[open_ones]
+                open_ones, at = open_ones[alike], at[alike]
+                known[open_ones] |= other[at] == second[open_ones]
+                place[open_ones] += 1
+        return known
+
+    def _remember(self, first: np.ndarray, second: np.ndarray) -> None:
+        """Keep digests, the first ones in order."""
+        if not len(first):
+            return
+        self._stretches.append((first, second))
+        self._merge()
+        self._records += len(first)
+        if self._records * _PLACES_A_RECORD > len(self._taken):
+            places = len(self._taken)
+            while places < self._records * _PLACES_A_RECORD:
+                places *= 2
+            self._taken = np.zeros(places, dtype=np.bool_)
+            for each, _ in self._stretches:
+                self._taken[self._places_of(each)] = True
+        else:
+            self._taken[self._places_of(first)] = True
+
+    def _places_of(self, first: np.ndarray) -> np.ndarray:
+        """Where in the table digests have their place: in their own order."""
+        bits = len(self._taken).bit_length() - 1
+        return first >> np.uint64(64 - bits)
+
+    def _merge(self) -> None:
+        """Join stretches so that each is longer than the next: few to look into, few to sort.
+
+        Those of the longest length stay as they are.
+        """
+        longest = max(self._stretch, self._records // _STRETCHES)
+        while len(self._stretches) > 1:
+            (one, other), (more, others) = self._stretches[-2:]
+            if not len(one) <= len(more) <= longest // 2:
+                break
+            first, second = np.concatenate([one, more]), np.concatenate([other, others])
+            order = np.argsort(first, kind="stable")
+            self._stretches[-2:] = [(first[order], second[order])]
+
+
+def _order(first: np.ndarray, second: np.ndarray, places: IntArray) -> IntArray:
+    """By all three; few share the first, and numpy's order of three keys takes far longer."""
+    order = np.argsort(first)
+    same = np.diff(first[order]) == 0
+    shared = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    if len(shared):
+        rows = order[shared]
+        order[shared] = rows[np.lexsort((places[rows], second[rows], first[rows]))]
+    return order
 
 
 class SacctReader(AccountingReader):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.log_format import read_log
-from slurm_rl_plugin.accounting.sacct.judgement import SeenRecords
+from slurm_rl_plugin.accounting.sacct.reader import SeenRecords
 from slurm_rl_plugin.errors import AccountingLogError
 from tests.contracts.test_accounting_readers import CASES, told
 
