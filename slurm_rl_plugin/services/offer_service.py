@@ -12,9 +12,8 @@ from typing import Any
 
 from slurm_rl_plugin.batch_systems.kind import OfferingSite
 from slurm_rl_plugin.brokers.live.bound_offers import BindingLimits, BoundOffers
-from slurm_rl_plugin.brokers.live.forwarding import Forwarder
 from slurm_rl_plugin.brokers.live.job_document import Forwarding
-from slurm_rl_plugin.brokers.live.offer_pages import OfferDesk, OfferPages
+from slurm_rl_plugin.brokers.live.offer_pages import Forwarder, OfferDesk, OfferPages
 from slurm_rl_plugin.brokers.live.offer_worth import OfferWorth
 from slurm_rl_plugin.brokers.live.own_utilities import OwnUtilities
 from slurm_rl_plugin.brokers.live.recent_starts import RecentStarts, StartLimits

@@ -13,7 +13,7 @@ from slurm_rl_plugin.accounting.swf.writer import write_swf
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.forecast import Forecasts
-from slurm_rl_plugin.forecasts.replays.replayed_log import replayed_waits
+from slurm_rl_plugin.forecasts.replays.replayed_site import replayed_waits
 from slurm_rl_plugin.papers.replayed_starts.experiment import (
     QUICK,
     SampledJobs,

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.brokers.live.forwarding import Forwarder
 from slurm_rl_plugin.brokers.live.job_document import (
     LONGEST_LIFE,
     MOST_FORWARDED,
@@ -20,6 +19,7 @@ from slurm_rl_plugin.brokers.live.job_document import (
     job_request,
     offer_document,
 )
+from slurm_rl_plugin.brokers.live.offer_pages import Forwarder
 from slurm_rl_plugin.brokers.live.remote_site import ask_sites
 from slurm_rl_plugin.domain.site import JobRequest, SiteOffer
 from slurm_rl_plugin.errors import RequestRefused
