@@ -20,7 +20,7 @@ from slurm_rl_plugin.errors import AccountingLogError, ConfigurationError
 from slurm_rl_plugin.evaluation.named_log import LogOptions, NamedLog
 from slurm_rl_plugin.learning.training import TrainingPlan
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
-from tests.bench.speed.sacct_log import write_sacct_log
+from tests.bench.speed.log_conversion import write_sacct_log
 
 
 def read(argument: str) -> NamedLog:

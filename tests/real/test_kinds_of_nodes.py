@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bench.node_hours.placement import Placement, node_names, placements_of
+from tests.bench.node_hours.replay import Placement, node_names, placements_of
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.private_cluster import ClusterPlan, NodeKind, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease

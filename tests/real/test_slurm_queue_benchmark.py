@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.benchmark import fewest_writes
-from tests.bench.speed.queue_writes import jobs_out_of_order
-from tests.bench.speed.slurm_queue import PARTS, main
+from tests.bench.speed.slurm_queue import PARTS, jobs_out_of_order, main
 from tests.real.conftest import skip_without_daemons
 
 SMALL = "--jobs 200 --orderings 1 --cycles 2 --pairs 1 --period 3"

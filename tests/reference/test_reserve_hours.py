@@ -8,12 +8,19 @@ from typing import Any
 
 import pytest
 
+from tests.bench.reserve_hours.campaign import each_hour, over_hours
 from tests.bench.reserve_hours.foreseen import coming, foreseen
-from tests.bench.reserve_hours.goal_figures import each_hour, over_hours
 from tests.bench.reserve_hours.load import HourJob
-from tests.bench.reserve_hours.prediction import figures_of
-from tests.bench.reserve_hours.replay import ReplayedJob, Side, Stopped, submit_in_time
-from tests.bench.reserve_hours.runs import ORDER, PLAIN, RESERVE
+from tests.bench.reserve_hours.runs import (
+    ORDER,
+    PLAIN,
+    RESERVE,
+    ReplayedJob,
+    Side,
+    Stopped,
+    figures_of,
+    submit_in_time,
+)
 from tests.reference.readable_simulator import Job, Moment
 
 

@@ -19,9 +19,9 @@ from typing import Any
 from slurm_rl_plugin.cli.progress import progress_bar
 from slurm_rl_plugin.whole_file import write_whole
 from tests.bench.faults.every_fault import FAULTS
-from tests.bench.faults.fault import Fault
 from tests.bench.faults.injection import Injection
 from tests.bench.faults.reliability_table import summary_of, table_of
+from tests.bench.faults.scene import Fault
 from tests.bench.faults.set_clock import clock_library
 from tests.real.slurm_releases import RELEASES
 
@@ -79,7 +79,7 @@ def _tried(fault: Fault, chosen: argparse.Namespace) -> dict[str, Any]:
     kept = folder / "result.json"
     if chosen.again or not _same_trial(kept, chosen):
         kept.unlink(missing_ok=True)
-        words = ["-m", "tests.bench.faults.one_fault", fault.name, str(folder)]
+        words = ["-m", "tests.bench.faults.injection", fault.name, str(folder)]
         words += ["--release", chosen.release] if chosen.release else []
         with (chosen.output / f"{fault.folder}.out").open("wb") as out:
             subprocess.run(

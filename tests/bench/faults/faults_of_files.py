@@ -17,9 +17,8 @@ from unittest.mock import patch
 
 from slurm_rl_plugin.policies.q_network import load_q_network
 from tests.architecture.markdown_documents import TOP
-from tests.bench.faults.fault import FALLS_BACK, SHIPPED, UNWRITABLE, Fault, Sign
 from tests.bench.faults.jobs_under_fault import site_factors_of_tasks
-from tests.bench.faults.scene import Scene
+from tests.bench.faults.scene import FALLS_BACK, SHIPPED, UNWRITABLE, Fault, Scene, Sign
 
 MODELS = TOP / "policy_models"
 #: Of the small disk.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import shutil
 import time
 from contextlib import ExitStack, suppress
@@ -10,14 +12,31 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.hook.audit.reader import AuditFilter, AuditReader
-from tests.bench.faults.daemon_beside import CYCLE, STARVATION, TIMEOUT
-from tests.bench.faults.fault import Fault
+from slurm_rl_plugin.whole_file import write_whole
+from tests.bench.faults.every_fault import fault_named
 from tests.bench.faults.jobs_under_fault import PLAN
-from tests.bench.faults.scene import Scene, set_up
+from tests.bench.faults.scene import CYCLE, STARVATION, TIMEOUT, Fault, Scene, set_up
 from tests.bench.faults.set_clock import JUMP, settable_clock
 from tests.real.conftest import running_slurm
 from tests.real.private_cluster import PrivateSlurm
-from tests.real.slurm_releases import SlurmRelease
+from tests.real.slurm_releases import RELEASES, SlurmRelease
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--release", choices=list(RELEASES))
+    options = parser.parse_args()
+    folder = options.folder.resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    release = RELEASES.get(options.release)
+    found = inject(fault_named(options.name), folder, options.seed, release=release)
+    result = found.as_json() | {"release": options.release, "seed": options.seed}
+    write_whole(folder / "result.json", json.dumps(result, indent=1) + "\n")
+
 
 #: Seconds of a cycle itself and of polling.
 SLACK = 2.0
@@ -234,3 +253,7 @@ def _torn_lines(path: Path) -> int:
     reader = AuditReader([path])
     assert sum(1 for _ in reader.lines(AuditFilter())), f"{path} has no line"
     return reader.bad
+
+
+if __name__ == "__main__":
+    main()

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+
+def shift_clock() -> None:
+    """From now on time.time() is what the file says it is later than it is."""
+    path, right = Path(os.environ[FILE]), time.time  # noqa: TID251 - the clock to be shifted
+    time.time = lambda: right() + float(path.read_text())  # noqa: TID251
+
 
 #: Seconds that the clock jumps; no job's limit is as short.
 JUMP = 1800.0
@@ -54,3 +63,14 @@ def set_clock(folder: Path, seconds: float) -> None:
 
 def _path(folder: Path) -> Path:
     return folder / "clock"
+
+
+if __name__ == "__main__":
+    shift_clock()
+    from slurm_rl_plugin.cli import run
+    from slurm_rl_plugin.cli.entry import main
+    from slurm_rl_plugin.services.hook import LoadedPolicy
+    from tests.real.restless_hook import Restless
+
+    run.load_policy_or_fall_back = lambda _: LoadedPolicy(policy=Restless())
+    sys.exit(main(sys.argv[1:]))

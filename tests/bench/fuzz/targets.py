@@ -5,23 +5,225 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from random import Random
 
+import numpy as np
+
 from slurm_rl_plugin.accounting.conversion import convert
+from slurm_rl_plugin.accounting.log_file import LogFile
+from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.accounting.pbs.reader import PbsReader
+from slurm_rl_plugin.accounting.port import JobLog, ReadReport
 from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
+from slurm_rl_plugin.accounting.sacct.reader import SacctReader, plain_lines, recognise
+from slurm_rl_plugin.accounting.stored.log import StoredLog
+from slurm_rl_plugin.accounting.swf.reader import SwfReader
+from slurm_rl_plugin.batch_systems.slurm.answers.fields import (
+    QUEUE_FIELDS,
+    parse_queue,
+    request_fields,
+)
+from slurm_rl_plugin.batch_systems.slurm.answers.priorities import (
+    best_terms,
+    parse_lines,
+    parse_terms,
+)
+from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import (
+    RowNumbers,
+    TableBuilder,
+    first_of_each_array,
+    waiting_tasks,
+)
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
 from slurm_rl_plugin.brokers.live.job_document import FIELDS
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.domain.resources import BASIC_RESOURCES
+from slurm_rl_plugin.errors import AccountingLogError, BatchSystemError, ConfigurationError
+from slurm_rl_plugin.machine_files.reader import read_machine
 from tests.architecture.markdown_documents import TOP
-from tests.bench.fuzz import log_targets, service_targets, slurm_targets
+from tests.assets.record_slurm_answers import MARK
+from tests.bench.fuzz import service_targets
 from tests.bench.fuzz.mutations import mutated
 from tests.bench.fuzz.service_targets import TOKEN, RaisesBroken
 from tests.contracts.test_accounting_readers import CASES
 from tests.functional.small_site import CONF
 from tests.unit.accounting.published_samples import as_csv, f_data, pm100, pods
+
+
+def read_conf(content: bytes, folder: Path) -> bool:
+    """A slurm.conf, for `--cluster`."""
+    path = folder / "slurm.conf"
+    path.write_bytes(content)
+    try:
+        machine = read_machine(path)
+    except ConfigurationError as error:
+        said = str(error)
+    else:
+        assert machine.partitions
+        return True
+    assert said.strip()
+    return False
+
+
+def read_priorities(content: bytes, folder: Path) -> bool:
+    """What sprio prints in each cycle."""
+    text = content.decode("utf-8", "replace")
+    try:
+        lines = parse_lines(text, {})
+        parse_terms(text, range(100))
+    except BatchSystemError:
+        return False
+    terms = best_terms(lines.values(), {})
+    columns = np.array([(each.native, each.site, each.spread) for each in terms.values()], np.int64)
+    return bool(len(columns))
+
+
+def read_queue(content: bytes, folder: Path) -> bool:
+    """What squeue prints in each cycle, as far as columns; also where memory and GPUs count."""
+    text = content.decode("utf-8", "replace")
+    plain, with_requests = (
+        _read(text, fields) for fields in (QUEUE_FIELDS, request_fields((24, 11)))
+    )
+    return plain or with_requests
+
+
+def _read(text: str, fields: Sequence[str]) -> bool:
+    try:
+        rows = whole_jobs(parse_queue(text, MARK, fields))
+    except BatchSystemError:
+        return False
+    numbers = RowNumbers(JobClassifier())
+    table = TableBuilder((), numbers, BASIC_RESOURCES).jobs(first_of_each_array(rows))
+    assert len(table.job_id) <= len(rows)
+    assert all(tasks > 0 for tasks in waiting_tasks(rows).values())
+    return bool(rows)
+
+
+#: An end of a run in PBS's form.
+_PBS_END = re.compile(rb"([^\s;]*:)?\d\d/\d\d/\d{4} \d\d:\d\d:\d\d(\.\d+)?;E;[^;]*;")
+
+
+def read_swf(content: bytes, folder: Path) -> bool:
+    """A workload log; every row is a record."""
+    content, file = _file(content)
+    try:
+        log, report = SwfReader().read(file)
+    except AccountingLogError as error:
+        return _told(error)
+    rows = [line.split() for line in content.decode("latin-1").split("\n")]
+    assert report.read == sum(bool(row) and not row[0].startswith(";") for row in rows)
+    return _accounted_for(log, report)
+
+
+def read_sacct(content: bytes, folder: Path) -> bool:
+    """A dump of sacct; every line that is a whole row, and of no step, is a record."""
+    content, file = _file(content)
+    try:
+        log, report = SacctReader().read(file)
+    except AccountingLogError as error:
+        return _told(error)
+    lines = plain_lines(content)
+    layout = recognise(file, lines)
+    rows = [fields for line in lines if (fields := layout.cut(line)) is not None]
+    whose = [layout.column[name] for name in ("jobid", "jobidraw") if name in layout.column]
+    told = [next((row[place] for place in whose if row[place]), "") for row in rows]
+    records = sum("." not in each for each in told)
+    assert report.read >= records
+    return _accounted_for(log, report)
+
+
+def read_pbs(content: bytes, folder: Path) -> bool:
+    """An accounting file of PBS; every line is a record, or malformed, and every end is read."""
+    content, file = _file(content)
+    try:
+        log, report = PbsReader(UTC).read(file)
+    except AccountingLogError as error:
+        return _told(error)
+    lines = [line for line in content.split(b"\n") if line.decode("utf-8", "replace").strip()]
+    assert report.read + sum(report.other_records.values()) == len(lines)
+    ends = sum(bool(_PBS_END.match(line.strip())) for line in lines)
+    assert ends <= report.read
+    return _accounted_for(log, report)
+
+
+def read_any(content: bytes, folder: Path) -> bool:
+    """A file of whatever form, as a user gives it; also gzipped, cut and of the wrong kind."""
+    path = folder / "any"
+    path.write_bytes(content)
+    try:
+        log, report = read_log(path)
+    except AccountingLogError as error:
+        return _told(error)
+    return _accounted_for(log, report)
+
+
+def convert_log(content: bytes, folder: Path) -> bool:
+    """What is converted reads as the log does."""
+    path, output = folder / "log", folder / "log.parquet"
+    path.write_bytes(content)
+    try:
+        expected = read_log(path)
+    except AccountingLogError:
+        expected = None
+    try:
+        report = convert([path], output, batch=700, part=7)
+    except AccountingLogError as error:
+        if expected is not None:
+            raise AssertionError("readable, but not converted") from error
+        return _told(error)
+    assert expected is not None, "converted, but not readable"
+    log, told = read_log(output)
+    assert told == report == expected[1]
+    assert repr(log) == repr(expected[0])
+    return _accounted_for(log, report)
+
+
+def read_parquet(content: bytes, folder: Path) -> bool:
+    """A file of ours that was damaged."""
+    path = folder / "any.parquet"
+    path.write_bytes(content)
+    try:
+        log = StoredLog(path).log()
+    except AccountingLogError as error:
+        return _told(error)
+    assert (log.run_time > 0).all()
+    return True
+
+
+def _file(content: bytes) -> tuple[bytes, LogFile]:
+    """A log without the bytes for which every reader refuses a file."""
+    content = content.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf")
+    return content, LogFile(Path("log"), content)
+
+
+def _told(error: AccountingLogError) -> bool:
+    """One sentence that names the file."""
+    words = str(error)
+    assert words
+    assert "Traceback" not in words
+    return False
+
+
+def _accounted_for(log: JobLog, report: ReadReport) -> bool:
+    assert report.read == report.kept + sum(report.dropped.values())
+    assert all(count > 0 for count in report.dropped.values())
+    assert len(log) == report.kept == len(log.qos) == len(log.submit_line)
+    assert (log.run_time > 0).all()
+    assert (log.processors > 0).all()
+    assert (np.diff(log.submit) >= 0).all()
+    assert not (log.start < log.submit).any()
+    for name in ("account", "user", "partition"):
+        index = getattr(log, name)
+        assert not len(index) or 0 <= index.min() <= index.max() < len(getattr(log, f"{name}s"))
+    return True
+
 
 _CORPUS = Path(__file__).with_name("corpus")
 #: Takes an input and a folder for files; says whether it was taken for sound.
@@ -233,7 +435,7 @@ _CONF = [
     *(b"MaxTime=UNLIMITED", b"Nodes=ALL", b"DownNodes=", b"SchedulerParameters=bf_window=0"),
 ]
 _QUEUE = [
-    *(slurm_targets.MARK.encode(), b"|" + slurm_targets.MARK.encode() + b"|", b"|;|", b"N/A"),
+    *(MARK.encode(), b"|" + MARK.encode() + b"|", b"|;|", b"N/A"),
     *(b"NOT_SET", b"1-4%2", b"1,3-9:2", b"PENDING", b"RUNNING", b"JobHeldUser", b"365-00:00:00"),
     *(b"cpu=1,mem=1G,node=1,gres/gpu:a100=2", b"gres:gpu:2", b"K", b"1.5M"),
 ]
@@ -276,13 +478,13 @@ _JSON = [each.encode() for each in FIELDS] + [
 ]
 
 TARGETS = {
-    "swf": Fuzzed(_always(log_targets.read_swf), _swf, [b"; MaxProcs: 4"], 400_000),
-    "sacct": Fuzzed(_always(log_targets.read_sacct), _sacct, [b"|", *_NAMES], 100_000, "sacct"),
-    "pbs": Fuzzed(_always(log_targets.read_pbs), _pbs, [b"exec_host=", b";S;", b"ctime="], 100_000),
-    "any log": Fuzzed(_always(log_targets.read_any), _any, [b"PAR1"], 30_000),
-    "conversion": Fuzzed(_always(log_targets.convert_log), _logs, [b"|"], 2_000),
-    "data set": Fuzzed(_always(log_targets.convert_log), _data_sets, _COLUMNS, 4_000),
-    "parquet": Fuzzed(_always(log_targets.read_parquet), _parquet, [b"PAR1"], 20_000),
+    "swf": Fuzzed(_always(read_swf), _swf, [b"; MaxProcs: 4"], 400_000),
+    "sacct": Fuzzed(_always(read_sacct), _sacct, [b"|", *_NAMES], 100_000, "sacct"),
+    "pbs": Fuzzed(_always(read_pbs), _pbs, [b"exec_host=", b";S;", b"ctime="], 100_000),
+    "any log": Fuzzed(_always(read_any), _any, [b"PAR1"], 30_000),
+    "conversion": Fuzzed(_always(convert_log), _logs, [b"|"], 2_000),
+    "data set": Fuzzed(_always(convert_log), _data_sets, _COLUMNS, 4_000),
+    "parquet": Fuzzed(_always(read_parquet), _parquet, [b"PAR1"], 20_000),
     "configuration": Fuzzed(
         _always(service_targets.configure), _configuration, _TOML, 30_000, "configuration"
     ),
@@ -290,19 +492,15 @@ TARGETS = {
     "offer": Fuzzed(service_targets.offer_target, _offers, [*_HTTP, *_JSON], 150_000),
     "offer body": Fuzzed(service_targets.offer_body_target, _bodies, _JSON, 150_000),
     "heads": Fuzzed(service_targets.heads_target, _heads, _HTTP, 50_000, "heads"),
-    "slurm.conf": Fuzzed(
-        _always(slurm_targets.read_conf), _slurm_confs, _CONF, 50_000, "slurm.conf"
-    ),
+    "slurm.conf": Fuzzed(_always(read_conf), _slurm_confs, _CONF, 50_000, "slurm.conf"),
     "squeue": Fuzzed(
-        _always(slurm_targets.read_queue),
+        _always(read_queue),
         partial(_printed, "*squeue.txt"),
         _QUEUE,
         50_000,
         "squeue",
     ),
-    "sprio": Fuzzed(
-        _always(slurm_targets.read_priorities), partial(_printed, "sprio.txt"), _QUEUE, 50_000
-    ),
+    "sprio": Fuzzed(_always(read_priorities), partial(_printed, "sprio.txt"), _QUEUE, 50_000),
     "metrics": Fuzzed(service_targets.metrics_target, _scrapes, _HTTP, 50_000),
 }
 

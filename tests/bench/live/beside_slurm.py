@@ -47,9 +47,9 @@ from tests.bench.live.load_and_figures import (
     newcomers_of,
     service_over_share,
 )
-from tests.bench.reserve_hours.replay import Stopped, in_time
+from tests.bench.reserve_hours.runs import Stopped, in_time
 from tests.bench.shares.flooded_site import SHARES
-from tests.bench.speed.deep_queue import PATIENCE, eligible_jobs, open_partition, tell
+from tests.bench.speed.slurm_queue import PATIENCE, eligible_jobs, open_partition, tell
 from tests.real.conftest import running_slurm
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.load import outcomes

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,15 +24,106 @@ from slurm_rl_plugin.machine_files.reader import read_cluster
 from slurm_rl_plugin.measure.blocks import Blocks
 from slurm_rl_plugin.measure.intervals import widened
 from slurm_rl_plugin.units import BoolArray, FloatArray
+from slurm_rl_plugin.what_if.effects import FEW_SECONDS, SMALL
 from slurm_rl_plugin.whole_file import write_whole
-from tests.bench.node_hours.change import changed_cluster
-from tests.bench.node_hours.controller_log import delays_of
-from tests.bench.node_hours.effect_on_cell import EffectOnCell
+from tests.bench.node_hours.campaign import changed_cluster
 from tests.bench.node_hours.fidelity import agrees, as_simulated
 from tests.bench.node_hours.figures import Run, cells_of, waits_of
 from tests.bench.node_hours.replay import CONTROLLER_LOG
-from tests.bench.node_hours.settings_table import table_of
-from tests.bench.node_hours.simulated import simulated_starts
+from tests.bench.node_hours.simulated import delays_of, simulated_starts
+
+#: What is asked of what was said.
+VERDICTS = ("sign", "sign_beyond_chance", "sure_sign", "within", "near")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectOnCell:
+    """Mean wait after a change less that before, seconds.
+
+    Attributes:
+        jobs: that run in both.
+        base: real mean wait before the change.
+        real: effect on the real slurmctld.
+        simulated: effect that what-if tells of the base's record.
+        ci95: its interval; None where some draws have no such job.
+        chance: the most that two real repetitions of the base differ by; None of one.
+    """
+
+    jobs: int
+    base: float
+    real: float
+    simulated: float
+    ci95: tuple[float, float] | None
+    chance: float | None
+
+    def verdicts(self) -> dict[str, bool | None]:
+        """Whether it is told rightly; None where the question does not arise.
+
+        `sign` counts an effect of 1 % of the wait, or a second, as none. `sign_beyond_chance` is
+        asked where the real effect is more than chance, `sure_sign` where the interval leaves out
+        none. `near` is within 15 % of the wait before, or a second.
+        """
+        ci95, least = self.ci95, max(SMALL * self.base, FEW_SECONDS)
+        real, simulated = (
+            int(np.sign(each)) if abs(each) > least else 0 for each in (self.real, self.simulated)
+        )
+        sure = ci95 is not None and (ci95[0] > 0.0 or ci95[1] < 0.0) and simulated != 0
+        beyond = self.chance is not None and real != 0 and abs(self.real) > self.chance
+        return {
+            "sign": real == simulated,
+            "sign_beyond_chance": real == simulated if beyond else None,
+            "sure_sign": real == simulated if sure else None,
+            "within": ci95[0] <= self.real <= ci95[1] if ci95 else None,
+            "near": agrees(self.real, self.simulated, self.base),
+        }
+
+
+Told = Mapping[str, Any]
+
+
+def table_of(result: Told) -> str:
+    """Mean waits under each setting, then the effect of each change; counts of both at the end."""
+    lines: list[str] = []
+    for change, cells in result["cells"].items():
+        lines += [f"{change or 'as it is'}: MEAN WAIT, REAL AND SIMULATED, S; * DIFFERS"]
+        lines += [*_waits(cells), _agreeing([cells])]
+    for change, cells in result["effects"].items():
+        lines += [f"{change}: EFFECT, REAL, SIMULATED, INTERVAL, CHANCE"]
+        lines += [*_effects(cells), *_verdicts([cells])]
+    every = result["effects"].values()
+    return "\n".join(
+        [*lines, "ALL OF THEM", _agreeing(result["cells"].values()), *_verdicts(every)]
+    )
+
+
+def _waits(cells: Told) -> Iterator[str]:
+    for name, cell in cells.items():
+        told = [
+            f"{real:8.1f} {ours:8.1f}{' ' if near else '*'}"
+            for real, ours, near in zip(*cell.values(), strict=True)
+        ]
+        yield f"  {name:28}{' '.join(told)}"
+
+
+def _agreeing(settings: Iterable[Told]) -> str:
+    near = [each for cells in settings for cell in cells.values() for each in cell["agrees"]]
+    return f"  cells that agree: {sum(near)} of {len(near)}"
+
+
+def _effects(cells: Told) -> Iterator[str]:
+    for name, cell in cells.items():
+        ci95, chance = cell["ci95"], cell["chance"]
+        bounds = f"{ci95[0]:.1f} to {ci95[1]:.1f}" if ci95 else "no interval"
+        apart = "" if chance is None else f"{chance:6.1f}"
+        yield f"  {name:28}{cell['real']:8.1f}{cell['simulated']:8.1f}  {bounds:18}{apart}"
+
+
+def _verdicts(changes: Iterable[Told]) -> Iterator[str]:
+    every = [cell for cells in changes for cell in cells.values()]
+    for verdict in VERDICTS:
+        asked = [cell[verdict] for cell in every if cell[verdict] is not None]
+        yield f"  {verdict}: {sum(asked)} of {len(asked)}"
+
 
 #: Equal stretches of the time of submission; those without a job are left out.
 STRETCHES = 20

@@ -17,8 +17,74 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import parse_duration
-from slurm_rl_plugin.units import HOUR, MINUTE
-from tests.bench.node_hours.site import DEBUG, GENERAL, GPU, LARGE, PARTITIONS, Partition
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE
+from tests.real.cluster_files import NodeKind
+from tests.real.private_cluster import Account, ClusterPlan
+
+_SMALL, _LARGE = 187000, 754000
+_GOLD_6130, _GOLD_6230 = "CPU-Gold-6130", "CPU-Gold-6230"
+_N = NodeKind(
+    name="n", count=5, processors=32, memory=_SMALL, features=(_GOLD_6130, "OPA"), weight=60
+)
+#: That the debug partition has too.
+_SHARED = NodeKind(
+    name="s", count=1, processors=32, memory=_SMALL, features=(_GOLD_6130, "OPA"), weight=60
+)
+_M = NodeKind(
+    name="m", count=4, processors=40, memory=_SMALL, features=(_GOLD_6230, "IB"), weight=70
+)
+_B = NodeKind(
+    name="b", count=3, processors=40, memory=_LARGE, features=(_GOLD_6230, "IB"), weight=160
+)
+_G = NodeKind(
+    name="g",
+    count=1,
+    processors=40,
+    memory=_SMALL,
+    gpus=2,
+    features=(_GOLD_6230, "IB", "V100"),
+    weight=190,
+)
+_GN = NodeKind(
+    name="gn",
+    count=1,
+    processors=32,
+    memory=_SMALL,
+    gpus=2,
+    features=(_GOLD_6130, "OPA", "P100"),
+    weight=190,
+)
+KINDS = (_N, _SHARED, _M, _B, _G, _GN)
+#: MB that each CPU of a job has where it asks for none.
+DEFAULT_MEMORY = 2800
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """Some of the nodes, and what slurm.conf says beside them."""
+
+    name: str
+    kinds: tuple[NodeKind, ...]
+    more: str
+
+    @property
+    def line(self) -> str:
+        """Of slurm.conf."""
+        nodes = ",".join(f"{kind.name}[1-{kind.count}]" for kind in self.kinds)
+        words = f"MaxTime=UNLIMITED DefMemPerCPU={DEFAULT_MEMORY} State=UP"
+        return f"PartitionName={self.name} Nodes={nodes} {words} {self.more}"
+
+
+GENERAL = Partition(
+    name="general-compute",
+    kinds=(_N, _SHARED, _M, _B, _G),
+    more="Default=YES PriorityJobFactor=100",
+)
+LARGE = Partition(name="large", kinds=(_B,), more="PriorityJobFactor=200")
+GPU = Partition(name="gpu", kinds=(_G,), more="PriorityJobFactor=300")
+DEBUG = Partition(name="debug", kinds=(_SHARED, _GN), more="PriorityTier=7 PriorityJobFactor=700")
+PARTITIONS = {each.name: each for each in (GENERAL, LARGE, GPU, DEBUG)}
+
 
 #: Who submits; users of the log take turns in the order in which they first come.
 USERS = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi")
@@ -179,3 +245,59 @@ def sbatch_options(job: NodeJob) -> Sequence[str]:
     words += [f"--constraint={job.feature}"] if job.feature else []
     words += ["--exclusive"] if job.exclusive else []
     return words
+
+
+_SHARES = (70, 30)
+#: Of each account its share, and those of USERS, in turn.
+ACCOUNT_PLAN = {
+    name: Account(share=share, users=USERS[place :: len(ACCOUNTS)])
+    for place, (name, share) in enumerate(zip(ACCOUNTS, _SHARES, strict=True))
+}
+#: Seconds after which age counts in full: the site's.
+_MAX_AGE = 7 * DAY
+#: Minutes between two calculations of priorities: the site's five would be two seconds of the run,
+#: and Slurm knows no less than one.
+_CALCULATED = 1
+#: The site tests as deep. Its two minutes between rounds of backfill would be a second of the run,
+#: and a plan in minutes would be too coarse for limits of a few.
+_SCHEDULER = (
+    "default_queue_depth=2500",
+    "batch_sched_delay=0",
+    "sched_interval=2",
+    "bf_interval=3",
+    "bf_max_time=30",
+    "bf_resolution=1",
+    "bf_window=120",
+    "bf_max_job_test=2500",
+    "bf_continue",
+)
+
+
+def cluster_plan(speed: float) -> ClusterPlan:
+    """The site's weights of age, size and partition; nothing else makes the order.
+
+    Args:
+        speed: seconds of the log in one second of the run.
+    """
+    return ClusterPlan(
+        kinds=KINDS,
+        accounts=ACCOUNT_PLAN,
+        options={
+            "SelectTypeParameters": "CR_Core_Memory,CR_CORE_DEFAULT_DIST_BLOCK",
+            "SchedulerParameters": ",".join(_SCHEDULER),
+            "AccountingStorageTRES": "gres/gpu",
+            "EnforcePartLimits": "ALL",
+            "JobRequeue": "0",
+            "PriorityMaxAge": f"0-00:00:{_MAX_AGE / speed:.0f}",
+            "PriorityCalcPeriod": f"{_CALCULATED}",
+            "PriorityFavorSmall": "NO",
+            "PriorityWeightAge": "70000",
+            "PriorityWeightFairshare": "0",
+            "PriorityWeightJobSize": "200000",
+            "PriorityWeightPartition": "1000000",
+            "MinJobAge": "86400",  # `scontrol show job` tells of every job at the end
+            "MessageTimeout": "60",
+            "SlurmctldDebug": "debug2",  # tells when each node was free again
+        },
+        partitions=[each.line for each in PARTITIONS.values()],
+    )

@@ -15,15 +15,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib import pyplot as plt
 
-from slurm_rl_plugin.whole_file import write_whole
-from tests.bench.reserve_hours.figure import draw_hours
-from tests.bench.reserve_hours.goal_figures import each_hour, over_hours
+from slurm_rl_plugin.measure.intervals import FEWEST_BLOCKS, Interval, drawn_places, interval_of
+from slurm_rl_plugin.units import FloatArray
+from slurm_rl_plugin.whole_file import replacing, write_whole
 from tests.bench.reserve_hours.load import HourPlan, lpc_like_hour
-from tests.bench.reserve_hours.model import RESERVE_HEAD, hour_network
-from tests.bench.reserve_hours.prediction import figures_of, predicted
-from tests.bench.reserve_hours.replay import SPEED, ReplayedJob
 from tests.bench.reserve_hours.runs import (
     LATENCY,
     LIMIT,
@@ -31,11 +30,103 @@ from tests.bench.reserve_hours.runs import (
     ORDER,
     PLAIN,
     RESERVE,
+    RESERVE_HEAD,
     SIDES,
+    SOON,
+    SPEED,
+    ReplayedJob,
     Runs,
+    figures_of,
+    hour_network,
+    predicted,
     run_hours,
 )
-from tests.bench.speed.deep_queue import tell
+from tests.bench.reserve_hours.search import Sums, measures, meets, sums_of
+from tests.bench.speed.slurm_queue import tell
+
+#: The four figures of the goals, as `measures` gives them.
+FIGURES = (
+    "interactive within 120 s, reserve",
+    "interactive wait, reserve / Slurm",
+    "batch wait, reserve / order",
+    "utilization lost",
+)
+
+
+def _sides(runs: Runs, seeds: Sequence[int]) -> list[Sums]:
+    return [sums_of([runs[seed, name] for seed in seeds]) for name in (PLAIN, ORDER, RESERVE)]
+
+
+def over_hours(runs: Runs, seeds: Sequence[int]) -> Iterator[tuple[str, float, Interval]]:
+    """Each figure of the goals over all hours, and its 95 % interval over hours drawn anew.
+
+    None for an interval where the hours are fewer than FEWEST_BLOCKS.
+
+    Args:
+        runs: all three of each hour.
+        seeds: of the hours.
+    """
+    sides = _sides(runs, seeds)
+    whole = measures(*sides, np.arange(len(seeds))[None, :])[:, 0]
+    drawn = measures(*sides, drawn_places(len(seeds), np.random.default_rng(0)))
+    for figure, value, draws in zip(FIGURES, whole.tolist(), drawn, strict=True):
+        yield figure, value, interval_of(draws) if len(seeds) >= FEWEST_BLOCKS else None
+
+
+def each_hour(runs: Runs, seeds: Sequence[int]) -> Iterator[tuple[int, list[float], list[bool]]]:
+    """Seed, the four figures of this hour alone, and whether each meets its goal."""
+    figures = measures(*_sides(runs, seeds), np.arange(len(seeds))[:, None])
+    met = meets(figures)
+    for place, seed in enumerate(seeds):
+        yield seed, figures[:, place].tolist(), met[:, place].tolist()
+
+
+mpl.use("Agg")
+
+_WORDS = {PLAIN: "Slurm alone", ORDER: "our order", RESERVE: "our order and a reserve"}
+_COLOURS = {PLAIN: "#767676", ORDER: "#0072B2", RESERVE: "#D55E00"}
+#: Waits below this are drawn here, so that an immediate start shows on a logarithmic axis.
+_LEAST = 4.0
+
+
+def draw_hours(path: Path, real: Runs, simulated: Runs) -> None:
+    """One panel a class: which part of its jobs has started after so many seconds."""
+    figure, axes = plt.subplots(1, 2, figsize=(9.0, 3.8), sharey=True, layout="constrained")
+    for axis, interactive in zip(axes, (True, False), strict=True):
+        for side in (PLAIN, ORDER, RESERVE):
+            for runs, style in ((real, {"lw": 2.0}), (simulated, {"lw": 0.9, "ls": "--"})):
+                waits = _waits(
+                    [job for key in runs if key[1] == side for job in runs[key]], interactive
+                )
+                part = np.arange(1, len(waits) + 1) / len(waits)
+                label = _WORDS[side] if runs is real else None
+                axis.step(
+                    np.maximum(waits, _LEAST),
+                    part,
+                    color=_COLOURS[side],
+                    where="post",
+                    label=label,
+                    **style,
+                )
+        axis.set_xscale("log")
+        axis.set_xlabel("wait, seconds of the hour")
+        axis.set_title("interactive jobs" if interactive else "batch jobs")
+        axis.grid(alpha=0.3)
+    axes[0].axvline(SOON, color="black", lw=0.8, ls=":")
+    axes[0].annotate("120 s", (SOON, 0.02), xytext=(4, 0), textcoords="offset points")
+    axes[0].set_ylabel("part of the jobs that has started")
+    axes[1].plot([], [], color="black", lw=0.9, ls="--", label="predicted by the simulator")
+    axes[0].set_ylim(0.0, 1.02)
+    axes[1].legend(loc="lower right", fontsize="small")
+    with replacing(path) as file:
+        figure.savefig(file, dpi=150, format="png")
+    plt.close(figure)
+
+
+def _waits(jobs: Sequence[ReplayedJob], interactive: bool) -> FloatArray:
+    counted = [job for job in jobs if job.interactive == interactive and job.submit > 0.0]
+    return np.sort(np.array([job.wait for job in counted]))
+
 
 #: Hours that were shown, fixed before they were looked at.
 SHOWN = tuple(range(501, 513))

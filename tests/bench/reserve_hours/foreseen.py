@@ -18,9 +18,7 @@ from functools import partial
 import numpy as np
 
 from tests.bench.reserve_hours.load import PROCESSORS, lpc_like_hour
-from tests.bench.reserve_hours.prediction import replayed, workload_of
-from tests.bench.reserve_hours.replay import ReplayedJob
-from tests.bench.reserve_hours.runs import LATENCY, LIMIT
+from tests.bench.reserve_hours.runs import LATENCY, LIMIT, ReplayedJob, replayed, workload_of
 from tests.bench.reserve_hours.search import FIRST, HEADER, Tuning, measures, row_of, sums_of
 from tests.reference.loads import jobs_of
 from tests.reference.readable_simulator import Holder, Job, Limit, Moment, rule, simulate

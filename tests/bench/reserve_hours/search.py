@@ -18,10 +18,17 @@ from cmaes import CMA
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.units import FloatArray
 from tests.bench.reserve_hours.load import HourJob, lpc_like_hour
-from tests.bench.reserve_hours.model import RESERVE_HEAD, ReserveHead, hour_network
-from tests.bench.reserve_hours.prediction import Latency, figures_of, predicted
-from tests.bench.reserve_hours.replay import ReplayedJob
-from tests.bench.reserve_hours.runs import LATENCY, LIMIT
+from tests.bench.reserve_hours.runs import (
+    LATENCY,
+    LIMIT,
+    RESERVE_HEAD,
+    Latency,
+    ReplayedJob,
+    ReserveHead,
+    figures_of,
+    hour_network,
+    predicted,
+)
 
 #: Drawn from these seeds on.
 FIRST = 1000

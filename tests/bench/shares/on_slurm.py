@@ -27,12 +27,12 @@ import numpy as np
 
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 from slurm_rl_plugin.whole_file import write_whole
-from tests.bench.node_hours.controller_log import delays_of
 from tests.bench.node_hours.fidelity import WITHIN, agrees
 from tests.bench.node_hours.replay import CONTROLLER_LOG
-from tests.bench.reserve_hours.replay import in_time
+from tests.bench.node_hours.simulated import delays_of
+from tests.bench.reserve_hours.runs import in_time
 from tests.bench.shares.flooded_site import FLOOD, FLOODS, OTHERS, SHARES, answer
-from tests.bench.speed.deep_queue import PATIENCE, tell
+from tests.bench.speed.slurm_queue import PATIENCE, tell
 from tests.real.conftest import running_slurm
 from tests.real.daemon_under_test import running_hook
 from tests.real.load import outcomes

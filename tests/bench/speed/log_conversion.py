@@ -14,10 +14,123 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import polars as pl
+
+from slurm_rl_plugin.accounting.sacct.fields import SACCT_FIELDS
 from slurm_rl_plugin.cli.progress import parts_bar
-from tests.bench.speed.sacct_log import write_sacct_log
+
+#: Rows drawn at a time.
+BLOCK = 250_000
+#: Of a thousand rows so many have a separator in the submit line, a line break in it, were
+#: cancelled before they ran, still run, or stand there twice.
+ODD = {"bars": 2, "breaks": 1, "cancelled": 30, "running": 2, "twice": 1}
+_BEGIN = 1_600_000_000
+
+
+def write_sacct_log(
+    path: Path,
+    rows: int,
+    *,
+    seed: int,
+    local_times: bool = False,
+    progress: Callable[[int], None] = lambda rows: None,
+) -> None:
+    """Write a dump with a header; rows stand about in the order of submission.
+
+    Args:
+        path: to write.
+        rows: records in it, but for those that stand there twice.
+        seed: of the draw.
+        local_times: times as `sacct` prints them unless told otherwise; else seconds.
+        progress: is told how many rows more are written.
+    """
+    rng = np.random.default_rng(seed)
+    with path.open("wb") as file:
+        file.write(("|".join(SACCT_FIELDS) + "\n").encode())
+        for first in range(0, rows, BLOCK):
+            block = _block(rng, first, min(BLOCK, rows - first), local_times)
+            block.write_csv(file, include_header=False, separator="|", quote_style="never")
+            progress(block.height)
+
+
+def _block(rng: np.random.Generator, first: int, rows: int, local_times: bool) -> pl.DataFrame:
+    job = np.arange(first, first + rows)
+    submit = _BEGIN + job * 3 + rng.integers(0, 600, rows)
+    eligible = submit + np.where(rng.random(rows) < 0.05, rng.integers(1, 600, rows), 0)
+    start = eligible + rng.exponential(7200, rows).astype(np.int64)
+    ran = 1 + rng.lognormal(6, 2, rows).astype(np.int64)
+    fate = _fates(rng, rows)
+    limit = rng.choice([10, 60, 240, 1440, 2880, 10080], rows)
+    user = rng.integers(0, 3000, rows)
+    times = {"Submit": submit, "Eligible": eligible, "Start": start, "End": start + ran}
+    columns = {name: pl.Series(values) for name, values in times.items()}
+    texts = {name: _times(each, local_times) for name, each in columns.items()}
+    unknown = pl.Series(["Unknown"]).new_from_index(0, rows)
+    for name in ("Start", "End"):
+        hidden = fate == "cancelled" if name == "Start" else np.isin(fate, ["cancelled", "running"])
+        texts[name] = unknown.zip_with(pl.Series(hidden), texts[name])
+    line = pl.format("sbatch --time={} --ntasks={} /home/user{}/project/run_{}.sh", "TimelimitRaw",
+                     "NCPUS", pl.lit(pl.Series(user)), pl.lit(pl.Series(job % 1000)))  # fmt: skip
+    cpus = pl.Series(2 ** rng.integers(0, 8, rows))
+    nodes = (cpus + 31) // 32
+    memory = pl.Series(rng.integers(1, 64, rows))
+    amounts = (cpus, cpus, memory * nodes, nodes)
+    tres = pl.select(pl.format("billing={},cpu={},mem={}G,node={}", *amounts)).to_series()
+    state = pl.Series([_STATES[each] for each in fate])
+    frame = pl.DataFrame(
+        {
+            "Cluster": pl.Series(["alpha"]).new_from_index(0, rows),
+            "JobIDRaw": pl.Series(job + 1).cast(pl.String),
+            "User": _named("user", user),
+            "Account": _named("department", user % 500),
+            "Partition": _named("part", rng.integers(0, 12, rows)),
+            "QOS": _named("qos", rng.integers(0, 4, rows)),
+            "Constraints": pl.Series(_CONSTRAINTS).gather(rng.integers(0, len(_CONSTRAINTS), rows)),
+            **texts,
+            "ElapsedRaw": pl.Series(np.where(fate == "cancelled", 0, ran)).cast(pl.String),
+            "TimelimitRaw": pl.Series(limit).cast(pl.String),
+            "NCPUS": cpus.cast(pl.String),
+            "NNodes": nodes.cast(pl.String),
+            "ReqTRES": tres,
+            "Flags": pl.Series(["SchedBackfill"]).new_from_index(0, rows),
+            "JobName": _named("run_", job % 1000),
+            "State": state,
+        }
+    ).with_columns(SubmitLine=line + pl.lit(pl.Series([_TAILS.get(each, "") for each in fate])))
+    twice = np.repeat(np.arange(rows), 1 + (fate == "twice"))
+    # in the order of the header, where one field is there several times
+    ordered = frame.select(pl.col(name).alias(str(at)) for at, name in enumerate(SACCT_FIELDS))
+    return ordered[twice]
+
+
+#: One in a hundred has a separator, as `a|b` asks for either.
+_CONSTRAINTS = [*[""] * 79, *["skylake"] * 20, "skylake|icelake"]
+_STATES = {
+    **dict.fromkeys(("plain", "bars", "breaks", "twice"), "COMPLETED"),
+    "cancelled": "CANCELLED by 1000",
+    "running": "RUNNING",
+}
+_TAILS = {"bars": " --wrap=a | b || c", "breaks": " --wrap=first\nsecond line"}
+
+
+def _fates(rng: np.random.Generator, rows: int) -> np.ndarray:
+    drawn = rng.integers(0, 1000, rows)
+    return np.repeat(["plain", *ODD], [1000 - sum(ODD.values()), *ODD.values()])[drawn]
+
+
+def _named(prefix: str, numbers: np.ndarray) -> pl.Series:
+    return prefix + pl.Series(numbers).cast(pl.String)
+
+
+def _times(seconds: pl.Series, local: bool) -> pl.Series:
+    if not local:
+        return seconds.cast(pl.String)
+    return pl.from_epoch(seconds, time_unit="s").dt.to_string("%Y-%m-%dT%H:%M:%S")
+
 
 WEEKS = """
 import argparse, sys

@@ -33,7 +33,7 @@ from slurm_rl_plugin.hook.order.order_changes import order_changes
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.policies.registry import SHIPPED_MODEL
 from slurm_rl_plugin.services.hook import load_policy
-from tests.bench.speed.paired_ratio import paired_ratio
+from tests.bench.speed.figures.figure import paired_ratio
 
 #: Of records in answers that are kept; each question has one of its own.
 MARK = "@mark@"

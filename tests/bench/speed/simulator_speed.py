@@ -41,7 +41,7 @@ from slurm_rl_plugin.simulator.workloads.log_workload import (
     prepare_log,
     select_prepared,
 )
-from tests.bench.speed.traces import LOGS
+from tests.bench.speed.figures.figure import LOGS
 from tests.reference.loads import jobs_of
 from tests.reference.readable_simulator import rule, simulate
 

@@ -15,23 +15,60 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 from slurm_rl_plugin.cli.progress import parts_bar
-from slurm_rl_plugin.whole_file import write_whole
+from slurm_rl_plugin.whole_file import version_of, write_whole
 from tests.bench.node_hours.campaign import APART
-from tests.bench.node_hours.load import NodeJob, stretch_of
-from tests.bench.node_hours.machine import cluster_plan
+from tests.bench.node_hours.load import NodeJob, cluster_plan, stretch_of
 from tests.bench.node_hours.replay import replay
-from tests.bench.speed.deep_queue import tell
-from tests.bench.start_hours.kept_looks import kept_looks
-from tests.bench.start_hours.stretched import SPEED
+from tests.bench.speed.slurm_queue import tell
+from tests.bench.start_hours.stretched_hook import SPEED
 from tests.real.daemon_under_test import running_hook
 from tests.real.private_cluster import PrivateSlurm
 from tests.real.slurm_releases import RELEASES, missing_release
+
+#: Seconds between two glances at the file.
+_EVERY = 0.2
+
+
+@contextmanager
+def kept_looks(queue_file: Path, folder: Path) -> Iterator[None]:
+    """Copy each new content of a file to a folder while the block runs, numbered from 0.
+
+    Args:
+        queue_file: replaced by whoever writes it, never changed in place.
+        folder: of the copies; made where it is not there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    stop = Event()
+    thread = Thread(target=_keep, args=(queue_file, folder, stop))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _keep(queue_file: Path, folder: Path, stop: Event) -> None:
+    known, count = None, 0
+    while not stop.wait(_EVERY):
+        version = version_of(queue_file)
+        if version == known:
+            continue
+        with suppress(FileNotFoundError):  # not written yet
+            shutil.copyfile(queue_file, folder / f"{count:05d}.npz")
+            known, count = version, count + 1
+
+
+def looks_in(folder: Path) -> list[Path]:
+    """The kept looks, in order of time."""
+    return sorted(folder.glob("*.npz"))
+
 
 #: How the daemon orders in each arm: not at all, or by the default model.
 ARMS = {"plain": "shadow", "active": "active"}

@@ -7,6 +7,7 @@ what it holds is used, and of accounting only what had ended by then; starts are
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import tempfile
@@ -18,18 +19,147 @@ from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.cli.progress import parts_bar
+from slurm_rl_plugin.configuration.reading.precedence import read_configuration
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.domain.machine import Machine
+from slurm_rl_plugin.domain.queue_file import QueueOnFile, read_queue
 from slurm_rl_plugin.forecasts.forecast import Forecasts
-from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows
+from slurm_rl_plugin.forecasts.live.kept_forecasts import GivenRows, KeptForecasts
 from slurm_rl_plugin.forecasts.live.sources import OWN, REPLAYS, SOURCES
 from slurm_rl_plugin.forecasts.scores import log_waits, scores_of
+from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.measure.intervals import Interval, interval_of, of_blocks
+from slurm_rl_plugin.services.forecast_service import build_forecaster, build_orders
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.whole_file import write_whole
-from tests.bench.start_hours.accounted import accounted
-from tests.bench.start_hours.campaign import ARMS, JOBS, LOOKS
-from tests.bench.start_hours.foretold import foretold, read_looks
-from tests.bench.start_hours.stretched import SPEED
+from tests.bench.node_hours.load import ACCOUNTS, account_of
+from tests.bench.node_hours.simulated import log_of
+from tests.bench.start_hours.campaign import ARMS, JOBS, LOOKS, looks_in
+from tests.bench.start_hours.stretched_hook import (
+    SPEED,
+    stretched,
+    stretched_classes,
+    stretched_machine,
+)
+
+
+def accounted(jobs: Sequence[Mapping[str, Any]], origin: float, speed: float = SPEED) -> JobLog:
+    """All jobs of a run in order of submission, as an accounting log with stretched times.
+
+    Args:
+        jobs: with what became of them.
+        origin: the instant that stays where it is, seconds since the epoch.
+        speed: how often longer all else is.
+    """
+    log = log_of(sorted(jobs, key=lambda job: int(job["number"])), 0.0)
+    users = np.array([ACCOUNTS.index(account_of(user)) for user in log.users], dtype=np.int64)
+    times = {name: getattr(log, name) for name in ("submit", "eligible", "start")}
+    return replace(
+        log,
+        **{name: origin + (each - origin) * speed for name, each in times.items()},
+        run_time=log.run_time * speed,
+        time_limit=log.time_limit * speed,
+        account=users[log.user],
+        accounts=ACCOUNTS,
+    )
+
+
+def ended_by(
+    log: JobLog, now: float, machine: Machine, classifier: JobClassifier
+) -> PreparedLog | None:
+    """The runs that had ended at a time; None for none.
+
+    Args:
+        log: of the whole run.
+        now: seconds.
+        machine: stretched as the log.
+        classifier: of jobs with stretched limits.
+    """
+    over = log.start + log.run_time <= now
+    if not over.any():
+        return None
+    return prepare_log(log.select(over), machine=machine, classifier=classifier)
+
+
+#: Accounting is read again so often, seconds of the log, as the service does.
+_READ_EVERY = HOUR
+#: Seconds that one more reading of the clock of durations costs: none, so that each forecast has
+#: all its replays however busy the machine is.
+_TICK = 1e-6
+#: More forecasts than a run has.
+_ALL = 10**7
+
+
+def read_looks(folder: Path) -> list[QueueOnFile]:
+    """The looks of a run, each once, in order of time and in the run's own time."""
+    found: dict[float, QueueOnFile] = {}
+    for path in looks_in(folder):
+        look = read_queue(path)
+        found[look.snapshot.now] = look
+    return [found[now] for now in sorted(found)]
+
+
+def foretold(
+    looks: list[QueueOnFile],
+    log: Callable[[float], JobLog],
+    folder: Path,
+    kept_file: Path,
+    draws: int,
+    most: int,
+    progress: Callable[[int, int], None],
+) -> GivenRows:
+    """Forecasts of the jobs of a run; the start of each is what looks told of it, nan for nothing.
+
+    Looks are foretold that have a job which was not seen waiting before, and one an hour of the
+    log; of these so many at most, evenly in time.
+
+    Args:
+        looks: of the run, in its own time.
+        log: what accounting tells of the whole run, stretched about an instant.
+        folder: with the cluster's and the daemon's configuration.
+        kept_file: for forecasts; must not be there.
+        draws: replays of each look.
+        most: looks that are foretold.
+        progress: told the looks done and how many there are.
+    """
+    origin = looks[0].snapshot.now
+    configuration = read_configuration(folder / "hook" / "slurm-rl.toml")
+    classifier = stretched_classes(configuration.classifier)
+    machine, whole = stretched_machine(read_machine(folder)), log(origin)
+    kept, orders = KeptForecasts(kept_file), build_orders(configuration)
+    forecaster = build_forecaster(configuration, "slurm", kept)
+    forecaster.draws, forecaster.monotonic = draws, itertools.count(0.0, _TICK).__next__
+    read, history, due = -np.inf, None, _due(looks, most)
+    for number, place in enumerate(due):
+        look, snapshot = looks[place], stretched(looks[place].snapshot, origin)
+        if snapshot.now - read >= _READ_EVERY:
+            history, read = ended_by(whole, snapshot.now, machine, classifier), snapshot.now
+        if history is not None:
+            forecaster.source = replace(forecaster.source, order=orders.of(look))
+            forecaster.foretell(history, snapshot)
+        progress(number + 1, len(due))
+    forecaster.settle(stretched(looks[-1].snapshot, origin))
+    rows = kept.rows(0.0, most=_ALL)
+    kept.close()
+    return rows
+
+
+def _due(looks: list[QueueOnFile], most: int) -> list[int]:
+    """Places of the looks that are to be foretold."""
+    seen, last, found = set[int](), -np.inf, []
+    for place, look in enumerate(looks):
+        jobs = set(look.snapshot.pending.jobs.job_id.tolist())
+        now = look.snapshot.now
+        if jobs and (not jobs <= seen or now - last >= HOUR / SPEED):
+            found.append(place)
+            seen, last = seen | jobs, now
+    if len(found) <= most:
+        return found
+    return [found[each] for each in np.linspace(0, len(found) - 1, most).astype(int).tolist()]
+
 
 #: Forecasts of so many seconds of the log rest on one queue, and are drawn together.
 _BLOCK = 3.0 * HOUR

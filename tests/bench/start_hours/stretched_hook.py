@@ -7,13 +7,112 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from slurm_rl_plugin.cli import run
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
+from slurm_rl_plugin.domain import Decision, JobTable, Memory, QueueSnapshot
+from slurm_rl_plugin.domain.job_class import JobClassifier
+from slurm_rl_plugin.domain.jobs import EndedJobs, PendingJobs, RunningJobs, StartedJobs
+from slurm_rl_plugin.domain.machine import BackfillSettings, Machine, PriorityWeights
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.services.hook import LoadedPolicy, load_policy_or_fall_back
-from tests.bench.start_hours.stretched import stretched
+from slurm_rl_plugin.units import FloatArray
+
+#: Seconds of the log in one second of the run: that of tests.bench.node_hours.
+SPEED = 170.0
+
+
+def stretched(snapshot: QueueSnapshot, origin: float, speed: float = SPEED) -> QueueSnapshot:
+    """A look with all its times stretched.
+
+    Args:
+        snapshot: of the run.
+        origin: the instant that stays where it is, seconds since the epoch.
+        speed: how often longer all else is.
+    """
+
+    def at(times: FloatArray) -> FloatArray:
+        return origin + (times - origin) * speed
+
+    def jobs(table: JobTable) -> JobTable:
+        return replace(
+            table,
+            submit=at(table.submit),
+            eligible=at(table.eligible),
+            time_limit=table.time_limit * speed,
+        )
+
+    def begun(table: RunningJobs | StartedJobs | EndedJobs) -> Any:
+        times = replace(table, jobs=jobs(table.jobs), start=at(table.start))
+        return replace(times, end=at(times.end)) if isinstance(times, EndedJobs) else times
+
+    pending = snapshot.pending
+    return replace(
+        snapshot,
+        now=float(at(np.array([snapshot.now]))[0]),
+        pending=_pending(pending, jobs(pending.jobs), origin, speed),
+        running=begun(snapshot.running),
+        started=begun(snapshot.started),
+        ended=begun(snapshot.ended),
+    )
+
+
+def _pending(pending: PendingJobs, jobs: JobTable, origin: float, speed: float) -> PendingJobs:
+    accrued, expected = pending.accrued, pending.expected
+    return replace(
+        pending,
+        jobs=jobs,
+        accrued=None if accrued is None else accrued * speed,
+        expected=None if expected is None else origin + (expected - origin) * speed,
+    )
+
+
+def stretched_classes(classifier: JobClassifier, speed: float = SPEED) -> JobClassifier:
+    """The rules of job classes with longer limits."""
+    return JobClassifier(
+        rules=tuple(
+            rule
+            if rule.time_limit_at_most is None
+            else replace(rule, time_limit_at_most=rule.time_limit_at_most * speed)
+            for rule in classifier.rules
+        )
+    )
+
+
+def stretched_machine(machine: Machine, speed: float = SPEED) -> Machine:
+    """The machine whose settings are in the log's own time."""
+    weights, backfill = machine.weights, machine.backfill
+    return replace(
+        machine,
+        partitions=tuple(
+            replace(each, longest=each.longest * speed, default_time=each.default_time * speed)
+            for each in machine.partitions
+        ),
+        backfill=_backfill(backfill, speed),
+        weights=_weights(weights, speed),
+    )
+
+
+def _backfill(backfill: BackfillSettings, speed: float) -> BackfillSettings:
+    return replace(
+        backfill,
+        interval=backfill.interval * speed,
+        window=backfill.window * speed,
+        resolution=backfill.resolution * speed,
+        main_interval=backfill.main_interval * speed,
+    )
+
+
+def _weights(weights: PriorityWeights, speed: float) -> PriorityWeights:
+    return replace(
+        weights,
+        highest_age=weights.highest_age * speed,
+        half_life=weights.half_life * speed,
+        period=weights.period * speed,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.bench.faults.fault import Sign
-from tests.bench.faults.job_outcomes import SeenJob, failed, held, lost, starved
+from tests.bench.faults.jobs_under_fault import SeenJob, failed, held, lost, starved
+from tests.bench.faults.scene import Sign
 
 BOUND, GRACE = 25.0, 10.0
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.units import FloatArray
-from tests.bench.soak.campaign import ALLOWED, judged_rounds, missed_cycles, options
-from tests.bench.soak.rounds import growth_between
+from tests.bench.soak.campaign import ALLOWED, growth_between, judged_rounds, missed_cycles, options
 
 SPEED = 96.0
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind, PriorityWeights
-from tests.bench.node_hours.controller_log import Delays
-from tests.bench.node_hours.simulated import simulated_starts
+from tests.bench.node_hours.simulated import Delays, simulated_starts
 
 #: A job that waits gains ten points a second, and one of four CPUs has 450 more than one of one.
 MACHINE = Machine(

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind
-from tests.bench.node_hours.controller_log import Delays
-from tests.bench.node_hours.simulated import simulated_starts
+from tests.bench.node_hours.simulated import Delays, simulated_starts
 
 NO_DELAYS = Delays(notice=0.0, handover=0.0, calculated=0.0, looks=1)
 #: Three nodes that jobs name by a feature, and one more of the same partition.

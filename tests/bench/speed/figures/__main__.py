@@ -24,9 +24,15 @@ import numpy as np
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.cli.tables import print_table
 from slurm_rl_plugin.whole_file import write_whole
-from tests.bench.speed.figures.figure import Figure, against_kept, compared
+from tests.bench.speed.figures.figure import (
+    LAST_RELEASE,
+    Figure,
+    against_kept,
+    compared,
+    environment,
+    product_of,
+)
 from tests.bench.speed.figures.measurements import MEASUREMENTS, ONCE
-from tests.bench.speed.figures.trees import LAST_RELEASE, environment, product_of
 
 Found = Mapping[str, Sequence[float]]
 HEAD = ("FIGURE", "UNIT", "NOW", "GOAL", "", "FLOOR", "BEFORE", "NOW/BEFORE", "NOW/KEPT")

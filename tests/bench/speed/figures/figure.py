@@ -2,13 +2,67 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tests.bench.speed.paired_ratio import paired_ratio
+#: The top of this project: the measurements are always those of now.
+TOP = Path(__file__).parents[4]
+#: 0.1.0: the last commit before the first entry of Unreleased in the CHANGELOG.
+LAST_RELEASE = "cc3fba4b"
+_PRODUCT = ("slurm_rl_plugin", "policy_models")
+
+
+def product_of(commit: str, folder: Path) -> Path:
+    """The package of a commit, written below a folder; its top.
+
+    Raises:
+        SystemExit: git knows no such commit, as in a copy without its history.
+    """
+    top = folder / commit.replace("/", "-")
+    done = subprocess.run(
+        ["git", "archive", commit, *_PRODUCT], cwd=TOP, capture_output=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"git has no {commit} here: {done.stderr.decode().strip()}: give --before another")
+    with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
+        archive.extractall(top, filter="data")
+    return top
+
+
+def environment(product: Path | None) -> dict[str, str]:
+    """In which the package of `product` is imported, and the measurements of now."""
+    path = [str(each) for each in (product, TOP) if each is not None]
+    # the folder in which this was started must not come before them
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
+
+
+def paired_ratio(over: Sequence[float], under: Sequence[float]) -> dict[str, object]:
+    """Geometric mean of the ratios of pairs, with a 95 % percentile bootstrap over the pairs."""
+    # measurements import this beside another release, which need not have it
+    from slurm_rl_plugin.measure.intervals import (  # noqa: PLC0415
+        ratio_over_windows,
+    )
+
+    found = ratio_over_windows(np.asarray(over), np.asarray(under), np.random.default_rng(1))
+    ratio = found.geometric_mean
+    return {"ratio": ratio, "ci95": list(found.ci95 or (ratio, ratio)), "pairs": len(over)}
+
+
+LOGS = {
+    "SDSC-SP2": "SDSC-SP2-1998-4.2-cln.swf.gz",
+    "CTC-SP2": "CTC-SP2-1996-3.1-cln.swf.gz",
+    "HPC2N": "HPC2N-2002-2.2-cln.swf.gz",
+}
+
 
 #: A figure is worse where it is so by more than this, and by more than the noise.
 WORSE = 1.1

@@ -18,8 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench.speed.figures.figure import Figure
-from tests.bench.speed.traces import LOGS
+from tests.bench.speed.figures.figure import LOGS, Figure
 
 PROGRAM = (sys.executable, "-m", "slurm_rl_plugin.cli.entry")
 Values = Mapping[str, float]
