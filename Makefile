@@ -88,7 +88,7 @@ $(LOWEST)/installed: $(SOURCES) requirements/lowest.txt
 	touch $@
 
 # Tests that use each package that setup.py asks for, with its lower bound installed.
-LOWEST_TESTS := tests/unit/serving tests/unit/metrics tests/unit/forecasts/test_forecast_scores.py \
+LOWEST_TESTS := tests/unit/serving tests/unit/metrics tests/unit/forecasts/test_forecast.py \
   tests/unit/evaluation/test_schedule_figures.py tests/unit/cli/test_progress_bar.py \
   tests/contracts/test_accounting_readers.py tests/contracts/test_algorithms.py \
   tests/functional/test_onnx_parity.py tests/functional/test_bash_completion.py \

@@ -1,5 +1,8 @@
-"""Dumps of `sacct -P` as sites have them."""
+"""Dumps of `sacct -P` as sites have them, and as real Slurm releases write them."""
 
+from __future__ import annotations
+
+import json
 import os
 from pathlib import Path
 
@@ -30,6 +33,9 @@ XDMOD_ROW = (
     "7_3|9|lab|main|normal|physics|staff|100|ann|1000|2024-02-29T00:00:00|2024-02-29T00:00:10|"
     "2024-02-29T00:01:00|2024-02-29T01:01:00|01:00:00|0:0|COMPLETED|1|8|8|1G|cpu=8,mem=1G|"
     "cpu=8,mem=1G|02:00:00|n[1-2]|run"
+)
+RELEASES = sorted(
+    path for path in Path(__file__).parents[2].glob("assets/slurm/*") if path.is_dir()
 )
 
 
@@ -439,3 +445,16 @@ def test_a_real_dump_of_107_fields_with_a_malformed_last_line():
 def test_a_real_dump_of_another_form_is_refused():
     with pytest.raises(AccountingLogError, match="no dump of `sacct -P`"):
         SacctReader().read(fixture("apel-sample-slurm.txt"))
+
+
+@pytest.mark.parametrize("answers", RELEASES, ids=lambda path: path.name)
+def test_the_jobs_that_ran_are_kept(answers: Path) -> None:
+    jobs = json.loads(answers.joinpath("jobs.json").read_text())
+    log, report = SacctReader().read(answers / "sacct-log.txt")
+    kept = dict(zip(log.job_name, log.processors.tolist(), strict=True))
+    assert sorted(log.job_id.tolist()) == [jobs["ended"], jobs["whole node"]]
+    assert kept == {"ended": 1, "whole node": 4}
+    assert set(report.dropped) <= {"not finished"}
+    assert log.time_limit.tolist() == [300.0, 300.0]
+    assert all("--wrap=sleep" in line for line in log.submit_line)
+    assert (log.users, log.accounts) == (("bob",), ("biology",))

@@ -1,7 +1,8 @@
-"""Questions that play the queue forward: how long they take, and what stands before the job."""
+"""Questions that play the queue forward: what may be asked, how long they take, what is advised."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,13 +11,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS, AskedQueue
+from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.errors import RequestRefused
+from slurm_rl_plugin.forecasts.live.asked_queue import (
+    KILLED,
+    QUESTION_SECONDS,
+    AskedJob,
+    AskedQueue,
+    Variant,
+    advice_for,
+    variants_of,
+)
 from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt
 from slurm_rl_plugin.forecasts.live.sources import ReplaySource, rule_order
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
 from tests.unit.forecasts.foretelling import busy_look, forecaster, replay_source
 from tests.unit.forecasts.live_site import LiveSite, last_days, live_site
+
+RUNS = np.linspace(0.5 * HOUR, 1.0 * HOUR, 1000)
 
 
 @dataclass(slots=True)
@@ -156,3 +169,63 @@ def test_whose_jobs_are_of_an_account_is_seen_wherever_they_are(
     assert alone.has_job_of(user, account)
     assert not alone.has_job_of("eve", account)
     assert not alone.has_job_of(user, "chemistry")
+
+
+@pytest.mark.parametrize("text", ["1" + "0" * 400, "-1" + "0" * 400, "1e999", "NaN", "true", '"4"'])
+@pytest.mark.parametrize("name", ["processors", "nodes", "time_limit", "memory", "gpus"])
+def test_what_is_no_number_within_bounds_is_refused_by_its_name(name: str, text: str) -> None:
+    with pytest.raises(RequestRefused, match=rf"^{name} is no number from") as refused:
+        AskedJob.of_document(json.loads(f'{{"{name}": {text}}}'))
+    assert refused.value.status.startswith("400")
+
+
+def half_of(limit: float, processors: int = 16, run_times: FloatArray = RUNS) -> list[Variant]:
+    found = variants_of(limit, processors, run_times)
+    return [each for each in found if "processors" in each.asks]
+
+
+def test_on_half_of_the_processors_a_job_runs_twice_as_long_within_its_limit() -> None:
+    (kept,) = half_of(2.0 * HOUR)
+    assert (kept.asks, kept.killed) == ({"processors": 8.0}, 0.0)
+    assert kept.words == "8 processors instead of 16, its run time taken to double"
+    assert [each.killed for each in half_of(np.nan)] == [0.0]
+
+
+@pytest.mark.parametrize(("limit", "asked"), [(1.5, 2.0), (1.9, 2.0), (1.0, 2.0)])
+def test_where_that_is_longer_than_its_limit_it_asks_for_a_longer_one(
+    limit: float, asked: float
+) -> None:
+    (longer,) = half_of(limit * HOUR)
+    assert longer.asks == {"processors": 8.0, "time_limit": asked * HOUR}
+    assert longer.killed <= KILLED
+    assert f" and a limit of {asked:g} h instead of {limit:g} h, its" in longer.words
+
+
+def test_of_twice_its_limit_at_most_and_not_where_more_than_few_would_be_killed() -> None:
+    assert half_of(0.9 * HOUR) == []  # a fifth of them reach it as they are
+    (just,) = half_of(0.996 * HOUR)
+    assert just.asks["time_limit"] == pytest.approx(2.0 * 0.996 * HOUR)
+    assert 0.0 < just.killed <= KILLED
+
+
+def test_half_of_an_odd_number_is_no_less_than_half() -> None:
+    assert [each.asks for each in half_of(4 * HOUR, 3)] == [{"processors": 2.0}]
+    assert half_of(4 * HOUR, 1) == []
+
+
+@pytest.mark.parametrize(("sooner", "said"), [(5.0 * HOUR, True), (0.5 * HOUR, False)])
+def test_fewer_processors_are_advised_where_the_job_ends_sooner(sooner: float, said: bool) -> None:
+    """It runs up to an hour longer: half an hour at its start is none gained at its end."""
+    site = live_site(days=6.0)
+    now = float(last_days(site, 1.0, HOUR)[0])
+    while len((queue := site.queue(now, now)).pending) == 0:
+        now += HOUR
+    jobs = queue.pending.jobs
+    jobs.processors[0], jobs.time_limit[0] = 8, DAY
+
+    def waits(other: QueueSnapshot) -> FloatArray:
+        fewer = other.pending.jobs.processors[0] == 4
+        return np.full(20, 6.0 * HOUR - sooner * fewer)
+
+    advice = advice_for(queue, 0, RUNS, np.full(20, 6.0 * HOUR), waits)
+    assert [each["asks"] for each in advice] == ([{"processors": 4.0}] if said else [])

@@ -1,18 +1,24 @@
-"""Starts in replays: of a queue whose future is known, and of one whose run times are drawn."""
+"""Starts in replays, and what is drawn for them: run times, and who may come."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
-from slurm_rl_plugin.forecasts.replays.replayed_site import ReplayedSite
+from slurm_rl_plugin.forecasts.replays.replayed_site import (
+    WEEK,
+    PastArrivals,
+    ReplayedSite,
+    RunSpreads,
+)
 from slurm_rl_plugin.simulator.kernel.workload import Workload, nothing_past
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.units import DAY, FloatArray, IntArray
+from slurm_rl_plugin.units import DAY, HOUR, FloatArray, IntArray
 
 #: One processor: job 0 runs since 100 s, 1 and 2 wait for it.
 QUEUE = QueueNow(
@@ -24,6 +30,13 @@ QUEUE = QueueNow(
 )
 BOTH = np.array([1, 2])
 PROCESSORS = np.ones(3, dtype=np.int64)
+#: A job each hour for ten weeks, and one more at every noon.
+SUBMIT = np.sort(
+    np.concatenate([np.arange(0.0, 10 * WEEK, HOUR), np.arange(12.5 * HOUR, 10 * WEEK, DAY)])
+)
+QUANTILES = np.array([[60.0, 300.0, 1800.0, 3000.0, 3600.0], [5.0, 5.0, 5.0, 5.0, 5.0]])
+LIMIT = np.array([7200.0, 60.0])
+MANY = 20_000
 
 
 def jobs() -> Workload:
@@ -103,3 +116,75 @@ def test_what_never_starts_is_said_to_start_after_ninety_days() -> None:
     )
     starts = endless.starts(QUEUE, BOTH[:1], 2, np.random.default_rng(1))
     assert starts.tolist() == [[1000.0 + 90 * DAY] * 2]
+
+
+@pytest.mark.parametrize("span", [DAY, WEEK, 2 * WEEK])
+def test_jobs_of_the_past_come_at_their_hour(span: float) -> None:
+    now = 8 * WEEK + 1000.0
+    jobs, submit = PastArrivals(submit=SUBMIT).drawn(now, span, np.random.default_rng(1))
+    assert len(jobs) == np.searchsorted(SUBMIT, now) - np.searchsorted(SUBMIT, now - span)
+    assert (np.diff(submit) >= 0.0).all()
+    assert submit[0] > now
+    assert submit[-1] <= now + span
+    assert (SUBMIT[jobs] <= now).all(), "nobody knows who comes later"
+    np.testing.assert_allclose((submit - SUBMIT[jobs]) % WEEK, 0.0)
+
+
+def test_the_last_six_weeks_are_drawn() -> None:
+    arrivals, now = PastArrivals(submit=SUBMIT), 9 * WEEK
+    back = set()
+    for seed in range(60):
+        jobs, submit = arrivals.drawn(now, DAY, np.random.default_rng(seed))
+        back.add(round((submit[0] - SUBMIT[jobs[0]]) / WEEK))
+    assert back == {1, 2, 3, 4, 5, 6}
+
+
+def test_in_the_first_week_days_are_drawn_at_their_hour() -> None:
+    arrivals, now, back = PastArrivals(submit=SUBMIT), 4.5 * DAY, set()
+    for seed in range(40):
+        jobs, submit = arrivals.drawn(now, 1.5 * DAY, np.random.default_rng(seed))
+        assert (SUBMIT[jobs] <= now).all()
+        assert (np.diff(submit) >= 0.0).all()
+        np.testing.assert_allclose((submit - SUBMIT[jobs]) % DAY, 0.0)
+        back.add(round((submit[0] - SUBMIT[jobs[0]]) / DAY))
+    assert back == {1, 2, 3, 4}
+
+
+def test_on_the_first_day_nobody_is_known_to_come() -> None:
+    jobs, submit = PastArrivals(submit=SUBMIT).drawn(0.9 * DAY, DAY, np.random.default_rng(1))
+    assert len(jobs) == len(submit) == 0
+
+
+def drawn(job: int, ran: float) -> np.ndarray:
+    jobs = np.full(MANY, job)
+    spreads = RunSpreads.of_quantiles(QUANTILES[jobs], LIMIT[jobs])
+    return spreads.drawn(np.full(MANY, ran), (np.arange(MANY) + 0.5) / MANY)
+
+
+def test_the_foretold_parts_of_the_runs_are_shorter() -> None:
+    seconds = drawn(0, 0.0)
+    for part, quantile in zip(PARTS, QUANTILES[0], strict=True):
+        assert (seconds <= quantile).mean() == pytest.approx(part, abs=1e-3)
+    assert seconds.min() >= 1.0
+    assert seconds.max() <= LIMIT[0] * 1.001
+
+
+@pytest.mark.parametrize("ran", [100.0, 1800.0, 3500.0])
+def test_a_running_job_is_drawn_among_the_runs_that_got_so_far(ran: float) -> None:
+    seconds, all_runs = drawn(0, ran), drawn(0, 0.0)
+    assert seconds.min() > ran
+    longer = all_runs[all_runs > ran]
+    for part in PARTS:
+        assert np.quantile(seconds, part) == pytest.approx(np.quantile(longer, part), rel=0.02)
+
+
+def test_who_has_outlived_all_that_was_foretold_ends_next() -> None:
+    assert drawn(0, 9000.0).tolist() == [9001.0] * MANY
+
+
+def test_runs_of_one_length_are_drawn_so() -> None:
+    seconds = drawn(1, 0.0)
+    assert (
+        seconds[(np.arange(MANY) > 0.1 * MANY) & (np.arange(MANY) < 0.9 * MANY)] - 5.0
+    ).max() < (0.01)
+    assert seconds.max() <= LIMIT[1] * 1.001
