@@ -72,9 +72,10 @@ def set_factor(job_id: int, new: int) -> FactorChange:
 
 def _check_table(jobs: JobTable, snapshot: QueueSnapshot) -> None:
     for column in fields(jobs):
-        if column.name not in ("requests", "weighed", "by_limit"):
-            assert getattr(jobs, column.name).shape == (len(jobs),), column.name
-    assert jobs.by_limit is None or jobs.by_limit.shape == (len(jobs),)
+        values = getattr(jobs, column.name)
+        assert values is not None or column.default is None, column.name
+        if values is not None and column.name != "requests":
+            assert values.shape == (len(jobs),), column.name
     assert jobs.requests is None or len(jobs.requests) == len(jobs)
     assert len(set(jobs.job_id.tolist())) == len(jobs)
     assert (jobs.processors >= 1).all()
