@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.bench.live.compressed_time import Stopped
 from tests.bench.reserve_hours.campaign import each_hour, over_hours
 from tests.bench.reserve_hours.foreseen import coming, foreseen
 from tests.bench.reserve_hours.load import HourJob
@@ -17,7 +18,6 @@ from tests.bench.reserve_hours.runs import (
     RESERVE,
     ReplayedJob,
     Side,
-    Stopped,
     figures_of,
     submit_in_time,
 )

@@ -111,13 +111,13 @@ def passing_jobs(folder: Path, seed: int) -> Iterator[PassingJobs]:
         variables: Mapping[str, str] | None = None,
         **more: object,
     ) -> Answer:
-        del self, more
+        del more
         output, errors = io.StringIO(), io.StringIO()
         with (
             redirect_stdout(output),
             redirect_stderr(errors),
             mock.patch.object(sys, "stdin", io.StringIO(stdin)),
-            mock.patch.dict(os.environ, variables or {}),
+            mock.patch.dict(os.environ, {**self.environment, **(variables or {})}),
         ):
             status = fake_slurm.COMMANDS[arguments[0]](jobs.state, list(arguments[1:]), "")
         return Answer(status=status or 0, output=output.getvalue(), errors=errors.getvalue())

@@ -17,7 +17,6 @@ run again.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import os
 import signal
@@ -35,6 +34,16 @@ import numpy as np
 
 from slurm_rl_plugin.measure.intervals import interval_of, of_samples
 from slurm_rl_plugin.whole_file import write_whole
+from tests.bench.live.compressed_time import (
+    PATIENCE,
+    Stopped,
+    eligible_jobs,
+    end_all,
+    in_time,
+    keep_controller_log,
+    open_partition,
+    tell,
+)
 from tests.bench.live.load_and_figures import (
     USERS,
     DrawnJob,
@@ -47,9 +56,7 @@ from tests.bench.live.load_and_figures import (
     newcomers_of,
     service_over_share,
 )
-from tests.bench.reserve_hours.runs import Stopped, in_time
 from tests.bench.shares.flooded_site import SHARES
-from tests.bench.speed.slurm_queue import PATIENCE, eligible_jobs, open_partition, tell
 from tests.real.conftest import running_slurm
 from tests.real.daemon_under_test import RunningHook, running_hook
 from tests.real.load import outcomes
@@ -109,7 +116,6 @@ PLAN = ClusterPlan(
     partitions=("PartitionName=batch Nodes=ALL Default=YES MaxTime=1-0 State=UP",),
 )
 WIDE_WAIT = "wide job, wait"
-_CONTROLLER_LOG = "slurmctld.log"
 
 
 class Run:
@@ -220,7 +226,7 @@ def backlog(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
         time.sleep(max(begin + _WINDOW - time.time(), 0.0))  # noqa: TID251
         _holds(lambda: not run.waits(wide), _WIDE_PATIENCE - (_WINDOW - _WIDE_AT))
         end = time.time()  # noqa: TID251
-    _end_all(run)
+    end_all(run.cluster, [user for users in USERS.values() for user in users])
     moments = run.moments()
     started = pending.keys() & moments.launched.keys()
     # slurmctld sends slurmdbd ends in a bundle
@@ -236,17 +242,6 @@ def backlog(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
         "wide started": moments.launched.get(number, end) < end,
         "end": end,
     }
-
-
-def _end_all(run: Run) -> None:
-    """Cancels every job, the pending ones first, so that accounting has an end of each."""
-    for state in ("PENDING", "RUNNING"):
-        for user in (user for users in USERS.values() for user in users):
-            run.cluster.run("scancel", f"--state={state}", f"--user={user}", timeout=PATIENCE)
-    gone = ("squeue", "-h", "-o", "%A")
-    run.cluster.wait_until(
-        lambda: not run.cluster.run(*gone, timeout=PATIENCE).stdout, PATIENCE, "an empty queue"
-    )
 
 
 def newcomers(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
@@ -333,8 +328,7 @@ def run_once(scene: str, order: str, seed: int, folder: Path, chosen: argparse.N
             add_batch_qos(cluster)
         run = Run(cluster, folder, order, chosen.other)
         found = play(run, jobs)
-        log = cluster.directory.joinpath("log", _CONTROLLER_LOG).read_bytes()
-    folder.joinpath(f"{_CONTROLLER_LOG}.gz").write_bytes(gzip.compress(log))
+        keep_controller_log(cluster, folder)
     found |= {"newcomers": [asdict(each) for each in found["newcomers"]]}
     found |= {"load": [float(np.mean(run.loads)), max(run.loads)], "faults": run.faults()}
     write_whole(folder / "run.json", json.dumps(found, indent=1) + "\n")

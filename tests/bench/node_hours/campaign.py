@@ -11,12 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,11 +28,14 @@ from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.units import MINUTE
 from slurm_rl_plugin.what_if.variant import admitted
 from slurm_rl_plugin.whole_file import write_whole
+from tests.bench.live.compressed_time import (
+    side_by_side,
+    tell,
+)
 from tests.bench.node_hours.figures import figures_of, noise_of
 from tests.bench.node_hours.load import NodeJob, cluster_plan, stretch_of
 from tests.bench.node_hours.replay import replay
 from tests.bench.node_hours.simulated import log_of
-from tests.bench.speed.slurm_queue import tell
 from tests.real.cluster_files import FIRST_PORT, ClusterPlan, write_slurm_conf
 from tests.real.slurm_releases import RELEASES, SlurmRelease, missing_release
 
@@ -166,7 +166,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     release = RELEASES[chosen.release]
     if missing := missing_release(release):
         sys.exit(missing)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the clusters go too
     jobs = stretch_of(chosen.log, chosen.first, chosen.jobs, chosen.speed)
     sent = sent_under(chosen.change, cluster_plan(chosen.speed), jobs, release)
     for sentence in sent.sentences:
@@ -182,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_missing(chosen: argparse.Namespace, sent: SentJobs, folders: Sequence[Path]) -> None:
-    stop, jobs = Event(), sent.jobs
+    jobs = sent.jobs
     head = {
         **{name: getattr(chosen, name) for name in ("first", "speed", "release", "change")},
         "log": chosen.log.name,
@@ -192,24 +191,14 @@ def _run_missing(chosen: argparse.Namespace, sent: SentJobs, folders: Sequence[P
     }
     missing = [folder for folder in folders if not _is_kept(folder, head)]
 
-    def run(folder: Path, submitted: Callable[[int], None]) -> None:
-        # Bursts of submissions must not meet on a machine of few cores.
-        if stop.wait(APART * (folders.index(folder) % chosen.at_once)):
-            return
+    def run(folder: Path, stop: Event) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         found = replay(folder.name, chosen.release, jobs, sent.plan, folder, stop, submitted)
         write_whole(_path(folder), json.dumps({**head, **found}) + "\n")
         tell(f"{folder.name}: done")
 
-    with (
-        ThreadPoolExecutor(chosen.at_once) as pool,
-        parts_bar("jobs submitted", len(missing) * len(jobs)) as submitted,
-    ):
-        try:
-            list(pool.map(partial(run, submitted=submitted), missing))
-        except BaseException:  # Ctrl-C and SIGTERM too: the clusters go, and then we
-            stop.set()
-            raise
+    with parts_bar("jobs submitted", len(missing) * len(jobs)) as submitted:
+        side_by_side(run, missing, chosen.at_once, APART)
 
 
 def _is_kept(folder: Path, head: Mapping[str, Any]) -> bool:

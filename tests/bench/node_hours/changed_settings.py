@@ -26,10 +26,10 @@ from slurm_rl_plugin.measure.intervals import widened
 from slurm_rl_plugin.units import BoolArray, FloatArray
 from slurm_rl_plugin.what_if.effects import FEW_SECONDS, SMALL
 from slurm_rl_plugin.whole_file import write_whole
+from tests.bench.live.compressed_time import CONTROLLER_LOG
 from tests.bench.node_hours.campaign import changed_cluster
 from tests.bench.node_hours.fidelity import agrees, as_simulated
 from tests.bench.node_hours.figures import Run, cells_of, waits_of
-from tests.bench.node_hours.replay import CONTROLLER_LOG
 from tests.bench.node_hours.simulated import delays_of, simulated_starts
 
 #: What is asked of what was said.

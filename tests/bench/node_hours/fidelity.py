@@ -22,8 +22,8 @@ import numpy as np
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.machine_files.reader import read_machine
 from slurm_rl_plugin.whole_file import write_whole
+from tests.bench.live.compressed_time import CONTROLLER_LOG
 from tests.bench.node_hours.figures import Cell, Run, cells_of, starts_of, waits_of
-from tests.bench.node_hours.replay import CONTROLLER_LOG
 from tests.bench.node_hours.simulated import Delays, delays_of, simulated_starts
 
 #: A cell agrees where mean waits differ by no more than this part of the real one, or by no more

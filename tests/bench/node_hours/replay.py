@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -12,9 +11,15 @@ from threading import Event
 from typing import Any
 
 from slurm_rl_plugin.units import HOUR
+from tests.bench.live.compressed_time import (
+    PATIENCE,
+    end_all,
+    in_time,
+    keep_controller_log,
+    tell,
+    wait_until_all_started,
+)
 from tests.bench.node_hours.load import USERS, NodeJob, account_of, sbatch_options
-from tests.bench.reserve_hours.runs import Stopped, in_time
-from tests.bench.speed.slurm_queue import PATIENCE, tell
 from tests.real.conftest import running_slurm
 from tests.real.private_cluster import ClusterPlan, PrivateSlurm
 from tests.real.slurm_releases import RELEASES
@@ -77,8 +82,6 @@ FIELDS = (
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 #: Files of the cluster that say how it was configured.
 CONFIGURED = ("slurm.conf", "gres.conf")
-#: What slurmctld tells, to the millisecond.
-CONTROLLER_LOG = "slurmctld.log"
 
 
 def replay(
@@ -121,12 +124,11 @@ def replay(
         with beside(cluster):
             late = in_time(name, [job.submit for job in jobs], submit, stop)
             tell(f"{name}: all submitted")
-            _wait_until_all_started(cluster, stop)
+            wait_until_all_started(cluster, stop, 2 * HOUR)
         statistics = cluster.run("sdiag", timeout=PATIENCE).stdout
-        _end_all(cluster)
+        end_all(cluster, USERS)
         found = outcomes_of(cluster)
-        log = cluster.directory.joinpath("log", "slurmctld.log").read_bytes()
-        folder.joinpath(f"{CONTROLLER_LOG}.gz").write_bytes(gzip.compress(log))
+        keep_controller_log(cluster, folder)
     return {
         "late": late,
         "backfilled": _counter(statistics, "Total backfilled jobs (since last slurm start)"),
@@ -147,30 +149,6 @@ def _submit(cluster: PrivateSlurm, job: NodeJob) -> int:
         processors=job.tasks,
         minutes=job.minutes,
         seconds=job.seconds,
-    )
-
-
-def _wait_until_all_started(cluster: PrivateSlurm, stop: Event) -> None:
-    def nobody_waits() -> bool:
-        if stop.wait(1.0):
-            raise Stopped
-        waiting = cluster.run("squeue", "-h", "-t", "PD", "-o", "%A", timeout=PATIENCE)
-        return not waiting.stdout
-
-    cluster.wait_until(nobody_waits, 2 * HOUR, "all started")
-
-
-def _end_all(cluster: PrivateSlurm) -> None:
-    for user in USERS:
-        cluster.run("scancel", f"--user={user}", timeout=PATIENCE)
-
-    def is_empty() -> bool:
-        return not cluster.run("squeue", "-h", "-o", "%A", timeout=PATIENCE).stdout
-
-    cluster.wait_until(is_empty, PATIENCE, "an empty queue")
-    all_ended = ("sacct", "-a", "-X", "-n", "-s", "RUNNING,PENDING", "-o", "JobIDRaw")
-    cluster.wait_until(  # accounting is told of the last ends in a bundle
-        lambda: not cluster.run(*all_ended, timeout=PATIENCE).stdout.strip(), PATIENCE, "all ends"
     )
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +20,7 @@ from matplotlib import pyplot as plt
 from slurm_rl_plugin.measure.intervals import FEWEST_BLOCKS, Interval, drawn_places, interval_of
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.whole_file import replacing, write_whole
+from tests.bench.live.compressed_time import tell
 from tests.bench.reserve_hours.load import HourPlan, lpc_like_hour
 from tests.bench.reserve_hours.runs import (
     LATENCY,
@@ -42,7 +41,6 @@ from tests.bench.reserve_hours.runs import (
     run_hours,
 )
 from tests.bench.reserve_hours.search import Sums, measures, meets, sums_of
-from tests.bench.speed.slurm_queue import tell
 
 #: The four figures of the goals, as `measures` gives them.
 FIGURES = (
@@ -225,7 +223,6 @@ def print_hours(runs: Runs, seeds: Sequence[int]) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, write and draw."""
     chosen = options(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the clusters go too
     plan, seeds = HourPlan(), list(chosen.hours)
     runs = run_hours(seeds, plan, chosen.output / "reserve-hours", at_once=chosen.at_once)
     simulated = predictions(seeds, plan, runs)

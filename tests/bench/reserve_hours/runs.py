@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,6 +27,13 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
 )
 from slurm_rl_plugin.units import HOUR, FloatArray
 from slurm_rl_plugin.whole_file import write_whole
+from tests.bench.live.compressed_time import (
+    end_all,
+    in_time,
+    side_by_side,
+    tell,
+    wait_until_all_started,
+)
 from tests.bench.reserve_hours.load import (
     ACCOUNTS,
     PROCESSORS,
@@ -36,7 +42,6 @@ from tests.bench.reserve_hours.load import (
     HourPlan,
     lpc_like_hour,
 )
-from tests.bench.speed.slurm_queue import PATIENCE, tell
 from tests.real.conftest import running_slurm
 from tests.real.daemon_under_test import running_hook
 from tests.real.load import Outcome, outcomes
@@ -168,10 +173,6 @@ narrow_first = {str(limit.narrow_first).lower()}
 """
 
 
-class Stopped(Exception):
-    """The hour was broken off."""
-
-
 def replay(
     side: Side, jobs: Sequence[HourJob], folder: Path, network: QNetwork, stop: Event
 ) -> list[ReplayedJob]:
@@ -191,8 +192,9 @@ def replay(
         _add_qos(cluster)
         with _daemon(cluster, side, folder, network):
             sent = submit_in_time(cluster, side, jobs, stop)
-            _wait_until_all_started(cluster, side, stop)
-        _end_all(cluster)
+            tell(f"{side.name}: all submitted")
+            wait_until_all_started(cluster, stop, HOUR / SPEED)
+        end_all(cluster, USERS)
         found = outcomes(cluster, list(sent))
     return [
         _in_hours(found[number], job, at)
@@ -245,52 +247,6 @@ def submit_in_time(
 
     in_time(side.name, [job.submit / SPEED for job in jobs], submit, stop)
     return sent
-
-
-def in_time(name: str, due: Sequence[float], act: Callable[[int], None], stop: Event) -> float:
-    """Call `act` with each place in turn when it is due; seconds by which one was late at most.
-
-    Args:
-        name: of the run, for the words that say how far it is.
-        due: seconds from now, rising.
-        act: what to do; is given the place in `due`.
-        stop: breaks it off once it is set.
-
-    Raises:
-        Stopped: `stop` is set.
-    """
-    begin, late = time.monotonic(), 0.0
-    for place, at in enumerate(due):
-        if stop.wait(max(begin + at - time.monotonic(), 0.0)):
-            raise Stopped
-        late = max(late, time.monotonic() - begin - at)
-        act(place)
-        if place % 40 == 0:
-            tell(f"{name}: {place} of {len(due)} jobs submitted, at most {late:.1f} s late")
-    return late
-
-
-def _wait_until_all_started(cluster: PrivateSlurm, side: Side, stop: Event) -> None:
-    tell(f"{side.name}: all submitted")
-
-    def nobody_waits() -> bool:
-        if stop.is_set():
-            raise Stopped
-        waiting = cluster.run("squeue", "-h", "-t", "PD", "-o", "%A", timeout=PATIENCE)
-        return not waiting.stdout
-
-    cluster.wait_until(nobody_waits, HOUR / SPEED, "all started")
-
-
-def _end_all(cluster: PrivateSlurm) -> None:
-    """What still runs has told what it is to tell."""
-    cluster.run("scancel", f"--user={USERS[0]}", timeout=PATIENCE)
-    cluster.run("scancel", f"--user={USERS[1]}", timeout=PATIENCE)
-    gone = ("squeue", "-h", "-o", "%A")
-    cluster.wait_until(
-        lambda: not cluster.run(*gone, timeout=PATIENCE).stdout, PATIENCE, "an empty queue"
-    )
-    time.sleep(2.0)  # slurmdbd is told of the last ends in a bundle
 
 
 def _in_hours(found: Outcome, job: HourJob, sent: float) -> ReplayedJob:
@@ -459,7 +415,6 @@ def run_hours(seeds: Sequence[int], plan: HourPlan, folder: Path, *, at_once: in
         at_once: hours, with three clusters each; the three share what disturbs them.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    stop = Event()
     for first in range(0, len(seeds), at_once):
         missing = [
             (seed, side)
@@ -467,12 +422,9 @@ def run_hours(seeds: Sequence[int], plan: HourPlan, folder: Path, *, at_once: in
             for side in SIDES
             if not _kept(folder, seed, side, plan)
         ]
-        with ThreadPoolExecutor(max(len(missing), 1)) as pool:
-            try:
-                list(pool.map(lambda each: _run(*each, plan, folder, stop), missing))
-            except BaseException:  # Ctrl-C and SIGTERM too: the clusters go, and then we
-                stop.set()
-                raise
+        side_by_side(
+            lambda each, stop: _run(*each, plan, folder, stop), missing, max(len(missing), 1)
+        )
     return {(seed, side.name): read_run(folder, seed, side) for seed in seeds for side in SIDES}
 
 

@@ -11,13 +11,9 @@ takes to notice and to hand over.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
-import signal
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Event
@@ -27,12 +23,17 @@ import numpy as np
 
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 from slurm_rl_plugin.whole_file import write_whole
+from tests.bench.live.compressed_time import (
+    CONTROLLER_LOG,
+    in_time,
+    keep_controller_log,
+    side_by_side,
+    tell,
+    wait_until_empty,
+)
 from tests.bench.node_hours.fidelity import WITHIN, agrees
-from tests.bench.node_hours.replay import CONTROLLER_LOG
 from tests.bench.node_hours.simulated import delays_of
-from tests.bench.reserve_hours.runs import in_time
 from tests.bench.shares.flooded_site import FLOOD, FLOODS, OTHERS, SHARES, answer
-from tests.bench.speed.slurm_queue import PATIENCE, tell
 from tests.real.conftest import running_slurm
 from tests.real.daemon_under_test import running_hook
 from tests.real.load import outcomes
@@ -138,7 +139,7 @@ def run_once(name: str, jobs: Sequence[DrawnJob], folder: Path, stop: Event) -> 
 
         def play() -> float:
             late = in_time(folder.name, [job.submit for job in jobs], submit, stop)
-            _wait_until_empty(cluster)
+            wait_until_empty(cluster, HOUR)
             return late
 
         if INFLUENCES[name] is None:
@@ -151,21 +152,11 @@ def run_once(name: str, jobs: Sequence[DrawnJob], folder: Path, stop: Event) -> 
             with hook as running:
                 late = play()
                 assert running.stop() == 0, running.log
-        time.sleep(3.0)  # slurmctld sends slurmdbd the last ends in a bundle
         found = outcomes(cluster, numbers)
         _keep_site(cluster, folder)
-        log = cluster.directory.joinpath("log", CONTROLLER_LOG).read_bytes()
-        folder.joinpath(f"{CONTROLLER_LOG}.gz").write_bytes(gzip.compress(log))
+        keep_controller_log(cluster, folder)
     rows = [asdict(found[number]) for number in numbers]
     return {"late": late, "asked": [asdict(job) for job in jobs], "found": rows}
-
-
-def _wait_until_empty(cluster: PrivateSlurm) -> None:
-    cluster.wait_until(
-        lambda: not cluster.run("squeue", "-h", "-o", "%A", timeout=PATIENCE).stdout,
-        HOUR,
-        "an empty queue",
-    )
 
 
 def _keep_site(cluster: PrivateSlurm, folder: Path) -> None:
@@ -274,8 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--at-once", type=int, default=2, help="runs next to each other")
     parser.add_argument("--output", type=Path, default=Path("bench-output"))
     chosen = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the clusters go too
-    stop, jobs = Event(), drawn_jobs(chosen.jobs, chosen.seed)
+    jobs = drawn_jobs(chosen.jobs, chosen.seed)
     missing = [
         (name, each)
         for each in range(chosen.repetitions)
@@ -283,20 +273,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not _path(chosen.output, name, each).exists()
     ]
 
-    def run(place: int) -> None:
-        if stop.wait(_APART * (place % chosen.at_once) if place < chosen.at_once else 0.0):
-            return
-        path = _path(chosen.output, *missing[place])
-        found = run_once(missing[place][0], jobs, path.parent, stop)
+    def run(each: tuple[str, int], stop: Event) -> None:
+        path = _path(chosen.output, *each)
+        found = run_once(each[0], jobs, path.parent, stop)
         write_whole(path, json.dumps(found) + "\n")
         tell(f"{path.parent.name}: done")
 
-    with ThreadPoolExecutor(chosen.at_once) as pool:
-        try:
-            list(pool.map(run, range(len(missing))))
-        except BaseException:
-            stop.set()
-            raise
+    side_by_side(run, missing, chosen.at_once, _APART)
     result = compared(chosen.output, chosen.repetitions)
     for each in result["cells"]:
         both = zip(each["real"], each["predicted"], strict=True)

@@ -40,6 +40,12 @@ from slurm_rl_plugin.domain import Decision, Memory, QueueSnapshot
 from slurm_rl_plugin.hook.cycle.cycle import Cycle
 from slurm_rl_plugin.hook.cycle_report import CycleReport
 from slurm_rl_plugin.hook.order.order_changes import in_safe_order
+from tests.bench.live.compressed_time import (
+    PATIENCE,
+    eligible_jobs,
+    open_partition,
+    tell,
+)
 from tests.bench.speed.figures.figure import paired_ratio
 from tests.real.cluster_files import ClusterPlan
 from tests.real.conftest import running_slurm
@@ -69,13 +75,6 @@ while [ $job -lt $2 ]; do
 done
 """
 SHELLS = 4
-#: Seconds that a command may take on a machine that others use as well.
-PATIENCE = 120.0
-
-
-def tell(text: str) -> None:
-    """Say how far we are."""
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -86,12 +85,6 @@ def deep_queue(jobs: int) -> Iterator[PrivateSlurm]:
         _submit(cluster, jobs)
         cluster.wait_until(lambda: eligible_jobs(cluster) == jobs, PATIENCE, "jobs in sprio")
         yield cluster
-
-
-def open_partition(cluster: PrivateSlurm, opened: bool) -> None:
-    """Let jobs start, or not."""
-    state = "up" if opened else "down"
-    cluster.run("scontrol", "update", "partition=batch", f"state={state}", timeout=PATIENCE)
 
 
 def _submit(cluster: PrivateSlurm, jobs: int) -> None:
@@ -106,11 +99,6 @@ def _submit(cluster: PrivateSlurm, jobs: int) -> None:
         time.sleep(min(5.0, jobs / 200))
     if any(shell.returncode for shell in shells):
         raise ClusterError("a job was not accepted")
-
-
-def eligible_jobs(cluster: PrivateSlurm) -> int:
-    """How many jobs wait that could start."""
-    return len(cluster.run("sprio", "-h", "-o", "%i", timeout=PATIENCE).stdout.split())
 
 
 @dataclass(slots=True)

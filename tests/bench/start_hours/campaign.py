@@ -11,10 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import signal
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -22,10 +20,13 @@ from typing import Any
 
 from slurm_rl_plugin.cli.progress import parts_bar
 from slurm_rl_plugin.whole_file import version_of, write_whole
+from tests.bench.live.compressed_time import (
+    side_by_side,
+    tell,
+)
 from tests.bench.node_hours.campaign import APART
 from tests.bench.node_hours.load import NodeJob, cluster_plan, stretch_of
 from tests.bench.node_hours.replay import replay
-from tests.bench.speed.slurm_queue import tell
 from tests.bench.start_hours.stretched_hook import SPEED
 from tests.real.daemon_under_test import running_hook
 from tests.real.private_cluster import PrivateSlurm
@@ -94,23 +95,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     missing = missing_release(RELEASES[RELEASE])
     if missing:
         sys.exit(missing)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the clusters go too
     jobs = stretch_of(chosen.log, chosen.first, chosen.jobs, SPEED)
     arms = [arm for arm in ARMS if not (chosen.output / arm / JOBS).exists()]
-    stop = Event()
-    with ThreadPoolExecutor(len(ARMS)) as pool, parts_bar("jobs", len(arms) * len(jobs)) as done:
-        try:
-            list(pool.map(lambda arm: _run(arm, chosen.output / arm, jobs, stop, done), arms))
-        except BaseException:  # Ctrl-C and SIGTERM too: the clusters go, and then we
-            stop.set()
-            raise
+    with parts_bar("jobs", len(arms) * len(jobs)) as done:
+        side_by_side(
+            lambda arm, stop: _run(arm, chosen.output / arm, jobs, stop, done),
+            *(arms, len(ARMS), APART),
+        )
     return 0
 
 
 def _run(arm: str, folder: Path, jobs: Sequence[NodeJob], stop: Event, done: Any) -> None:
-    # Bursts of submissions must not meet on a machine of few cores.
-    if stop.wait(APART * list(ARMS).index(arm)):
-        return
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     found = replay(
