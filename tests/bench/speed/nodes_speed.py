@@ -7,8 +7,6 @@ seconds, so that a busy machine slows nothing down.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import time
 from collections.abc import Callable
@@ -133,20 +131,3 @@ def rates(prepared: PreparedLog) -> dict[str, float]:
             taken = processor_seconds(lambda o=order, s=settings: simulate_order(workload, o, s))
             found[f"{policy}, processors only"] = len(prepared.log) / taken
     return found
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("bench-output"))
-    folder = parser.parse_args().output
-    folder.mkdir(parents=True, exist_ok=True)
-    name, prepared = load()
-    print(f"{len(prepared.log):,} jobs ({name}), jobs a second:")
-    report = rates(prepared)
-    for what, value in report.items():
-        print(f"  {what:24s} {value:10,.0f}")
-    (folder / "nodes-speed.json").write_text(json.dumps({name: report}, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    main()

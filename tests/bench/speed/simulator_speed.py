@@ -1,4 +1,4 @@
-"""`make bench`: the simulator against the readable reference, on whole logs, and as queues grow.
+"""`make bench`: the simulator against the readable reference, and on whole logs.
 
 Ratios are taken in one run, on the same jobs; single absolute figures say little on a busy
 machine. Logs come from SLURM_RL_TRACES where it is set, and are generated elsewhere.
@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 
 from slurm_rl_plugin.accounting.log_format import read_log
@@ -35,7 +34,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import (
     simulate_network,
     simulate_scores,
 )
-from slurm_rl_plugin.simulator.workloads.generators import egee_log, mmn_log
+from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import (
     PreparedLog,
     prepare_log,
@@ -45,12 +44,8 @@ from tests.bench.speed.figures.figure import LOGS
 from tests.reference.loads import jobs_of
 from tests.reference.readable_simulator import rule, simulate
 
-mpl.use("Agg")
-from matplotlib import pyplot as plt
-
 #: The readable reference looks at every job again at every event: it gets the first jobs only.
 REFERENCE_JOBS = 1500
-QUEUES = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)
 
 
 def logs() -> Iterator[tuple[str, PreparedLog]]:
@@ -147,44 +142,6 @@ def events_alone(prepared: PreparedLog) -> float:
     return len(come) / seconds(lambda: simulate_scores(workload, come, endless))
 
 
-def per_decision(queue: int) -> dict[str, float]:
-    """Seconds a decision takes while `queue` jobs wait, one processor, one start a decision."""
-    log = mmn_log(np.random.default_rng(1), processors=1, jobs=queue + 50, load=1e9)
-    workload = workload_of(prepare_log(log, capacity=1)).having(submit=np.zeros(queue + 50))
-    # the first 50 starts meet at least `queue` waiting jobs; the rest ends the simulation at once
-    short = np.where(np.arange(queue + 50) < 50, 1.0, 1e-9)
-    workload = workload.having(run_time=np.sort(short)[::-1].copy())
-    settings = SimulationSettings(capacity=1)
-    fifo = -np.arange(queue + 50.0)
-    runs = {
-        "fixed scores": lambda: simulate_scores(workload, fifo, settings),
-        "16 hidden units": lambda: simulate_network(workload, network(16), settings),
-    }
-    # every job starts once, so the mean queue over all decisions is half of it
-    return {
-        name: seconds(run, 1) / (queue + 50)
-        for name, run in runs.items()
-        if name == "fixed scores" or queue <= 10_000
-    }
-
-
-def draw_growth(folder: Path) -> Path:
-    growth = {queue: per_decision(queue) for queue in QUEUES}
-    figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
-    for name in growth[QUEUES[0]]:
-        points = [(queue / 2, row[name] * 1e6) for queue, row in growth.items() if name in row]
-        axis.plot(*zip(*points, strict=True), "o-", label=name)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_xlabel("mean number of waiting jobs")
-    axis.set_ylabel("time of a decision (microseconds)")
-    axis.grid(alpha=0.3)
-    axis.legend()
-    path = folder / "decision-time.png"
-    figure.savefig(path, dpi=120)
-    return path
-
-
 _MILLION = """
 import json, resource, sys, time
 import numpy as np
@@ -235,7 +192,6 @@ def main() -> None:
     report["million_jobs"] = million
     print(f"first simulation: {cold['seconds']:.1f} s compiling, {warm['seconds']:.2f} s cached")
     print(f"1,000,000 jobs: {million['seconds']:.1f} s, {million['bytes'] / 2**20:.0f} MiB at most")
-    print(f"wrote {draw_growth(folder)}")
     (folder / "simulator-speed.json").write_text(json.dumps(report, indent=2) + "\n")
 
 
