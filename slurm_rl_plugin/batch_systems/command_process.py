@@ -87,6 +87,11 @@ class KillableCommands:
         return BatchSystemError(f"{command} failed: {first}; run it by hand to see more")
 
     @classmethod
+    def child_ended(cls, library: str, words: str) -> BatchSystemError:
+        """Make the error for a program of ours that a library ended with these words."""
+        return cls.failure(library, words)
+
+    @classmethod
     def is_unreachable(cls, words: str) -> bool:
         """Whether these are the words of a command that could not reach the batch system."""
         return any(phrase in words for phrase in cls.unreachable)
@@ -180,9 +185,7 @@ class KillableCommands:
         )
         if answer.status:
             said = last_line(answer.errors, f"exit status {answer.status}")
-            raise BatchSystemUnavailable(
-                f"the child that runs {library} ended: {said}; {self.what_to_do}"
-            )
+            raise self.child_ended(library, said)
         try:
             told: dict[str, Any] = json.loads(answer.output)
         except ValueError:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from slurm_rl_plugin.batch_systems.command_process import KillableCommands
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
-from slurm_rl_plugin.errors import BatchSystemError
+from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable
 
 #: Slurm's commands take filters and formats from variables of these names too.
 FILTER_PREFIXES = (
@@ -51,6 +51,13 @@ class CommandRunner(KillableCommands):
     title = "Slurm"
     what_to_do = "check slurmctld with `scontrol ping`"
     unreachable = _UNREACHABLE
+
+    @classmethod
+    def child_ended(cls, library: str, words: str) -> BatchSystemError:
+        """As without an answer: libslurm ends a process that cannot read slurm.conf."""
+        return BatchSystemUnavailable(
+            f"the child that runs {library} ended: {words}; check slurm.conf, and {cls.what_to_do}"
+        )
 
     def _prepared(self, environment: Mapping[str, str]) -> dict[str, str]:
         own = {

@@ -30,6 +30,7 @@ def main() -> None:
     question = json.load(sys.stdin)
     # The kernel ends a child whose parent is gone: pyslurm keeps the interpreter's lock while it
     # waits for slurmctld, so that no thread and no handler of Python could.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a parent that ignores it hands that on
     signal.setitimer(signal.ITIMER_REAL, question["seconds"])
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)  # libslurm may print; what it prints must not stand beside the answer
@@ -40,7 +41,8 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     try:
         import pyslurm  # noqa: PLC0415 - without a readable slurm.conf libslurm ends the process
     except ImportError as error:
-        return {"failed": f"it cannot be imported: {error}", "reached": True}
+        mend = 'mend it, or set adapter = "slurm_commands" under [batch_system]'
+        return {"failed": f"it cannot be imported: {error}; {mend}", "reached": True}
     try:
         if "read" in question:
             return {"jobs": _read(pyslurm, question["read"])}

@@ -380,6 +380,20 @@ def test_without_an_answer_nothing_hangs(
             call()
 
 
+def test_a_library_that_ends_its_child_is_not_a_server_without_answer(
+    fake: FakePbs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server may be well: a cycle then takes our limit back, or a job starves behind it."""
+    program = tmp_path / "program.py"
+    program.write_text("raise SystemExit('libpbs.so: no such symbol')")
+    monkeypatch.setattr(pbs_scores, "PROGRAM", program)
+    system = adapter(fake)
+    for call in (system.snapshot, lambda: system.apply([set_to(1, 10)])):
+        with pytest.raises(BatchSystemError, match=r"libpbs failed: .* no such symbol") as caught:
+            call()
+        assert not isinstance(caught.value, BatchSystemUnavailable)
+
+
 def test_a_broken_answer_is_one_sentence(fake: FakePbs) -> None:
     fake.break_command("qstat", "garbage")
     with pytest.raises(BatchSystemError, match="not understood") as caught:

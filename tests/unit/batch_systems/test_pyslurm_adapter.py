@@ -282,7 +282,7 @@ class TestChild:
         ("mode", "words"),
         [
             ("exit", "ended: pyslurm: fatal: the library gave up"),
-            ("no_conf", "Unable to process configuration file; check slurmctld"),
+            ("no_conf", r"Unable to process configuration file; check slurm\.conf"),
         ],
     )
     def test_interpreter_that_the_library_ends(
@@ -297,7 +297,7 @@ class TestChild:
         self, cluster: PyslurmCluster, commands: CommandRunner
     ) -> None:
         cluster.break_pyslurm("missing")
-        with pytest.raises(BatchSystemError, match=r"pyslurm failed: it cannot be imported: lib"):
+        with pytest.raises(BatchSystemError, match=r"cannot be imported: libslurm.*slurm_commands"):
             ask_pyslurm(commands, "read", READ)
 
     def test_what_libslurm_prints_is_no_answer(
@@ -321,8 +321,11 @@ class TestChild:
     def test_orphan_ends_by_itself(self, cluster: PyslurmCluster) -> None:
         """In a hanging call, where no code of Python runs, soon after its time-out."""
         cluster.break_pyslurm("hang")
+        ignoring = ["sh", "-c", 'trap "" ALRM; exec "$@"', "-"]  # as its parent may do
         orphan = subprocess.Popen(
-            [sys.executable, str(PROGRAM)], stdin=subprocess.PIPE, env={**os.environ, **cluster.env}
+            [*ignoring, sys.executable, str(PROGRAM)],
+            stdin=subprocess.PIPE,
+            env={**os.environ, **cluster.env},
         )
         assert orphan.stdin is not None
         orphan.stdin.write(json.dumps({"seconds": 1.0, **READ}).encode())
