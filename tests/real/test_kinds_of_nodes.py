@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bench.node_hours.replay import Placement, node_names, placements_of
+from slurm_rl_plugin.machine_files.values import expand
+from tests.bench.node_hours.replay import Placement, placements_of
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.private_cluster import ClusterPlan, NodeKind, PrivateSlurm
 from tests.real.slurm_releases import SlurmRelease
@@ -76,4 +77,4 @@ def test_memory_and_gpus_bind(cluster: PrivateSlurm) -> None:
 
 def placed(cluster: PrivateSlurm, job: int) -> list[str]:
     """Names of its nodes; none while it waits."""
-    return node_names(cluster.run("squeue", "-h", "-j", str(job), "-o", "%N").stdout.strip())
+    return expand(cluster.run("squeue", "-h", "-j", str(job), "-o", "%N").stdout.strip())

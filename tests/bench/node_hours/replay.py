@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+from slurm_rl_plugin.machine_files.values import expand
 from slurm_rl_plugin.units import HOUR
 from tests.bench.live.compressed_time import (
     PATIENCE,
@@ -27,7 +28,6 @@ from tests.real.slurm_releases import RELEASES
 _JOB = re.compile(r"JobId=(\d+) ")
 _GIVEN = re.compile(r" Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d+)")
 _GPUS = re.compile(r" JOB_GRES=gpu:(\d+)")
-_LIST = re.compile(r"([\w-]+)\[([^]]+)\]|([\w-]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +48,9 @@ def placements_of(told: str) -> dict[int, list[Placement]]:
 
 def _placements(line: str) -> list[Placement]:
     given = [
-        (name, len(_numbers(numbers)), int(memory))
+        (name, len(expand(f"[{numbers}]")), int(memory))
         for nodes, numbers, memory in _GIVEN.findall(line)
-        for name in node_names(nodes)
+        for name in expand(nodes)
     ]
     gpus = _GPUS.search(line)  # of the whole job: what is said of a node goes when the job ends
     share = int(gpus[1]) // len(given) if gpus and given else 0
@@ -58,20 +58,6 @@ def _placements(line: str) -> list[Placement]:
         Placement(node=name, processors=processors, memory=memory, gpus=share)
         for name, processors, memory in given
     ]
-
-
-def node_names(text: str) -> list[str]:
-    """Of a list such as b[1-2,4],g1."""
-    found = []
-    for prefix, inside, alone in _LIST.findall(text):
-        found += [alone] if alone else [f"{prefix}{each}" for each in _numbers(inside)]
-    return found
-
-
-def _numbers(text: str) -> list[int]:
-    """Of a list such as 1-2,4."""
-    ends = (part.partition("-")[::2] for part in text.split(","))
-    return [each for first, last in ends for each in range(int(first), int(last or first) + 1)]
 
 
 #: What sacct tells of a job; times in seconds since the epoch.

@@ -191,7 +191,9 @@ def figures_of_arm(folder: Path, draws: int, most: int) -> dict[str, Any]:
     origin = looks[0].snapshot.now
     with tempfile.TemporaryDirectory() as own, parts_bar("looks", len(looks)) as done:
         kept = Path(own) / "kept.sqlite"
-        rows = foretold(looks, partial(accounted, jobs), folder, kept, draws, most, _each(done))
+        rows = foretold(
+            looks, partial(accounted, jobs), folder, kept, draws, most, lambda *_: done(1)
+        )
     starts = {job["number"]: float(job["outcome"]["start"]) for job in jobs}
     seen = {job for look in looks for job in look.snapshot.pending.jobs.job_id.tolist()}
     truth = origin + (np.array([starts[job] for job in rows.job.tolist()]) - origin) * SPEED
@@ -214,10 +216,6 @@ def figures_of_arm(folder: Path, draws: int, most: int) -> dict[str, Any]:
         "forecasts": len(rows),
         **{name: figures_of(rows, waits, each) for name, each in found.items() if each.any()},
     }
-
-
-def _each(done: Callable[[int], None]) -> Callable[[int, int], None]:
-    return lambda number, of: done(1)
 
 
 def figures_of(rows: GivenRows, waits: FloatArray, chosen: BoolArray) -> dict[str, Any]:

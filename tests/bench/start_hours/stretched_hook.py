@@ -15,8 +15,8 @@ from slurm_rl_plugin.cli import run
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain import Decision, JobTable, Memory, QueueSnapshot
 from slurm_rl_plugin.domain.job_class import JobClassifier
-from slurm_rl_plugin.domain.jobs import EndedJobs, PendingJobs, RunningJobs, StartedJobs
-from slurm_rl_plugin.domain.machine import BackfillSettings, Machine, PriorityWeights
+from slurm_rl_plugin.domain.jobs import EndedJobs, RunningJobs, StartedJobs
+from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.policies.port import Policy
 from slurm_rl_plugin.services.hook import LoadedPolicy, load_policy_or_fall_back
 from slurm_rl_plugin.units import FloatArray
@@ -50,23 +50,19 @@ def stretched(snapshot: QueueSnapshot, origin: float, speed: float = SPEED) -> Q
         return replace(times, end=at(times.end)) if isinstance(times, EndedJobs) else times
 
     pending = snapshot.pending
+    accrued, expected = pending.accrued, pending.expected
     return replace(
         snapshot,
         now=float(at(np.array([snapshot.now]))[0]),
-        pending=_pending(pending, jobs(pending.jobs), origin, speed),
+        pending=replace(
+            pending,
+            jobs=jobs(pending.jobs),
+            accrued=None if accrued is None else accrued * speed,
+            expected=None if expected is None else at(expected),
+        ),
         running=begun(snapshot.running),
         started=begun(snapshot.started),
         ended=begun(snapshot.ended),
-    )
-
-
-def _pending(pending: PendingJobs, jobs: JobTable, origin: float, speed: float) -> PendingJobs:
-    accrued, expected = pending.accrued, pending.expected
-    return replace(
-        pending,
-        jobs=jobs,
-        accrued=None if accrued is None else accrued * speed,
-        expected=None if expected is None else origin + (expected - origin) * speed,
     )
 
 
@@ -91,27 +87,19 @@ def stretched_machine(machine: Machine, speed: float = SPEED) -> Machine:
             replace(each, longest=each.longest * speed, default_time=each.default_time * speed)
             for each in machine.partitions
         ),
-        backfill=_backfill(backfill, speed),
-        weights=_weights(weights, speed),
-    )
-
-
-def _backfill(backfill: BackfillSettings, speed: float) -> BackfillSettings:
-    return replace(
-        backfill,
-        interval=backfill.interval * speed,
-        window=backfill.window * speed,
-        resolution=backfill.resolution * speed,
-        main_interval=backfill.main_interval * speed,
-    )
-
-
-def _weights(weights: PriorityWeights, speed: float) -> PriorityWeights:
-    return replace(
-        weights,
-        highest_age=weights.highest_age * speed,
-        half_life=weights.half_life * speed,
-        period=weights.period * speed,
+        backfill=replace(
+            backfill,
+            interval=backfill.interval * speed,
+            window=backfill.window * speed,
+            resolution=backfill.resolution * speed,
+            main_interval=backfill.main_interval * speed,
+        ),
+        weights=replace(
+            weights,
+            highest_age=weights.highest_age * speed,
+            half_life=weights.half_life * speed,
+            period=weights.period * speed,
+        ),
     )
 
 
