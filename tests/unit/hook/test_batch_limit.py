@@ -92,6 +92,13 @@ def test_interactive_jobs_go_first_and_batch_jobs_are_limited(hook: Hook, tmp_pa
     assert len([each for each in audit_lines(tmp_path) if each["event"] == "limit"]) == 1
 
 
+def test_shadow_mode_takes_the_limit_of_an_earlier_run_back(tmp_path: Path) -> None:
+    hook = Hook(tmp_path, shadow=True)
+    hook.queue.limit_batch({"cpus": 3})
+    hook.cycle.run()
+    assert hook.queue.limit is None
+
+
 def test_it_changes_no_oftener_than_it_may(hook: Hook) -> None:
     hook.cycle.run()
     hook.policy.reserve = 2
