@@ -16,7 +16,7 @@ from slurm_rl_plugin.batch_systems.kind import JobRecord
 from slurm_rl_plugin.brokers.live.offer_worth import UNKNOWN_RUN_TIME
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain import Memory, QueueSnapshot
-from slurm_rl_plugin.domain.nodes import NodeNow, most_free
+from slurm_rl_plugin.domain.nodes import NodeNow, meets, most_free
 from slurm_rl_plugin.domain.resources import LICENCE_PREFIX
 from slurm_rl_plugin.errors import (
     BatchSystemError,
@@ -64,7 +64,6 @@ from slurm_rl_plugin.services.queue_reading import (
     limit_sentence,
     look_at_queue,
 )
-from slurm_rl_plugin.simulator.workloads.machine_load import kinds_that_meet
 from slurm_rl_plugin.units import HOUR, FloatArray
 from slurm_rl_plugin.utility.time_utility import time_utility
 
@@ -284,7 +283,7 @@ def room_of(
 def _meets(constraint: str, node: NodeNow) -> bool:
     """Whether a node has the features; so has any, where a constraint is not understood."""
     try:
-        return kinds_that_meet(constraint, [node.features])[0]
+        return meets(constraint, node.features)
     except ConfigurationError:
         return True
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, ResourceLimit
+from slurm_rl_plugin.domain.nodes import meets
 from slurm_rl_plugin.domain.resources import CPUS, MEMORY, ResourceRequests
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.nodes.machine_now import (
@@ -23,76 +23,6 @@ from slurm_rl_plugin.simulator.nodes.node_state import ROUNDING, NodeState, idle
 from slurm_rl_plugin.simulator.nodes.placement import find_room
 from slurm_rl_plugin.simulator.nodes.requests import CPU, NodeRequests, node_requests
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
-
-_WORD = re.compile(r"[^\s&|,()\[\]*]+")
-_COUNT = re.compile(r"\*\d+")
-
-
-def meets(constraint: str, features: frozenset[str]) -> bool:
-    """Whether a node of these features may serve a job of this constraint.
-
-    `&` and `,` bind stronger than `|`, as in Slurm; a number of nodes (`rack1*2`) is left out, and
-    brackets, which ask that all nodes meet the same one of several, count as parentheses.
-
-    Raises:
-        ConfigurationError: the expression cannot be read; says which.
-    """
-    words = _COUNT.sub("", constraint).replace("[", "(").replace("]", ")").replace(",", "&")
-    text = words.replace(" ", "")
-    if not text:
-        return True
-    try:
-        found, place = _either(text, 0, features)
-    except (ValueError, RecursionError):
-        place = -1
-    if place != len(text):
-        raise _unread(constraint)
-    return found
-
-
-def kinds_that_meet(constraint: str, features: Sequence[frozenset[str]]) -> list[bool]:
-    """Which kinds of nodes may serve.
-
-    Raises:
-        ConfigurationError: the expression cannot be read; says which.
-    """
-    return [meets(constraint, each) for each in features]
-
-
-def _unread(constraint: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"the constraint {constraint!r} is no expression over features: write it as "
-        "`sbatch --constraint` takes it."
-    )
-
-
-def _either(text: str, place: int, features: frozenset[str]) -> tuple[bool, int]:
-    found, place = _both(text, place, features)
-    while place < len(text) and text[place] == "|":
-        other, place = _both(text, place + 1, features)
-        found = found or other
-    return found, place
-
-
-def _both(text: str, place: int, features: frozenset[str]) -> tuple[bool, int]:
-    found, place = _one(text, place, features)
-    while place < len(text) and text[place] == "&":
-        other, place = _one(text, place + 1, features)
-        found = found and other
-    return found, place
-
-
-def _one(text: str, place: int, features: frozenset[str]) -> tuple[bool, int]:
-    if text.startswith("(", place):
-        found, place = _either(text, place + 1, features)
-        if not text.startswith(")", place):
-            raise ValueError
-        return found, place + 1
-    word = _WORD.match(text, place)
-    if word is None:
-        raise ValueError
-    return word[0] in features, word.end()
-
 
 _NODES, _JOBS = "nodes", "jobs"
 _NOTHING: ResourceLimit = ResourceLimit()
@@ -488,7 +418,7 @@ def _pools(
     features = [kind.features for kind in machine.kinds]
     pools = []
     for place, constraint in pairs:
-        meet = np.repeat(kinds_that_meet(asked.constraints[constraint], features), counts)
+        meet = np.repeat([meets(asked.constraints[constraint], each) for each in features], counts)
         pools.append(np.flatnonzero(serves[place] & meet))
     return pools, pool.reshape(-1).astype(np.int64)
 

@@ -10,9 +10,10 @@ import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.machine import Machine, MachinePartition, NodeKind, ResourceLimit
+from slurm_rl_plugin.domain.nodes import meets
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.simulator.workloads.machine_load import fit_to_machine, meets, node_machine
+from slurm_rl_plugin.simulator.workloads.machine_load import fit_to_machine, node_machine
 
 LICENCE = "license/matlab"
 NO_NODE = "no node of its partition holds it"
