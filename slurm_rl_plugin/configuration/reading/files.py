@@ -22,8 +22,10 @@ _WORD = r"""(?:[\w-]+|"(?:\\[btnfr\\]|[^"\\])*"|'[^']*')"""
 _WORDS = rf"({_WORD}(?:\s*\.\s*{_WORD})*)\s*"
 _HEADER = re.compile(rf"\s*\[(\[?)\s*{_WORDS}\]")
 _STATEMENT = re.compile(rf"\s*{_WORDS}=")
-
-
+#: A comment or a text; one of several lines, whose lines are no keys, is the group.
+_NO_KEYS = re.compile(
+    r"""#[^\n]*|(\"{3}(?:\\.|[^\\])*?\"{3}|'{3}.*?'{3})|"(?:\\.|[^"\\\n])*"|'[^'\n]*'""", re.DOTALL
+)
 _LINE = re.compile(r"\s*([A-Za-z_]+)\s*=\s*(.*)")
 #: A text whose quotes are the typo.
 _TEXT = re.compile(r"[\"']?([^\"'#]+)")
@@ -33,7 +35,8 @@ def _statements(text: str) -> Iterator[tuple[TomlPath, int, bool]]:
     """Path and line of each header or key that begins a line, and whether it is a header."""
     table: TomlPath = ()
     places: dict[TomlPath, int] = {}
-    for line, words in enumerate(text.split("\n"), start=1):
+    known = _NO_KEYS.sub(lambda each: "\n" * each[0].count("\n") if each[1] else each[0], text)
+    for line, words in enumerate(known.split("\n"), start=1):
         if header := _HEADER.match(words):
             table, keys = (), _keys(header[2])
             if header[1]:
@@ -57,8 +60,8 @@ def _keys(words: str) -> TomlPath:
 def lines_of(text: str, content: Mapping[str, Any]) -> dict[TomlPath, int]:
     """The line, from 1, in which each key and table of a valid document is given first.
 
-    A path that `content`, the parsed text, does not have was misread, as inside a text of several
-    lines: it has no line, because a wrong one would be worse.
+    A path that `content`, the parsed text, does not have was misread: it has no line, because a
+    wrong one would be worse.
     """
     lines: dict[TomlPath, int] = {}
     for path, line, _ in _statements(text):

@@ -17,6 +17,8 @@ from tests.unit.configuration.test_sources import faults_of, read, write
         ("hook = { mode = 'x' }", "slurm-rl.toml: [hook] mode is 'x', give one of shadow, active."),
         ("[hook]\r\n\r\ncycle = 0\r\n", "3: [hook] cycle is 0, give at least 0.1."),
         ('[hook]\nmode = """\ncycl = 3\n"""\n', "2: [hook] mode is 'cycl = 3\\n', give one of"),
+        ('[hook]\nstate_file = """\ncycle = 0 """\n\ncycle = 0', "5: [hook] cycle is 0, give at"),
+        ("[hook]\nstate_file = '''\n[reward]\n'''\ncycle = 0", "5: [hook] cycle is 0, give at"),
         ("[hook]\n'cyc le' = 1", '2: [hook] "cyc le" is unknown, did you mean cycle?'),
         ('[hook]\n"a\\nb" = 1', '2: [hook] "a\\nb" is unknown, give one of mode'),
         ("[hook]\n[hook.mode]\nx = 1", "2: [hook] mode is {'x': 1}, give text."),
