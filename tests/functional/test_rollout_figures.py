@@ -10,9 +10,14 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from tests.architecture.markdown_documents import TOP, table_rows
-from tests.functional.test_documentation import SHIPPED_ON
 
 TRACES = os.environ.get("SLURM_RL_TRACES")
+#: The last 40 % of the jobs that ran, in the order of the table.
+PARTS = (
+    "SDSC-SP2-1998-4.2-cln.swf.gz@jobs=32420:54034",
+    "HPC2N-2002-2.2-cln.swf.gz@jobs=121722:202871",
+    "CTC-SP2-1996-3.1-cln.swf.gz@jobs=46323:77205",
+)
 LOGS = ("SDSC-SP2", "HPC2N", "CTC-SP2")
 ROWS = [row for row in table_rows((TOP / "docs" / "rollout.md").read_text()) if len(row) == 5]
 
@@ -26,7 +31,7 @@ def test_the_weeks_use_settings_of_the_table() -> None:
     (chosen,) = (row for row in ROWS if row[0] == used["2"])
     assert max(float(each) for each in chosen[1].split(",")) < 0.9
     assert max(float(each) for each in chosen[2].split(",")) < 1.2
-    assert chosen[4] == "SDSC-SP2"  # what the page says of week 2, which no setting passes there
+    assert chosen[4] == "CTC-SP2"  # no setting passes week 2 there
 
 
 @pytest.mark.study
@@ -38,7 +43,7 @@ def test_what_a_setting_gives(
 ) -> None:
     path = tmp_path / "site.toml"
     path.write_text(f"[hook]\ninfluence_hours = {row[0]}\n")
-    log = str(Path(str(TRACES)) / SHIPPED_ON[column])
+    log = str(Path(str(TRACES)) / PARTS[column])
     assert main(["evaluate", log, "--config", str(path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     study, figures = document["study"], document["prediction"]["figures"]
