@@ -101,13 +101,6 @@ class ShareTree:
         """Whether an association is a user's, shape [n]."""
         return np.array([bool(user) for user in self.users], dtype=np.bool_)
 
-    def with_those_below(self, own: FloatArray) -> FloatArray:
-        """Amounts of each association and all below it, shape [n]."""
-        whole = own.astype(np.float64)
-        for at in range(len(self) - 1, 0, -1):
-            whole[self.parent[at]] += whole[at]
-        return whole
-
     def ranked(self) -> RankedTree:
         """Its columns as the functions below take them."""
         above, is_user, inherits = self._fair_parents(), self.is_user, np.isnan(self.shares)

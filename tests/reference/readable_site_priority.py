@@ -12,7 +12,7 @@ from slurm_rl_plugin.domain.share_tree import Association, ShareTree
 from tests.reference.node_loads import NodeLoad
 from tests.reference.readable_machine import QueuedJob
 from tests.reference.readable_nodes import Scorer, World
-from tests.reference.slurm_priority import fair_share_factors
+from tests.reference.slurm_priority import fair_share_factors, with_those_below
 
 #: Of the accounts of the loads.
 SHARES = {"root": 0.5, "physics": 0.3, "optics": 0.2}
@@ -36,7 +36,7 @@ def site_scorer(load: NodeLoad, numbers: Sequence[int]) -> Scorer:
             if world.end(j) < calculated:  # nothing counts a run at its end
                 end = _last_calculation(world.end(j), machine)
             usage[places[j]] += processors[j] * max(end - world.start[j], 0.0)
-        factors = fair_share_factors(machine.weights, tree, tree.with_those_below(usage))
+        factors = fair_share_factors(machine.weights, tree, with_those_below(tree, usage))
         return [
             math.floor(
                 _fixed_points(world.jobs[j], qos[j], machine)

@@ -19,6 +19,14 @@ _LN2 = 0.693
 _HIGHEST = 2**32 - 1
 
 
+def with_those_below(tree: ShareTree, own: FloatArray) -> FloatArray:
+    """Amounts of each association and all below it, shape [n]."""
+    whole = own.astype(np.float64)
+    for at in range(len(tree) - 1, 0, -1):
+        whole[tree.parent[at]] += whole[at]
+    return whole
+
+
 def age_factors(weights: PriorityWeights, accrued_since: FloatArray, now: float) -> FloatArray:
     """Part of PriorityMaxAge that jobs had waited at the calculation at `now`, shape [n]."""
     waited: FloatArray = np.clip((now - accrued_since) / weights.highest_age, 0.0, 1.0)
@@ -96,5 +104,5 @@ def usage_at(
     ran = np.maximum(np.minimum(jobs.end, now) - np.maximum(jobs.start, last), 0.0)
     added = jobs.billed * ran * second**ran * np.where(jobs.end < now, decay, 1.0)
     own = np.bincount(jobs.association, weights=added, minlength=len(tree)).astype(np.float64)
-    grown: FloatArray = usage * decay + tree.with_those_below(own)
+    grown: FloatArray = usage * decay + with_those_below(tree, own)
     return grown

@@ -350,6 +350,11 @@ class TestWhoWaitsNow:
 
 
 class TestStarts:
+    def test_the_first_snapshot_tells_of_none(self, cluster: FakeCluster) -> None:
+        cluster.add(1, state="RUNNING", start=NOW - 50, nodes="n1")
+        system = adapter(cluster)
+        assert len(system.snapshot().started) == len(system.snapshot().started) == 0
+
     def test_job_that_came_and_went_between_two_snapshots(self, cluster: FakeCluster) -> None:
         cluster.add(1)
         system = adapter(cluster)

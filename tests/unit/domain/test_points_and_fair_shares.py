@@ -21,6 +21,7 @@ from tests.reference.slurm_priority import (
     fair_share_factors,
     usage_at,
     whole_points,
+    with_those_below,
 )
 
 CLASSIC = PriorityWeights(flags=frozenset({"NO_FAIR_TREE"}))
@@ -33,7 +34,7 @@ def tree_of(*rows: Row) -> tuple[ShareTree, np.ndarray[Any, np.dtype[np.float64]
     tree = ShareTree.of(Association(*row[:4]) for row in rows)
     own = {(row[0], row[1]): row[4] for row in rows}
     usage = [own.get(pair, 0.0) for pair in zip(tree.accounts, tree.users, strict=True)]
-    return tree, tree.with_those_below(np.array(usage))
+    return tree, with_those_below(tree, np.array(usage))
 
 
 def by_user(tree: ShareTree, factors: np.ndarray[Any, Any]) -> dict[str, float]:

@@ -19,7 +19,7 @@ from slurm_rl_plugin.simulator.scoring.site_priority import SitePriority, calcul
 from slurm_rl_plugin.simulator.workloads.log_shares import shares_at
 from slurm_rl_plugin.units import FloatArray
 from tests.reference.loads import random_workload
-from tests.reference.slurm_priority import fair_share_factors
+from tests.reference.slurm_priority import fair_share_factors, with_those_below
 from tests.unit.machine_files.written_files import NODES, PARTITION, machine_of_lines
 
 PERIOD, RESET, LAST = 50.0, 2050.0, 4000.0
@@ -92,7 +92,7 @@ def test_factors_are_those_of_the_usage_at_the_last_calculation(
             before = charged(workload, cluster.start, RESET, half_life, counts_ends)
             own -= before * 0.5 ** ((at - RESET) / half_life)
         usage = np.bincount(association, own, len(TREE))
-        factors = fair_share_factors(weights, TREE, TREE.with_those_below(usage))
+        factors = fair_share_factors(weights, TREE, with_those_below(TREE, usage))
         np.testing.assert_allclose(queue.network.fair.factors, factors, rtol=1e-9, atol=1e-12)
         ranks.add(tuple(factors))
     assert len(ranks) > 3
