@@ -135,7 +135,7 @@ class LogFile:
             with self._stored() as stored:
                 if not stored.seekable():
                     raise pipe
-                magic = stored.read(4)
+                magic = stored.read(max(map(len, _OTHER_COMPRESSION)))
                 stored.seek(0)
                 told = io.BufferedReader(_Told(stored, seen), 1 << 20)
                 if not magic.startswith(_GZIP):

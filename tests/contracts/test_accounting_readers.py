@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import lzma
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -216,6 +217,7 @@ def faulty_file(tmp_path, kind, text):
         "empty gzip": gzip.compress(b""),
         "binary": b"\x7fELF\0\0\1\2" + text.encode(),
         "bzip2": b"BZh91AY",
+        "xz": lzma.compress(text.encode()),
     }
     if kind == "directory":
         path.mkdir()
@@ -236,6 +238,7 @@ def faulty_file(tmp_path, kind, text):
         ("corrupt gzip", "corrupt"),
         ("binary", "is binary"),
         ("bzip2", "bzip2"),
+        ("xz", "with xz"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_sentence(case, tmp_path, kind, words):
