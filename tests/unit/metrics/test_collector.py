@@ -233,6 +233,9 @@ def test_a_failed_cycle_keeps_what_the_last_decision_told(
     told = ("slurm_rl_fallback_active", "slurm_rl_reserve_processors")
     metrics.publish(report(mode="fallback", fallback_reason="broken", reserve=5))
     before = [value(name) for name in told]
+    assert before == [1, 5]
+    assert value("slurm_rl_mode", {"slurm_rl_mode": "fallback"}) == 1
+    assert value("slurm_rl_mode", {"slurm_rl_mode": "active"}) == 0
     metrics.publish(report(snapshot=None, failure="batch_system", time=0.0))
     assert [value(name) for name in told] == before
     metrics.publish(report(mode="disabled", snapshot=None, time=0.0))
