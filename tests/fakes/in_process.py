@@ -51,9 +51,10 @@ def _fake_of(command: str, environment: dict[str, str]) -> ModuleType | None:
     for variable, folder, module in FAKES:
         if variable in environment and command in module.COMMANDS:
             found = shutil.which(command, path=environment["PATH"])
+            if found is None or Path(found).parent.resolve() != HERE / folder:
+                return None
             modes = json.loads(Path(environment[variable]).read_text())["modes"]
-            is_fake = found is not None and Path(found).parent.resolve() == HERE / folder
-            return module if is_fake and modes.get(command) not in SLOW else None
+            return module if modes.get(command) not in SLOW else None
     return None
 
 

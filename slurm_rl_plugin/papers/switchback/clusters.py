@@ -161,7 +161,7 @@ def _take_over(run: ProcessorRun, now: float) -> None:
     """Put who waits in the order of a run, and decide by it at once, as batch systems soon do."""
     pending = run.cluster.waiting
     pending[:] = pending[np.argsort(run.rank[pending])]
-    advance(run.workload, run.cluster, now, run.rank)
+    advance(run.workload.jobs, run.cluster, now, run.rank)
     decide_static(run.workload.jobs, run.cluster, run.queue.backfilling, int(run.reserve[0]))
 
 
