@@ -219,6 +219,14 @@ def test_the_limit_of_another_hosts_daemon_is_left_alone(
     assert hook.queue.limit == 3
 
 
+def test_without_facts_it_may_be_another_hosts_and_is_left_alone(tmp_path: Path) -> None:
+    hook = Hook(tmp_path, beside_controllers=True)
+    hook.cycle.run()
+    without_facts(hook, tmp_path)
+    assert hook.cycle.run().failure == "batch_system"
+    assert hook.queue.limit == 3
+
+
 def test_without_an_answer_the_limit_stays(hook: Hook) -> None:
     hook.cycle.run()
     hook.queue.away = True

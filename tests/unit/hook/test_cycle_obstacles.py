@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
@@ -284,11 +285,15 @@ def test_a_standby_leaves_the_memory_of_the_other_alone_and_reads_it_at_a_takeov
     here.known = replace(FACTS, in_charge=False)
     cycle.run()
     memory_file.write(np.array([40.0]))  # the other's
+    service = tmp_path / "state.json.service"
+    service.write_text('{"version": 1, "days": {}, "site_waits": {"serial": 99.0}}')
     cycle.remember()
     assert memory_file.read() == [40]
     here.known = FACTS
     cycle.run()
     assert memory_file.read() == [41]
+    cycle.remember()
+    assert json.loads(service.read_text())["site_waits"] == {"serial": 99.0}
 
 
 def test_beside_controllers_on_a_host_that_is_none_nothing_is_written(tmp_path: Path) -> None:
