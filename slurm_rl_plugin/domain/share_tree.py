@@ -228,7 +228,8 @@ def classic_factors(
     Args:
         tree: accounts and users.
         usage: decayed usage of each association and all below it, shape [n]; users count by it.
-        account_usage: the same, by which accounts count; see `fair_share_factors`.
+        account_usage: the same one calculation earlier, by which accounts count: slurmctld adds the
+            usage of running jobs only afterwards, job by job.
         dampening: FairShareDampeningFactor.
         factors: filled, shape [n]: 0 without a share, and for the root.
     """

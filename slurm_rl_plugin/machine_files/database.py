@@ -1,4 +1,4 @@
-"""Which limits of the accounting database Slurm enforces: AccountingStorageEnforce."""
+"""Limits, shares and accounts by what sacctmgr wrote or reads, and which of them Slurm enforces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generic resources of a node: Gres= of slurm.conf, and the types that gres.conf tells."""
+"""Nodes by their records: CPUs, memory, generic resources, and whether they serve at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Nodes that are alike as one kind, in the order in which Slurm numbers nodes."""
+"""A machine from slurm.conf and the files beside it, or from openb's list of nodes.
+
+Columns of openb_node_list_*.csv as in cluster-trace-gpu-v2023/README.md of
+github.com/alibaba/clusterdata: CPUs in thousandths, memory in MiB, type of GPUs.
+"""
 
 from __future__ import annotations
 

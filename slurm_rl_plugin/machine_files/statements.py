@@ -1,4 +1,4 @@
-"""Lines of slurm.conf and gres.conf: comments, continuations, quotes, Include."""
+"""Lines of slurm.conf and gres.conf, and the settings and records that they hold."""
 
 from __future__ import annotations
 

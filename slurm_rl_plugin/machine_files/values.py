@@ -1,4 +1,4 @@
-"""Values of a configuration that know where they stand: numbers, spans of time, yes and no."""
+"""Values of a configuration that know where they stand: numbers, times, node names, resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Limits of PBS queues in the words of `qmgr` and `qstat`, their parts, and the record of them."""
+"""How much batch queues may use together: `max_run_res.ncpus` of each, also `ngpus` and `mem`.
+
+PBS limits a queue, or everybody; there is no limit over some of the queues. So each batch queue
+gets a part: what its jobs run on, and of the rest as much as it has of the jobs that wait.
+Only the entry `o:PBS_ALL` is touched; what a site limits for users, groups and projects stays.
+PBS looks at its queue when a job comes or ends, but not when a limit rises (seen on 23.06): then
+scheduling, where it is on, is set on once more, which starts a look.
+"""
 
 from __future__ import annotations
 

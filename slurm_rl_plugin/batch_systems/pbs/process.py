@@ -1,4 +1,4 @@
-"""Reads what `-F json` of OpenPBS prints, also where a user's words make it no JSON.
+"""PBS's commands as children with a time-out, and their JSON, also where a user's words break it.
 
 Up to 23.06 a value that C reads as a number stands there bare, `.5`, `0x10`, `nan` or `007`, and a
 backslash as it was given; so one variable of one job would make the whole queue unreadable. These

@@ -1,4 +1,4 @@
-"""Reads the jobs of the queue: through libpbs where it is installed, else by `qstat`."""
+"""The jobs of PBS as columns of a snapshot, what changed since the last one, and past runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""libpbs, asked in a child that lives for one question and is killed when its time is over."""
+"""Scores of jobs: which may be written, and their writes by libpbs or, without it, by `qalter`.
+
+libpbs is asked in a child that lives for one question and is killed when its time is over.
+"""
 
 from __future__ import annotations
 

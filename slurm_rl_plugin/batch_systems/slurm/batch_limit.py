@@ -1,8 +1,9 @@
-"""The limit as GrpTRES, such as cpu=N,gres/gpu=M, of the QOS that batch jobs have.
+"""A limit on what batch jobs use together, by a QOS or by licences: set, read back, given back.
 
-Of GrpTRES only what is to be limited is written, so limits of other resources stay as they are (run
-on 22.05 to 26.05). Memory is written and shown in MiB, exactly.
+By a QOS it is GrpTRES, such as cpu=N,gres/gpu=M. Only what is to be limited is written, so limits
+of other resources stay as they are (run on 22.05 to 26.05). Memory is written and shown in MiB.
 Running jobs go on. The value lies in the database: it outlives slurmctld, slurmdbd and us.
+For daemons that are Operator only there is a reservation of the licences that batch jobs ask for.
 """
 
 from __future__ import annotations

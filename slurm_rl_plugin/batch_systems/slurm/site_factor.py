@@ -1,4 +1,4 @@
-"""Values of jobs written in bursts; `scontrol` as who sends them, and what its errors mean."""
+"""SiteFactor, an additive term of `priority/multifactor` that nobody else uses, and its writes."""
 
 from __future__ import annotations
 

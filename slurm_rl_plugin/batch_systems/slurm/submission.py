@@ -1,4 +1,7 @@
-"""What the options of `sbatch` ask for, and submitting to a cluster."""
+"""What a command `sbatch ...` asks for, and submitting it to one of several clusters.
+
+Only what decides where and when a job may start is read; all else is left to sbatch.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sched_config tells pbs_sched, of which root reads every line and others what they may."""
+"""Fair share of pbs_sched: by its files, of which root reads every line, and by `pbsfs`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pbsnodes` says as JSON: what jobs can use, and what they have of it."""
+"""The machine of a running OpenPBS: what `pbsnodes` says of its nodes, and `qstat` of queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `qstat -B -f -F json` says of the server: its release, formula, defaults and load."""
+"""What PBS says of its server and schedulers, and the formula by which they sort."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of `squeue` as numbers, kept from look to look: most are the same rows in the next one."""
+"""Columns of the snapshot from rows of `squeue`, of which most are the same as in the last one."""
 
 from __future__ import annotations
 
