@@ -5,6 +5,7 @@ Needs root and Slurm's daemons, see tests/real/install_daemons.sh. Scenes:
     backlog           665 jobs of five accounts on 64 CPUs, one floods; 25 newcomers; one wide job
     adverse           the same; the largest account's jobs are long and wide, the flood is short
     newcomers-N       N pending jobs, and a newcomer every 2 s from the start of the daemon on
+    soak-N            the same for two hours, a newcomer each second, 330 more jobs each 5 minutes
 
 Orders: `slurm` has no daemon; `shipped` runs this checkout's daemon with its defaults, active;
 `influence-0` lets its order override Slurm's; `reserve` keeps 4 % of the CPUs free of the backlog,
@@ -26,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from itertools import count
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -66,6 +68,7 @@ from tests.real.slurm_releases import RELEASES, missing_programs, missing_releas
 
 ORDERS = ("slurm", "shipped", "influence-0", "other", "reserve")
 SCENES = ("backlog", "adverse", "newcomers-1000", "newcomers-10000")
+SOAK = "soak-1000"
 _NODES, _CPUS, _CYCLE = 8, 8, 30
 #: Of the backlog: seconds that count, between newcomers, until the wide job, and for which that
 #: one is observed at most.
@@ -95,6 +98,8 @@ _WIDE = DrawnJob(
 _FIRST, _ORDERING_PATIENCE, _AFTER = 60.0, 600.0, 90.0
 #: Seconds between newcomers, and in which the last may start.
 _EACH, _LAST_STARTS = 2.0, 60.0
+#: Newcomers of the soak, one each second; jobs that join its backlog, and seconds between.
+_SOAKED, _REFILL, _REFILL_EACH = 7200, 330, 300.0
 #: Seconds until slurmctld has counted the usage of the backlog, at most.
 _USAGE_PATIENCE = 240.0
 #: The first ordering has ended when this part of the pending jobs carries a factor.
@@ -277,6 +282,35 @@ def newcomers(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
     return {"newcomers": found, "ordered": ordered, "end": end}
 
 
+def soak(run: Run, jobs: Sequence[DrawnJob]) -> dict[str, Any]:
+    """Newcomers of three accounts over a backlog that is refilled, for a long time."""
+    run.submit_all(jobs)
+    open_partition(run.cluster, True)
+    numbers, stop, begin = list[int](), Event(), time.time()  # noqa: TID251
+
+    def refill() -> None:
+        for seed in count(2):
+            if stop.wait(_REFILL_EACH):
+                return
+            for job in drawn_backlog(_REFILL, seed):
+                if stop.is_set():
+                    return
+                run.submit(job)
+
+    with ThreadPoolExecutor(1) as pool, run.daemon():
+        refilling = pool.submit(refill)
+        try:
+            due = np.arange(float(_SOAKED)).tolist()
+            in_time(run.folder.name, due, lambda at: numbers.append(run.submit_newcomer(at)), stop)
+        finally:
+            stop.set()
+        refilling.result()
+        _holds(lambda: not run.waits(numbers), _LAST_STARTS)
+        end = time.time()  # noqa: TID251
+    found = newcomers_of(numbers, run.moments(), run.audit())
+    return {"newcomers": found, "ordered": begin + _FIRST, "end": end}
+
+
 def _usage_counts(cluster: PrivateSlurm) -> bool:
     """Whether slurmctld, which recounts usage once a minute, has different usage for accounts."""
     return len(set(cluster.run("sprio", "-h", "-o", "%F", timeout=PATIENCE).stdout.split())) > 1
@@ -322,7 +356,7 @@ def run_once(scene: str, order: str, seed: int, folder: Path, chosen: argparse.N
     release = RELEASES[chosen.release] if chosen.release else None
     pending = int(scene.partition("-")[2] or 665)
     jobs = drawn_backlog(pending, seed, adverse=scene == "adverse")
-    play = newcomers if scene.startswith("newcomers") else backlog
+    play = {"newcomers": newcomers, "soak": soak}.get(scene.partition("-")[0], backlog)
     with running_slurm(plan_of(order), release) as cluster:
         if order == "reserve":
             add_batch_qos(cluster)
@@ -396,7 +430,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--scenes", default=",".join(SCENES), help="some of %(default)s")
+    parser.add_argument("--scenes", default=",".join(SCENES), help=f"some of %(default)s,{SOAK}")
     parser.add_argument("--orders", default=",".join(ORDERS[:3]), help=f"some of {ORDERS}")
     parser.add_argument("--other", type=Path, help="another checkout, for the order `other`")
     parser.add_argument("--repetitions", type=int, default=5)
@@ -404,7 +438,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=Path("bench-output/live"))
     chosen = parser.parse_args(arguments)
     chosen.scenes, chosen.orders = chosen.scenes.split(","), chosen.orders.split(",")
-    for word in {*chosen.scenes} - {*SCENES} | {*chosen.orders} - {*ORDERS}:
+    for word in {*chosen.scenes} - {*SCENES, SOAK} | {*chosen.orders} - {*ORDERS}:
         parser.error(f"{word} is neither a scene nor an order: see --help")
     if "other" in chosen.orders and chosen.other is None:
         parser.error("the order other needs --other DIR")
