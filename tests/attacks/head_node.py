@@ -11,6 +11,7 @@ import socket
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from slurm_rl_plugin.cli.entry import main
 from tests.attacks.another_user import DAEMON
@@ -78,9 +79,12 @@ class HeadNode:
         path = self.folder / "site.toml"
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
-        os.environ.update(self.cluster.env)
         said = io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with (
+            mock.patch.dict(os.environ, self.cluster.env),
+            contextlib.redirect_stdout(said),
+            contextlib.redirect_stderr(said),
+        ):
             code = main([*words, "--config", str(path)])
         return {"code": code, "said": said.getvalue()}
 

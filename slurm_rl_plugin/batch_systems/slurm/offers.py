@@ -195,13 +195,16 @@ class SlurmOffers:
         return parse_start(answer.status, answer.errors + answer.output)
 
     def reserve(self, name: str, request: JobRequest, start: float, idle: float) -> None:
-        """An advance reservation for the account, long enough for a job that comes in time."""
+        """An advance reservation for the account, long enough for a job that comes in time.
+
+        slurmctld refuses one that begins in the second in which a running job ends.
+        """
         job, spare = request.job, math.ceil(idle / MINUTE)
         words = {
             "reservationname": name,
             "accounts": job.account,
             "partition": job.partition,
-            "starttime": f"uts{math.ceil(start)}",
+            "starttime": f"uts{math.ceil(start) + 1}",
             "duration": str(math.ceil(job.time_limit / MINUTE) + spare + 1),
             "tres": f"cpu={request.processors}",
             "flags": f"PURGE_COMP={spare // 60:02}:{spare % 60:02}:00",
