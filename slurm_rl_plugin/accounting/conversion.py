@@ -89,11 +89,11 @@ def convert(
             if why := report.why_none_kept():
                 others = f"with {len(files) - 1} more logs " if len(files) > 1 else ""
                 raise files[0].fault(others + why)
-            told = metadata(report, reader.kind, reader.processors_available)
+            described = metadata(report, reader.kind, reader.processors_available)
             changes = reader.finishing()
             del reader  # what it remembers of 10 million records has 200 MB
-            # whoever is killed meanwhile leaves one folder, which the next run removes
-            runs.write(folder / "joined", told, changes)
+            # a run that is killed here leaves one folder, which the next run removes
+            runs.write(folder / "joined", described, changes)
             put_in_place(folder / "joined", output)
     except (OSError, PolarsError) as error:
         why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
@@ -182,12 +182,12 @@ class StoredRuns:
             jobs: columns as in `stored.log.COLUMNS`, and those of REQUESTS where the log tells of
                 them.
         """
-        told = [name for name in REQUESTS if name in jobs.columns]
-        self._asks |= bool(told)
+        requested = [name for name in REQUESTS if name in jobs.columns]
+        self._asks |= bool(requested)
         if not jobs.height:
             return
         place = pl.int_range(self._places, self._places + jobs.height).alias(_PLACE)
-        self._waiting.append(jobs.select(*COLUMNS, *told, place))
+        self._waiting.append(jobs.select(*COLUMNS, *requested, place))
         self._places += jobs.height
         self._jobs += jobs.height
         if self._jobs >= self._part:
@@ -328,7 +328,7 @@ def _of(output: Path) -> list[Path]:
 
 
 def _may_be_ours(folder: Path) -> bool:
-    """Whether it is a folder of this user: root must not follow a link that somebody laid there."""
+    """Whether it is a folder of this user: root must not follow a link of another user."""
     try:
         found = folder.lstat()
     except OSError:
@@ -354,7 +354,7 @@ def _lock(file: IO[str]) -> None:
 def _remove(folder: Path) -> None:
     """Remove a folder and its files; one in which a folder stands is none that we made."""
     with suppress(OSError):
-        # the name of the owner last: whoever is killed meanwhile leaves what the next one knows
+        # the name of the owner last: a run that is killed before leaves what the next one knows
         files = sorted(folder.iterdir(), key=lambda file: file.name == _OWNER)
         if any(each.is_dir() for each in files):
             return

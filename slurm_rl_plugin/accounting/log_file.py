@@ -1,4 +1,4 @@
-"""An accounting log as whole lines in batches; gzip is told by content, a fault in one sentence."""
+"""An accounting log as whole lines in batches; gzip is recognized by content."""
 
 from __future__ import annotations
 
@@ -137,16 +137,16 @@ class LogFile:
                     raise pipe
                 magic = stored.read(max(map(len, _OTHER_COMPRESSION)))
                 stored.seek(0)
-                told = io.BufferedReader(_Told(stored, seen), 1 << 20)
+                observed = io.BufferedReader(_Observed(stored, seen), 1 << 20)
                 if not magic.startswith(_GZIP):
                     for other, name in _OTHER_COMPRESSION.items():
                         if magic.startswith(other):
                             raise self.fault(
                                 f"the file is compressed with {name}; decompress it or use gzip"
                             )
-                    yield told
+                    yield observed
                     return
-                with gzip.GzipFile(fileobj=told) as content:
+                with gzip.GzipFile(fileobj=observed) as content:
                     yield io.BufferedReader(content)
         except EOFError:
             raise self.fault("the gzip file is truncated; copy it again") from None
@@ -177,8 +177,8 @@ def _open_fault(path: Path, error: OSError) -> AccountingLogError:
     return AccountingLogError(path, problem)
 
 
-class _Told(io.RawIOBase):
-    """A file that tells what is read of it."""
+class _Observed(io.RawIOBase):
+    """A file that passes on what is read from it."""
 
     def __init__(
         self, stored: io.BytesIO | io.BufferedReader, seen: Callable[[memoryview], None] | None

@@ -1,7 +1,7 @@
 """Measured rows beside printed figures: claims, their verdicts, and reports of them.
 
-A paper's `claims.toml` says which rows of its experiment somebody printed, or is a goal of ours,
-and how they are judged (`Entry`); its experiment gives the rows.
+A paper's `claims.toml` says which rows of its experiment are printed in a paper or are goals
+of this project, and how they are judged (`Entry`); its experiment gives the rows.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def measure(values: FloatArray, statistic: Statistic = mean) -> Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printed:
-    """A figure as somebody printed it, with the worth of its last digit."""
+    """A figure as it is printed, with the worth of its last digit."""
 
     value: float
     unit: float
