@@ -133,20 +133,15 @@ def _kind(file: LogFile) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Jobs of some batches in submit order.
+    """Jobs of some batches in submit order."""
 
-    Attributes:
-        path: of the file that holds them.
-        first, last: submits between which all are.
-        sample: submit and place of every so manieth job; shapes [samples].
-        jobs: how many there are.
-    """
-
-    path: Path
+    path: Path  #: of the file that holds them
+    #: first, last: submits between which all are.
     first: float
     last: float
+    #: Submit and place of every so manieth job; shapes [samples].
     sample: tuple[FloatArray, IntArray]
-    jobs: int
+    jobs: int  #: how many there are
 
 
 class StoredRuns:

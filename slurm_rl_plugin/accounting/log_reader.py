@@ -14,14 +14,10 @@ from slurm_rl_plugin.accounting.stored.log import job_log, with_requests
 
 
 class AccountingReader(ABC):
-    """Reads one log, or several that belong together one after the other; made anew for each.
+    """Reads one log, or several that belong together one after the other; made anew for each."""
 
-    Attributes:
-        kind: what `JobLog.kind` calls such a log.
-        processors_available: size of the machine, where the log has told it so far.
-    """
-
-    kind: str
+    kind: str  #: what `JobLog.kind` calls such a log
+    #: Size of the machine, where the log has told it so far.
     processors_available: int | None = None
 
     def __init__(self) -> None:

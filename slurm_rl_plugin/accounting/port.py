@@ -27,28 +27,21 @@ class JobLog(JobColumns):
 
     Times are seconds since the log's epoch; `eligible` equals `submit` where the log does not tell,
     and `processors` are those that a job occupied, > 0.
-
-    Attributes:
-        start: recorded start; NaN where the log does not tell.
-        run_time: seconds, > 0.
-        accounts, users, partitions: names; `account`, `user` and `partition` index them.
-        qos: QOS name of each job, "" where unknown; by default unknown of all jobs.
-        job_name: job name of each job, the same.
-        processors_available: size of the machine if the log says it, else None.
-        kind: "swf", "sacct", "sbatch", "pbs" or a published data set's ("f-data", "pm100",
-            "openb"): which class rule applies by default.
-        submit_line: the command that submitted each job, the same.
     """
 
-    start: FloatArray
-    run_time: FloatArray
+    start: FloatArray  #: recorded start; NaN where the log does not tell
+    run_time: FloatArray  #: seconds, > 0
+    #: accounts, users, partitions: names; `account`, `user` and `partition` index them.
     accounts: tuple[str, ...]
     users: tuple[str, ...]
     partitions: tuple[str, ...]
+    #: QOS name of each job, "" where unknown; by default unknown of all jobs.
     qos: tuple[str, ...] = ()
-    job_name: tuple[str, ...] = ()
-    submit_line: tuple[str, ...] = ()
-    processors_available: int | None = None
+    job_name: tuple[str, ...] = ()  #: job name of each job, the same
+    submit_line: tuple[str, ...] = ()  #: the command that submitted each job, the same
+    processors_available: int | None = None  #: size of the machine if the log says it, else None
+    #: "swf", "sacct", "sbatch", "pbs" or a published data set's ("f-data", "pm100", "openb"): which
+    #: class rule applies by default.
     kind: str
 
     def __post_init__(self) -> None:
@@ -78,24 +71,18 @@ class JobLog(JobColumns):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadReport:
-    """What a reader did with every record of its input: read = kept + sum(dropped).
+    """What a reader did with every record of its input: read = kept + sum(dropped)."""
 
-    Attributes:
-        read: records found (job steps are folded into their job and are no records).
-        kept: jobs in the table.
-        dropped: reason -> number of records dropped for it.
-        noticed: oddity -> number of kept records that show it (submit going backwards, ...).
-        checksum: sha256 of the file's bytes as stored on disk; of several files, of theirs.
-        other_records: type -> records that tell of no run (PBS writes a job's whole life).
-        malformed: the first malformed records, each as `file:line: what is wrong`.
-    """
-
-    read: int
-    kept: int
+    read: int  #: records found (job steps are folded into their job and are no records)
+    kept: int  #: jobs in the table
+    #: Reason -> number of records dropped for it.
     dropped: dict[str, int] = field(default_factory=dict)
+    #: Oddity -> number of kept records that show it (submit going backwards, ...).
     noticed: dict[str, int] = field(default_factory=dict)
-    checksum: str = ""
+    checksum: str = ""  #: sha256 of the file's bytes as stored on disk; of several files, of theirs
+    #: Type -> records that tell of no run (PBS writes a job's whole life).
     other_records: dict[str, int] = field(default_factory=dict)
+    #: The first malformed records, each as `file:line: what is wrong`.
     malformed: tuple[str, ...] = ()
 
     def why_none_kept(self) -> str:

@@ -28,17 +28,13 @@ _GRAIN = 2.0**-24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Billing:
-    """How a site bills.
+    """How a site bills."""
 
-    Attributes:
-        weights: of each partition by its name, weights by resource, memory by MiB; a partition
-            without any bills the CPUs that a job got.
-        flags: words of PriorityFlags.
-        factors: UsageFactor of each QOS by its name; 1 of a QOS that is not named.
-    """
-
+    #: Of each partition by its name, weights by resource, memory by MiB; a partition without any
+    #: bills the CPUs that a job got.
     weights: Mapping[str, Mapping[str, float]]
-    flags: frozenset[str] = frozenset()
+    flags: frozenset[str] = frozenset()  #: words of PriorityFlags
+    #: UsageFactor of each QOS by its name; 1 of a QOS that is not named.
     factors: Mapping[str, float] = field(default_factory=dict)
 
     @property

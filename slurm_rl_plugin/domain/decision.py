@@ -18,27 +18,24 @@ INFLUENCE_TOLERANCE = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a policy decides in one cycle: scores, a reserve, and what it remembers.
+    """What a policy decides in one cycle: scores, a reserve, and what it remembers."""
 
-    Attributes:
-        scores: float64[n], one for each pending job of the snapshot; higher starts earlier.
-        reserve: processors to keep free of batch work; 0 is the papers' greedy model, None leaves
-            the number to the site.
-        memory: the policy's memory for its next decision; None for a policy without one.
-        run_times: returns seconds below which parts of such runs end (`run_prediction.PARTS`),
-            shape [n, parts]; called by `explain` and by evaluations only. None without predictions.
-        steps: jobs of a higher step go before those of a lower one, also where the site's own
-            priority bounds what the order is worth; the site's points and a user's own order move
-            jobs within a step only; int64[n]. None where all jobs have one step.
-        kept: jobs whose place a guard rail gave: no other job of their users takes it, bool[n].
-            None for no job.
-    """
-
+    #: Float64[n], one for each pending job of the snapshot; higher starts earlier.
     scores: FloatArray
+    #: Processors to keep free of batch work; 0 is the papers' greedy model, None leaves the number
+    #: to the site.
     reserve: int | None = None
+    #: The policy's memory for its next decision; None for a policy without one.
     memory: Memory | None = None
+    #: Returns seconds below which parts of such runs end (`run_prediction.PARTS`), shape [n,
+    #: parts]; called by `explain` and by evaluations only. None without predictions.
     run_times: Callable[[], FloatArray] | None = None
+    #: Jobs of a higher step go before those of a lower one, also where the site's own priority
+    #: bounds what the order is worth; the site's points and a user's own order move jobs within a
+    #: step only; int64[n]. None where all jobs have one step.
     steps: IntArray | None = None
+    #: Jobs whose place a guard rail gave: no other job of their users takes it, bool[n]. None for
+    #: no job.
     kept: BoolArray | None = None
 
     def putting_first(self, places: IntArray) -> Self:

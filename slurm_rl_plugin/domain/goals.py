@@ -16,23 +16,18 @@ _ALIKE = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goals:
-    """How much each thing counts, >= 0; points are those of a linear model's score.
+    """How much each thing counts, >= 0; points are those of a linear model's score."""
 
-    Attributes:
-        shares: points that a job loses for each doubling of what its account has used over its
-            share, and gains for each halving; 0 for none. None is POINTS_A_DOUBLING where shares
-            are configured, see `resolved`.
-        short_jobs: how much the predicted run time counts; 1 as the model was trained, 0 not.
-        wide_jobs: the same of the size of a job, which lifts wide ones.
-        longest_wait: the same of a wait beyond half of the longest that the site has known lately.
-        interactive: points that a job of the interactive class gains.
-    """
-
+    #: Points that a job loses for each doubling of what its account has used over its share, and
+    #: gains for each halving; 0 for none. None is POINTS_A_DOUBLING where shares are configured,
+    #: see `resolved`.
     shares: float | None = None
+    #: How much the predicted run time counts; 1 as the model was trained, 0 not.
     short_jobs: float = 1.0
-    wide_jobs: float = 1.0
+    wide_jobs: float = 1.0  #: the same of the size of a job, which lifts wide ones
+    #: The same of a wait beyond half of the longest that the site has known lately.
     longest_wait: float = 1.0
-    interactive: float = 0.0
+    interactive: float = 0.0  #: points that a job of the interactive class gains
 
     @property
     def points_a_doubling(self) -> float:

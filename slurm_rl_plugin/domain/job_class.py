@@ -22,27 +22,16 @@ _ASKED = re.compile(r"slurm-rl:([^\s=]{0,64})=?(\S{0,64})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDescription:
-    """The words of one job, as the batch system gives them, at which a class rule may look.
+    """The words of one job, as the batch system gives them, at which a class rule may look."""
 
-    Attributes:
-        partition: where it was submitted; all, with commas, for a job that names several.
-        qos: quality of service; empty where there is none.
-        name: job name, any text.
-        time_limit: requested run time in seconds; NaN where none is known.
-        has_batch_script: False for a job started from a terminal; None where unknown.
-        account: account that is charged.
-        user: login name of the owner.
-        words: what the user wrote for us with the job, as `words_for_us` finds it.
-    """
-
-    partition: str
-    qos: str
-    name: str
-    time_limit: float
-    has_batch_script: bool | None
-    account: str
-    user: str
-    words: str = ""
+    partition: str  #: where it was submitted; all, with commas, for a job that names several
+    qos: str  #: quality of service; empty where there is none
+    name: str  #: job name, any text
+    time_limit: float  #: requested run time in seconds; NaN where none is known
+    has_batch_script: bool | None  #: False for a job started from a terminal; None where unknown
+    account: str  #: account that is charged
+    user: str  #: login name of the owner
+    words: str = ""  #: what the user wrote for us with the job, as `words_for_us` finds it
 
 
 def words_for_us(text: str) -> str:
@@ -51,21 +40,15 @@ def words_for_us(text: str) -> str:
 
 
 class JobClass(NamedTuple):
-    """The class of one job and what made it so.
+    """The class of one job and what made it so."""
 
-    Attributes:
-        number: place of the class in `JobClassifier.classes`.
-        interactive: whether the class counts as interactive.
-        by_limit: interactive only by its time limit. A session without a batch script often lasts
-            until its limit, so its limit does not count.
-        by_user: interactive only because its user chose the class.
-        allowed: seconds from when it could start to its user's own deadline; NaN for none.
-    """
-
-    number: int
-    interactive: bool
+    number: int  #: place of the class in `JobClassifier.classes`
+    interactive: bool  #: whether the class counts as interactive
+    #: Interactive only by its time limit. A session without a batch script often lasts until its
+    #: limit, so its limit does not count.
     by_limit: bool = False
-    by_user: bool = False
+    by_user: bool = False  #: interactive only because its user chose the class
+    #: Seconds from when it could start to its user's own deadline; NaN for none.
     allowed: float = math.nan
 
 
@@ -73,26 +56,21 @@ class JobClass(NamedTuple):
 class JobClassRule:
     """One rule; it matches a job if everything that it names matches.
 
-    Attributes:
-        job_class: "interactive", "batch" or a class of the site's own.
-        partition, qos, name, account, user: regular expressions searched in the job's field. Of
-            several partitions or QOS that a job names, one of them must fit a batch rule and
-            every one another rule: it may start in any.
-        time_limit_at_most: seconds; a job without a known limit does not match.
-        no_batch_script: True matches jobs started by srun or salloc.
-
     Raises:
         ConfigurationError: no class, a broken expression, or a rule that names nothing.
     """
 
-    job_class: str
+    job_class: str  #: "interactive", "batch" or a class of the site's own
+    #: partition, qos, name, account, user: regular expressions searched in the job's field. Of
+    #: several partitions or QOS that a job names, one of them must fit a batch rule and every one
+    #: another rule: it may start in any.
     partition: str | None = None
     qos: str | None = None
     name: str | None = None
     account: str | None = None
     user: str | None = None
-    time_limit_at_most: float | None = None
-    no_batch_script: bool | None = None
+    time_limit_at_most: float | None = None  #: seconds; a job without a known limit does not match
+    no_batch_script: bool | None = None  #: True matches jobs started by srun or salloc
 
     def __post_init__(self) -> None:
         if not isinstance(self.job_class, str) or not self.job_class:
@@ -190,15 +168,12 @@ DEFAULT_JOB_CLASS_RULES = (
 class JobClassifier:
     """Applies rules in order; the first match decides, and no match means batch.
 
-    Attributes:
-        rules: in order.
-        classes: by name, each with its time utility.
-
     Raises:
         ConfigurationError: a rule names a class that is none of them.
     """
 
-    rules: Sequence[JobClassRule] = DEFAULT_JOB_CLASS_RULES
+    rules: Sequence[JobClassRule] = DEFAULT_JOB_CLASS_RULES  #: in order
+    #: By name, each with its time utility.
     classes: Mapping[str, UtilityClass] = field(default_factory=lambda: BUILT_IN)
 
     def __post_init__(self) -> None:

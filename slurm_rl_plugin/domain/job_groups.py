@@ -25,15 +25,10 @@ GROUPS = (*WIDTHS, *LIMITS, NO_LIMIT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouping:
-    """Each job in one group.
+    """Each job in one group."""
 
-    Attributes:
-        names: of the groups.
-        place: in `names` of each job, shape [n].
-    """
-
-    names: tuple[str, ...]
-    place: IntArray
+    names: tuple[str, ...]  #: of the groups
+    place: IntArray  #: in `names` of each job, shape [n]
 
 
 def grouped_by_width(processors: IntArray, capacity: int) -> Grouping:

@@ -14,28 +14,17 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobColumns(Rows):
-    """What n jobs ask for, waiting, running or of an accounting log; all columns have shape [n].
+    """What n jobs ask for, waiting, running or of an accounting log; all columns have shape [n]."""
 
-    Attributes:
-        job_id: the batch system's number of the job (of the array, for a job array).
-        submit: seconds since the epoch.
-        eligible: seconds since the epoch from which the job could have run.
-        processors: processors requested.
-        time_limit: requested run time in seconds; NaN where none is known.
-        account: index into the snapshot's or the log's account names.
-        user: index into user names; -1 where unknown.
-        partition: index into partition names.
-        requests: what they ask of nodes beside processors; None where the source tells nothing.
-    """
-
-    job_id: IntArray
-    submit: FloatArray
-    eligible: FloatArray
-    processors: IntArray
-    time_limit: FloatArray
-    account: IntArray
-    user: IntArray
-    partition: IntArray
+    job_id: IntArray  #: the batch system's number of the job (of the array, for a job array)
+    submit: FloatArray  #: seconds since the epoch
+    eligible: FloatArray  #: seconds since the epoch from which the job could have run
+    processors: IntArray  #: processors requested
+    time_limit: FloatArray  #: requested run time in seconds; NaN where none is known
+    account: IntArray  #: index into the snapshot's or the log's account names
+    user: IntArray  #: index into user names; -1 where unknown
+    partition: IntArray  #: index into partition names
+    #: What they ask of nodes beside processors; None where the source tells nothing.
     requests: ResourceRequests | None = None
 
     def __len__(self) -> int:
@@ -44,23 +33,19 @@ class JobColumns(Rows):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTable(JobColumns):
-    """Columns of n jobs whose class is known, all of shape [n]; a whole job array is one row.
+    """Columns of n jobs whose class is known, all of shape [n]; a whole job array is one row."""
 
-    Attributes:
-        interactive: job class; True for interactive, False for batch.
-        weighed: processors that each job weighs by its dominant share of the machine; None where
-            it weighs those that it asks for.
-        by_limit, by_user: interactive only by its time limit, or by its user's choice; see
-            `JobClass`. None where that is not known.
-        class_number: place of each job's class among the site's classes; None where not known.
-        allowed: seconds that the user's own deadline allows, see `JobClass`; None for no job.
-    """
-
-    interactive: BoolArray
+    interactive: BoolArray  #: job class; True for interactive, False for batch
+    #: Processors that each job weighs by its dominant share of the machine; None where it weighs
+    #: those that it asks for.
     weighed: FloatArray | None = None
+    #: by_limit, by_user: interactive only by its time limit, or by its user's choice; see
+    #: `JobClass`. None where that is not known.
     by_limit: BoolArray | None = None
     by_user: BoolArray | None = None
+    #: Place of each job's class among the site's classes; None where not known.
     class_number: IntArray | None = None
+    #: Seconds that the user's own deadline allows, see `JobClass`; None for no job.
     allowed: FloatArray | None = None
 
     @property
@@ -97,59 +82,49 @@ def measures(rows: Sequence[object]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingJobs(Rows):
-    """Waiting jobs and what the batch system says of their place; every column has shape [n].
+    """Waiting jobs and what the batch system says of their place; every column has shape [n]."""
 
-    Attributes:
-        jobs: the columns that any job has.
-        native_priority: the batch system's own priority points without our factor.
-        factor: our term in the priority, as the batch system reports it; 0 where never set.
-        held: a user or an administrator holds the job; it must stay so.
-        admin_set: an administrator fixed the priority by hand; never touched.
-        nice: the user's own order of the user's jobs, lower first; kept as it is.
-        qos: index into the snapshot's names of QOS; None where the system knows none.
-        spread: a job of several components is tried at several priorities, at most so many points
-            from its own; 0 for other jobs. None where the system knows no components.
-        tier: jobs of a higher one start first whatever the priorities; of several partitions that
-            a job may start in, the highest counts. None where the system knows none.
-        standing: priority points that QOS, partition and association add. None where the system
-            shows none.
-        accrued: seconds of waiting that the batch system counts, 0 while it counts none, float64;
-            None where it counts all since a job was eligible.
-        own_doing: waits by what its user controls: a hold, a dependency, a limit of the user's or
-            account's own, nodes asked for that are down. None where the system tells of none.
-        for_processors: waits for processors alone, so more of them would let it start; not so
-            where the reason is unknown. None where the system tells no reasons.
-        tasks: how many jobs each row stands for, > 0: the waiting tasks of an array. None where
-            every row is one job.
-        last_start: when a task of each array last started, seconds since the epoch; NaN where no
-            task has started, and for a job that is no array. None where the system shows no starts.
-        expected: when the batch system itself expects each to start, seconds since the epoch; NaN
-            where it says nothing. None where it never says.
-        shared: other clusters hold the job too, and a write would reach them; never touched. None
-            where the system shares none.
-        wait_counts: how many times a policy counts the wait of each, float64; None for once.
-        as_batch: why each counts as batch though its class is interactive, numbered as
-            `reserve.AS_BATCH`; -1 where it counts as classed. None where every job does.
-    """
-
-    jobs: JobTable
-    native_priority: IntArray
-    factor: IntArray
-    held: BoolArray
-    admin_set: BoolArray
-    nice: IntArray
+    jobs: JobTable  #: the columns that any job has
+    native_priority: IntArray  #: the batch system's own priority points without our factor
+    factor: IntArray  #: our term in the priority, as the batch system reports it; 0 where never set
+    held: BoolArray  #: a user or an administrator holds the job; it must stay so
+    admin_set: BoolArray  #: an administrator fixed the priority by hand; never touched
+    nice: IntArray  #: the user's own order of the user's jobs, lower first; kept as it is
+    #: Index into the snapshot's names of QOS; None where the system knows none.
     qos: IntArray | None = None
+    #: A job of several components is tried at several priorities, at most so many points from its
+    #: own; 0 for other jobs. None where the system knows no components.
     spread: IntArray | None = None
+    #: Jobs of a higher one start first whatever the priorities; of several partitions that a job
+    #: may start in, the highest counts. None where the system knows none.
     tier: IntArray | None = None
+    #: Priority points that QOS, partition and association add. None where the system shows none.
     standing: IntArray | None = None
+    #: Seconds of waiting that the batch system counts, 0 while it counts none, float64; None where
+    #: it counts all since a job was eligible.
     accrued: FloatArray | None = None
+    #: Waits by what its user controls: a hold, a dependency, a limit of the user's or account's
+    #: own, nodes asked for that are down. None where the system tells of none.
     own_doing: BoolArray | None = None
+    #: Waits for processors alone, so more of them would let it start; not so where the reason is
+    #: unknown. None where the system tells no reasons.
     for_processors: BoolArray | None = None
+    #: How many jobs each row stands for, > 0: the waiting tasks of an array. None where every row
+    #: is one job.
     tasks: IntArray | None = None
+    #: When a task of each array last started, seconds since the epoch; NaN where no task has
+    #: started, and for a job that is no array. None where the system shows no starts.
     last_start: FloatArray | None = None
+    #: When the batch system itself expects each to start, seconds since the epoch; NaN where it
+    #: says nothing. None where it never says.
     expected: FloatArray | None = None
+    #: Other clusters hold the job too, and a write would reach them; never touched. None where the
+    #: system shares none.
     shared: BoolArray | None = None
+    #: How many times a policy counts the wait of each, float64; None for once.
     wait_counts: FloatArray | None = None
+    #: Why each counts as batch though its class is interactive, numbered as `reserve.AS_BATCH`; -1
+    #: where it counts as classed. None where every job does.
     as_batch: IntArray | None = None
 
     def __len__(self) -> int:
@@ -186,22 +161,16 @@ class PendingJobs(Rows):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningJobs(Rows):
-    """Jobs that have started and not ended, so that they occupy processors.
+    """Jobs that have started and not ended, so that they occupy processors."""
 
-    Attributes:
-        jobs: the columns that any job has; processors are those that it got.
-        start: seconds since the epoch, shape [n].
-        requested: processors that each had asked for, shape [n]; None where they got just that.
-            Where jobs get whole cores or nodes, it is what tells them from others that wait.
-        asked: what each had asked of nodes; None where they got just that.
-        waited_as: number that each had while it waited, a task that of its array; None where all
-            have it still.
-    """
-
-    jobs: JobTable
-    start: FloatArray
+    jobs: JobTable  #: the columns that any job has; processors are those that it got
+    start: FloatArray  #: seconds since the epoch, shape [n]
+    #: Processors that each had asked for, shape [n]; None where they got just that. Where jobs get
+    #: whole cores or nodes, it is what tells them from others that wait.
     requested: IntArray | None = None
+    #: What each had asked of nodes; None where they got just that.
     asked: ResourceRequests | None = None
+    #: Number that each had while it waited, a task that of its array; None where all have it still.
     waited_as: IntArray | None = None
 
     @classmethod
@@ -254,22 +223,19 @@ class StartedJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedJobs:
-    """Jobs first seen to have ended since the last snapshot, each reported exactly once.
+    """Jobs first seen to have ended since the last snapshot, each reported exactly once."""
 
-    Attributes:
-        jobs: the columns that any job has; processors are those that it had asked for, account and
-            partition are -1 where nobody told.
-        start, end: seconds since the epoch, shape [n]. A job may be reported late, with an end
-            before the last snapshot.
-        from_accounting: these are the runs of the past that the first snapshot reports; whoever
-            remembers runs from an earlier process has counted those before its memory's time.
-        timed_out: whether its time limit ended each, shape [n]; None where that is not known.
-    """
-
+    #: The columns that any job has; processors are those that it had asked for, account and
+    #: partition are -1 where nobody told.
     jobs: JobTable
+    #: start, end: seconds since the epoch, shape [n]. A job may be reported late, with an end
+    #: before the last snapshot.
     start: FloatArray
     end: FloatArray
+    #: These are the runs of the past that the first snapshot reports; whoever remembers runs from
+    #: an earlier process has counted those before its memory's time.
     from_accounting: bool = False
+    #: Whether its time limit ended each, shape [n]; None where that is not known.
     timed_out: BoolArray | None = None
 
     def __len__(self) -> int:

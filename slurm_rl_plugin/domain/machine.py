@@ -19,189 +19,131 @@ OF_USERS, OF_ACCOUNTS, OF_QUEUES = "users", "accounts", "queues"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeKind:
-    """Nodes that are alike.
+    """Nodes that are alike."""
 
-    Attributes:
-        name: their names as a hostlist, such as n[001-087].
-        count: how many, > 0.
-        resources: what each has, in the order of the machine's `resources`; memory in MiB.
-        features: words that constraints may ask for.
-        weight: of nodes that serve, those of less weight are taken first.
-    """
-
-    name: str
-    count: int
+    name: str  #: their names as a hostlist, such as n[001-087]
+    count: int  #: how many, > 0
+    #: What each has, in the order of the machine's `resources`; memory in MiB.
     resources: tuple[float, ...]
-    features: frozenset[str] = frozenset()
-    weight: int = 1
+    features: frozenset[str] = frozenset()  #: words that constraints may ask for
+    weight: int = 1  #: of nodes that serve, those of less weight are taken first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceLimit:
-    """What jobs of a QOS, an account or a user may take at most; nothing said is no limit.
+    """What jobs of a QOS, an account or a user may take at most; nothing said is no limit."""
 
-    Attributes:
-        group: of all its running jobs together, by resource ("nodes" and "jobs" too).
-        user: of each user's running jobs together, the same.
-        job: of each job.
-        longest: seconds that a job may ask for.
-        priority: of a QOS, over 0.
-        usage_factor: of a QOS, by which what its jobs are billed is multiplied (UsageFactor).
-    """
-
+    #: Of all its running jobs together, by resource ("nodes" and "jobs" too).
     group: Mapping[str, float] = field(default_factory=dict)
+    #: Of each user's running jobs together, the same.
     user: Mapping[str, float] = field(default_factory=dict)
-    job: Mapping[str, float] = field(default_factory=dict)
-    longest: float = math.inf
-    priority: float = 0.0
+    job: Mapping[str, float] = field(default_factory=dict)  #: of each job
+    longest: float = math.inf  #: seconds that a job may ask for
+    priority: float = 0.0  #: of a QOS, over 0
+    #: Of a QOS, by which what its jobs are billed is multiplied (UsageFactor).
     usage_factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachinePartition:
-    """A queue and the nodes that serve it.
+    """A queue and the nodes that serve it."""
 
-    Attributes:
-        name: as jobs name it.
-        kinds: places in the machine's `kinds` of the nodes that serve it, each kind as a whole.
-        tier: jobs of a higher one are looked at first whatever the priorities (PriorityTier).
-        priority_factor: PriorityJobFactor.
-        longest: seconds that a job may ask for (MaxTime); inf for no limit.
-        default_time: seconds of a job that asks for no time; inf where that is `longest`.
-        default_memory_per_cpu: MiB of a job that asks for no memory; 0 for none.
-        default_memory_per_node: the same, by node.
-        whole_nodes: each job gets its nodes for itself.
-        widest: nodes that a job may have at most.
-        qos: whose limits hold for all of its jobs; "" for none.
-        is_default: jobs that name no partition go there.
-        billing: weights of TRESBillingWeights by resource, memory by MiB; empty where CPUs count.
-    """
-
-    name: str
+    name: str  #: as jobs name it
+    #: Places in the machine's `kinds` of the nodes that serve it, each kind as a whole.
     kinds: tuple[int, ...]
+    #: Jobs of a higher one are looked at first whatever the priorities (PriorityTier).
     tier: int = 1
-    priority_factor: int = 1
-    longest: float = math.inf
+    priority_factor: int = 1  #: PriorityJobFactor
+    longest: float = math.inf  #: seconds that a job may ask for (MaxTime); inf for no limit
+    #: Seconds of a job that asks for no time; inf where that is `longest`.
     default_time: float = math.inf
-    default_memory_per_cpu: float = 0.0
-    default_memory_per_node: float = 0.0
-    whole_nodes: bool = False
-    widest: float = math.inf
-    qos: str = ""
-    is_default: bool = False
+    default_memory_per_cpu: float = 0.0  #: MiB of a job that asks for no memory; 0 for none
+    default_memory_per_node: float = 0.0  #: the same, by node
+    whole_nodes: bool = False  #: each job gets its nodes for itself
+    widest: float = math.inf  #: nodes that a job may have at most
+    qos: str = ""  #: whose limits hold for all of its jobs; "" for none
+    is_default: bool = False  #: jobs that name no partition go there
+    #: Weights of TRESBillingWeights by resource, memory by MiB; empty where CPUs count.
     billing: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillSettings:
-    """SchedulerParameters that decide when jobs start; by default those of Slurm 26.05.
+    """SchedulerParameters that decide when jobs start; by default those of Slurm 26.05."""
 
-    Attributes:
-        backfills: SchedulerType is sched/backfill.
-        interval: seconds between two passes of backfill (bf_interval).
-        window: seconds into the future that it plans (bf_window).
-        resolution: seconds of its grain (bf_resolution).
-        most_jobs: jobs that it looks at in a pass (bf_max_job_test).
-        most_of_user: of each user, 0 for no bound (bf_max_job_user).
-        depth: jobs that the main scheduler looks at after each event (default_queue_depth).
-        main_interval: seconds between two passes of the main scheduler over the whole queue
-            (sched_interval).
-    """
-
-    backfills: bool = True
-    interval: float = 30.0
-    window: float = DAY
-    resolution: float = MINUTE
-    most_jobs: int = 500
-    most_of_user: int = 0
+    backfills: bool = True  #: SchedulerType is sched/backfill
+    interval: float = 30.0  #: seconds between two passes of backfill (bf_interval)
+    window: float = DAY  #: seconds into the future that it plans (bf_window)
+    resolution: float = MINUTE  #: seconds of its grain (bf_resolution)
+    most_jobs: int = 500  #: jobs that it looks at in a pass (bf_max_job_test)
+    most_of_user: int = 0  #: of each user, 0 for no bound (bf_max_job_user)
+    #: Jobs that the main scheduler looks at after each event (default_queue_depth).
     depth: int = 100
+    #: Seconds between two passes of the main scheduler over the whole queue (sched_interval).
     main_interval: float = MINUTE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityWeights:
-    """Weights of priority/multifactor, points; ages and decay in seconds.
+    """Weights of priority/multifactor, points; ages and decay in seconds."""
 
-    Attributes:
-        age, fairshare, size, partition, qos, association: PriorityWeight*.
-        resources: PriorityWeightTRES by resource.
-        highest_age: seconds after which age adds no more (PriorityMaxAge).
-        half_life: of past usage (PriorityDecayHalfLife); inf for none.
-        decay_every: OpenPBS: usage keeps `decay_factor` of itself after each of these spans, and
-            does not decay in between; 0 for the continuous decay of `half_life`.
-        decay_factor: see `decay_every`.
-        dampening: FairShareDampeningFactor, of classic fair-share alone.
-        reset_period: PriorityUsageResetPeriod.
-        counts_ends: usage counts a run until its end; otherwise until the last calculation before
-            it, as slurmctld does without limits in AccountingStorageEnforce.
-        period: seconds between two calculations (PriorityCalcPeriod).
-        favours_small: PriorityFavorSmall.
-        flags: words of PriorityFlags.
-        formula: OpenPBS's job_sort_formula, which then is the whole priority; "" for none.
-    """
-
+    #: age, fairshare, size, partition, qos, association: PriorityWeight*.
     age: float = 0.0
     fairshare: float = 0.0
     size: float = 0.0
     partition: float = 0.0
     qos: float = 0.0
     association: float = 0.0
-    resources: Mapping[str, float] = field(default_factory=dict)
-    highest_age: float = 7 * DAY
-    half_life: float = 7 * DAY
+    resources: Mapping[str, float] = field(default_factory=dict)  #: PriorityWeightTRES by resource
+    highest_age: float = 7 * DAY  #: seconds after which age adds no more (PriorityMaxAge)
+    half_life: float = 7 * DAY  #: of past usage (PriorityDecayHalfLife); inf for none
+    #: OpenPBS: usage keeps `decay_factor` of itself after each of these spans, and does not decay
+    #: in between; 0 for the continuous decay of `half_life`.
     decay_every: float = 0.0
-    decay_factor: float = 0.5
-    dampening: float = 1.0
-    reset_period: str = "NONE"
+    decay_factor: float = 0.5  #: see `decay_every`
+    dampening: float = 1.0  #: FairShareDampeningFactor, of classic fair-share alone
+    reset_period: str = "NONE"  #: PriorityUsageResetPeriod
+    #: Usage counts a run until its end; otherwise until the last calculation before it, as
+    #: slurmctld does without limits in AccountingStorageEnforce.
     counts_ends: bool = False
-    period: float = 5 * MINUTE
-    favours_small: bool = False
-    flags: frozenset[str] = frozenset()
-    formula: str = ""
+    period: float = 5 * MINUTE  #: seconds between two calculations (PriorityCalcPeriod)
+    favours_small: bool = False  #: PriorityFavorSmall
+    flags: frozenset[str] = frozenset()  #: words of PriorityFlags
+    formula: str = ""  #: OpenPBS's job_sort_formula, which then is the whole priority; "" for none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Nodes, partitions, limits and settings of one cluster.
+    """Nodes, partitions, limits and settings of one cluster."""
 
-    Attributes:
-        name: of the cluster; "" where none is told.
-        resources: names of what nodes have, BASIC_RESOURCES first.
-        kinds: of its nodes, in the order in which Slurm numbers them.
-        partitions: in the order of its configuration.
-        qos: limits of each QOS by its name.
-        accounts, users: limits of associations by name, of those that have any. `user` and `job`
-            of an account hold where a user says nothing of its own; `group` of an account holds
-            for all accounts below it together.
-        parent_of: the account above each account, "root" at the top.
-        account_of: the default account of each user.
-        associations: accounts and users with their shares and priorities; `ShareTree.of` them.
-        entity: OpenPBS: which column of a log has the names of the tree, each of them once:
-            OF_USERS, OF_ACCOUNTS or OF_QUEUES. "" for accounts and their users (Slurm).
-        licences: how many the cluster has, by name.
-        counts_memory: memory is given out as CPUs are (CR_*_Memory); else nobody counts it.
-        whole_nodes: nodes are given out whole (select/linear, or jobs exclusive by default).
-        backfill: how it schedules.
-        weights: of its priorities.
-        left_out: what the configuration says and nothing here models, each one sentence.
-    """
-
-    name: str = ""
-    resources: tuple[str, ...] = BASIC_RESOURCES
-    kinds: tuple[NodeKind, ...]
-    partitions: tuple[MachinePartition, ...]
+    name: str = ""  #: of the cluster; "" where none is told
+    resources: tuple[str, ...] = BASIC_RESOURCES  #: names of what nodes have, BASIC_RESOURCES first
+    kinds: tuple[NodeKind, ...]  #: of its nodes, in the order in which Slurm numbers them
+    partitions: tuple[MachinePartition, ...]  #: in the order of its configuration
+    #: Limits of each QOS by its name.
     qos: Mapping[str, ResourceLimit] = field(default_factory=dict)
+    #: accounts, users: limits of associations by name, of those that have any. `user` and `job` of
+    #: an account hold where a user says nothing of its own; `group` of an account holds for all
+    #: accounts below it together.
     accounts: Mapping[str, ResourceLimit] = field(default_factory=dict)
     users: Mapping[str, ResourceLimit] = field(default_factory=dict)
+    #: The account above each account, "root" at the top.
     parent_of: Mapping[str, str] = field(default_factory=dict)
-    account_of: Mapping[str, str] = field(default_factory=dict)
+    account_of: Mapping[str, str] = field(default_factory=dict)  #: the default account of each user
+    #: Accounts and users with their shares and priorities; `ShareTree.of` them.
     associations: tuple[Association, ...] = ()
+    #: OpenPBS: which column of a log has the names of the tree, each of them once: OF_USERS,
+    #: OF_ACCOUNTS or OF_QUEUES. "" for accounts and their users (Slurm).
     entity: str = ""
+    #: How many the cluster has, by name.
     licences: Mapping[str, float] = field(default_factory=dict)
+    #: Memory is given out as CPUs are (CR_*_Memory); else nobody counts it.
     counts_memory: bool = True
+    #: Nodes are given out whole (select/linear, or jobs exclusive by default).
     whole_nodes: bool = False
-    backfill: BackfillSettings = field(default_factory=BackfillSettings)
-    weights: PriorityWeights = field(default_factory=PriorityWeights)
+    backfill: BackfillSettings = field(default_factory=BackfillSettings)  #: how it schedules
+    weights: PriorityWeights = field(default_factory=PriorityWeights)  #: of its priorities
+    #: What the configuration says and nothing here models, each one sentence.
     left_out: tuple[str, ...] = ()
 
     @property

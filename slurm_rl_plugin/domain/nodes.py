@@ -19,22 +19,15 @@ _COUNT = re.compile(r"\*\d+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNow:
-    """One node.
+    """One node."""
 
-    Attributes:
-        name: of the node.
-        partitions: that it serves; none where it serves all that no node names.
-        serves: takes new jobs; not while it is down, drained or fails.
-        has, taken: amounts by the names of `domain.resources`; what is not there is 0.
-        features: that the site has given it.
-    """
-
-    name: str
-    partitions: frozenset[str]
-    serves: bool
+    name: str  #: of the node
+    partitions: frozenset[str]  #: that it serves; none where it serves all that no node names
+    serves: bool  #: takes new jobs; not while it is down, drained or fails
+    #: has, taken: amounts by the names of `domain.resources`; what is not there is 0.
     has: Mapping[str, float]
     taken: Mapping[str, float]
-    features: frozenset[str] = frozenset()
+    features: frozenset[str] = frozenset()  #: that the site has given it
 
     @property
     def is_idle(self) -> bool:
@@ -54,17 +47,11 @@ class NodeNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineResources:
-    """What usable nodes have together beside processors.
+    """What usable nodes have together beside processors."""
 
-    Attributes:
-        names: BASIC_RESOURCES, then others that any node has, by name.
-        capacity: of each, shape [resources].
-        beside: usable CPUs of the nodes that have any of each, shape [resources].
-    """
-
-    names: tuple[str, ...]
-    capacity: FloatArray
-    beside: FloatArray
+    names: tuple[str, ...]  #: BASIC_RESOURCES, then others that any node has, by name
+    capacity: FloatArray  #: of each, shape [resources]
+    beside: FloatArray  #: usable CPUs of the nodes that have any of each, shape [resources]
 
     def with_running(
         self, running: RunningJobs, processors: int, withheld: Mapping[str, float] | None = None

@@ -28,19 +28,12 @@ _NO_LOOK = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOnFile:
-    """One look at the queue, and who orders it.
+    """One look at the queue, and who orders it."""
 
-    Attributes:
-        snapshot: the queue.
-        mode: of the cycle that looked: active, shadow, fallback.
-        policy: whose order that cycle decided.
-        form: of the file.
-    """
-
-    snapshot: QueueSnapshot
-    mode: str
-    policy: str
-    form: str = _FORM
+    snapshot: QueueSnapshot  #: the queue
+    mode: str  #: of the cycle that looked: active, shadow, fallback
+    policy: str  #: whose order that cycle decided
+    form: str = _FORM  #: of the file
 
 
 def write_queue(path: Path, queue: QueueOnFile) -> None:

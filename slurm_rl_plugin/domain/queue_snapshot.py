@@ -22,37 +22,24 @@ from slurm_rl_plugin.units import BoolArray, FloatArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSnapshot:
-    """The queue at one instant; immutable.
+    """The queue at one instant; immutable."""
 
-    Attributes:
-        now: seconds since the epoch at which the snapshot was taken.
-        pending: waiting jobs, held ones included.
-        running: jobs that occupy processors.
-        started: jobs that started since the previous snapshot (for wait metrics only).
-        capacity: usable processors.
-        accounts: account names; `JobTable.account` indexes them.
-        partitions: partition names; `JobTable.partition` indexes them.
-        shares: configured share of each account, shape [accounts], sum 1.
-        usage: fraction of the (decayed) consumed service of each account: processor-seconds, or
-            what the site bills; shape [accounts]; sums to 1, or to 0 while nothing was consumed.
-        ended: jobs that ended since the previous snapshot.
-        users: user names; `JobTable.user` indexes them.
-        qos: names of QOS; `PendingJobs.qos` indexes them.
-        resources: what the machine has beside processors; None where the system tells nothing.
-    """
-
-    now: float
-    pending: PendingJobs
-    running: RunningJobs
-    started: StartedJobs
-    capacity: int
-    accounts: tuple[str, ...]
-    partitions: tuple[str, ...]
-    shares: FloatArray
+    now: float  #: seconds since the epoch at which the snapshot was taken
+    pending: PendingJobs  #: waiting jobs, held ones included
+    running: RunningJobs  #: jobs that occupy processors
+    started: StartedJobs  #: jobs that started since the previous snapshot (for wait metrics only)
+    capacity: int  #: usable processors
+    accounts: tuple[str, ...]  #: account names; `JobTable.account` indexes them
+    partitions: tuple[str, ...]  #: partition names; `JobTable.partition` indexes them
+    shares: FloatArray  #: configured share of each account, shape [accounts], sum 1
+    #: Fraction of the (decayed) consumed service of each account: processor-seconds, or what the
+    #: site bills; shape [accounts]; sums to 1, or to 0 while nothing was consumed.
     usage: FloatArray
+    #: Jobs that ended since the previous snapshot.
     ended: EndedJobs = field(default_factory=EndedJobs.none)
-    users: tuple[str, ...] = ()
-    qos: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()  #: user names; `JobTable.user` indexes them
+    qos: tuple[str, ...] = ()  #: names of QOS; `PendingJobs.qos` indexes them
+    #: What the machine has beside processors; None where the system tells nothing.
     resources: ResourcesNow | None = None
 
     @property
@@ -131,19 +118,12 @@ class QueueSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceUse:
-    """One resource; memory in MiB.
+    """One resource; memory in MiB."""
 
-    Attributes:
-        name: one of the snapshot's resources.
-        usable: what usable nodes have of it.
-        running: what running jobs have of it.
-        pending: what pending jobs ask for, a pending array as one job.
-    """
-
-    name: str
-    usable: float
-    running: float
-    pending: float
+    name: str  #: one of the snapshot's resources
+    usable: float  #: what usable nodes have of it
+    running: float  #: what running jobs have of it
+    pending: float  #: what pending jobs ask for, a pending array as one job
 
 
 def resource_use(snapshot: QueueSnapshot) -> tuple[ResourceUse, ...]:

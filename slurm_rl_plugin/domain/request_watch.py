@@ -33,35 +33,26 @@ Columns = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestChange:
-    """One job asks for something else than when it was ranked.
+    """One job asks for something else than when it was ranked."""
 
-    Attributes:
-        job_id: of the job or array.
-        part: one of REQUEST_PARTS.
-        old, new: seconds (None for no limit), processors, MiB of memory, GPUs, a name, or a
-            resource with its amount.
-    """
-
-    job_id: int
-    part: str
+    job_id: int  #: of the job or array
+    part: str  #: one of REQUEST_PARTS
+    #: old, new: seconds (None for no limit), processors, MiB of memory, GPUs, a name, or a resource
+    #: with its amount.
     old: float | str | None
     new: float | str | None
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedRequests:
-    """What ranked jobs ask for otherwise than at the look before.
+    """What ranked jobs ask for otherwise than at the look before."""
 
-    Attributes:
-        lost: pending jobs of the snapshot whose place was for another request, shape [n]; None
-            for none.
-        new: pending jobs that are ranked now and were not at the look before, shape [n]; None
-            where there was none.
-        changes: a job has one for each part, of `resources` one for each of them.
-    """
-
+    #: Pending jobs of the snapshot whose place was for another request, shape [n]; None for none.
     lost: BoolArray | None = None
+    #: Pending jobs that are ranked now and were not at the look before, shape [n]; None where there
+    #: was none.
     new: BoolArray | None = None
+    #: A job has one for each part, of `resources` one for each of them.
     changes: tuple[RequestChange, ...] = ()
 
     @property
@@ -83,11 +74,9 @@ class RequestWatch:
 
     A cycle calls `compare`, sends its writes and then calls `commit`. If the writes get no answer,
     the next cycle finds the same changes again. A restart forgets everything.
-
-    Attributes:
-        left: jobs whose places were decided and not sent; the next look counts them again.
     """
 
+    #: Jobs whose places were decided and not sent; the next look counts them again.
     left: frozenset[int] = frozenset()
 
     _job_id: IntArray | None = None

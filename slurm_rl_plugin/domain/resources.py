@@ -39,30 +39,21 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceRequests(Rows):
-    """What n jobs ask of nodes; every column has shape [n] but `total`, [n, resources].
+    """What n jobs ask of nodes; every column has shape [n] but `total`, [n, resources]."""
 
-    Attributes:
-        names: of the columns of `total`: BASIC_RESOURCES, then others.
-        total: of the whole job, float64; memory in MiB, 0 where none was asked for: who prepares a
-            workload gives such a job what the machine's partition gives by default.
-        nodes: how many nodes it is spread over, > 0; where none was asked for, those that it got,
-            or 0: as few as hold it.
-        cpus_per_task: CPUs that must be on one node together, > 0.
-        memory_per_cpu: its memory goes with the CPUs of each node; else each node gives an equal
-            part.
-        exclusive: it wants its nodes for itself.
-        constraint: index into `constraints`.
-        constraints: expressions over node features, as `sbatch --constraint` takes them; "" for
-            any node.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  #: of the columns of `total`: BASIC_RESOURCES, then others
+    #: Of the whole job, float64; memory in MiB, 0 where none was asked for: who prepares a workload
+    #: gives such a job what the machine's partition gives by default.
     total: FloatArray
+    #: How many nodes it is spread over, > 0; where none was asked for, those that it got, or 0: as
+    #: few as hold it.
     nodes: IntArray
-    cpus_per_task: IntArray
+    cpus_per_task: IntArray  #: CPUs that must be on one node together, > 0
+    #: Its memory goes with the CPUs of each node; else each node gives an equal part.
     memory_per_cpu: BoolArray
-    exclusive: BoolArray
-    constraint: IntArray
+    exclusive: BoolArray  #: it wants its nodes for itself
+    constraint: IntArray  #: index into `constraints`
+    #: Expressions over node features, as `sbatch --constraint` takes them; "" for any node.
     constraints: tuple[str, ...] = ("",)
 
     def __len__(self) -> int:
@@ -99,18 +90,12 @@ class ResourceRequests(Rows):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourcesNow:
-    """What the usable nodes of a machine have together, and what of it is free.
+    """What the usable nodes of a machine have together, and what of it is free."""
 
-    Attributes:
-        names: BASIC_RESOURCES, then others; memory in MiB.
-        capacity: of each, shape [resources]; 0 where the machine has none.
-        free: not taken by a job, shape [resources]; it may be on different nodes.
-        beside: CPUs of the nodes that have any of each, shape [resources]; None where nobody tells.
-    """
-
-    names: tuple[str, ...]
-    capacity: FloatArray
-    free: FloatArray
+    names: tuple[str, ...]  #: BASIC_RESOURCES, then others; memory in MiB
+    capacity: FloatArray  #: of each, shape [resources]; 0 where the machine has none
+    free: FloatArray  #: not taken by a job, shape [resources]; it may be on different nodes
+    #: CPUs of the nodes that have any of each, shape [resources]; None where nobody tells.
     beside: FloatArray | None = None
 
     def of(self, name: str, amounts: FloatArray) -> float:

@@ -20,40 +20,24 @@ UNKNOWN = "unknown"
 
 
 class Association(NamedTuple):
-    """An account, or a user in an account, as the accounting database has it.
+    """An account, or a user in an account, as the accounting database has it."""
 
-    Attributes:
-        account: its name.
-        user: "" for the account itself.
-        parent: the account above an account; "" for the root and for users.
-        share: Fairshare; None for Fairshare=parent.
-        priority: None where nothing is set: then that of the account above.
-    """
-
-    account: str
-    user: str = ""
-    parent: str = ""
-    share: float | None = 1.0
-    priority: float | None = None
+    account: str  #: its name
+    user: str = ""  #: "" for the account itself
+    parent: str = ""  #: the account above an account; "" for the root and for users
+    share: float | None = 1.0  #: Fairshare; None for Fairshare=parent
+    priority: float | None = None  #: None where nothing is set: then that of the account above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareTree:
-    """Associations of a cluster; the root comes first, and each one follows its parent.
+    """Associations of a cluster; the root comes first, and each one follows its parent."""
 
-    Attributes:
-        accounts: account of each association, n names.
-        users: its user; "" for the association of an account itself.
-        parent: place of the association above, shape [n]; -1 for the root.
-        shares: RawShares, shape [n]; NaN for Fairshare=parent.
-        priority: of each association, shape [n]; 0 for none.
-    """
-
-    accounts: tuple[str, ...]
-    users: tuple[str, ...]
-    parent: IntArray
-    shares: FloatArray
-    priority: FloatArray
+    accounts: tuple[str, ...]  #: account of each association, n names
+    users: tuple[str, ...]  #: its user; "" for the association of an account itself
+    parent: IntArray  #: place of the association above, shape [n]; -1 for the root
+    shares: FloatArray  #: RawShares, shape [n]; NaN for Fairshare=parent
+    priority: FloatArray  #: of each association, shape [n]; 0 for none
 
     @classmethod
     def of(cls, associations: Iterable[Association]) -> Self:
@@ -135,25 +119,15 @@ class ShareTree:
 
 
 class RankedTree(NamedTuple):
-    """What factors are made of in a tree of n associations.
+    """What factors are made of in a tree of n associations."""
 
-    Attributes:
-        parent: place of the association above, shape [n]; -1 for the root.
-        above: the nearest one that has shares of its own, shape [n]; -1 for the root.
-        first: where those right below each association begin in `below`, shape [n + 1].
-        below: places of all that compete, by `above`, users before accounts.
-        is_user: shape [n].
-        part: of its siblings' shares, shape [n]; NaN for Fairshare=parent.
-        fraction: of the whole cluster, shape [n].
-    """
-
-    parent: IntArray
-    above: IntArray
-    first: IntArray
-    below: IntArray
-    is_user: BoolArray
-    part: FloatArray
-    fraction: FloatArray
+    parent: IntArray  #: place of the association above, shape [n]; -1 for the root
+    above: IntArray  #: the nearest one that has shares of its own, shape [n]; -1 for the root
+    first: IntArray  #: where those right below each association begin in `below`, shape [n + 1]
+    below: IntArray  #: places of all that compete, by `above`, users before accounts
+    is_user: BoolArray  #: shape [n]
+    part: FloatArray  #: of its siblings' shares, shape [n]; NaN for Fairshare=parent
+    fraction: FloatArray  #: of the whole cluster, shape [n]
 
 
 def best_first(scores: FloatArray, count: int) -> IntArray:

@@ -22,17 +22,12 @@ JOB_CLASSES = ("interactive", "batch")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """What sites are told of a job before it is submitted anywhere.
+    """What sites are told of a job before it is submitted anywhere."""
 
-    Attributes:
-        job: its words; `job.time_limit` is the run time it asks for, in seconds.
-        processors: how many it asks for.
-        needs: what else it asks for: names of NEEDS and their values, by name; a name that is not
-            there leaves it to the site.
-    """
-
-    job: JobDescription
-    processors: int
+    job: JobDescription  #: its words; `job.time_limit` is the run time it asks for, in seconds
+    processors: int  #: how many it asks for
+    #: What else it asks for: names of NEEDS and their values, by name; a name that is not there
+    #: leaves it to the site.
     needs: tuple[tuple[str, str], ...] = ()
 
 
@@ -46,25 +41,16 @@ class Allocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteOffer:
-    """What a site promises for one job; an expectation, not a reservation.
+    """What a site promises for one job; an expectation, not a reservation."""
 
-    Attributes:
-        site: its name.
-        expected_start: seconds since the epoch.
-        utility: of such a job in [0, 1]: where `published`, the long-term one that the site
-            expects (2008, II.C), else the time utility of the expected wait; they are not in one
-            unit.
-        price: in the unit of the site's price function; 0 where it asks for none.
-        processors: that the site has in all.
-        published: whether the site's own model tells the utility.
-    """
-
-    site: str
-    expected_start: float
+    site: str  #: its name
+    expected_start: float  #: seconds since the epoch
+    #: Of such a job in [0, 1]: where `published`, the long-term one that the site expects (2008,
+    #: II.C), else the time utility of the expected wait; they are not in one unit.
     utility: float
-    price: float
-    processors: int
-    published: bool = False
+    price: float  #: in the unit of the site's price function; 0 where it asks for none
+    processors: int  #: that the site has in all
+    published: bool = False  #: whether the site's own model tells the utility
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,20 +59,14 @@ class PublishedUtilities:
 
     The site-level utility function of 2008, section II.C: matchmakers rank sites by these indices
     and need not know how a site orders its queue.
-
-    Attributes:
-        site: its name.
-        time: of the queue that it speaks of, seconds since the epoch.
-        valid_for: seconds after `time` from which on nobody should use it.
-        model: sha256 of the model, hexadecimal.
-        utilities: job class -> account -> utility in [0, 1]; at 0.5 the site's objective neither
-            gains nor loses by such a job.
     """
 
-    site: str
-    time: float
-    valid_for: float
-    model: str
+    site: str  #: its name
+    time: float  #: of the queue that it speaks of, seconds since the epoch
+    valid_for: float  #: seconds after `time` from which on nobody should use it
+    model: str  #: sha256 of the model, hexadecimal
+    #: Job class -> account -> utility in [0, 1]; at 0.5 the site's objective neither gains nor
+    #: loses by such a job.
     utilities: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def fresh_at(self, now: float) -> bool:

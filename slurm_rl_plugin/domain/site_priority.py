@@ -25,18 +25,14 @@ _NODES = "nodes"
 
 
 class FixedPoints(NamedTuple):
-    """Points that do not change while a job waits, of n jobs.
+    """Points that do not change while a job waits, of n jobs."""
 
-    Attributes:
-        size, partition, qos, association: shape [n].
-        resources: PriorityWeightTRES, by resource, each of shape [n].
-    """
-
+    #: size, partition, qos, association: shape [n].
     size: FloatArray
     partition: FloatArray
     qos: FloatArray
     association: FloatArray
-    resources: dict[str, FloatArray]
+    resources: dict[str, FloatArray]  #: PriorityWeightTRES, by resource, each of shape [n]
 
     @property
     def total(self) -> FloatArray:

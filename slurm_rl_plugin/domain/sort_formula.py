@@ -54,17 +54,11 @@ _TRIED = ((3600.0, 0.0), (7 * DAY, 0.25), (0.0, 1.0), (600.0, 0.7))
 
 
 class SortedBy(NamedTuple):
-    """A formula as a sum: fixed + a_second * eligible seconds + a_factor * fair-share factor.
+    """A formula as a sum: fixed + a_second * eligible seconds + a_factor * fair-share factor."""
 
-    Attributes:
-        fixed: of each job, shape [n].
-        a_second: the same for all jobs.
-        a_factor: the same for all jobs.
-    """
-
-    fixed: FloatArray
-    a_second: float
-    a_factor: float
+    fixed: FloatArray  #: of each job, shape [n]
+    a_second: float  #: the same for all jobs
+    a_factor: float  #: the same for all jobs
 
 
 def check_formula(formula: str) -> None:

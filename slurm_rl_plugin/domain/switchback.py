@@ -44,18 +44,13 @@ MISDELIVERED = 0.15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnBlock:
-    """A time in which one order is in force.
+    """A time in which one order is in force."""
 
-    Attributes:
-        begin, end: seconds since the epoch.
-        arm: one of ARMS.
-        pair: number of the pair that it belongs to.
-    """
-
+    #: begin, end: seconds since the epoch.
     begin: float
     end: float
-    arm: str
-    pair: int
+    arm: str  #: one of ARMS
+    pair: int  #: number of the pair that it belongs to
 
     @property
     def counted_from(self) -> float:
@@ -65,35 +60,23 @@ class TurnBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """What was declared before an experiment began; nothing of it changes while it lasts.
+    """What was declared before an experiment began; nothing of it changes while it lasts."""
 
-    Attributes:
-        goal: name of the goal that decides whether anything is gained.
-        harm: ratio of a goal's cost, ours over the site's, beyond which it is harm.
-        longest_wait: seconds beyond which no job may wait in a block of ours; inf for no bound.
-        model_sha256: of the model on trial; "" for a rule.
-        policy: its name.
-        seed: of the coins.
-        day: seconds of a day; less where time is compressed.
-        blocks: in order of time, without gaps.
-        candidate: path of the model on trial, a challenger of the one in service; "" where the one
-            in service is itself on trial, against the site's own order.
-        champion: name of the policy in service, beside a challenger; else "".
-        champion_sha256: of its model.
-        misdelivered: part of a fortnight's service that may go to the wrong account.
-    """
-
-    goal: str
-    harm: float
+    goal: str  #: name of the goal that decides whether anything is gained
+    harm: float  #: ratio of a goal's cost, ours over the site's, beyond which it is harm
+    #: Seconds beyond which no job may wait in a block of ours; inf for no bound.
     longest_wait: float
-    policy: str
-    model_sha256: str
-    seed: int
-    day: float
-    blocks: tuple[TurnBlock, ...]
+    policy: str  #: its name
+    model_sha256: str  #: of the model on trial; "" for a rule
+    seed: int  #: of the coins
+    day: float  #: seconds of a day; less where time is compressed
+    blocks: tuple[TurnBlock, ...]  #: in order of time, without gaps
+    #: Path of the model on trial, a challenger of the one in service; "" where the one in service
+    #: is itself on trial, against the site's own order.
     candidate: str = ""
-    champion: str = ""
-    champion_sha256: str = ""
+    champion: str = ""  #: name of the policy in service, beside a challenger; else ""
+    champion_sha256: str = ""  #: of its model
+    #: Part of a fortnight's service that may go to the wrong account.
     misdelivered: float = MISDELIVERED
 
     @property
@@ -254,16 +237,12 @@ def _without_gaps(blocks: Sequence[TurnBlock]) -> tuple[TurnBlock, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """The pairs of an experiment whose both blocks are over.
+    """The pairs of an experiment whose both blocks are over."""
 
-    Attributes:
-        first, second: places of their blocks, shape [n].
-        ours_first: whether ours held the first, shape [n].
-    """
-
+    #: first, second: places of their blocks, shape [n].
     first: IntArray
     second: IntArray
-    ours_first: BoolArray
+    ours_first: BoolArray  #: whether ours held the first, shape [n]
 
     @classmethod
     def closed(cls, declared: Declaration, blocks: int) -> Pairs:

@@ -35,28 +35,22 @@ class UtilityClass:
 
     The deadline is the run time and `sigma`, that is, a job in time starts within `sigma`.
 
-    Attributes:
-        form: "exponential" (eq. 2), "power" (eq. 3), "deadline" (0 after it) or "piecewise".
-        alpha: decay per minute past the deadline, of the exponential form.
-        beta: exponent of the power law.
-        sigma: start-up allowance, seconds.
-        hours: from submission to the end, in place of run time and sigma, of the deadline form.
-        points: [hours past the deadline, utility] of the piecewise form, linear between them.
-        interactive: whether its jobs are interactive, for wait targets, goals and the reserve.
-        users: whether users may choose the class for their jobs.
-
     Raises:
         ConfigurationError: an unknown form, a key of another form, or a value out of bounds.
     """
 
+    #: "exponential" (eq. 2), "power" (eq. 3), "deadline" (0 after it) or "piecewise".
     form: str = ""
-    alpha: float | None = None
-    beta: float | None = None
-    sigma: float = SIGMA
+    alpha: float | None = None  #: decay per minute past the deadline, of the exponential form
+    beta: float | None = None  #: exponent of the power law
+    sigma: float = SIGMA  #: start-up allowance, seconds
+    #: From submission to the end, in place of run time and sigma, of the deadline form.
     hours: float | None = None
+    #: [hours past the deadline, utility] of the piecewise form, linear between them.
     points: tuple[tuple[float, float], ...] = ()
+    #: Whether its jobs are interactive, for wait targets, goals and the reserve.
     interactive: bool = False
-    users: bool = False
+    users: bool = False  #: whether users may choose the class for their jobs
 
     def __post_init__(self) -> None:
         if not isinstance(self.form, str) or self.form not in _FORMS:

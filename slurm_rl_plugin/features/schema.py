@@ -32,22 +32,15 @@ def log_work_hours(work: Any, capacity: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureSchema:
-    """An ordered list of features.
+    """An ordered list of features."""
 
-    Attributes:
-        name: "site" or "reactive-grid".
-        version: raised by hand whenever the meaning of a feature changes.
-        queue: names of the queue features, in column order.
-        static_jobs: names of job features that do not change while the job waits.
-        dynamic_jobs: names of job features that change with time; they follow the static ones.
-        history_jobs: names of job features made of past runs and of jobs alike; they come last.
-    """
-
-    name: str
-    version: int
-    queue: tuple[str, ...]
-    static_jobs: tuple[str, ...]
+    name: str  #: "site" or "reactive-grid"
+    version: int  #: raised by hand whenever the meaning of a feature changes
+    queue: tuple[str, ...]  #: names of the queue features, in column order
+    static_jobs: tuple[str, ...]  #: names of job features that do not change while the job waits
+    #: Names of job features that change with time; they follow the static ones.
     dynamic_jobs: tuple[str, ...]
+    #: Names of job features made of past runs and of jobs alike; they come last.
     history_jobs: tuple[str, ...] = ()
 
     @property

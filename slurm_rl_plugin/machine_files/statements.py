@@ -174,21 +174,17 @@ class ConfRecord:
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """Everything that a slurm.conf, or a running Slurm, says.
+    """Everything that a slurm.conf, or a running Slurm, says."""
 
-    Attributes:
-        settings: of the cluster by key in lower case; of two the later.
-        nodes, partitions, node_sets, down: records in the order of the file.
-        notes: what else is to be known of the machine, each one sentence.
-        defaults: by kind of record, what DEFAULT lines say of one that would follow.
-    """
-
+    #: Of the cluster by key in lower case; of two the later.
     settings: Mapping[str, Value] = field(default_factory=dict)
+    #: nodes, partitions, node_sets, down: records in the order of the file.
     nodes: Sequence[ConfRecord] = ()
     partitions: Sequence[ConfRecord] = ()
     node_sets: Sequence[ConfRecord] = ()
     down: Sequence[ConfRecord] = ()
-    notes: Sequence[str] = ()
+    notes: Sequence[str] = ()  #: what else is to be known of the machine, each one sentence
+    #: By kind of record, what DEFAULT lines say of one that would follow.
     defaults: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
 
 

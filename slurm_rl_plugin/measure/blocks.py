@@ -22,17 +22,11 @@ _BINS, _DECADES = 500, 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """Stretches of time, and how often each is in each draw.
+    """Stretches of time, and how often each is in each draw."""
 
-    Attributes:
-        of: stretch of each counted job, shape [n].
-        drawn: shape [resamples, stretches]; of no row where there are too few.
-        unit: what several are called: "weeks" or "days" of a log.
-    """
-
-    of: IntArray
-    drawn: FloatArray
-    unit: str
+    of: IntArray  #: stretch of each counted job, shape [n]
+    drawn: FloatArray  #: shape [resamples, stretches]; of no row where there are too few
+    unit: str  #: what several are called: "weeks" or "days" of a log
 
     @classmethod
     def over(cls, submit: FloatArray, rng: np.random.Generator) -> Blocks:

@@ -161,16 +161,11 @@ def drawn_places(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRatio:
-    """A figure of one policy over that of another, below 1 where the first has less.
+    """A figure of one policy over that of another, below 1 where the first has less."""
 
-    Attributes:
-        mean: ratio of the arithmetic means over windows.
-        geometric_mean: of the ratios in the single windows.
-        ci95: 95 % confidence interval of `geometric_mean`; None where the windows are too few.
-    """
-
-    mean: float
-    geometric_mean: float
+    mean: float  #: ratio of the arithmetic means over windows
+    geometric_mean: float  #: of the ratios in the single windows
+    #: 95 % confidence interval of `geometric_mean`; None where the windows are too few.
     ci95: tuple[float, float] | None
 
 

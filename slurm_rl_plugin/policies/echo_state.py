@@ -16,24 +16,16 @@ from slurm_rl_plugin.units import BoolArray, FloatArray
 class ReservoirSettings:
     """How the fixed, random part of an echo state network is drawn (2011, section 4.1).
 
-    Attributes:
-        size: units in the reservoir, H.
-        connectivity: fraction of the H * H connections between units that exist.
-        readout_connectivity: fraction of the units that the output sees.
-        spectral_radius: largest modulus of an eigenvalue of the reservoir weights.
-        input_scale: input weights and biases are uniform in [-input_scale, input_scale].
-        leak: in (0, 1]; fraction of a unit's state that is new at each decision.
-
     Raises:
         ConfigurationError: a setting is out of its range.
     """
 
-    size: int = 100
-    connectivity: float = 0.10
-    readout_connectivity: float = 0.15
-    spectral_radius: float = 0.9
-    input_scale: float = 0.3
-    leak: float = 0.3
+    size: int = 100  #: units in the reservoir, H
+    connectivity: float = 0.10  #: fraction of the H * H connections between units that exist
+    readout_connectivity: float = 0.15  #: fraction of the units that the output sees
+    spectral_radius: float = 0.9  #: largest modulus of an eigenvalue of the reservoir weights
+    input_scale: float = 0.3  #: input weights and biases are uniform in [-input_scale, input_scale]
+    leak: float = 0.3  #: in (0, 1]; fraction of a unit's state that is new at each decision
 
     def __post_init__(self) -> None:
         fractions = (self.connectivity, self.readout_connectivity, self.leak)
@@ -112,36 +104,24 @@ class EchoStateNetwork:
 
     Every pending job is a possible next step from the same memory. Each job that starts is a step:
     the memory becomes its state.
-
-    Attributes:
-        schema: what q and x mean.
-        queue_mean, queue_scale: shape [Fq].
-        job_mean, job_scale: shape [Fx].
-        input_weights: Wq above Wx, shape [Fq + Fx, H].
-        reservoir_weights: W, from column to row, shape [H, H]; mostly 0.
-        bias: shape [H].
-        connected: units that the output sees, shape [H].
-        readout: shape [H]; 0 where not connected.
-        queue_linear: shape [Fq].
-        job_linear: shape [Fx].
-        output_bias: a number.
-        leak: in (0, 1].
     """
 
-    schema: FeatureSchema
+    schema: FeatureSchema  #: what q and x mean
+    #: queue_mean, queue_scale: shape [Fq].
     queue_mean: FloatArray
     queue_scale: FloatArray
+    #: job_mean, job_scale: shape [Fx].
     job_mean: FloatArray
     job_scale: FloatArray
-    input_weights: FloatArray
-    reservoir_weights: FloatArray
-    bias: FloatArray
-    connected: BoolArray
-    readout: FloatArray
-    queue_linear: FloatArray
-    job_linear: FloatArray
-    output_bias: float = 0.0
-    leak: float = 1.0
+    input_weights: FloatArray  #: Wq above Wx, shape [Fq + Fx, H]
+    reservoir_weights: FloatArray  #: W, from column to row, shape [H, H]; mostly 0
+    bias: FloatArray  #: shape [H]
+    connected: BoolArray  #: units that the output sees, shape [H]
+    readout: FloatArray  #: shape [H]; 0 where not connected
+    queue_linear: FloatArray  #: shape [Fq]
+    job_linear: FloatArray  #: shape [Fx]
+    output_bias: float = 0.0  #: a number
+    leak: float = 1.0  #: in (0, 1]
 
     @property
     def memory_size(self) -> int:

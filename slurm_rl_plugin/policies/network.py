@@ -23,37 +23,26 @@ class QNetwork:
 
     One hidden layer beside a direct linear term; q are queue features, x job features. The scaler
     (m, s) is part of the network, so training and serving cannot differ.
-
-    Attributes:
-        schema: what q and x mean.
-        queue_mean, queue_scale: shape [Fq].
-        job_mean, job_scale: shape [Fx].
-        queue_weights: Wq, shape [Fq, hidden].
-        job_weights: Wx, shape [Fx, hidden].
-        bias: shape [hidden].
-        output: shape [hidden].
-        linear: shape [Fx].
-        output_bias: b.
-        activation: one of ACTIVATIONS.
-        reserve_weights: of the processors to hold, by scaled queue feature, shape [Fq]; None for a
-            network without that output.
-        reserve_bias: processors to hold where all scaled queue features are 0.
     """
 
-    schema: FeatureSchema
+    schema: FeatureSchema  #: what q and x mean
+    #: queue_mean, queue_scale: shape [Fq].
     queue_mean: FloatArray
     queue_scale: FloatArray
+    #: job_mean, job_scale: shape [Fx].
     job_mean: FloatArray
     job_scale: FloatArray
-    queue_weights: FloatArray
-    job_weights: FloatArray
-    bias: FloatArray
-    output: FloatArray
-    linear: FloatArray
-    output_bias: float = 0.0
-    activation: str = "relu"
+    queue_weights: FloatArray  #: Wq, shape [Fq, hidden]
+    job_weights: FloatArray  #: Wx, shape [Fx, hidden]
+    bias: FloatArray  #: shape [hidden]
+    output: FloatArray  #: shape [hidden]
+    linear: FloatArray  #: shape [Fx]
+    output_bias: float = 0.0  #: b
+    activation: str = "relu"  #: one of ACTIVATIONS
+    #: Of the processors to hold, by scaled queue feature, shape [Fq]; None for a network without
+    #: that output.
     reserve_weights: FloatArray | None = None
-    reserve_bias: float = 0.0
+    reserve_bias: float = 0.0  #: processors to hold where all scaled queue features are 0
 
     @property
     def looks_at_past(self) -> bool:

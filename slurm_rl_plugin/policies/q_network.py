@@ -43,17 +43,11 @@ _MOST_STEPS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """A model's metadata: its schema, how it was trained, and what it was trained for.
+    """A model's metadata: its schema, how it was trained, and what it was trained for."""
 
-    Attributes:
-        path: where it was read.
-        sha256: of the file, hexadecimal.
-        metadata: all entries of the file.
-    """
-
-    path: Path
-    sha256: str
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    path: Path  #: where it was read
+    sha256: str  #: of the file, hexadecimal
+    metadata: Mapping[str, str] = field(default_factory=dict)  #: all entries of the file
 
     @property
     def reward_weights(self) -> dict[str, float]:
@@ -92,26 +86,16 @@ class QNetworkPolicy:
     own where it has one (2011, section 3.2: the state of the reservoir, and the queue features of
     the last decision), behind that, on the `site` schema, `ForetoldRuns` and `PastRuns`, which vary
     in length.
-
-    Attributes:
-        name: of the file.
-        card: what the model says of itself.
-        schema: what the graph takes.
-        estimates: of run times.
-        session: of onnxruntime.
-        memory_size: numbers that the graph itself remembers.
-        holds: whether the graph says how many processors to keep free of batch work.
-        goals: what the site wants.
     """
 
-    name: str
-    card: ModelCard
-    schema: FeatureSchema
-    estimates: RunTimeEstimate
-    session: Any
-    memory_size: int = 0
-    holds: bool = False
-    goals: Goals = AS_TRAINED
+    name: str  #: of the file
+    card: ModelCard  #: what the model says of itself
+    schema: FeatureSchema  #: what the graph takes
+    estimates: RunTimeEstimate  #: of run times
+    session: Any  #: of onnxruntime
+    memory_size: int = 0  #: numbers that the graph itself remembers
+    holds: bool = False  #: whether the graph says how many processors to keep free of batch work
+    goals: Goals = AS_TRAINED  #: what the site wants
 
     @property
     def knows_past(self) -> bool:
@@ -415,19 +399,13 @@ def _estimates(path: Path, metadata: Mapping[str, str]) -> RunTimeEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureEffect:
-    """How much one feature of one job moves its score.
+    """How much one feature of one job moves its score."""
 
-    Attributes:
-        name: as in the schema.
-        value: of the job, as the graph is told it.
-        median: of all pending jobs.
-        effect: the job's score less the score that it would have with the median. Effects do not
-            sum to the score: features act together.
-    """
-
-    name: str
-    value: float
-    median: float
+    name: str  #: as in the schema
+    value: float  #: of the job, as the graph is told it
+    median: float  #: of all pending jobs
+    #: The job's score less the score that it would have with the median. Effects do not sum to the
+    #: score: features act together.
     effect: float
 
 

@@ -41,22 +41,14 @@ class PolicyKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedPolicy:
-    """A policy that has a name.
+    """A policy that has a name."""
 
-    Attributes:
-        name: as configurations and command lines call it.
-        kind: how it comes to its order.
-        needs_log: why no live queue can be ordered by it, as the end of a sentence; "" where one
-            can.
-        reserve: processors that it keeps free of batch work.
-        rule: whose order it is.
-    """
-
-    name: str
-    kind: PolicyKind
+    name: str  #: as configurations and command lines call it
+    kind: PolicyKind  #: how it comes to its order
+    #: Why no live queue can be ordered by it, as the end of a sentence; "" where one can.
     needs_log: str = ""
-    reserve: int = 0
-    rule: str = ""
+    reserve: int = 0  #: processors that it keeps free of batch work
+    rule: str = ""  #: whose order it is
 
     @property
     def is_rule(self) -> bool:

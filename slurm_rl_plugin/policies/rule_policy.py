@@ -22,18 +22,12 @@ QueueRule = Callable[[QueueSnapshot, JobTable, FloatArray], FloatArray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulePolicy:
-    """A rule as a policy for the hook.
+    """A rule as a policy for the hook."""
 
-    Attributes:
-        name: as a configuration calls it.
-        rule: gives the scores.
-        estimates: of run times.
-        reserve: processors that it always wants kept free of batch work; None for no wish.
-    """
-
-    name: str
-    rule: QueueRule
-    estimates: RunTimeEstimate
+    name: str  #: as a configuration calls it
+    rule: QueueRule  #: gives the scores
+    estimates: RunTimeEstimate  #: of run times
+    #: Processors that it always wants kept free of batch work; None for no wish.
     reserve: int | None = None
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:

@@ -103,15 +103,11 @@ KEPT = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """Service of each account in each window, in processor-seconds or what the site bills.
+    """Service of each account in each window, in processor-seconds or what the site bills."""
 
-    Attributes:
-        delivered: shape [windows, accounts].
-        entitled: what was delivered in the window, filled like water into the accounts by their
-            shares, each up to its demand; shape [windows, accounts].
-    """
-
-    delivered: FloatArray
+    delivered: FloatArray  #: shape [windows, accounts]
+    #: What was delivered in the window, filled like water into the accounts by their shares, each
+    #: up to its demand; shape [windows, accounts].
     entitled: FloatArray
 
     @property
@@ -167,19 +163,14 @@ def entitled_service(shares: FloatArray, demand: FloatArray, pool: float) -> Flo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedJobs:
-    """Jobs with the starts that a schedule gave them; columns of shape [n].
+    """Jobs with the starts that a schedule gave them; columns of shape [n]."""
 
-    Attributes:
-        submit, start, run_time: seconds.
-        rate: what each job is charged for a second.
-        account: index into shares.
-    """
-
+    #: submit, start, run_time: seconds.
     submit: FloatArray
     start: FloatArray
     run_time: FloatArray
-    rate: FloatArray
-    account: IntArray
+    rate: FloatArray  #: what each job is charged for a second
+    account: IntArray  #: index into shares
 
     def select(self, chosen: BoolArray | IntArray) -> ServedJobs:
         """Some of the jobs: a mask of shape [n], or places."""

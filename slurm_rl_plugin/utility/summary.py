@@ -50,28 +50,20 @@ def one_user_capped(weight: FloatArray, user: NDArray[Any]) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledJobs:
-    """Jobs with the starts that a schedule gave them; columns of shape [n] in submit order.
+    """Jobs with the starts that a schedule gave them; columns of shape [n] in submit order."""
 
-    Attributes:
-        submit, start, run_time: seconds.
-        processors: processors occupied.
-        account: index into `shares`.
-        interactive: job class.
-        shares: share of each account, shape [accounts], sum 1.
-        capacity: processors of the machine.
-        billed: what the site bills each job for a second; None where it counts processors.
-        utilities: of the site's own classes; None where the two of the paper are all.
-    """
-
+    #: submit, start, run_time: seconds.
     submit: FloatArray
     start: FloatArray
     run_time: FloatArray
-    processors: IntArray
-    account: IntArray
-    interactive: BoolArray
-    shares: FloatArray
-    capacity: int
+    processors: IntArray  #: processors occupied
+    account: IntArray  #: index into `shares`
+    interactive: BoolArray  #: job class
+    shares: FloatArray  #: share of each account, shape [accounts], sum 1
+    capacity: int  #: processors of the machine
+    #: What the site bills each job for a second; None where it counts processors.
     billed: FloatArray | None = None
+    #: Of the site's own classes; None where the two of the paper are all.
     utilities: JobUtilities | None = None
 
     @property

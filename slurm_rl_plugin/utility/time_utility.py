@@ -86,18 +86,12 @@ def time_utility_loss_rate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobUtilities:
-    """The classes of n jobs, of which a site has configured some.
+    """The classes of n jobs, of which a site has configured some."""
 
-    Attributes:
-        names: of all classes.
-        table: a row for each class, shape [classes, places].
-        of_job: number of each job's class, shape [n].
-        allowed: seconds until the own deadline of each job, NaN for none; None for no job.
-    """
-
-    names: tuple[str, ...]
-    table: FloatArray
-    of_job: IntArray
+    names: tuple[str, ...]  #: of all classes
+    table: FloatArray  #: a row for each class, shape [classes, places]
+    of_job: IntArray  #: number of each job's class, shape [n]
+    #: Seconds until the own deadline of each job, NaN for none; None for no job.
     allowed: FloatArray | None = None
 
     @classmethod

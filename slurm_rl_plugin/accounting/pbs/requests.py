@@ -46,17 +46,11 @@ _COUNT = re.compile(r"\d{1,9}", re.ASCII)
 
 
 class PbsRequest(NamedTuple):
-    """What one run asked for; the columns of `stored.log.REQUESTS`.
+    """What one run asked for; the columns of `stored.log.REQUESTS`."""
 
-    Attributes:
-        resources: amounts of the whole job, "" where processors alone are told.
-        nodes: hosts that it got, 0 where none are told.
-        cpus_per_task: CPUs of each chunk, 1 where chunks differ.
-    """
-
-    resources: str = ""
-    nodes: int = 0
-    cpus_per_task: int = 1
+    resources: str = ""  #: amounts of the whole job, "" where processors alone are told
+    nodes: int = 0  #: hosts that it got, 0 where none are told
+    cpus_per_task: int = 1  #: CPUs of each chunk, 1 where chunks differ
     exclusive: bool = False
 
 

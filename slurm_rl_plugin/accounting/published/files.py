@@ -32,20 +32,13 @@ _QUOTE, _COMMA, _END, _RETURN = b'",\n\r'
 
 @dataclass(frozen=True, slots=True)
 class PublishedRows:
-    """Some records of a file.
+    """Some records of a file."""
 
-    Attributes:
-        path: of the file, for messages.
-        frame: a column for each that is read; of csv all are texts.
-        place: line of each record in a csv file, number of its row in a parquet file, from 1;
-            shape [n].
-        unit: "line" or "row".
-    """
-
-    path: Path
-    frame: pl.DataFrame
+    path: Path  #: of the file, for messages
+    frame: pl.DataFrame  #: a column for each that is read; of csv all are texts
+    #: Line of each record in a csv file, number of its row in a parquet file, from 1; shape [n].
     place: IntArray
-    unit: str
+    unit: str  #: "line" or "row"
 
     def __len__(self) -> int:
         return self.frame.height

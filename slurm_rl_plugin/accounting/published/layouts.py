@@ -9,25 +9,16 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedLayout:
-    """Columns of one data set.
+    """Columns of one data set."""
 
-    Attributes:
-        kind: what `JobLog.kind` calls such a log.
-        title: as its authors call it.
-        told_by: columns that tell it from others.
-        needed: columns without which no job can be told.
-        taken: columns that are read where they are there.
-        former: names of columns that the authors changed -> today's.
-        from_epoch: times are dates, so that several files go together.
-    """
-
-    kind: str
-    title: str
-    told_by: frozenset[str]
-    needed: tuple[str, ...]
-    taken: tuple[str, ...] = ()
+    kind: str  #: what `JobLog.kind` calls such a log
+    title: str  #: as its authors call it
+    told_by: frozenset[str]  #: columns that tell it from others
+    needed: tuple[str, ...]  #: columns without which no job can be told
+    taken: tuple[str, ...] = ()  #: columns that are read where they are there
+    #: Names of columns that the authors changed -> today's.
     former: Mapping[str, str] = field(default_factory=dict)
-    from_epoch: bool = True
+    from_epoch: bool = True  #: times are dates, so that several files go together
 
     def today(self, name: str) -> str:
         """A column's name of today."""

@@ -67,37 +67,27 @@ PART_OF_GPU = "a part of a GPU counted as a whole one"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedJobs:
-    """Records in the domain's words, those that never ran too; every column has shape [n].
+    """Records in the domain's words, those that never ran too; every column has shape [n]."""
 
-    Attributes:
-        job_id: number of each.
-        submit, eligible, start: seconds; NaN where a record does not tell. What is eligible before
-            its submission or after its start counts as not told.
-        run_time, time_limit: seconds; NaN where a record does not tell.
-        processors: that it got; NaN where a record does not tell.
-        texts: account, user, partition, qos, job_name: those that the layout has.
-        total: CPUs, MiB of memory and GPUs that the whole job asks for, shape [n, 3].
-        nodes: that it asks for; NaN where a record does not tell.
-        cpus_per_task: CPUs that must be on one node together, >= 1.
-        exclusive: it wants its nodes for itself.
-        constraint: expression over features of nodes, "" for any; None where no job has one.
-        odd: oddity -> which records show it.
-    """
-
-    job_id: IntArray
+    job_id: IntArray  #: number of each
+    #: submit, eligible, start: seconds; NaN where a record does not tell. What is eligible before
+    #: its submission or after its start counts as not told.
     submit: FloatArray
     eligible: FloatArray
     start: FloatArray
+    #: run_time, time_limit: seconds; NaN where a record does not tell.
     run_time: FloatArray
     time_limit: FloatArray
-    processors: FloatArray
+    processors: FloatArray  #: that it got; NaN where a record does not tell
+    #: Account, user, partition, qos, job_name: those that the layout has.
     texts: Mapping[str, pl.Series]
-    total: FloatArray
-    nodes: FloatArray
-    cpus_per_task: IntArray
-    exclusive: BoolArray
+    total: FloatArray  #: CPUs, MiB of memory and GPUs that the whole job asks for, shape [n, 3]
+    nodes: FloatArray  #: that it asks for; NaN where a record does not tell
+    cpus_per_task: IntArray  #: CPUs that must be on one node together, >= 1
+    exclusive: BoolArray  #: it wants its nodes for itself
+    #: Expression over features of nodes, "" for any; None where no job has one.
     constraint: pl.Series | None = None
-    odd: Mapping[str, BoolArray] = field(default_factory=dict)
+    odd: Mapping[str, BoolArray] = field(default_factory=dict)  #: oddity -> which records show it
 
     def reasons(self) -> dict[str, BoolArray]:
         """Why there is no job; of several reasons the first counts."""

@@ -119,19 +119,14 @@ def _next_record(
 
 
 class Batch(NamedTuple):
-    """Records, in any order.
+    """Records, in any order."""
 
-    Attributes:
-        fields: one column of text a field, named by its place, and those of `with_numbers`.
-        places: tell the order of the dump; shape [records], not negative.
-        lost: such numbers too, of lines that are no whole record, and why each is none.
-        quoted: lines within the texts of jobs that look like records.
-    """
-
+    #: One column of text a field, named by its place, and those of `with_numbers`.
     fields: pl.DataFrame
-    places: IntArray
+    places: IntArray  #: tell the order of the dump; shape [records], not negative
+    #: Such numbers too, of lines that are no whole record, and why each is none.
     lost: dict[int, str]
-    quoted: int = 0
+    quoted: int = 0  #: lines within the texts of jobs that look like records
 
 
 class RecordCutter:

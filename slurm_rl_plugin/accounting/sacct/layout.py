@@ -20,19 +20,12 @@ _COST_OF_ODD_VALUE = 100_000
 
 @dataclass(frozen=True)
 class Layout:
-    """The fields of a row, in order.
+    """The fields of a row, in order."""
 
-    Attributes:
-        names: lower-case field names.
-        trailing: every row ends with one more separator (`sacct -p`).
-        header: the header line, "" where the dump has none.
-        mark: stands in front of each time, "" where nothing does; see `MarkedCutter`.
-    """
-
-    names: tuple[str, ...]
-    trailing: bool
-    header: str = ""
-    mark: str = ""
+    names: tuple[str, ...]  #: lower-case field names
+    trailing: bool  #: every row ends with one more separator (`sacct -p`)
+    header: str = ""  #: the header line, "" where the dump has none
+    mark: str = ""  #: stands in front of each time, "" where nothing does; see `MarkedCutter`
 
     @cached_property
     def column(self) -> dict[str, int]:

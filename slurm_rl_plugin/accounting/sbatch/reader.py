@@ -36,19 +36,12 @@ _NUMBER = re.compile(r"-?\d{1,15}(\.\d*)?", re.ASCII)
 
 
 class _SimulatorEvent(NamedTuple):
-    """One line.
+    """One line."""
 
-    Attributes:
-        time: seconds since the simulation began.
-        kind: of the event.
-        own: the simulator's own words and their values.
-        words: of `sbatch`, its options before the script.
-    """
-
-    time: float
-    kind: str
-    own: dict[str, str]
-    words: list[str]
+    time: float  #: seconds since the simulation began
+    kind: str  #: of the event
+    own: dict[str, str]  #: the simulator's own words and their values
+    words: list[str]  #: of `sbatch`, its options before the script
 
 
 def _cut_event(line: str) -> _SimulatorEvent:

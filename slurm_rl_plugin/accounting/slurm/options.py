@@ -158,21 +158,13 @@ def _long_option(word: str) -> tuple[str, str | None]:
 
 
 class AskedCounts(NamedTuple):
-    """What options ask for in all, each rate times what it is a rate of.
+    """What options ask for in all, each rate times what it is a rate of."""
 
-    Attributes:
-        tasks: at least 1.
-        cpus_per_task: at least 1.
-        processors: CPUs of all tasks, or of all GPUs where these ask for more.
-        nodes: at least 1 where told, no more than tasks; 0 for as few as hold the job.
-        gres: generic resources of the whole job, by Slurm's names; of two options for one the
-            larger.
-    """
-
-    tasks: int
-    cpus_per_task: int
-    processors: int
-    nodes: int
+    tasks: int  #: at least 1
+    cpus_per_task: int  #: at least 1
+    processors: int  #: CPUs of all tasks, or of all GPUs where these ask for more
+    nodes: int  #: at least 1 where told, no more than tasks; 0 for as few as hold the job
+    #: Generic resources of the whole job, by Slurm's names; of two options for one the larger.
     gres: dict[str, float]
 
 
@@ -254,15 +246,10 @@ def asked_count(options: Mapping[str, str], name: str, default: int = 1) -> int:
 
 
 class Asked(NamedTuple):
-    """What one job asks for; see `domain.resources.ResourceRequests`.
+    """What one job asks for; see `domain.resources.ResourceRequests`."""
 
-    Attributes:
-        processors: CPUs of all tasks.
-        amounts: of the whole job, by name; memory in MiB.
-    """
-
-    processors: int
-    amounts: dict[str, float]
+    processors: int  #: CPUs of all tasks
+    amounts: dict[str, float]  #: of the whole job, by name; memory in MiB
     nodes: int
     cpus_per_task: int
     memory_per_cpu: bool

@@ -54,23 +54,15 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPast:
-    """What is known of jobs, once for each group of jobs that have the same prediction.
+    """What is known of jobs, once for each group of jobs that have the same prediction."""
 
-    Attributes:
-        hazards: as `run_prediction.fill_hazards`, shape [len(BOUNDS), groups].
-        time_limit: requested seconds, shape [groups].
-        speaks: whether its user's runs speak for the request, shape [groups].
-        group: of each template, shape [templates].
-        counts: pending and running jobs of each template, shape [templates] each.
-        template: of each job, shape [n].
-    """
-
-    hazards: FloatArray
-    time_limit: FloatArray
-    speaks: BoolArray
-    group: IntArray
+    hazards: FloatArray  #: as `run_prediction.fill_hazards`, shape [len(BOUNDS), groups]
+    time_limit: FloatArray  #: requested seconds, shape [groups]
+    speaks: BoolArray  #: whether its user's runs speak for the request, shape [groups]
+    group: IntArray  #: of each template, shape [templates]
+    #: Pending and running jobs of each template, shape [templates] each.
     counts: tuple[FloatArray | IntArray, IntArray]
-    template: IntArray
+    template: IntArray  #: of each job, shape [n]
 
     def quantiles(self, asked: FloatArray) -> FloatArray:
         """Seconds below which parts of the jobs' runs end, the limit at most, [n, len(PARTS)].
@@ -125,23 +117,14 @@ def known_past(
 
 
 class _Requests(NamedTuple):
-    """Requests of n groups of jobs: all columns but `users` have shape [n].
+    """Requests of n groups of jobs: all columns but `users` have shape [n]."""
 
-    Attributes:
-        users: keys of users.
-        user: index into `users`.
-        time_limit: requested seconds.
-        request: class of the request (`run_history.request_class`).
-        speaks: whether its user's runs speak for the request.
-        template: row of the template in its table, -1 where it has none.
-    """
-
-    users: FloatArray
-    user: IntArray
-    time_limit: FloatArray
-    request: IntArray
-    speaks: BoolArray
-    template: IntArray
+    users: FloatArray  #: keys of users
+    user: IntArray  #: index into `users`
+    time_limit: FloatArray  #: requested seconds
+    request: IntArray  #: class of the request (`run_history.request_class`)
+    speaks: BoolArray  #: whether its user's runs speak for the request
+    template: IntArray  #: row of the template in its table, -1 where it has none
 
 
 def _hazards(past: PastRuns, of_users: FloatArray, requests: _Requests) -> FloatArray:
@@ -229,15 +212,12 @@ _LAYOUT = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForetoldRuns:
-    """What is remembered.
+    """What is remembered."""
 
-    Attributes:
-        asked: shares that are asked for, so that PARTS of the runs end below; shape [len(PARTS)].
-        lines: number and quantiles in seconds of each running job, sorted by number; shape
-            [m, 1 + len(PARTS)].
-    """
-
+    #: Shares that are asked for, so that PARTS of the runs end below; shape [len(PARTS)].
     asked: FloatArray = field(default_factory=nominal_shares)
+    #: Number and quantiles in seconds of each running job, sorted by number; shape [m, 1 +
+    #: len(PARTS)].
     lines: FloatArray = field(default_factory=lambda: np.empty((0, _LINE)))
 
     @classmethod

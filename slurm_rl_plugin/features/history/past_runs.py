@@ -42,31 +42,19 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 
 class Level(NamedTuple):
-    """Rows that events change.
+    """Rows that events change."""
 
-    Attributes:
-        rows: changed in place, shape [HISTORY, rows].
-        row: index of the row that each event changes, shape [n].
-    """
-
-    rows: FloatArray
-    row: IntArray
+    rows: FloatArray  #: changed in place, shape [HISTORY, rows]
+    row: IntArray  #: index of the row that each event changes, shape [n]
 
 
 class _Turns(NamedTuple):
-    """Events by group, and within a group in the order in which they count.
+    """Events by group, and within a group in the order in which they count."""
 
-    Attributes:
-        order: place of each event, shape [n].
-        first: where each group begins in `order`, shape [groups].
-        length: events of each group, shape [groups].
-        group: number of each group, shape [groups].
-    """
-
-    order: IntArray
-    first: IntArray
-    length: IntArray
-    group: IntArray
+    order: IntArray  #: place of each event, shape [n]
+    first: IntArray  #: where each group begins in `order`, shape [groups]
+    length: IntArray  #: events of each group, shape [groups]
+    group: IntArray  #: number of each group, shape [groups]
 
     @classmethod
     def of(cls, group: IntArray) -> _Turns:
@@ -279,21 +267,16 @@ _HEAD = 2 + 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRuns:
-    """Rows of history as the runs up to a time have filled them.
+    """Rows of history as the runs up to a time have filled them."""
 
-    Attributes:
-        time: up to which events have counted, seconds since the epoch; -inf before the first.
-        site: a row for each class of requests (`run_history.request_class`).
-        users: a row for each user.
-        limits: a row for each user's jobs of one limit class (`run_history.limit_class`).
-        templates: a row for each template.
-    """
-
+    #: Up to which events have counted, seconds since the epoch; -inf before the first.
     time: float = -np.inf
+    #: A row for each class of requests (`run_history.request_class`).
     site: HistoryTable = field(default_factory=HistoryTable.empty)
-    users: HistoryTable = field(default_factory=HistoryTable.empty)
+    users: HistoryTable = field(default_factory=HistoryTable.empty)  #: a row for each user
+    #: A row for each user's jobs of one limit class (`run_history.limit_class`).
     limits: HistoryTable = field(default_factory=HistoryTable.empty)
-    templates: HistoryTable = field(default_factory=HistoryTable.empty)
+    templates: HistoryTable = field(default_factory=HistoryTable.empty)  #: a row for each template
 
     @classmethod
     def from_memory(cls, memory: Memory) -> Self | None:

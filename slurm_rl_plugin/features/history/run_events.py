@@ -28,27 +28,18 @@ ENDED = len(BOUNDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvents:
-    """n events in the order in which they count: by time, then kind, then job.
+    """n events in the order in which they count: by time, then kind, then job."""
 
-    Attributes:
-        time: seconds since the epoch, shape [n].
-        kind: place in BOUNDS of what was outlived, or ENDED; shape [n].
-        job: index into the columns of jobs; shape [n].
-        run_time: seconds; of ended jobs only, else 0; shape [jobs].
-        processors: requested, shape [jobs].
-        time_limit: requested seconds, `run_history.NO_LIMIT` where none; shape [jobs].
-        request: class of the request, a whole number (`run_history.request_class`); shape [jobs].
-        user, limits, template: keys of `history.job_keys`, of the template with the step of its
-            limit; shape [jobs].
-    """
-
-    time: FloatArray
-    kind: IntArray
-    job: IntArray
-    run_time: FloatArray
-    processors: IntArray
-    time_limit: FloatArray
+    time: FloatArray  #: seconds since the epoch, shape [n]
+    kind: IntArray  #: place in BOUNDS of what was outlived, or ENDED; shape [n]
+    job: IntArray  #: index into the columns of jobs; shape [n]
+    run_time: FloatArray  #: seconds; of ended jobs only, else 0; shape [jobs]
+    processors: IntArray  #: requested, shape [jobs]
+    time_limit: FloatArray  #: requested seconds, `run_history.NO_LIMIT` where none; shape [jobs]
+    #: Class of the request, a whole number (`run_history.request_class`); shape [jobs].
     request: FloatArray
+    #: user, limits, template: keys of `history.job_keys`, of the template with the step of its
+    #: limit; shape [jobs].
     user: FloatArray
     limits: FloatArray
     template: FloatArray

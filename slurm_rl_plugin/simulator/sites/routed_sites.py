@@ -33,20 +33,13 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteTerms:
-    """In what one simulated site differs from others: shares, order and batch system.
+    """In what one simulated site differs from others: shares, order and batch system."""
 
-    Attributes:
-        name: as brokers call it.
-        accounts: names, the same at every site.
-        shares: of each account here, shape [accounts], sum 1.
-        order: how its queue is ordered: a Q-network or a rule.
-        settings: its batch system; it decides at every event (cycle 0) and limits no class.
-    """
-
-    name: str
-    accounts: tuple[str, ...]
-    shares: FloatArray
-    order: QueueOrder
+    name: str  #: as brokers call it
+    accounts: tuple[str, ...]  #: names, the same at every site
+    shares: FloatArray  #: of each account here, shape [accounts], sum 1
+    order: QueueOrder  #: how its queue is ordered: a Q-network or a rule
+    #: Its batch system; it decides at every event (cycle 0) and limits no class.
     settings: SimulationSettings
 
 
@@ -286,15 +279,10 @@ def route_jobs(
 
 
 class Outcome(NamedTuple):
-    """Sums over the jobs that started, and over those that still wait as if they started then.
+    """Sums over the jobs that started, and over those that still wait as if they started then."""
 
-    Attributes:
-        time_utility: of eq. 1-3 (2008).
-        fairness: of eq. 4 at each start.
-    """
-
-    time_utility: float
-    fairness: float
+    time_utility: float  #: of eq. 1-3 (2008).
+    fairness: float  #: of eq. 4 at each start.
 
 
 @compiled

@@ -124,15 +124,10 @@ def _least_of_any_node(machine: Machine) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecentRuns:
-    """What the last runs of each job's user told when the job was submitted; shape [n].
+    """What the last runs of each job's user told when the job was submitted; shape [n]."""
 
-    Attributes:
-        predicted: mean of the last two run times, at most the request, seconds.
-        rate: mean of 1 / max(run time, 10 s).
-    """
-
-    predicted: FloatArray
-    rate: FloatArray
+    predicted: FloatArray  #: mean of the last two run times, at most the request, seconds
+    rate: FloatArray  #: mean of 1 / max(run time, 10 s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,47 +136,34 @@ class PreparedLog:
 
     A job is there for the scheduler from the moment it is eligible: in `log`, submits are these
     times. Only a log that tells of begin times, dependencies or holds has other ones.
-
-    Attributes:
-        log: the jobs that fit the machine, in the order in which they became eligible.
-        interactive: job class, shape [n].
-        utilities: classes of the site's own; None where the two of the paper are all.
-        class_rule: how the class was found, for the report.
-        account: index into `accounts`, shape [n].
-        accounts: names.
-        shares: shape [accounts], sum 1.
-        shares_from: one of `log_shares.SHARES_WORDS`.
-        capacity: processors of the machine.
-        partition_capacities: processors of each of the log's partitions where they do not share
-            any; () where all jobs share the machine.
-        dropped: reason -> number of jobs of the log left out.
-        past: whose the jobs are, and what is known of earlier runs.
-        recent_runs: what users' last runs told at submission; None where nobody asked.
-        eligible_after: seconds from the user's submission until the job was eligible, shape [n];
-            None where the log tells of no such job.
-        machine: whose nodes the jobs run on; None for a pool of processors.
-        billed: what the site bills each job for a second, shape [n]; None where it counts
-            processors.
-        begin: second of the log's times at which it begins, for rules that count from there: 0
-            where its times do, else the first arrival. Windows keep that of the whole.
     """
 
-    log: JobLog
-    interactive: BoolArray
-    class_rule: str
-    account: IntArray
-    accounts: tuple[str, ...]
-    shares: FloatArray
-    shares_from: str
-    capacity: int
+    log: JobLog  #: the jobs that fit the machine, in the order in which they became eligible
+    interactive: BoolArray  #: job class, shape [n]
+    class_rule: str  #: how the class was found, for the report
+    account: IntArray  #: index into `accounts`, shape [n]
+    accounts: tuple[str, ...]  #: names
+    shares: FloatArray  #: shape [accounts], sum 1
+    shares_from: str  #: one of `log_shares.SHARES_WORDS`
+    capacity: int  #: processors of the machine
+    #: Processors of each of the log's partitions where they do not share any; () where all jobs
+    #: share the machine.
     partition_capacities: tuple[int, ...] = ()
+    #: Reason -> number of jobs of the log left out.
     dropped: dict[str, int] = field(default_factory=dict)
-    past: WorkloadHistory = NO_PAST
+    past: WorkloadHistory = NO_PAST  #: whose the jobs are, and what is known of earlier runs
+    #: What users' last runs told at submission; None where nobody asked.
     recent_runs: RecentRuns | None = None
+    #: Seconds from the user's submission until the job was eligible, shape [n]; None where the log
+    #: tells of no such job.
     eligible_after: FloatArray | None = None
-    machine: Machine | None = None
+    machine: Machine | None = None  #: whose nodes the jobs run on; None for a pool of processors
+    #: What the site bills each job for a second, shape [n]; None where it counts processors.
     billed: FloatArray | None = None
+    #: Second of the log's times at which it begins, for rules that count from there: 0 where its
+    #: times do, else the first arrival. Windows keep that of the whole.
     begin: float = 0.0
+    #: Classes of the site's own; None where the two of the paper are all.
     utilities: JobUtilities | None = None
 
     @property

@@ -30,17 +30,11 @@ _NOTHING: ResourceLimit = ResourceLimit()
 
 @dataclass(slots=True)
 class _Groups:
-    """Groups as they are found.
+    """Groups as they are found."""
 
-    Attributes:
-        kinds: what is limited, by name.
-        place: of each group that was met.
-        most: of each group.
-    """
-
-    kinds: tuple[str, ...]
-    place: dict[Hashable, int] = field(default_factory=dict)
-    most: list[list[float]] = field(default_factory=list)
+    kinds: tuple[str, ...]  #: what is limited, by name
+    place: dict[Hashable, int] = field(default_factory=dict)  #: of each group that was met
+    most: list[list[float]] = field(default_factory=list)  #: of each group
 
     def of(self, key: Hashable, limits: Mapping[str, float]) -> int:
         """The place of a group; -1 where nothing limits it."""

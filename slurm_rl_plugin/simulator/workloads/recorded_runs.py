@@ -49,22 +49,15 @@ def _events(prepared: PreparedLog) -> tuple[FloatArray, IntArray, IntArray]:
 
 
 class Asked(NamedTuple):
-    """What is asked of the past while a log is gone through; arrays without rows ask for nothing.
+    """What is asked of the past as a log is replayed; arrays without rows ask for nothing."""
 
-    Attributes:
-        last_runs: at submission, of the user's ended runs: mean of the last two, seconds, and the
-            mean of their inverses, shape [n, 2].
-        hazards: at submission (`run_prediction.fill_hazards`), shape [n, len(BOUNDS)].
-        quantiles: at the start, seconds, shape [n, len(PARTS)].
-        parts: shares that are asked for, shape [len(PARTS)].
-        shares: space, shape [SHARES].
-    """
-
+    #: At submission, of the user's ended runs: mean of the last two, seconds, and the mean of their
+    #: inverses, shape [n, 2].
     last_runs: FloatArray
-    hazards: FloatArray
-    quantiles: FloatArray
-    parts: FloatArray
-    shares: FloatArray
+    hazards: FloatArray  #: at submission (`run_prediction.fill_hazards`), shape [n, len(BOUNDS)]
+    quantiles: FloatArray  #: at the start, seconds, shape [n, len(PARTS)]
+    parts: FloatArray  #: shares that are asked for, shape [len(PARTS)]
+    shares: FloatArray  #: space, shape [SHARES]
 
 
 def _asked(jobs: int, *, quantiles: bool) -> Asked:
