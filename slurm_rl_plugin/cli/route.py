@@ -19,7 +19,7 @@ from slurm_rl_plugin.brokers.live.job_document import LONGEST_LIFE, Forwarding
 from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, SiteAddress, SiteAnswer, ask_sites
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobsFile, SharedExperience
 from slurm_rl_plugin.brokers.port import Broker, RankedSite, RoutedJob
-from slurm_rl_plugin.brokers.registry import BROKERS, LEARNERS, BrokerParts
+from slurm_rl_plugin.brokers.registry import BROKERS, LEARNERS, broker_named
 from slurm_rl_plugin.cli.site_options import (
     add_configuration_options,
     configuration_of,
@@ -89,7 +89,13 @@ def main(options: argparse.Namespace) -> int:
     """Rank, print, and submit where that is wanted; 1 where no site takes the job."""
     configuration = configuration_of(options, or_defaults=True)
     named = options.broker or configuration.sections.route.broker
-    broker = _broker(named, options.formula, configuration)
+    broker = broker_named(
+        named,
+        clock=now,
+        seed=time.time_ns(),
+        formula=options.formula or configuration.sections.route.formula,
+        is_interactive=configuration.classifier.is_interactive,
+    )
     route = _route(options, configuration)
     ranking, silent = (_learned if named in LEARNERS else _asked)(broker, route)
     if not options.json and "parsable" not in route.command.options:
@@ -110,16 +116,6 @@ def _forwarding(configuration: Configuration) -> Forwarding | None:
         return None
     life = min(float(given.timeout), LONGEST_LIFE)
     return Forwarding(request_id=secrets.token_hex(16), hops=given.hops, time_to_live=life)
-
-
-def _broker(named: str, formula: str | None, configuration: Configuration) -> Broker:
-    parts = BrokerParts(
-        clock=now,
-        seed=time.time_ns(),
-        formula=formula or configuration.sections.route.formula,
-        is_interactive=configuration.classifier.is_interactive,
-    )
-    return BROKERS[named](parts)
 
 
 def _route(options: argparse.Namespace, configuration: Configuration) -> Route:

@@ -13,7 +13,7 @@ rest of the package, and no more than that (import-linter keeps it so):
 * `what_if`: `switchback`, what two orders that hold the queue in turns are found to cost;
 * `policies`: networks and what publishes a site's utility, but no rule of the hook;
 * `features`: `estimates`, the schema `reactive_grid`, quantiles of `history.run_prediction`;
-* `brokers`: `port`, the simulated `market` and `agents`, `earliest_start` and `site_utility`;
+* `brokers`: `port`, the simulated `market` and `agents`, two brokers of `registry`;
 * `machine_files`: a machine as its files describe it;
 * `utility`, `domain`, `errors`, `units` and `whole_file`.
 """

@@ -9,7 +9,7 @@ import pytest
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.remote_site import SiteAnswer
 from slurm_rl_plugin.brokers.port import Broker, RoutedJob
-from slurm_rl_plugin.brokers.registry import BROKERS, LEARNERS, BrokerParts
+from slurm_rl_plugin.brokers.registry import BROKERS, LEARNERS, broker_named
 from slurm_rl_plugin.domain.site import SiteOffer
 
 NOW = 1_000_000.0
@@ -36,17 +36,17 @@ SITES = [
 
 
 def made(name: str) -> Broker:
-    return BROKERS[name](
-        BrokerParts(clock=lambda: NOW, seed=3, formula="-wait", is_interactive=lambda _: False)
+    return broker_named(
+        name, clock=lambda: NOW, seed=3, formula="-wait", is_interactive=lambda _: False
     )
 
 
-@pytest.fixture(params=sorted(BROKERS))
+@pytest.fixture(params=BROKERS)
 def broker(request: pytest.FixtureRequest) -> Broker:
     return made(request.param)
 
 
-@pytest.mark.parametrize("name", sorted(BROKERS))
+@pytest.mark.parametrize("name", BROKERS)
 def test_sites_that_answer_are_ranked_once_each_best_first(name: str) -> None:
     ranking = made(name).rank(REQUEST, SITES)
     asked = ["far", "near"]
@@ -69,7 +69,7 @@ def test_where_no_site_takes_the_job_nothing_is_ranked() -> None:
         assert name in LEARNERS or made(name).rank(REQUEST, [SITES[1]]) == []
 
 
-@pytest.mark.parametrize("name", sorted(BROKERS))
+@pytest.mark.parametrize("name", BROKERS)
 def test_the_same_seed_and_clock_give_the_same_ranking(name: str) -> None:
     rankings = [[each.site for each in made(name).rank(REQUEST, SITES)] for _ in range(2)]
     assert rankings[0] == rankings[1]

@@ -221,7 +221,7 @@ class RouteSection:
         meaning="the sites that route asks; empty for those of the user's own file only",
         note="A [[site]] each: [sites](brokers.md#the-sites).",
     )
-    broker: str = key(default="earliest", choices=tuple(BROKERS), meaning="who ranks the sites")
+    broker: str = key(default="earliest", choices=BROKERS, meaning="who ranks the sites")
     shared_experience: str = key(
         default="",
         meaning="folder of the waits that users share, for broker learning; empty for none",

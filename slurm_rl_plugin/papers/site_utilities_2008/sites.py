@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.brokers.earliest_start import EarliestStartBroker
 from slurm_rl_plugin.brokers.port import Broker
-from slurm_rl_plugin.brokers.site_utility import SiteUtilityBroker
+from slurm_rl_plugin.brokers.registry import EarliestStartBroker, SiteUtilityBroker
 from slurm_rl_plugin.domain.job_class import JobDescription
 from slurm_rl_plugin.domain.site import JobRequest, PublishedUtilities, SiteOffer
 from slurm_rl_plugin.errors import SimulationError

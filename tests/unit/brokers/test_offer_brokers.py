@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_rl_plugin.brokers.earliest_start import EarliestStartBroker
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.remote_site import SiteAnswer
-from slurm_rl_plugin.brokers.offered_value import OfferedValueBroker
+from slurm_rl_plugin.brokers.registry import EarliestStartBroker, OfferedValueBroker
 from slurm_rl_plugin.domain.site import SiteOffer
 from slurm_rl_plugin.errors import ConfigurationError
 

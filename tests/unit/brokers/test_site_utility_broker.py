@@ -7,10 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.brokers.earliest_start import EarliestStartBroker
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.remote_site import SiteAnswer
-from slurm_rl_plugin.brokers.site_utility import SiteUtilityBroker
+from slurm_rl_plugin.brokers.registry import EarliestStartBroker, SiteUtilityBroker
 from slurm_rl_plugin.domain.site import SiteOffer
 
 REQUEST = job_request({"processors": 1, "account": "physics"})
