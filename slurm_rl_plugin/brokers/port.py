@@ -58,4 +58,4 @@ class Broker(Protocol):
 
     def learn(self, job: RoutedJob) -> None:
         """Take notice of a job that ended; a broker without memory ignores it."""
-        return
+        del job
