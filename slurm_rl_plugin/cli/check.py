@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from slurm_rl_plugin.batch_systems.port import FAIL, Check
+from slurm_rl_plugin.batch_systems.port import FAIL
 from slurm_rl_plugin.cli.argument_types import at_least_one
 from slurm_rl_plugin.cli.site_options import (
     add_configuration_options,
@@ -17,26 +17,8 @@ from slurm_rl_plugin.cli.site_options import (
     configuration_of,
 )
 from slurm_rl_plugin.cli.tables import print_json, print_table
-from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.errors import BatchSystemError
-from slurm_rl_plugin.services.checks import (
-    FEWEST_JOBS,
-    adapter,
-    exemptions_of,
-    model_of,
-    own_checks,
-    reserve_of,
-    scheduler_of,
-    site,
-)
+from slurm_rl_plugin.services.checks import FEWEST_JOBS, checks_of, offer_checks
 from slurm_rl_plugin.services.hook import check_model_file
-from slurm_rl_plugin.services.queue_reading import look_at_queue
-from slurm_rl_plugin.services.service_checks import (
-    files_of,
-    metrics_of,
-    offer_checks,
-    outstanding_of,
-)
 
 _now = time.time  # noqa: TID251 - the composition root hands out the clock
 
@@ -59,7 +41,7 @@ def main(options: argparse.Namespace) -> int:
     offers = list(offer_checks(configuration, _now()))  # its token is closed to the daemon
     become_state_owner(configuration)
     check_model_file(configuration.sections.policy.model)
-    checks = checks_of(configuration, offers, options.jobs)
+    checks = checks_of(configuration, offers, _now(), options.jobs)
     failed = sum(check.result == FAIL for check in checks)
     if options.json:
         print_json({"failed": failed, "checks": [check._asdict() for check in checks]})
@@ -67,32 +49,3 @@ def main(options: argparse.Namespace) -> int:
         rows = [[check.result, check.name, check.what] for check in checks]
         print_table(["RESULT", "CHECK", "WHAT"], rows)
     return 1 if failed else 0
-
-
-def checks_of(
-    configuration: Configuration, offers: list[Check], jobs: int | None = None
-) -> list[Check]:
-    """Every check; where the batch system does not answer those on it are one failure."""
-    checks = [
-        *files_of(configuration, _now()),
-        outstanding_of(configuration),
-        *metrics_of(configuration),
-        *offers,
-    ]
-    try:
-        look = look_at_queue(configuration)
-        system = look.cycle.batch_system
-        facts, load = system.facts(), system.load()
-        own = [*own_checks(configuration, look), *exemptions_of(configuration, look)]
-    except BatchSystemError as error:
-        failed = Check(FAIL, "batch system", str(error))
-        return [failed, adapter(configuration), *checks, *model_of(configuration)]
-    found = site(configuration, facts, load, look.cycle)
-    return [
-        *found,
-        *scheduler_of(configuration, look),
-        *reserve_of(configuration, look),
-        *own,
-        *checks,
-        *model_of(configuration, look, jobs),
-    ]

@@ -16,7 +16,7 @@ from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.configuration import Configuration, read_configuration
 from slurm_rl_plugin.hook.daemon.lock import only_daemon
 from slurm_rl_plugin.hook.memory.carried_factors import StateFile
-from slurm_rl_plugin.services import service_checks
+from slurm_rl_plugin.services import checks
 from slurm_rl_plugin.services.hook import build_cycle, load_policy
 from tests.architecture.markdown_documents import TOP, code_blocks
 from tests.fakes.fake_cluster import FakeCluster
@@ -510,6 +510,6 @@ def test_check_tells_whether_a_daemon_restores_it(
     assert site.run("run", "--once") == 0
     site.hook["beside_controllers"] = beside_controllers
     configuration = site.configured()
-    monkeypatch.setattr(service_checks, "daemon_runs", lambda _: runs)
-    found = service_checks.outstanding_of(configuration)
+    monkeypatch.setattr(checks, "daemon_runs", lambda _: runs)
+    found = checks.outstanding_of(configuration)
     assert found.result == result
