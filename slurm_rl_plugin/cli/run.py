@@ -83,11 +83,10 @@ def _configuration(options: argparse.Namespace) -> Configuration:
 def _check_reward(configuration: Configuration, loaded: LoadedPolicy) -> None:
     """Reward weights act by training only: say so where the model was trained for others."""
     trained = loaded.card.reward_weights if loaded.card is not None else {}
-    wanted = asdict(configuration.sections.reward)
-    if trained and any(abs(trained.get(key, 0.0) - wanted[key]) > 1e-9 for key in wanted):
+    if trained and configuration.other_rewards(trained):
         logger.warning(
             "reward=differs configured=%s trained=%s: retrain, or set [reward] as trained",
-            wanted,
+            asdict(configuration.reward),
             trained,
         )
 

@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_log_options(
         parser,
         or_model=True,
-        config="take goals ([reward]), job-class rules and shares from a TOML file",
+        config="take goals ([goals], [reward]), job-class rules and shares from a TOML file",
     )
     parser.add_argument(
         "--backfill", choices=sorted(BACKFILLING), help="of the simulated system (default: none)"
@@ -256,6 +256,7 @@ def _plan(
         start=start,
         class_limit=options.reserve_as,
         leave_one_out=options.leave_one_out,
+        goals=None if options.config is None else read_configuration(options.config).goals,
     )
 
 

@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "log", metavar="LOG", nargs="?", help="an accounting log; none with --from slurm"
     )
     add_log_options(
-        parser, config="take goals ([reward]), job-class rules and shares from a TOML file"
+        parser, config="take goals ([goals], [reward]), job-class rules and shares from a TOML file"
     )
     plan = TuningPlan()
     parser.add_argument(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.configuration.keys.hook import OFF, reserved_amounts
+from slurm_rl_plugin.configuration.keys.hook import OFF, RewardSection, reserved_amounts
 from slurm_rl_plugin.configuration.keys.sections import KEYS, Sections
 from slurm_rl_plugin.configuration.reading.given_keys import DEFAULT
 from slurm_rl_plugin.configuration.reading.shares_and_classes import DEFAULT_SOURCE
-from slurm_rl_plugin.domain.goals import Goals
+from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING, Goals
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings
 from slurm_rl_plugin.hook.daemon.pace import Pace
@@ -68,8 +68,23 @@ class Configuration:
 
     @property
     def reward(self) -> RewardWeights:
-        """Weights that the model must have been trained towards."""
+        """Weights that training maximises."""
         return RewardWeights(**{key: float(value) for key, value in self.values["reward"].items()})
+
+    def other_rewards(self, trained: Mapping[str, float]) -> dict[str, float]:
+        """The weights of a model that was trained for other rewards than the site's.
+
+        A weight that only follows from [goals] is none of them: goals act on the model that was
+        trained for the default ones.
+        """
+        wanted, derived = self.values["reward"], reward_for(self.goals)
+        default = asdict(RewardSection())
+        found = {}
+        for key, weight in wanted.items():
+            fits = {weight, default[key]} if weight == derived[key] else {weight}
+            if all(abs(trained.get(key, 0.0) - each) > 1e-9 for each in fits):
+                found[key] = trained.get(key, 0.0)
+        return found
 
     @property
     def cycle_settings(self) -> CycleSettings:
@@ -144,6 +159,48 @@ class Configuration:
         """Seconds; inf for no bound."""
         hours = float(self.sections.guard_rails.starvation_hours)
         return hours * HOUR if hours else math.inf
+
+
+def reward_for(goals: Goals) -> dict[str, float]:
+    """Weights of [reward] that follow from [goals]; those of the default goals are the defaults.
+
+    Slowdown grows with `short_jobs`, what groups lose with `wide_jobs`, the tail with
+    `longest_wait`; fairness is half of the first three at the default points of `shares`, and
+    `interactive` moves what is left from time utility to responsiveness.
+    """
+    default = RewardSection()
+    shares = POINTS_A_DOUBLING if goals.shares is None else goals.shares
+    fairness = shares / (shares + POINTS_A_DOUBLING)
+    time_utility = (1.0 - fairness) / (2.0 + goals.interactive)
+    return {
+        **asdict(default),
+        "time_utility": time_utility,
+        "responsiveness": 1.0 - fairness - time_utility,
+        "fairness": fairness,
+        "tail": default.tail * goals.longest_wait,
+        "slowdown": default.slowdown * goals.short_jobs,
+        "groups": default.groups * goals.wide_jobs,
+    }
+
+
+def with_derived_reward(found: Configuration) -> Configuration:
+    """The same with the weights of [reward] that the site does not give taken from [goals].
+
+    The first three sum to 1, so they are derived together or not at all.
+    """
+    origins = found.origins["reward"]
+    together = {"time_utility", "responsiveness", "fairness"}
+    given = {key for key, origin in origins.items() if origin != DEFAULT}
+    if given & together:
+        given |= together
+    derived = {
+        key: weight
+        for key, weight in reward_for(found.goals).items()
+        if key not in given and weight != found.values["reward"][key]
+    }
+    values = {**found.values, "reward": {**found.values["reward"], **derived}}
+    origins = {**origins, **dict.fromkeys(derived, "[goals]")}
+    return replace(found, values=values, origins={**found.origins, "reward": origins})
 
 
 def changed_start_keys(running: Configuration, fresh: Configuration) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.heldout import (
@@ -58,6 +59,7 @@ def heldout_loads(
     classifier: JobClassifier | None = None,
     training: HeldoutProtocol = TRAINING,
     validation: HeldoutProtocol = VALIDATION,
+    goals: Goals | None = None,
 ) -> TrainingLoads:
     """Loads from the first 60 % of each log, with job classes known at submission, log by log.
 
@@ -66,6 +68,7 @@ def heldout_loads(
         classifier: job-class rules; by default as `class_known_at_submission`.
         training: windows that train.
         validation: windows that choose.
+        goals: of the site; None for those that the default model was trained with.
 
     Raises:
         ConfigurationError: a log too short for one window of either kind.
@@ -75,15 +78,16 @@ def heldout_loads(
     found = TrainingLoads([], [])
     for prepared, border in zip(known, borders, strict=True):
         later = windows_of(border, len(prepared.log), validation)
-        found.training.extend(_loads(prepared, windows_of(0, border, training), training))
-        found.validation.extend(_loads(prepared, later, validation))
+        own = AS_TRAINED if goals is None else prepared.goals(goals)
+        found.training.extend(_loads(prepared, windows_of(0, border, training), training, own))
+        found.validation.extend(_loads(prepared, later, validation, own))
     return found
 
 
 def _loads(
-    prepared: PreparedLog, firsts: Sequence[int], protocol: HeldoutProtocol
+    prepared: PreparedLog, firsts: Sequence[int], protocol: HeldoutProtocol, goals: Goals
 ) -> list[TrainingLoad]:
-    settings = protocol.settings(prepared.capacity)
+    settings = replace(protocol.settings(prepared.capacity), goals=goals)
     drop = (protocol.warm_up, protocol.further)
     windows = log_windows(prepared, firsts, protocol.jobs)
     return [TrainingLoad.of(each, RequestedLimit(), settings, drop) for each in windows]

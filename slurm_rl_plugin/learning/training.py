@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin import __version__
+from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian
@@ -135,6 +136,8 @@ class TrainingPlan:
         start: a network to start the search from.
         class_limit: how the simulated batch system keeps a reserve; None keeps processors free.
         leave_one_out: also train without each of the logs, and say what that is worth on it.
+        goals: that the model will be run with, so that no goal counts twice: the simulated queue is
+            ordered with them; None for those that the default model was trained with.
     """
 
     logs: Sequence[PreparedLog]
@@ -151,6 +154,7 @@ class TrainingPlan:
     start: QNetwork | None = None
     class_limit: ClassLimit | None = None
     leave_one_out: bool = False
+    goals: Goals | None = None
 
     def __post_init__(self) -> None:
         if self.leave_one_out and not ALGORITHMS[self.algorithm].orders:
@@ -252,7 +256,7 @@ def _load_key(plan: TrainingPlan) -> str:
     drawn = (plan.runs, plan.settings.seed, plan.heldout, str(plan.classifier))
     system = (plan.estimates, plan.backfilling, limit)
     schema = schema_of(plan.settings).digest
-    return digest_of(plan.sources, plan.logs, drawn, system, plan.start, schema)
+    return digest_of(plan.sources, plan.logs, drawn, system, plan.start, schema, plan.goals)
 
 
 def _digest(value: Any) -> str:
@@ -312,7 +316,7 @@ def _standing_in(
 
 def _loads_of(plan: TrainingPlan) -> TrainingLoads:
     if plan.heldout:
-        return heldout_loads(plan.logs, classifier=plan.classifier)
+        return heldout_loads(plan.logs, classifier=plan.classifier, goals=plan.goals)
     return _loads(plan)
 
 
@@ -360,6 +364,7 @@ def _loads(plan: TrainingPlan) -> TrainingLoads:
             half_life=math.inf,  # F counts all service
             backfilling=plan.backfilling,
             class_limit=plan.class_limit,
+            goals=AS_TRAINED if plan.goals is None else prepared.goals(plan.goals),
         )
         stretches = split_stretches(prepared, plan.runs, rng)
         for kind in plan.estimates:

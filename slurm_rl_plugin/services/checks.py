@@ -10,7 +10,6 @@ import socket
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -383,15 +382,15 @@ def _model(
 
 
 def reward_of(configuration: Configuration, loaded: LoadedPolicy) -> Check:
-    """Reward weights act by training alone: the model must have been trained for the site's."""
+    """[reward] acts by training alone: a model must have been trained for what it says."""
     if loaded.card is None:
         return Check(PASS, "reward", "a rule has no reward: [reward] is not used")
-    trained, wanted = loaded.card.reward_weights, asdict(configuration.sections.reward)
+    trained = loaded.card.reward_weights
     if not trained:
         return Check(
             WARN, "reward", "the model does not say what it was trained for: [reward] is not used"
         )
-    differs = [key for key in wanted if abs(trained.get(key, 0.0) - wanted[key]) > 1e-9]
+    differs = configuration.other_rewards(trained)
     told_classes = loaded.card.metadata.get("utility_classes", "{}")
     if not differs and told_classes != json.dumps(configuration.classifier.own, sort_keys=True):
         return Check(
@@ -402,7 +401,7 @@ def reward_of(configuration: Configuration, loaded: LoadedPolicy) -> Check:
         )
     if not differs:
         return Check(PASS, "reward", "the model was trained for the weights of [reward]")
-    told = ", ".join(f"{key} = {trained.get(key, 0.0):g}" for key in differs)
+    told = ", ".join(f"{key} = {weight:g}" for key, weight in differs.items())
     return Check(
         FAIL,
         "reward",

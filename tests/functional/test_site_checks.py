@@ -245,6 +245,8 @@ def test_reward(checks: Checks, site: Site, tmp_path: Path) -> None:
     assert checks()["reward"][1].startswith("a rule has no reward")
     site.set("policy", model="default")
     assert checks()["reward"] == ("pass", "the model was trained for the weights of [reward]")
+    site.set("goals", short_jobs=2.0)
+    assert checks()["reward"] == ("pass", "the model was trained for the weights of [reward]")
     site.set("reward", slowdown=0.0, tail=0.1)
     result, what = checks()["reward"]
     assert (result, "trained with tail = 2, slowdown = 10" in what) == ("fail", True)

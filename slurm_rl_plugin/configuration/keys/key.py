@@ -39,10 +39,14 @@ DEFAULT_PATH = Path("/etc/slurm-rl/slurm-rl.toml")
 SECTION_NOTES = {
     "goals": "They act without training, on models whose score is linear as the shipped one's is: "
     "[order](order.md) tells what a step of each does.",
-    "reward": "The weights act by training: `slurm-rl train --config` maximises them and records "
-    "them in the model. `slurm-rl check` fails, and the daemon logs a warning, where the model was "
-    "trained for others. The first three sum to 1; the defaults are those of the default model "
-    "([objective](definitions.md#objective-of-training)).",
+    "reward": "What training maximises: `slurm-rl train --config` records the weights in the "
+    "model. A weight that you do not give follows from [goals](#goals): `slowdown` is 10 times "
+    "`short_jobs`, `groups` 10 times `wide_jobs`, `tail` 2 times `longest_wait`; `fairness` is "
+    "`shares` / (`shares` + 16), and `time_utility` is the rest divided by 2 + `interactive`. "
+    "Goals act without training too, so training orders its queues with them, and none counts "
+    "twice. `slurm-rl check` fails, and the daemon logs a warning, where the model was trained for "
+    "other weights than those that you give. The first three sum to 1 and are given together; the "
+    "defaults are those of the default model ([objective](definitions.md#objective-of-training)).",
     "guard_rails": "Held jobs, jobs with a priority set by hand and jobs that cannot start yet are "
     "never touched either.",
     "guard": "A group is late where its jobs that started in the last fortnight, 100 at least, "

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from slurm_rl_plugin.batch_systems.registry import LIMITS, LIMITS_OF_RESOURCES
 from slurm_rl_plugin.brokers.live.remote_site import is_loopback
 from slurm_rl_plugin.brokers.market.formula import Formula, machine_function, user_function
-from slurm_rl_plugin.configuration.configuration import Configuration
+from slurm_rl_plugin.configuration.configuration import Configuration, with_derived_reward
 from slurm_rl_plugin.configuration.keys.hook import OFF, reserved_amounts
 from slurm_rl_plugin.configuration.keys.key import JOB_CLASS, SHARES, UTILITY, Keys
 from slurm_rl_plugin.configuration.keys.sections import KEYS
@@ -121,7 +121,7 @@ def _of(given: GivenKeys, shares: GivenShares, rules: GivenRules) -> Configurati
     origins[JOB_CLASS] = {str(n): each for n, each in enumerate(rules.origins, start=1)}
     if rules.class_origins:
         origins[UTILITY] = dict(rules.class_origins)
-    return Configuration(
+    configuration = Configuration(
         values=values,
         shares=shares.shares,
         shares_source=shares.source,
@@ -131,6 +131,7 @@ def _of(given: GivenKeys, shares: GivenShares, rules: GivenRules) -> Configurati
         warnings=tuple(given.warnings),
         is_whole=not given.faults,
     )
+    return with_derived_reward(configuration) if "reward" in values else configuration
 
 
 def add_joint_faults(given: GivenKeys) -> None:

@@ -145,3 +145,35 @@ def test_shares_are_a_goal_where_the_site_says_something_of_them(
 
 def test_what_no_key_says_is_as_the_model_was_trained() -> None:
     assert read_configuration(None).goals == AS_TRAINED
+
+
+@pytest.mark.parametrize(
+    ("given", "derived"),
+    [
+        ({}, {}),
+        ({"goals": {"short_jobs": 2.0}}, {"slowdown": 20.0}),
+        ({"goals": {"wide_jobs": 0.5}}, {"groups": 5.0}),
+        ({"goals": {"longest_wait": 3.0}}, {"tail": 6.0}),
+        (
+            {"goals": {"shares": 48.0}},
+            {"time_utility": 0.125, "responsiveness": 0.125, "fairness": 0.75},
+        ),
+        (
+            {"goals": {"shares": 0.0, "interactive": 3.0}},
+            {"time_utility": 0.2, "responsiveness": 0.8, "fairness": 0.0},
+        ),
+        ({"goals": {"short_jobs": 2.0}, "reward": {"slowdown": 3.0}}, {}),
+        ({"goals": {"shares": 0.0}, "reward": {"fairness": 0.5}}, {}),
+    ],
+)
+def test_rewards_that_the_site_does_not_give_follow_from_its_goals(
+    given: dict[str, dict[str, float]], derived: dict[str, float]
+) -> None:
+    configuration = configuration_of(given)
+    default = {name: key.default for name, key in KEYS["reward"].items()}
+    reward = given.get("reward", {})
+    assert configuration.values["reward"] == {**default, **derived, **reward}
+    of_goals = [
+        name for name, where in configuration.origins["reward"].items() if where == "[goals]"
+    ]
+    assert sorted(of_goals) == sorted(derived)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.site import SITE
@@ -21,8 +22,13 @@ from slurm_rl_plugin.learning.evaluation.paired import (
 from slurm_rl_plugin.learning.load_windows import split_stretches
 from slurm_rl_plugin.learning.manifest import file_checksum
 from slurm_rl_plugin.learning.onnx_file import import_network
-from slurm_rl_plugin.learning.policy_search import PolicySearchSettings
+from slurm_rl_plugin.learning.policy_search import (
+    SITE_ORDER,
+    PolicySearchSettings,
+    unsearched_network,
+)
 from slurm_rl_plugin.learning.training import TrainingPlan, parts_too_small, train_model
+from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.q_network import load_q_network
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
@@ -60,6 +66,21 @@ def test_training_writes_model_manifest_and_card_that_agree(tmp_path):
     run_time = LOG.log.run_time[known & LOG.interactive]
     assert model.estimates.interactive_median == np.median(run_time)
     np.testing.assert_allclose(import_network(path).linear, trained.network.linear, rtol=1e-6)
+
+
+def test_goals_are_in_force_while_a_model_is_trained_for_them(tmp_path):
+    settings = replace(SITE_ORDER, generations=1, population=4)
+    found = unsearched_network(settings)
+    weight = np.where(np.array(SITE.jobs) == SITE.history_jobs[0], 2.0, 1.0)
+    doubled = replace(found, linear=found.linear * weight)
+
+    def begins_at(start: QNetwork, goals: Goals | None) -> float:
+        plan = replace(PLAN, settings=settings, start=start, goals=goals)
+        trained, _ = train_model(plan, tmp_path / "site.onnx")
+        return trained.curve[0][2]
+
+    twice = begins_at(found, Goals(shares=0.0, short_jobs=2.0))
+    assert twice == begins_at(doubled, None) != begins_at(found, None)
 
 
 class Interrupted(Exception):
