@@ -38,7 +38,7 @@ class Entry:
 #: Name -> study, as the command line lists them.
 STUDIES: Mapping[str, Entry] = {
     "reactive-grids": Entry("reactive_grids_2008.study"),
-    "non-markovian": Entry("non_markovian_2011.study"),
+    "non-markovian": Entry("non_markovian_2011.experiment"),
     "responsive-reserve": Entry("responsive_reserve.experiment"),
     "heldout": Entry("heldout.experiment", seeds=5),
     "ablation": Entry("heldout.ablation", seeds=5),

@@ -10,8 +10,7 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.learning.manifest import file_checksum
-from slurm_rl_plugin.papers.economic_2002.experiment import QUICK_JOBS
-from slurm_rl_plugin.papers.economic_2002.markets import CONFIGURATIONS, CTC, EXTRACTS
+from slurm_rl_plugin.papers.economic_2002.markets import CONFIGURATIONS, CTC, EXTRACTS, QUICK_JOBS
 
 pytestmark = pytest.mark.study
 

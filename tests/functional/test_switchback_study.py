@@ -9,7 +9,7 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.papers.switchback.clusters import alike, with_gain
-from slurm_rl_plugin.papers.switchback.experiment import (
+from slurm_rl_plugin.papers.switchback.study import (
     ALIKE,
     GAIN,
     HARM,

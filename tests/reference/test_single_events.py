@@ -14,11 +14,9 @@ from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
     DOUBLED,
     PENDING_ONLY,
     Estimates,
+    behind_head,
     by_last_runs,
     by_requests,
-)
-from slurm_rl_plugin.papers.backfilling_predictions_2015.single_events import (
-    behind_head,
     starts_under,
 )
 from slurm_rl_plugin.simulator.kernel.workload import NO_PAST, Workload, nothing_past

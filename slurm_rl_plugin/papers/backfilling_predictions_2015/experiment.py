@@ -17,12 +17,10 @@ from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import (
     PLUS_PLUS,
     REQUEST,
     TRUE,
-    Cell,
-    by_prediction,
-)
-from slurm_rl_plugin.papers.backfilling_predictions_2015.single_events import (
     BenchmarkLog,
+    Cell,
     Flows,
+    by_prediction,
     flows_of,
     read_benchmark_log,
     starts_of,

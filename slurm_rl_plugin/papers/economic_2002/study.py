@@ -10,19 +10,6 @@ from typing import Any
 import numpy as np
 
 from slurm_rl_plugin.brokers.market.formula import MACHINE_FUNCTIONS, USER_FUNCTIONS
-from slurm_rl_plugin.papers.economic_2002.experiment import (
-    HOPS,
-    LIKE_CTC,
-    QUICK_JOBS,
-    TABULATED,
-    Economic,
-    LogResults,
-    combinations,
-    forwarded,
-    paper_split,
-    reproduce,
-    steps,
-)
 from slurm_rl_plugin.papers.economic_2002.markets import (
     ASKED,
     CONFIGURATIONS,
@@ -31,10 +18,21 @@ from slurm_rl_plugin.papers.economic_2002.markets import (
     EXACT,
     EXTRACT_JOBS,
     FCFS,
+    HOPS,
+    LIKE_CTC,
+    QUICK_JOBS,
     RESCHEDULED,
+    TABULATED,
+    Economic,
+    LogResults,
     Market,
     MarketFigures,
+    combinations,
+    forwarded,
+    paper_split,
     read_ctc,
+    reproduce,
+    steps,
 )
 from slurm_rl_plugin.papers.study.claims import (
     Cell,

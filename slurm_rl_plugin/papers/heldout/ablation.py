@@ -24,11 +24,11 @@ from slurm_rl_plugin.measure.intervals import overlapping_windows
 from slurm_rl_plugin.papers.heldout.experiment import (
     TO_BEST,
     HeldoutPlan,
+    HeldoutTraining,
     figures_by_kind,
     ratio_over_logs,
     ratio_over_seeds,
 )
-from slurm_rl_plugin.papers.heldout.networks import HeldoutTraining
 from slurm_rl_plugin.papers.study.claims import Cell, Claim, Row
 from slurm_rl_plugin.papers.study.figures import draw_intervals, finished, panels
 from slurm_rl_plugin.papers.study.result_store import ResultStore

@@ -9,10 +9,12 @@ import pytest
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.papers.economic_2002.conventional import starts_on_machines
-from slurm_rl_plugin.papers.economic_2002.experiment import TABULATED, Economic, LogResults
 from slurm_rl_plugin.papers.economic_2002.markets import (
     CHOICE,
     EASY,
+    TABULATED,
+    Economic,
+    LogResults,
     Market,
     MarketFigures,
     extract,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_2011
-from slurm_rl_plugin.papers.non_markovian_2011.claims import (
+from slurm_rl_plugin.papers.non_markovian_2011.experiment import (
     AS_PRINTED,
     DECLARED,
     FIFO,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.papers.rlscheduler_2020.experiment import reproduce
+from slurm_rl_plugin.papers.rlscheduler_2020.study import reproduce
 from slurm_rl_plugin.papers.study.claims import Claim
 
 pytestmark = pytest.mark.study

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.papers.rlscheduler_2020.experiment import kernel_starts
 from slurm_rl_plugin.papers.rlscheduler_2020.protocol import (
     RULES,
     BenchmarkJobs,
     benchmark_starts,
     jobs_of_rows,
 )
+from slurm_rl_plugin.papers.rlscheduler_2020.study import kernel_starts
 
 pytestmark = pytest.mark.study
 

@@ -9,18 +9,16 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.papers.rlscheduler_2020.experiment import (
+from slurm_rl_plugin.papers.rlscheduler_2020.protocol import BenchmarkJobs, benchmark_starts
+from slurm_rl_plugin.papers.rlscheduler_2020.study import (
     DECLARED,
+    JOB_TERMS,
+    QUICK,
     SEARCHED,
     SEQUENCE_JOBS,
     SEQUENCE_STARTS,
-    TRACES,
-)
-from slurm_rl_plugin.papers.rlscheduler_2020.protocol import BenchmarkJobs, benchmark_starts
-from slurm_rl_plugin.papers.rlscheduler_2020.study import (
-    JOB_TERMS,
-    QUICK,
     STATE_TERMS,
+    TRACES,
     WEIGHTS,
     ScoredSequences,
     SearchResult,

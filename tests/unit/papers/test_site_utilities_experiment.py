@@ -12,10 +12,11 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.papers.site_utilities_2008.experiment import (
     COLUMNS,
     DECLARED,
+    QUICK_SIZE,
+    fitted_models,
     grid_figures,
     rows_of,
 )
-from slurm_rl_plugin.papers.site_utilities_2008.models import QUICK_SIZE, fitted_models
 from slurm_rl_plugin.papers.site_utilities_2008.sites import (
     ACCOUNT_MIX,
     BASELINES,
