@@ -84,15 +84,10 @@ def _added_up(
     dearest = np.zeros_like(whole)
     for resource, weight in weights.items():
         cost = weight * amounts(resource)
-        if _only_dearest(resource, flags):
+        is_gres = resource == GPUS or resource.startswith(_GRES)
+        tied = resource in (CPUS, MEMORY, NODES) or (is_gres and DEAREST_AND_GRES not in flags)
+        if tied and flags & {DEAREST, DEAREST_AND_GRES}:
             dearest = np.maximum(dearest, cost)
         else:
             whole = whole + cost
     return whole + dearest
-
-
-def _only_dearest(resource: str, flags: frozenset[str]) -> bool:
-    is_gres = resource == GPUS or resource.startswith(_GRES)
-    if DEAREST_AND_GRES in flags:
-        return resource in (CPUS, MEMORY, NODES)
-    return DEAREST in flags and (is_gres or resource in (CPUS, MEMORY, NODES))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
@@ -128,15 +128,7 @@ class JobClassRule:
         return f"{self.job_class} if {what}"
 
     def _named(self) -> dict[str, object]:
-        values = {
-            "partition": self.partition,
-            "qos": self.qos,
-            "name": self.name,
-            "account": self.account,
-            "user": self.user,
-            "time_limit_at_most": self.time_limit_at_most,
-            "no_batch_script": self.no_batch_script,
-        }
+        values = {each.name: getattr(self, each.name) for each in fields(self)[1:]}
         return {key: value for key, value in values.items() if value is not None}
 
 
@@ -207,9 +199,7 @@ class JobClassifier:
     def job_class(self, job: JobDescription, since: float) -> JobClass:
         """The job's class: the one that its user asks for and may choose, else by the rules.
 
-        Args:
-            job: with its user's words.
-            since: when it could first have started, seconds since the epoch.
+        `since` is when it could first have started, seconds since the epoch.
         """
         name = self.class_of(job)
         own, by_rules, allowed = self.classes[name], self.classes[name].interactive, math.nan
@@ -233,12 +223,8 @@ class JobClassifier:
         """The class that a job's user asks for, or in words why that is ignored; None for neither.
 
         An own deadline makes the job one of the first class with `hours` that users may choose,
-        and lies at most these hours after `since`.
-
-        Args:
-            words: of the user, such as `slurm-rl:class=NAME` or, in local time,
-                `slurm-rl:deadline=2027-01-31T12:00`.
-            since: when the job could first have started, seconds since the epoch.
+        and lies at most these hours after `since`, when the job could first have started. Words
+        are such as `slurm-rl:class=NAME` or, in local time, `slurm-rl:deadline=2027-01-31T12:00`.
         """
         found = _ASKED.search(words)
         if found is None:

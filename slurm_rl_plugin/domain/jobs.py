@@ -177,15 +177,9 @@ class RunningJobs(Rows):
     def seen(
         cls, jobs: JobTable, start: FloatArray, now: float, requested: IntArray | None = None
     ) -> Self:
-        """Running jobs as a batch system shows them, at times before it shows since when.
+        """Running jobs as a batch system shows them at `now`, at times before it shows since when.
 
-        A start that is not told would make no score of any job finite: it counts as now.
-
-        Args:
-            jobs: n jobs.
-            start: seconds since the epoch, NaN where none is told; shape [n].
-            now: when they were seen, seconds since the epoch.
-            requested: see the class.
+        An unknown `start`, NaN, would make no score of any job finite: it counts as now.
         """
         return cls(jobs=jobs, start=np.where(np.isnan(start), now, start), requested=requested)
 
@@ -250,16 +244,7 @@ class EndedJobs:
 
 def empty_job_table() -> JobTable:
     """A table of no jobs."""
-    integers = np.empty(0, dtype=np.int64)
-    floats = np.empty(0, dtype=np.float64)
-    return JobTable(
-        job_id=integers,
-        submit=floats,
-        eligible=floats,
-        processors=integers,
-        time_limit=floats,
-        account=integers,
-        user=integers,
-        partition=integers,
-        interactive=np.empty(0, dtype=np.bool_),
-    )
+    whole = ("job_id", "processors", "account", "user", "partition")
+    columns: dict[str, Any] = dict.fromkeys(whole, np.empty(0, dtype=np.int64))
+    columns |= dict.fromkeys(_MEASURES, np.empty(0))
+    return JobTable(**columns, interactive=np.empty(0, dtype=np.bool_))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from slurm_rl_plugin.units import FloatArray
 
 _WORD = re.compile(r"[^\s&|,()\[\]*]+")
 _COUNT = re.compile(r"\*\d+")
+#: Python's signs, which bind as Slurm's do.
+_SIGNS = str.maketrans("[],", "()&", " ")
+_EXPRESSION = (ast.Expression, ast.BinOp, ast.BitAnd, ast.BitOr, ast.Constant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +51,7 @@ class NodeNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineResources:
-    """What usable nodes have together beside processors."""
+    """What usable nodes have together in addition to processors."""
 
     names: tuple[str, ...]  #: BASIC_RESOURCES, then others that any node has, by name
     capacity: FloatArray  #: of each, shape [resources]
@@ -111,49 +115,15 @@ def meets(constraint: str, features: frozenset[str]) -> bool:
     Raises:
         ConfigurationError: the expression cannot be read; says which.
     """
-    words = _COUNT.sub("", constraint).replace("[", "(").replace("]", ")").replace(",", "&")
-    text = words.replace(" ", "")
-    if not text:
-        return True
+    words = _COUNT.sub("", constraint).translate(_SIGNS)
+    text = _WORD.sub(lambda word: str(word[0] in features), words)
     try:
-        found, place = _either(text, 0, features)
-    except (ValueError, RecursionError):
-        place = -1
-    if place != len(text):
-        raise _unread(constraint)
-    return found
-
-
-def _unread(constraint: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"the constraint {constraint!r} is no expression over features: write it as "
-        "`sbatch --constraint` takes it."
-    )
-
-
-def _either(text: str, place: int, features: frozenset[str]) -> tuple[bool, int]:
-    found, place = _both(text, place, features)
-    while place < len(text) and text[place] == "|":
-        other, place = _both(text, place + 1, features)
-        found = found or other
-    return found, place
-
-
-def _both(text: str, place: int, features: frozenset[str]) -> tuple[bool, int]:
-    found, place = _one(text, place, features)
-    while place < len(text) and text[place] == "&":
-        other, place = _one(text, place + 1, features)
-        found = found and other
-    return found, place
-
-
-def _one(text: str, place: int, features: frozenset[str]) -> tuple[bool, int]:
-    if text.startswith("(", place):
-        found, place = _either(text, place + 1, features)
-        if not text.startswith(")", place):
-            raise ValueError
-        return found, place + 1
-    word = _WORD.match(text, place)
-    if word is None:
-        raise ValueError
-    return word[0] in features, word.end()
+        program = ast.parse(text or "True", mode="eval")
+        if not all(isinstance(node, _EXPRESSION) for node in ast.walk(program)):
+            raise ValueError(constraint)
+        return bool(eval(compile(program, "constraint", "eval")))  # noqa: S307 - no name is left
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ConfigurationError(
+            f"the constraint {constraint!r} is no expression over features: write it as "
+            "`sbatch --constraint` takes it."
+        ) from None

@@ -92,16 +92,13 @@ def _built(table: type, entries: Mapping[str, Any], prefix: str) -> Any:
             if any(each.startswith(full + ".") for each in entries):
                 values[name] = _built(inner, entries, full + ".")  # type: ignore[arg-type]
         elif full in entries:
-            values[name] = _value(entries[full], kind)
+            found = entries[full]
+            if kind in (str, int, float, bool):
+                found = kind(found.item())
+            elif getattr(kind, "__origin__", None) is tuple:
+                found = tuple(found.tolist())
+            values[name] = found
     return table(**values)
-
-
-def _value(found: Any, kind: Any) -> Any:
-    if kind in (str, int, float, bool):
-        return kind(found.item())
-    if getattr(kind, "__origin__", None) is tuple:
-        return tuple(found.tolist())
-    return found
 
 
 def _check_lengths(snapshot: QueueSnapshot) -> None:

@@ -132,18 +132,18 @@ class RequestWatch:
             before, now = self._columns[key][row], columns[key]
             same_number = before
             if key in names:  # each snapshot numbers names anew
-                same_number = _numbers_now(self._names[key], names[key])[before]
+                now_of = {name: place for place, name in enumerate(names[key])}
+                numbers = [now_of.get(name, -1) for name in self._names[key]]
+                same_number = np.array(numbers or [0])[before]
             differs = known & (now != same_number)
             if key not in _ALWAYS_TOLD:  # what a look did not tell is no change
                 differs &= ~(np.isnan(now) | np.isnan(before))
             lost |= differs
             for place in np.flatnonzero(differs).tolist():
                 part = key if key in REQUEST_PARTS else "resources"
-                old = _told(key, before[place], self._names)
-                new = _told(key, now[place], names)
-                changes.append(
-                    RequestChange(job_id=int(job_id[place]), part=part, old=old, new=new)
-                )
+                old, new = _told(key, before[place], self._names), _told(key, now[place], names)
+                number = int(job_id[place])
+                changes.append(RequestChange(job_id=number, part=part, old=old, new=new))
         changes.sort(key=lambda each: REQUEST_PARTS.index(each.part))
         return ChangedRequests(lost if lost.any() else None, ranked & ~known, tuple(changes))
 
@@ -182,12 +182,6 @@ def _columns(snapshot: QueueSnapshot) -> Columns:
         "partition": jobs.partition,
         "qos": np.zeros(len(jobs), dtype=np.int64) if qos is None else qos,
     }
-
-
-def _numbers_now(before: tuple[str, ...], now: tuple[str, ...]) -> IntArray:
-    """Of each name that was known before its number now; -1 where it has none."""
-    number = {name: place for place, name in enumerate(now)}
-    return np.array([number.get(name, -1) for name in before] or [0], dtype=np.int64)
 
 
 def _told(key: str, value: Any, names: Mapping[str, tuple[str, ...]]) -> float | str | None:

@@ -71,10 +71,7 @@ class ResourceRequests(Rows):
     ) -> Self:
         """Requests of which only totals and nodes are known: plain jobs without any constraint.
 
-        Args:
-            total: shape [n, resources].
-            names: of its columns.
-            nodes: shape [n]; 0 for as few as hold the job.
+        `total` has shape [n, resources], `nodes` [n], 0 for as few as hold the job.
         """
         count = len(nodes)
         return cls(
@@ -111,13 +108,7 @@ def shares_of_machine(
 ) -> FloatArray:
     """The part of each resource of the machine that each job asks for, shape [n, resources].
 
-    0 of what the machine has none of.
-
-    Args:
-        processors: that each job asks for, shape [n]; its CPUs.
-        requests: what else they ask for.
-        names: of the machine's resources, CPUS first.
-        machine: what all nodes have together, shape [resources].
+    0 of what the machine has none of; arguments as of `weighed_processors`.
     """
     shares = np.zeros((len(processors), len(names)))
     for column, (name, whole) in enumerate(zip(names, machine.tolist(), strict=True)):
@@ -135,7 +126,7 @@ def weighed_processors(
     machine: FloatArray,
     beside: FloatArray | None = None,
 ) -> FloatArray:
-    """Processors that jobs weigh: those asked for, more where another resource is the dominant one.
+    """Processors that jobs weigh: those asked for, more where another resource dominates; [n].
 
     By the dominant share, as in Dominant Resource Fairness (Ghodsi and others, NSDI 2011, section
     4): a job that asks for a quarter of the GPUs weighs as one that asks for a quarter of the
@@ -149,9 +140,6 @@ def weighed_processors(
         machine: what all nodes have together, shape [resources].
         beside: CPUs of the nodes that have any of each, shape [resources]; those of all nodes where
             nobody tells.
-
-    Returns:
-        Shape [n].
     """
     if requests is None:
         return processors

@@ -145,10 +145,7 @@ def fair_tree_factors(tree: RankedTree, usage: FloatArray, factors: FloatArray) 
     first user of the second account takes the rank of the last one before it. Accounts that tie
     keep the order of the tree.
 
-    Args:
-        tree: accounts and users.
-        usage: decayed usage of each association and all below it, shape [n].
-        factors: filled, shape [n].
+    `usage` is the decayed usage of each association and all below it; `factors` are filled; [n].
     """
     count = len(tree.above)
     # share over usage, both as parts of the siblings'
@@ -201,7 +198,7 @@ def classic_factors(
 
     Args:
         tree: accounts and users.
-        usage: decayed usage of each association and all below it, shape [n]; users count by it.
+        usage: as of `fair_tree_factors`; users count by it.
         account_usage: the same one calculation earlier, by which accounts count: slurmctld adds the
             usage of running jobs only afterwards, job by job.
         dampening: FairShareDampeningFactor.

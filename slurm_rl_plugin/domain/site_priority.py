@@ -58,9 +58,12 @@ def fixed_points(
     """Points of what n jobs ask for."""
     weights = machine.weights
     part = np.zeros(len(asked)) if association is None else association
+    factors = np.array([float(each.priority_factor) for each in machine.partitions])
+    if RAW_PARTITION not in weights.flags:
+        factors /= factors.max(initial=1.0)
     return FixedPoints(
         size=weights.size * _sizes(machine, asked, time_limit),
-        partition=weights.partition * _partition_factors(machine)[partition],
+        partition=weights.partition * factors[partition],
         qos=weights.qos * _qos_factors(machine, qos),
         association=weights.association * part,
         resources={
@@ -110,12 +113,6 @@ def _sizes(machine: Machine, asked: ResourceRequests, time_limit: FloatArray) ->
         size = np.maximum(nodes, cpus) / np.maximum(np.ceil(time_limit / MINUTE), 1.0)
     size = np.clip(size, 0.0, 1.0)
     return 1.0 - size if machine.weights.favours_small else size
-
-
-def _partition_factors(machine: Machine) -> FloatArray:
-    factors = np.array([float(each.priority_factor) for each in machine.partitions])
-    raw = RAW_PARTITION in machine.weights.flags
-    return factors if raw else factors / max(max(factors.tolist(), default=0.0), 1.0)
 
 
 def _qos_factors(machine: Machine, qos: Sequence[str]) -> FloatArray:

@@ -79,8 +79,7 @@ def sorted_by(formula: str, jobs: Mapping[str, FloatArray], count: int) -> Sorte
 
     Args:
         formula: job_sort_formula: a Python expression of names and functions of `math`.
-        jobs: what its names are of each job, shape [n]; PBS takes 0 for what a job does not name.
-        count: of jobs, n.
+        jobs: what its names are of each of `count` jobs; PBS takes 0 for what a job does not name.
 
     Raises:
         ConfigurationError: it is no expression, or no such sum.
@@ -135,9 +134,8 @@ def used_each_second(formula: str) -> dict[str, float]:
             raise _refused(formula, "is no weighted sum of resources times run time", _USAGE)
     if min(job, *weights) < 0.0 or not any((job, *weights)):
         raise _refused(formula, "gives no usage, or less than none", _USAGE)
-    found = {JOBS: job}
-    for (name, unit), weight in zip(_AMOUNTS.values(), weights, strict=True):
-        found[name] = unit * weight
+    of_amounts = zip(_AMOUNTS.values(), weights, strict=True)
+    found = {JOBS: job} | {name: unit * weight for (name, unit), weight in of_amounts}
     return {name: weight for name, weight in found.items() if weight}
 
 

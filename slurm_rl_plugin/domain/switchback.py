@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -188,7 +188,7 @@ def drawn_blocks(
         days: an even number, at most.
         hours: lengths of blocks to draw from, each one of BLOCK_HOURS.
         seed: of all draws.
-        day: seconds of a day; less where time is compressed.
+        day: as of the declaration.
 
     Raises:
         ConfigurationError: no such lengths, or less than two days.
@@ -205,16 +205,13 @@ def drawn_blocks(
         for later in (False, True):
             for place in range(count):
                 at = begin + (first + later) * day + place * day / count
-                found.append(
-                    TurnBlock(
-                        begin=at,
-                        end=at + day / count,
-                        arm=OURS if ours_first[place] != later else SITE,
-                        pair=pair + place,
-                    )
-                )
+                arm = OURS if ours_first[place] != later else SITE
+                block = TurnBlock(begin=at, end=at + day / count, arm=arm, pair=pair + place)
+                if found:  # the exact end: sums of thirds of a day are not
+                    found[-1] = replace(found[-1], end=at)
+                found.append(block)
         pair += count
-    return _without_gaps(found)
+    return tuple(found)
 
 
 def check_hours(hours: Sequence[int]) -> None:
@@ -224,15 +221,6 @@ def check_hours(hours: Sequence[int]) -> None:
             f"blocks of {', '.join(map(str, hours))} hours: give of "
             f"{', '.join(map(str, BLOCK_HOURS))}, which days are whole blocks of."
         )
-
-
-def _without_gaps(blocks: Sequence[TurnBlock]) -> tuple[TurnBlock, ...]:
-    """Ends that are exactly the next begins: sums of thirds of a day are not."""
-    begins = [*(block.begin for block in blocks[1:]), blocks[-1].end]
-    return tuple(
-        TurnBlock(begin=block.begin, end=end, arm=block.arm, pair=block.pair)
-        for block, end in zip(blocks, begins, strict=True)
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,11 +244,8 @@ class Pairs:
                 first[block.pair] = place
         found = np.array(rows, dtype=np.int64).reshape(-1, 2)
         ours = [declared.blocks[place].arm == OURS for place in found[:, 0].tolist()]
-        return cls(
-            first=found[:, 0],
-            second=found[:, 1],
-            ours_first=np.array(ours, dtype=np.bool_),
-        )
+        first_places, second_places = found.T
+        return cls(first=first_places, second=second_places, ours_first=np.array(ours, np.bool_))
 
     def ours_less_site(self, figure: FloatArray) -> FloatArray:
         """A figure of each block under ours less that under the site's order, of pairs, [n]."""
