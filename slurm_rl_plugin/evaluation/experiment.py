@@ -21,9 +21,8 @@ from slurm_rl_plugin.hook.experiment.files import OVER, RUNNING, STEPPED_BACK, E
 from slurm_rl_plugin.hook.experiment.turns import held_part, misdelivered_since_begin
 from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.services.configured_site import chosen_batch_system
-from slurm_rl_plugin.services.forecast_service import build_source, order_of
+from slurm_rl_plugin.services.forecast_service import OwnHistory, build_source, order_of
 from slurm_rl_plugin.services.hook import load_policy
-from slurm_rl_plugin.services.site_history import OwnHistory
 from slurm_rl_plugin.units import DAY, HOUR
 from slurm_rl_plugin.what_if.switchback.block_costs import ReplayedCluster, live_cluster
 from slurm_rl_plugin.what_if.switchback.trial import Trial, blocks_before, foretold_cost

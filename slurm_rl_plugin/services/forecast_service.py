@@ -1,4 +1,7 @@
-"""The service that foretells when pending jobs start, from each look that the daemon leaves."""
+"""The service that foretells when pending jobs start, from each look that the daemon leaves.
+
+What accounting tells of the site is read at first, and again each hour.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,24 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from slurm_rl_plugin.accounting.log_format import read_log
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.batch_systems.kind import BatchSystemKind
 from slurm_rl_plugin.configuration import Configuration
+from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, read_queue
-from slurm_rl_plugin.errors import ConfigurationError, SlurmRLError
-from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS, AskedQueue
-from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastDesk, ForecastPages
+from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError, SlurmRLError
+from slurm_rl_plugin.forecasts.live.asked_queue import AskedQueue
+from slurm_rl_plugin.forecasts.live.forecast_pages import (
+    ForecastDesk,
+    ForecastPages,
+    question_pace,
+    reading_pace,
+)
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
 from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue, notice_text
 from slurm_rl_plugin.forecasts.live.joining import LATELY, scores_document
@@ -34,12 +47,15 @@ from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.services.configured_site import chosen_batch_system, written_influence
 from slurm_rl_plugin.services.hook import model_path
-from slurm_rl_plugin.services.site_history import OwnHistory
-from slurm_rl_plugin.serving.clients import NAMELESS, RequestRate, SharedToken
+from slurm_rl_plugin.serving.clients import SharedToken
 from slurm_rl_plugin.serving.page_server import serve_pages, serve_pages_locally
 from slurm_rl_plugin.simulator.schedules.on_nodes import AS_SLURM
-from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
-from slurm_rl_plugin.units import DAY
+from slurm_rl_plugin.simulator.workloads.log_workload import (
+    PreparedLog,
+    jobs_with_starts,
+    prepare_log,
+)
+from slurm_rl_plugin.units import DAY, HOUR, MINUTE
 from slurm_rl_plugin.whole_file import version_of, write_in_place
 
 logger = logging.getLogger(__name__)
@@ -48,18 +64,78 @@ logger = logging.getLogger(__name__)
 _SLURM = "slurm"
 #: Seconds after which past usage counts half, where no batch system tells.
 _HALF_LIFE = 7.0 * DAY
-#: Seconds of each minute for which one client may have the queue played forward, and without a
-#: pause: the others have three quarters of the time.
-_SECONDS_A_MINUTE, _AT_ONCE = 15.0, 2.0 * QUESTION_SECONDS
-#: What a question counts as at least, seconds.
-_LEAST_OF_QUESTION = 1.0
-#: The same of writing out what is forecast already, processor seconds, and what a request for it
-#: counts as at least: 240 requests a minute of a client whose jobs are few.
-_READING_SECONDS_A_MINUTE, _READING_AT_ONCE, _LEAST_OF_READING = 3.0, 3.0, 1.0 / 80.0
+#: Seconds after which accounting is asked again.
+_READ_EVERY = HOUR
+#: The same while it has told of no run: it may have been down, or the site be new.
+_UNTIL_KNOWN = MINUTE
+#: Seconds that a query of one month, and one of the machine, may take.
+_SECONDS, _SECONDS_OF_MACHINE = 600.0, 60.0
 #: Modes of a cycle whose order is the policy's.
 _ORDERS = ("active", "fallback")
 #: As [policy] fallback: our factors are taken back, so that the site's own order is in force.
 _SITE = "site"
+
+
+@dataclass(slots=True, kw_only=True)
+class OwnHistory:
+    """The accounting of a site."""
+
+    configuration: Configuration
+    kind: BatchSystemKind
+    _known: PreparedLog | None = None
+    _read: float = float("-inf")
+
+    def known(self, processors: int) -> PreparedLog | None:
+        """The last weeks' runs; None while accounting tells of none.
+
+        What cannot be read again stays as it was.
+        """
+        every = _UNTIL_KNOWN if self._known is None else _READ_EVERY
+        if time.monotonic() - self._read >= every:
+            self._read = time.monotonic()
+            try:
+                self._known = self.read(processors)
+            except SlurmRLError as error:
+                logger.warning("history=unread reason=%s", error)
+        return self._known
+
+    def read(self, processors: int) -> PreparedLog:
+        """The last weeks' runs as accounting tells them now."""
+        machine = self._machine()
+        log = self._log()
+        prepared = prepare_log(
+            log,
+            capacity=max(processors, int(log.processors.max(initial=1))),
+            classifier=self.configuration.classifier,
+            machine=machine,
+        )
+        logger.info("history=read jobs=%d", len(prepared.log))
+        return jobs_with_starts(prepared)
+
+    def _log(self) -> JobLog:
+        path = self.configuration.sections.forecast.log
+        if path:
+            return read_log(Path(path))[0]
+        if self.kind.accounting is None:
+            raise ConfigurationError(
+                f"{self.kind.title} is not asked for its accounting: give [forecast] log."
+            )
+        accounting = self.kind.accounting(_SECONDS)
+        accounting.check()
+        until = datetime.now().replace(microsecond=0)  # Slurm's commands take local time
+        days = float(self.configuration.sections.forecast.history_days)
+        dump = accounting.dump(until - timedelta(days=days), until, lambda *_: None)
+        return accounting.read(dump, f"of the last {days:g} days")[0]
+
+    def _machine(self) -> Machine | None:
+        """The nodes, where the batch system tells them, in words that are understood."""
+        if self.kind.machine is None or not self.kind.presence(os.environ).is_here:
+            return None
+        try:
+            return self.kind.machine(_SECONDS_OF_MACHINE)
+        except (BatchSystemError, ConfigurationError) as error:
+            logger.warning("machine=unread: processors alone are counted reason=%s", error)
+            return None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,7 +157,7 @@ class ForecastService:
     history: OwnHistory
     queue_file: Path
     progress_bar: Callable[[str, int, str], AbstractContextManager[Callable[[int, float], None]]]
-    desk: ForecastDesk | None = None
+    desk: ForecastDesk = field(init=False)
     _log: PreparedLog | None = None
     _version: tuple[int, int] | None = None
     _model: object = None
@@ -91,16 +167,29 @@ class ForecastService:
     _complaint: str = ""
     _scores: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        asked = AskedQueue(forecaster=self.forecaster, history=self._known_log)
+        self.desk = ForecastDesk(
+            others=self.configuration.sections.forecast.others,
+            clock=time.time,  # noqa: TID251 - the composition root hands out the clock
+            monotonic=time.monotonic,
+            pace=question_pace(time.monotonic),
+            reading=reading_pace(time.monotonic),
+            new_job=asked.new_job,
+            advice=asked.advice,
+        )
+
     def serve(self) -> None:
         """Begin to answer at the socket and at the port."""
         given = self.configuration.sections.forecast
+        is_token = SharedToken(Path(given.token_file)).is_in if given.token_file else None
         self._scores = self._scored()
         pages = ForecastPages(
-            desk=self.asked_desk(),
+            desk=self.desk,
             scores=lambda: self._scores,
             metrics=self._metrics,
             trusted=frozenset({0, os.geteuid()}),  # root, and whom the service runs as
-            is_token=_token_of(self.configuration),
+            is_token=is_token or (lambda _: False),
         )
         if given.socket:
             serve_pages_locally(pages, Path(given.socket), section="forecast")
@@ -110,21 +199,6 @@ class ForecastService:
             port = serve_pages(pages, given.address, given.port, tls, section="forecast")
             scheme = "http" if tls is None else "https"
             logger.info("forecast=ready url=%s://%s:%d/start", scheme, given.address, port)
-
-    def asked_desk(self) -> ForecastDesk:
-        """Who answers; made once."""
-        if self.desk is None:
-            asked = AskedQueue(forecaster=self.forecaster, history=self._known_log)
-            self.desk = ForecastDesk(
-                others=self.configuration.sections.forecast.others,
-                clock=time.time,  # noqa: TID251 - the composition root hands out the clock
-                monotonic=time.monotonic,
-                pace=question_pace(time.monotonic),
-                reading=reading_pace(time.monotonic),
-                new_job=asked.new_job,
-                advice=asked.advice,
-            )
-        return self.desk
 
     def renew_when_due(self) -> None:
         """Foretell the queue where the daemon has left a new look and the time has come."""
@@ -149,7 +223,7 @@ class ForecastService:
             logger.exception("forecast=broken")
             return False
         self._took, self._complaint = time.monotonic() - begin, ""
-        self.asked_desk().renew(queue)
+        self.desk.renew(queue)
         self._leave_notice(queue)
         logger.info(
             "forecast=done pending=%d told=%d scored=%d seconds=%.1f",
@@ -299,50 +373,3 @@ def order_of(model: str) -> SiteOrder:
         logger.warning("order=unknown model=%s: it has a memory of its own; fifo is taken", model)
         return rule_order("fifo")
     return learned_order(network)
-
-
-def _token_of(configuration: Configuration) -> Callable[[str], bool]:
-    """Whether a header bears the token of portals; nobody's does where none is configured."""
-    path = configuration.sections.forecast.token_file
-    return SharedToken(Path(path)).is_in if path else lambda _: False
-
-
-@dataclass(frozen=True, slots=True)
-class SecondsOfWork:
-    """How many seconds of work one client may cause; see `QuestionPace`.
-
-    Attributes:
-        rate: of seconds.
-        most: seconds that one question may take.
-        least: seconds that a question counts as at least.
-    """
-
-    rate: RequestRate
-    most: float
-    least: float
-
-    def pause(self, client: str) -> float:
-        """Take the seconds that a question may cost; seconds to wait before it, 0 for none."""
-        return self.rate.pause(client, self.most)
-
-    def spent(self, client: str, seconds: float) -> None:
-        """Give back the seconds that a granted question did not take.
-
-        Users without a login name share one share, which is half of a user's.
-        """
-        counted = max(seconds, self.least) * (2.0 if client == NAMELESS else 1.0)
-        self.rate.give_back(client, self.most - counted)
-
-
-def question_pace(monotonic: Callable[[], float]) -> SecondsOfWork:
-    """For how long each client may have the queue played forward."""
-    rate = RequestRate(per_minute=_SECONDS_A_MINUTE, at_once=_AT_ONCE, monotonic=monotonic)
-    return SecondsOfWork(rate, QUESTION_SECONDS, _LEAST_OF_QUESTION)
-
-
-def reading_pace(monotonic: Callable[[], float]) -> SecondsOfWork:
-    """For how long each client may have what is forecast written out, processor seconds."""
-    rate = RequestRate(
-        per_minute=_READING_SECONDS_A_MINUTE, at_once=_READING_AT_ONCE, monotonic=monotonic
-    )
-    return SecondsOfWork(rate, _LEAST_OF_READING, _LEAST_OF_READING)

@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qs
 
 from slurm_rl_plugin.errors import RequestRefused
+from slurm_rl_plugin.forecasts.live.asked_queue import QUESTION_SECONDS
 from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue
-from slurm_rl_plugin.serving.clients import LOCAL_USER, NAMELESS
+from slurm_rl_plugin.serving.clients import LOCAL_USER, NAMELESS, RequestRate
 from slurm_rl_plugin.serving.json_pages import TOO_OFTEN, JsonPages, Page, body_of
 
 NOT_FOUND = "404 Not Found"
@@ -34,6 +35,14 @@ _PATIENCE = 30.0
 #: the others are for metrics and for answers that are there already.
 MOST_WAITING = 8
 START, SCORES, METRICS = "/start", "/scores", "/metrics"
+#: Seconds of each minute for which one client may have the queue played forward, and without a
+#: pause: the others have three quarters of the time.
+_SECONDS_A_MINUTE, _AT_ONCE = 15.0, 2.0 * QUESTION_SECONDS
+#: What a question counts as at least, seconds.
+_LEAST_OF_QUESTION = 1.0
+#: The same of writing out what is forecast already, processor seconds, and what a request for it
+#: counts as at least: 240 requests a minute of a client whose jobs are few.
+_READING_SECONDS_A_MINUTE, _READING_AT_ONCE, _LEAST_OF_READING = 3.0, 3.0, 1.0 / 80.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +60,45 @@ class Asker:
     client: str
 
 
-class QuestionPace(Protocol):
-    """How much work each client may cause; safe for threads."""
+@dataclass(frozen=True, slots=True)
+class SecondsOfWork:
+    """How many seconds of work one client may cause; safe for threads.
+
+    Attributes:
+        rate: of seconds.
+        most: seconds that one question may take.
+        least: seconds that a question counts as at least.
+    """
+
+    rate: RequestRate
+    most: float
+    least: float
 
     def pause(self, client: str) -> float:
-        """Take one question; seconds after which the client may ask it, 0 if it may now."""
+        """Take the seconds that a question may cost; seconds to wait before it, 0 for none."""
+        return self.rate.pause(client, self.most)
 
     def spent(self, client: str, seconds: float) -> None:
-        """Note the seconds that a granted question took, without its wait for others."""
+        """Give back the seconds that a granted question did not take.
+
+        Users without a login name share one share, which is half of a user's.
+        """
+        counted = max(seconds, self.least) * (2.0 if client == NAMELESS else 1.0)
+        self.rate.give_back(client, self.most - counted)
+
+
+def question_pace(monotonic: Callable[[], float]) -> SecondsOfWork:
+    """For how long each client may have the queue played forward."""
+    rate = RequestRate(per_minute=_SECONDS_A_MINUTE, at_once=_AT_ONCE, monotonic=monotonic)
+    return SecondsOfWork(rate, QUESTION_SECONDS, _LEAST_OF_QUESTION)
+
+
+def reading_pace(monotonic: Callable[[], float]) -> SecondsOfWork:
+    """For how long each client may have what is forecast written out, processor seconds."""
+    rate = RequestRate(
+        per_minute=_READING_SECONDS_A_MINUTE, at_once=_READING_AT_ONCE, monotonic=monotonic
+    )
+    return SecondsOfWork(rate, _LEAST_OF_READING, _LEAST_OF_READING)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,8 +118,8 @@ class ForecastDesk:
     others: bool
     clock: Callable[[], float]
     monotonic: Callable[[], float]
-    pace: QuestionPace
-    reading: QuestionPace
+    pace: SecondsOfWork
+    reading: SecondsOfWork
     new_job: Callable[[ForetoldQueue, Mapping[str, Any]], dict[str, Any]]
     advice: Callable[[ForetoldQueue, int], list[dict[str, Any]]]
     _queue: ForetoldQueue | None = None
@@ -130,7 +170,7 @@ class ForecastDesk:
 
     def _of(self, asker: Asker, user: str | None) -> bytes:
         """The jobs of a user, None for all users', written once for each forecast."""
-        self._take(self.reading, asker)
+        _take(self.reading, asker)
         begin = time.thread_time()
         try:
             with self._writing:  # many requests must not write the same jobs
@@ -159,7 +199,7 @@ class ForecastDesk:
     @contextmanager
     def _turn(self, asker: Asker) -> Iterator[None]:
         """One question at a time plays the queue forward, and nobody waits long for his turn."""
-        self._take(self.pace, asker)
+        _take(self.pace, asker)
         cost = 0.0
         try:
             if not self._places.acquire(blocking=False):
@@ -177,12 +217,6 @@ class ForecastDesk:
                 self._places.release()
         finally:
             self.pace.spent(asker.client, cost)
-
-    def _take(self, pace: QuestionPace, asker: Asker) -> None:
-        pause = pace.pause(asker.client)
-        if pause > 0.0:
-            words = f"that is a lot of questions: ask again in {math.ceil(pause)} s."
-            raise RequestRefused(TOO_OFTEN, words, retry_after=pause)
 
     def _for_whom(self, asker: Asker, request: Mapping[str, Any]) -> object:
         """The user whose runs and shares count: the asker, and for a portal any user."""
@@ -215,11 +249,11 @@ class ForecastDesk:
         return {"form": FORM, "foretold": queue.snapshot.now, "old": old}
 
 
-def number_of_job(text: str) -> int:
-    """Read the job that a query asks for."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise RequestRefused(_BAD, f"{text[:40]!r} is no number of a job.")
-    return int(text)
+def _take(pace: SecondsOfWork, asker: Asker) -> None:
+    pause = pace.pause(asker.client)
+    if pause > 0.0:
+        words = f"that is a lot of questions: ask again in {math.ceil(pause)} s."
+        raise RequestRefused(TOO_OFTEN, words, retry_after=pause)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -259,11 +293,19 @@ class ForecastPages:
 
     def _start(self, asker: Asker, environ: Mapping[str, Any]) -> Page:
         if environ["REQUEST_METHOD"] == "POST":
-            return Page.of(self.desk.of_new_job(asker, _object(body_of(environ))))
+            try:
+                request = json.loads(body_of(environ))
+            except (ValueError, RecursionError):
+                request = None
+            if not isinstance(request, dict):
+                raise RequestRefused(_BAD, "the body is no JSON object.")
+            return Page.of(self.desk.of_new_job(asker, request))
         asked = parse_qs(str(environ.get("QUERY_STRING", "")))
         if "job" in asked:
-            number = number_of_job(asked["job"][-1])
-            return Page.of(self.desk.of_job(asker, number, advice="advice" in asked))
+            text = asked["job"][-1]
+            if not (text.isascii() and text.isdigit() and len(text) <= 10):
+                raise RequestRefused(_BAD, f"{text[:40]!r} is no number of a job.")
+            return Page.of(self.desk.of_job(asker, int(text), advice="advice" in asked))
         if "user" in asked:
             return Page(self.desk.of_user(asker, asked["user"][-1]))
         if "all" in asked:
@@ -280,13 +322,3 @@ class ForecastPages:
         if self.is_token(str(environ.get("HTTP_AUTHORIZATION", ""))):
             return Asker(user="", sees_all=True, client=address)
         raise RequestRefused("401 Unauthorized", "give the site's token.")
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise RequestRefused("400 Bad Request", "the body is no JSON object.")
-    return found

@@ -16,8 +16,12 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.forecasts.live.forecast_pages import ForecastDesk, ForecastPages
-from slurm_rl_plugin.services.forecast_service import question_pace, reading_pace
+from slurm_rl_plugin.forecasts.live.forecast_pages import (
+    ForecastDesk,
+    ForecastPages,
+    question_pace,
+    reading_pace,
+)
 from slurm_rl_plugin.serving.clients import (
     MOST_CLIENTS,
     NAMELESS,

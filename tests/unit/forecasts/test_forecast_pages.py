@@ -20,9 +20,9 @@ from slurm_rl_plugin.forecasts.live.forecast_pages import (
     Asker,
     ForecastDesk,
     ForecastPages,
-    QuestionPace,
+    question_pace,
+    reading_pace,
 )
-from slurm_rl_plugin.services.forecast_service import question_pace, reading_pace
 
 
 class OneQueue:
@@ -67,9 +67,7 @@ class Pace:
         self.cost.append((client, seconds))
 
 
-def pages(
-    *, others: bool = False, pace: QuestionPace | None = None, reading: QuestionPace | None = None
-) -> ForecastPages:
+def pages(*, others: bool = False, pace: Any = None, reading: Any = None) -> ForecastPages:
     desk = ForecastDesk(
         others=others,
         clock=lambda: 1000.0,

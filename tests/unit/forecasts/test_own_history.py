@@ -12,8 +12,8 @@ from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
 from slurm_rl_plugin.configuration.reading.precedence import read_configuration
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ConfigurationError, SlurmRLError
-from slurm_rl_plugin.services import site_history
-from slurm_rl_plugin.services.site_history import OwnHistory
+from slurm_rl_plugin.services import forecast_service
+from slurm_rl_plugin.services.forecast_service import OwnHistory
 
 
 def test_a_history_that_cannot_be_read_is_tried_again_after_a_minute(
@@ -24,7 +24,7 @@ def test_a_history_that_cannot_be_read_is_tried_again_after_a_minute(
         configuration=read_configuration(tmp_path / "slurm-rl.toml"), kind=BATCH_SYSTEMS["slurm"]
     )
     clock, asked = [0.0], list[float]()
-    monkeypatch.setattr(site_history.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(forecast_service.time, "monotonic", lambda: clock[0])
     log = OwnHistory._log
     monkeypatch.setattr(OwnHistory, "_log", lambda self: (asked.append(clock[0]), log(self))[1])
     monkeypatch.setattr(OwnHistory, "_machine", lambda self: None)

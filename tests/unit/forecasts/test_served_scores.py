@@ -13,8 +13,7 @@ from slurm_rl_plugin.configuration.reading.precedence import read_configuration
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, write_queue
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
 from slurm_rl_plugin.forecasts.live.sources import rule_order
-from slurm_rl_plugin.services.forecast_service import ForecastService, Orders
-from slurm_rl_plugin.services.site_history import OwnHistory
+from slurm_rl_plugin.services.forecast_service import ForecastService, Orders, OwnHistory
 from slurm_rl_plugin.units import HOUR
 from tests.unit.forecasts.foretelling import busy_look, forecaster
 from tests.unit.forecasts.live_site import last_days, live_site
@@ -59,6 +58,6 @@ def test_scores_and_metrics_cost_nothing_but_a_forecast_of_the_queue(
     assert pages.scores()["started"] == 1  # those of before the start
     assert service.renew()
     loaded.clear()
-    assert pages.scores()["given"] == 1 + np.count_nonzero(service.asked_desk()._queue.place >= 0)  # type: ignore[union-attr]
+    assert pages.scores()["given"] == 1 + np.count_nonzero(service.desk._queue.place >= 0)  # type: ignore[union-attr]
     assert b"slurm_rl_forecasts_started 1.0" in pages.metrics()[0]
     assert loaded == []
