@@ -114,14 +114,6 @@ check: $(VENV)/installed-test
 	$(BIN)/lint-imports
 
 bench: $(VENV)/installed-test
-	$(BIN)/python -m tests.bench.speed.simulator_speed --output bench-output
-	$(BIN)/python -m tests.bench.speed.replayed_queue --output bench-output
-	$(BIN)/python -m tests.bench.speed.metrics_answer
-	$(BIN)/python -m tests.bench.speed.requested_resources
-	$(BIN)/python -m tests.bench.speed.agents_speed
-	$(BIN)/python -m tests.bench.speed.market_speed
-	$(BIN)/python -m tests.bench.speed.poisoned_prediction
-	$(BIN)/slurm-rl benchmark hook --jobs 10000
 	$(BIN)/python -m tests.bench.speed.figures --output bench-output
 
 bench-slurm: $(VENV)/installed-test

@@ -1,7 +1,5 @@
 """How long the metrics of a large site take, and how long they are.
 
-    python -m tests.bench.speed.metrics_answer
-
 500 accounts, 50,000 pending jobs and 80 partitions, some of both past their caps.
 """
 
@@ -64,22 +62,20 @@ def large_site_reports(cycles: int = 3) -> Iterator[CycleReport]:
         )
 
 
-def main() -> None:
-    """Print seconds and bytes."""
+def metrics_figures() -> dict[str, float]:
+    """Milliseconds of a cycle's figures and of one answer, and kB of it."""
     registry = CollectorRegistry()
     metrics = CycleMetrics(registry, {"name": "default"})
     publish, scrape = [], []
     for report in large_site_reports(5):
         begin = time.perf_counter()
         metrics.publish(report)
-        publish.append(time.perf_counter() - begin)
-        begin = time.perf_counter()
+        published = time.perf_counter()
         text = generate_latest(registry)
-        scrape.append(time.perf_counter() - begin)
-    print(f"publish: {1000 * np.median(publish):.0f} ms, longest {1000 * max(publish):.0f} ms")
-    print(f"scrape: {1000 * np.median(scrape):.0f} ms, longest {1000 * max(scrape):.0f} ms")
-    print(f"length: {len(text) / 1000:.0f} kB, {text.count(b'slurm_rl_')} lines")
-
-
-if __name__ == "__main__":
-    main()
+        publish.append(published - begin)
+        scrape.append(time.perf_counter() - published)
+    return {
+        "metrics of a large site, cycle": 1e3 * float(np.median(publish)),
+        "metrics of a large site, answer": 1e3 * float(np.median(scrape)),
+        "metrics of a large site, length": len(text) / 1e3,
+    }

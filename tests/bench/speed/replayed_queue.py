@@ -1,6 +1,4 @@
-"""`make bench`: when each of 10,000 pending jobs starts, foretold by replays of the queue.
-
-    python -m tests.bench.speed.replayed_queue [--processor-time]
+"""When each of 10,000 pending jobs starts, foretold by replays of the queue.
 
 The goal is one answer for the whole queue in 10 s on one core. Four weeks of jobs are drawn for the
 nodes of UB-HPC, and then a campaign that comes within half a day, until so many wait; the queue is
@@ -10,12 +8,9 @@ time is up; how many that were is the figure.
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -91,16 +86,14 @@ def site_and_queue(
     return site, queue
 
 
-def renewed(
-    site: ReplayedSite, queue: QueueNow, seconds: float, clock: Callable[[], float]
-) -> dict[str, float]:
+def renewed(site: ReplayedSite, queue: QueueNow, seconds: float) -> dict[str, float]:
     """All forecasts once, of as many replays as fit; after a first one that compiles."""
     site.starts(queue, queue.pending, 1, np.random.default_rng(1))
-    begin, longest = clock(), 0.0
+    begin, longest = time.process_time(), 0.0
 
     def goes_on(made: int) -> bool:
         nonlocal longest
-        taken = clock() - begin
+        taken = time.process_time() - begin
         longest = max(longest, taken / made)
         return taken + longest < seconds
 
@@ -109,32 +102,17 @@ def renewed(
         "pending": float(len(queue.pending)),
         "running": float(len(queue.running)),
         "replays": float(drawn.shape[1]),
-        "seconds": clock() - begin,
+        "seconds": time.process_time() - begin,
         "last start, days": float((np.median(drawn, axis=1).max() - queue.now) / DAY),
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("bench-output"))
-    parser.add_argument(
-        "--processor-time", action="store_true", help="on a machine that others use as well"
-    )
-    options = parser.parse_args()
-    clock = time.process_time if options.processor_time else time.perf_counter
-    options.output.mkdir(parents=True, exist_ok=True)
-    log, report = campaign(PAST, PENDING), {}
+def replays() -> Iterator[tuple[str, dict[str, float]]]:
+    """Machine, backfilling and order, and what `renewed` tells of them, in processor time."""
+    log, capacity = campaign(PAST, PENDING), int(drawn_machine().capacity[0])
     for where, backfilling in (("processors", "easy"), ("nodes", "easy"), ("nodes", "slurm")):
         machine = drawn_machine() if where == "nodes" else None
-        prepared = prepare_log(log, machine=machine, capacity=int(drawn_machine().capacity[0]))
+        prepared = prepare_log(log, machine=machine, capacity=capacity)
         for name, order in ORDERS.items():
             site, queue = site_and_queue(prepared, order, backfilling, PENDING)
-            found = renewed(site, queue, GOAL_SECONDS, clock)
-            report[f"{where}, {backfilling}, {name}"] = found
-            print(f"{where}, {backfilling}, {name}: {found}", flush=True)
-    path = options.output / "replayed-queue.json"
-    path.write_text(json.dumps(report, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+            yield f"{where}, {backfilling}, {name}", renewed(site, queue, GOAL_SECONDS)

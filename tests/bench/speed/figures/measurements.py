@@ -25,6 +25,11 @@ Values = Mapping[str, float]
 MS, RATE, S, MB = "ms", "jobs/s", "s", "MB"
 #: Measured once, beside no other commit, whatever is asked for: each takes minutes.
 ONCE = frozenset({"conversion"})
+#: How agents choose a resource in the simulation of 2005.
+AGENTS = (
+    "random", "least loaded", "least loaded in turn", "optimal split", "paper's agents",
+    "probing agents",
+)  # fmt: skip
 #: What `evaluate` is asked on a machine on which nothing has been compiled.
 FIRST_LOG = "egee:jobs=10000,seed=1"
 FIRST_POLICIES = tuple(f"--policy={name}" for name in ("fifo", "sjf", "saf", "default"))
@@ -88,6 +93,27 @@ def nodes() -> Values:
 
     _, prepared = load()
     return {f"nodes, {what}": rate for what, rate in rates(prepared).items()}
+
+
+def metrics() -> Values:
+    """The metrics of a large site (`tests.bench.speed.metrics_answer`)."""
+    from tests.bench.speed.metrics_answer import metrics_figures  # noqa: PLC0415
+
+    return metrics_figures()
+
+
+def papers() -> Values:
+    """Simulations of the papers of 2002 and 2005 (`tests.bench.speed.paper_speed`)."""
+    from tests.bench.speed.paper_speed import agents, market  # noqa: PLC0415 - numba
+
+    return market() | agents()
+
+
+def queue_forecast() -> Values:
+    """Replays of 10,000 pending jobs in 10 s (`tests.bench.speed.replayed_queue`)."""
+    from tests.bench.speed.replayed_queue import replays  # noqa: PLC0415 - numba
+
+    return {f"replays, {what}": told["replays"] for what, told in replays()}
 
 
 def first_word() -> Values:
@@ -205,6 +231,35 @@ MEASUREMENTS: Mapping[str, tuple[Callable[[], Values], tuple[Figure, ...]]] = {
                 ("fifo, easy", 5e4), ("fifo, slurm", 5e4), ("sjf, easy", 5e4), ("sjf, slurm", 5e4),
                 ("multifactor, slurm", 0.0), ("default, easy", 2e4), ("default, slurm", 2e4),
             )
+        ),
+    ),
+    "metrics": (
+        metrics,
+        (
+            Figure(name="metrics of a large site, cycle", unit=MS),
+            Figure(name="metrics of a large site, answer", unit=MS),
+            Figure(name="metrics of a large site, length", unit="kB", goal=300.0),
+        ),
+    ),
+    "papers": (
+        papers,
+        (
+            *(
+                Figure(name=f"market, {machines}, {way}", unit=S)
+                for machines in ("m512", "m128") for way in ("rescheduling", "as agreed")
+            ),
+            *(
+                Figure(name=f"agents, {rule}, told {heard}", unit=S, goal=10.0)
+                for rule in AGENTS for heard in ("at once", "at completion")
+            ),
+        ),
+    ),
+    "queue-forecast": (
+        queue_forecast,
+        tuple(
+            Figure(name=f"replays, {machine}, {order}", unit="in 10 s", rate=True, goal=1.0)
+            for machine in ("processors, easy", "nodes, easy", "nodes, slurm")
+            for order in ("fifo", "default")
         ),
     ),
     "training": (training, (Figure(name="training", unit=RATE, rate=True),)),
