@@ -9,7 +9,6 @@ import pytest
 from slurm_rl_plugin.domain import PendingJobs
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.domain.jobs import empty_job_table
-from slurm_rl_plugin.domain.resources import ResourceRequests, ResourcesNow
 from slurm_rl_plugin.features.columns import feature_columns, site_job_features, site_queue_features
 from slurm_rl_plugin.features.history.run_history import BOUNDS
 from slurm_rl_plugin.features.history.run_prediction import expected_run, history_features
@@ -118,21 +117,6 @@ def test_job_features_by_hand():
     )
 
 
-def test_goals_of_a_site_by_hand():
-    goals = Goals(shares=8.0, short_jobs=0.5, wide_jobs=2.0, longest_wait=3.0, interactive=4.0)
-    first, second = (named(row) for row in site_job_features(SNAPSHOT, ESTIMATE, goals=goals))
-    assert first["log_size"] == pytest.approx(2 * math.log(2))
-    assert first["interactive_points"] == 4.0
-    assert first["interactive"] == 1.0
-    assert second["interactive_points"] == 0.0
-    assert first["overdue"] == pytest.approx(3 * math.log(90 / 60))
-    assert first["share_points"] == pytest.approx(8 * math.log2(1 / 0.75))
-    assert second["share_points"] == 8 * -4.0
-    assert second["share_doublings"] == -4.0
-    assert first["log_run_time"] == pytest.approx(0.5 * unknown_run(999.0)["log_run_time"])
-    assert first["log_run_time_spread"] == pytest.approx(unknown_run(999.0)["log_run_time_spread"])
-
-
 @pytest.mark.parametrize(
     ("goal", "feature"),
     [
@@ -189,11 +173,6 @@ def test_a_job_is_overdue_beyond_half_of_the_longest_wait(wait, longest, expecte
     assert dynamic(wait, longest)["overdue"] == pytest.approx(expected, abs=1e-12)
 
 
-def test_ages_are_told_apart_beyond_four_hours():
-    for hours in (0.0, 1.0, 4.0, 400.0):
-        assert dynamic(hours * HOUR)["log_age"] == pytest.approx(math.log(1 + hours / 4))
-
-
 @pytest.mark.parametrize(
     ("share", "usage", "expected"),
     [
@@ -214,15 +193,6 @@ def test_doublings_of_usage_over_share_are_told_up_to_four(share, usage, expecte
     assert told["share_points"] == pytest.approx(8 * expected)
 
 
-def test_features_of_columns_are_those_of_single_jobs():
-    rng = np.random.default_rng(1)
-    wait, share, usage = rng.uniform(0, 9e4, 30), rng.random(30), rng.random(30)
-    together = dynamic_job_features(wait, 3e4, share, usage, 2.0, 8.0)
-    for job in range(30):
-        alone = dynamic_job_features(wait[job], 3e4, share[job], usage[job], 2.0, 8.0)
-        assert [column[job] for column in together] == pytest.approx(alone, rel=1e-13)
-
-
 def test_a_limit_of_less_than_a_second_counts_as_one_and_no_processors_as_one():
     jobs = SNAPSHOT.pending.jobs
     table = replace(jobs, processors=np.array([0, 1]))
@@ -237,25 +207,6 @@ def test_the_longest_wait_counts_half_after_thirty_days():
     assert longest_wait(8 * HOUR, 0.0, 9 * HOUR) == 9 * HOUR
     assert longest_wait(8 * HOUR, 30 * DAY, 5 * HOUR) == 5 * HOUR
     assert longest_wait(0.0, math.inf, 0.0) == 0.0
-
-
-def test_the_longest_wait_of_the_site_makes_jobs_overdue():
-    overdue = SITE.jobs.index("overdue")
-    told = site_job_features(SNAPSHOT, ESTIMATE, longest=150.0)[:, overdue]
-    assert told.tolist() == pytest.approx([math.log(90 / 75), 0.0])
-    assert not site_job_features(SNAPSHOT, ESTIMATE, longest=180.0)[:, overdue].any()
-
-
-def test_the_size_of_a_job_is_that_of_its_dominant_share():
-    names = ("cpus", "memory")
-    machine = np.array([8.0, 1000.0])
-    total = np.array([[2.0, 500.0], [8.0, 100.0]])  # half of the memory weighs as 4 of 8 CPUs
-    requests = ResourceRequests.of_totals(total, names=names, nodes=np.zeros(2, dtype=np.int64))
-    pending = PendingJobs.untouched(replace(SNAPSHOT.pending.jobs, requests=requests))
-    resources = ResourcesNow(names=names, capacity=machine, free=machine)
-    snapshot = replace(SNAPSHOT, pending=pending, resources=resources)
-    sizes = site_job_features(snapshot, ESTIMATE)[:, SITE.jobs.index("log_size")]
-    assert sizes.tolist() == pytest.approx([math.log(4), math.log(8)])
 
 
 def test_an_outlived_estimate_releases_now_and_not_in_the_past():

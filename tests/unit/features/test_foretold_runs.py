@@ -1,6 +1,5 @@
 """What is predicted of a job as it starts, and what its end teaches; by hand."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +16,6 @@ from slurm_rl_plugin.features.history.run_prediction import (
 )
 from tests.unit.features.run_tables import Run, snapshot_of
 
-DAY = 86_400.0
 FIRST = Run(1, 0, 4, 3600.0, start=100.0)
 
 
@@ -66,26 +64,6 @@ def test_shares_that_are_asked_for_choose_the_quantile():
     more = foretold_now(told, ForetoldRuns(asked=np.array([0.25, 0.5, 0.75, 0.9, 0.95])))
     np.testing.assert_allclose(more[:, :4], now[:, 1:])
     assert foretold_now(None, ForetoldRuns()).shape == (0, len(PARTS))
-
-
-def test_no_quantile_lies_beyond_the_time_limit():
-    known = started(Run(1, 0, 4, 30.0, start=100.0))
-    # 0.12 of the runs end before 10 s, so a tenth ends before 10 ** (0.1 / 0.12) s
-    assert known.lines[0, 1:].tolist() == pytest.approx([10 ** (0.1 / 0.12), 30, 30, 30, 30])
-    without = started(Run(1, 0, 4, math.nan, start=100.0))
-    assert without.lines[0, -1] == 2 * DAY
-
-
-def test_a_large_request_without_a_paid_past_is_predicted_by_its_class():
-    large = Run(1, 0, 64, DAY, start=2000.0)
-    of_class = [Run(10 + n, 1 + n % 3, 64, DAY, 0.0, 5.0) for n in range(50)]
-    own = [Run(100 + n, 0, 1, 60.0, 0.0, 5.0) for n in range(50)]
-    assert started(large).lines[0, 1:].tolist() == pytest.approx(unknown_quantiles(DAY))
-    past = PastRuns().after(snapshot_of(1000.0, ended=of_class))
-    expected = started(large, past).lines
-    assert (expected[0, 1:] < unknown_quantiles(DAY)).all()
-    both = PastRuns().after(snapshot_of(1000.0, ended=[*of_class, *own]))
-    np.testing.assert_array_equal(started(large, both).lines, expected)
 
 
 def test_memory_keeps_every_bit_and_what_is_behind():

@@ -11,11 +11,9 @@ import pytest
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
 from slurm_rl_plugin.features.history.columns import history_columns, known_past
 from slurm_rl_plugin.features.history.past_runs import PastRuns
-from slurm_rl_plugin.features.history.run_history import BOUNDS, LARGE_REQUEST
+from slurm_rl_plugin.features.history.run_history import LARGE_REQUEST
 from slurm_rl_plugin.features.history.run_prediction import (
     PARTS,
-    expected_run,
-    history_features,
     nominal_shares,
 )
 from slurm_rl_plugin.features.site import SITE
@@ -93,42 +91,10 @@ def test_the_whole_queue_at_once_is_each_job_alone(seed):
         assert quantiles == pytest.approx(there, rel=1e-9)
 
 
-def test_of_the_first_job_the_same_part_ends_before_each_bound():
-    snapshot = snapshot_of(0.0, pending=[Run(1, 0, 2, 600.0, 0.0)])
-    row = history_columns(snapshot, PastRuns())[0]
-    nobody = expected_run(np.full(len(BOUNDS), 0.12), 600.0)
-    assert row.tolist() == pytest.approx([*history_features(*nobody), 0.0], rel=1e-6)
-
-
-def test_a_job_without_a_time_limit_is_predicted_as_if_it_asked_for_two_days():
-    waiting = [Run(1, 0, 2, NAN, 0.0), Run(2, 0, 2, 172_800.0, 0.0), Run(3, 0, 2, 86_400.0, 0.0)]
-    without, two_days, one_day = history_columns(snapshot_of(0.0, pending=waiting), PastRuns())
-    assert without.tolist() == two_days.tolist() != one_day.tolist()
-
-
 def alike_of(snapshot):
     """The feature of jobs alike of each pending job."""
     told = history_columns(snapshot, PastRuns())
     return told[:, SITE.history_jobs.index("log_alike_none_running")].tolist()
-
-
-def test_jobs_alike_are_counted_by_template_where_none_of_them_runs():
-    same, other, wide = (
-        Run(1, 0, 2, 600.0, 0.0),
-        Run(2, 0, 2, 601.0, 0.0),
-        Run(3, 0, 3, 600.0, 0.0),
-    )
-    waiting = [same, other, same, wide, same, other]
-    three, two = math.log(3), math.log(2)
-    nobody = snapshot_of(5.0, pending=waiting)
-    assert alike_of(nobody) == pytest.approx([three, two, three, 0.0, three, two])
-    runs = snapshot_of(5.0, pending=waiting, running=[other])
-    assert alike_of(runs) == pytest.approx([three, 0.0, three, 0.0, three, 0.0])
-
-
-def test_a_thousand_copies_count_as_eight():
-    queue = snapshot_of(5.0, pending=[Run(n, 0, 2, 600.0, 0.0) for n in range(1000)])
-    assert alike_of(queue) == pytest.approx([math.log(8)] * 1000)
 
 
 def test_an_array_is_as_many_jobs_as_its_waiting_tasks():
@@ -144,31 +110,6 @@ def test_an_array_is_as_many_jobs_as_its_waiting_tasks():
     ]
     np.testing.assert_allclose(queues[0], queues[1], rtol=1e-6)
     np.testing.assert_allclose(queues[2], queues[3], rtol=1e-6)
-
-
-def test_without_a_past_all_jobs_are_as_the_first():
-    snapshot = snapshot_of(5.0, pending=[Run(1, 0, 2, 600.0, 0.0), Run(2, 1, 4, 7200.0, 0.0)])
-    features = site_job_features(snapshot, np.array([600.0, 7200.0]))
-    nobody = history_columns(snapshot, PastRuns())
-    np.testing.assert_array_equal(features[:, FIRST:], nobody)
-
-
-def test_an_empty_queue_has_no_rows():
-    told = history_columns(snapshot_of(5.0), PastRuns())
-    assert told.shape == (0, len(SITE.history_jobs))
-
-
-def test_short_runs_shorten_and_long_runs_lengthen_what_is_predicted():
-    waiting = [Run(9, 0, 1, 7200.0, 0.0)]
-
-    def length_after(run_time):
-        ended = [Run(n, 0, 1, 7200.0, 0.0, run_time) for n in range(20)]
-        snapshot = snapshot_of(1e5, ended=ended, pending=waiting)
-        return history_columns(snapshot, PastRuns().after(snapshot))[0, 0]
-
-    nobody = history_columns(snapshot_of(0.0, pending=waiting), PastRuns())
-    assert length_after(20.0) < nobody[0, 0] - 1.0
-    assert length_after(7000.0) > nobody[0, 0] + 1.0
 
 
 def test_history_stays_finite_whatever_runs_have_told():
@@ -205,17 +146,3 @@ def test_a_template_that_has_run_is_predicted_apart():
     assert predictions(waiting, past) == 2
     other, same = history_columns(snapshot_of(DAY, pending=waiting[:2]), past)[:, 0]
     assert same < other
-
-
-def test_a_large_request_is_predicted_apart_from_small_ones_of_its_class():
-    small, large = Run(1, 0, 64, 20 * 3600.0, 0.0), Run(2, 0, 100, 20 * 3600.0, 0.0)
-    assert predictions([small, large, small]) == 2
-
-
-@pytest.mark.parametrize("jobs", [1, 1000])
-def test_a_prediction_reaches_every_job_of_its_kind(jobs):
-    waiting = [Run(n, n % 3, 4 + n % 4, 600.0 + n % 2, 0.0) for n in range(jobs)]
-    whole = history_columns(snapshot_of(DAY, pending=waiting), PastRuns())
-    for job in (0, jobs // 2, jobs - 1):
-        alone = history_columns(snapshot_of(DAY, pending=[waiting[job]]), PastRuns())
-        np.testing.assert_array_equal(whole[job, :2], alone[0, :2])

@@ -10,12 +10,8 @@ from slurm_rl_plugin.features.history.columns import history_columns
 from slurm_rl_plugin.features.history.job_keys import user_key
 from slurm_rl_plugin.features.history.past_runs import HistoryTable, PastRuns
 from slurm_rl_plugin.features.history.run_history import (
-    BOUNDS,
-    LARGE_REQUEST,
     SPENT,
-    speaks_for,
 )
-from slurm_rl_plugin.features.history.run_prediction import expected_run
 from slurm_rl_plugin.features.site import SITE
 from tests.unit.features.run_tables import USERS, Run, snapshot_of
 
@@ -47,19 +43,6 @@ def after(*ended, now=1e6):
     return PastRuns().after(snapshot_of(now, ended=list(ended)))
 
 
-def test_a_request_is_large_from_1536_core_hours_on():
-    assert LARGE_REQUEST == 1536 * 3600 == 64 * DAY
-    assert speaks_for(0.0, DAY - 1.0, 64)
-    assert not speaks_for(0.0, DAY, 64)
-    assert not speaks_for(0.0, 1.0, 64 * int(DAY))  # wide and short counts as narrow and long
-
-
-def test_a_large_one_is_spoken_for_from_as_many_core_seconds_on():
-    assert not speaks_for(64 * DAY - 1.0, DAY, 64)
-    assert speaks_for(64 * DAY, DAY, 64)
-    assert not speaks_for(64 * DAY, DAY + 1.0, 64)
-
-
 def test_who_outlives_two_hours_loses_all_while_he_runs_and_gains_nothing_at_the_end():
     dummy = Run(1, ANN, 100, 7200.0, start=0.0, end=7000.0)
     long = Run(2, ANN, 1, 9000.0, start=1000.0, end=8300.0)
@@ -84,15 +67,6 @@ def test_nobody_inherits_what_another_has_spent():
         np.testing.assert_array_equal(told_of([large], past), told_of([large], PastRuns(time=1e6)))
 
 
-def test_a_template_is_spoken_for_by_what_its_user_spent_on_any():
-    other = Run(1, ANN, 800, 6912.0, start=0.0, end=6912.0)  # 5,529,600 core-seconds
-    past = after(other)
-    assert spent_by(past, ANN) == LARGE_REQUEST
-    assert (told_of([LARGE], past) != told_of([LARGE], by_class(past))).any()
-    less = after(Run(1, ANN, 800, 6912.0, start=0.0, end=6911.0))
-    assert told_of([LARGE], less)[0, 1] == pytest.approx(math.log(8))  # of the class
-
-
 def test_a_large_request_without_a_paid_past_is_judged_by_its_class_alone():
     """By runs of others that asked for as much; of its own user's other runs it learns nothing."""
     others = [Run(n, BOB, 64, DAY, 10.0 * n, 10.0 * n + 900.0) for n in range(50)]
@@ -104,26 +78,6 @@ def test_a_large_request_without_a_paid_past_is_judged_by_its_class_alone():
     assert expected[0, length] != nobody[0, length]
     # the dummies do tell of a small request of the same user
     assert (told_of([SMALL], after(*dummies)) != told_of([SMALL], by_class(after(*dummies)))).any()
-
-
-def test_a_large_request_without_a_paid_past_counts_as_an_eighth_of_the_mean_of_its_class():
-    mean, _ = expected_run(np.full(len(BOUNDS), 0.12), DAY)  # of a class without runs
-    unpaid = told_of([LARGE], PastRuns(time=1e6))
-    assert unpaid[0, :2].tolist() == pytest.approx([math.log(mean / 8), math.log(8)])
-    # a smaller request of the same class counts as its distribution says
-    smaller = told_of([replace(LARGE, time_limit=DAY - 1.0)], PastRuns(time=1e6))
-    assert smaller[0, 1] == pytest.approx(
-        math.log(math.sqrt(math.prod(expected_run(np.full(len(BOUNDS), 0.12), DAY - 1.0))))
-    )
-
-
-def test_a_large_request_without_a_paid_past_has_no_others_alike():
-    copies = told_of([LARGE] * 20, PastRuns(time=1e6))
-    np.testing.assert_array_equal(copies, np.repeat(told_of([LARGE], PastRuns(time=1e6)), 20, 0))
-    alike = SITE.history_jobs.index("log_alike_none_running")
-    assert not copies[:, alike].any()
-    paid = after(Run(1, ANN, 800, 6912.0, start=0.0, end=6912.0))
-    assert told_of([LARGE] * 5, paid)[:, alike].tolist() == pytest.approx([math.log(5)] * 5)
 
 
 @pytest.mark.parametrize(

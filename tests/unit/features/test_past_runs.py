@@ -16,13 +16,6 @@ from slurm_rl_plugin.features.history.job_keys import (
 )
 from slurm_rl_plugin.features.history.past_runs import LINE, PastRuns
 from slurm_rl_plugin.features.history.run_history import (
-    AT_RISK,
-    BOUNDS,
-    ENDED_BEFORE,
-    INVERSE,
-    LAST,
-    PREVIOUS,
-    SPENT,
     request_class,
 )
 from tests.reference.readable_past_runs import step_of
@@ -34,7 +27,7 @@ from tests.unit.features.run_tables import (
 )
 
 NAN = math.nan
-SITE, USER, LIMITS, TEMPLATE = range(4)
+USER, LIMITS, TEMPLATE = 1, 2, 3
 
 
 def rows_of(past, run):
@@ -49,53 +42,6 @@ def rows_of(past, run):
         place = int(table.places(key)[0])
         rows.append(None if place < 0 else table.rows[place])
     return rows
-
-
-def ended_in(row):
-    """Bound -> runs that ended before it."""
-    counts = row[ENDED_BEFORE:AT_RISK].tolist()
-    return {bound: count for bound, count in zip(BOUNDS, counts, strict=True) if count}
-
-
-def came_to(row):
-    """Bound -> runs that came as far as the one before it."""
-    counts = row[AT_RISK:SPENT].tolist()
-    return {bound: count for bound, count in zip(BOUNDS, counts, strict=True) if count}
-
-
-def test_one_short_run_by_hand():
-    run = Run(1, 0, 4, 600.0, start=1000.0, end=1030.0)
-    past = PastRuns().after(snapshot_of(1100.0, ended=[run]))
-    assert past.time == 1100.0
-    for row in rows_of(past, run):
-        assert ended_in(row) == {60.0: 1.0}  # no shorter than 30 s, shorter than 60
-        assert came_to(row) == {10.0: 1.0, 30.0: 1.0, 60.0: 1.0}
-    site, user, limits, template = rows_of(past, run)
-    assert user[[SPENT, LAST, PREVIOUS, INVERSE]].tolist() == [30.0 * 4, 30.0, 30.0, 1 / 30]
-    assert not site[SPENT:].any()
-    assert not limits[SPENT:].any()
-    assert not template[SPENT:].any()
-
-
-def test_a_thousand_runs_of_one_user_count_as_some_ten_of_their_class():
-    dummies = [Run(n, 0, 4, 600.0, 10.0 * n, 10.0 * n + 5) for n in range(1000)]
-    other = Run(5000, 1, 4, 600.0, 20_000.0, 20_005.0)
-    alone = PastRuns().after(snapshot_of(15_000.0, ended=dummies))
-    told = came_to(rows_of(alone, other)[SITE])[10.0]
-    assert 8.0 < told < 11.0  # the user's row holds ten runs, so the last ones count 1 / 11**2
-    both = alone.after(snapshot_of(30_000.0, ended=[other]))
-    assert came_to(rows_of(both, other)[SITE])[10.0] == pytest.approx(0.999 * told + 1)
-
-
-def test_runs_of_a_template_count_for_limits_of_its_step():
-    """An hour lies 2 % above where a step begins, and 16 % below where the next one does."""
-    runs = [Run(each, 0, 4, limit, 0.0, 5.0) for each, limit in enumerate((3600.0, 4150.0))]
-    past = PastRuns().after(snapshot_of(100.0, ended=[*runs, Run(3, 0, 4, 4250.0, 0.0, 5.0)]))
-    found = [ended_in(rows_of(past, run)[TEMPLATE])[10.0] for run in runs]
-    assert found == pytest.approx([1.6, 1.6])
-    asked_for_1_percent_more = replace(runs[0], time_limit=3636.0)
-    assert ended_in(rows_of(past, asked_for_1_percent_more)[TEMPLATE])[10.0] == pytest.approx(1.6)
-    assert rows_of(past, replace(runs[0], time_limit=5100.0))[TEMPLATE] is None
 
 
 def random_runs(rng, count, whole=True):
@@ -311,21 +257,6 @@ def test_a_run_without_times_tells_nothing(start, end):
     assert len(PastRuns().after(snapshot_of(100.0, ended=[run])).users) == 0
     running = PastRuns().after(snapshot_of(100.0, running=[run]))
     assert len(running.users) == (0 if math.isnan(start) else 1)
-
-
-def test_nothing_is_known_at_first():
-    past = PastRuns()
-    for table in (past.site, past.users, past.limits, past.templates):
-        assert table.places(np.array([1.0, 2.0])).tolist() == [-1, -1]
-    # a layout, a time and the lengths of four tables
-    assert np.concatenate(past.after(snapshot_of(5.0)).to_memory()).tolist() == [
-        5.0,
-        5.0,
-        0.0,
-        0.0,
-        0.0,
-        0.0,
-    ]
 
 
 def test_keys_are_whole_numbers_that_stay_the_same():

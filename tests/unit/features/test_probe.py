@@ -41,12 +41,6 @@ def test_the_features_of_a_version_are_what_they_were(schema):
 
 
 @EVERY
-def test_stored_values_have_the_stored_digest(schema):
-    stored = STORED[f"{schema.name} {schema.version}"]
-    assert digest_of(stored["values"]) == stored["digest"]
-
-
-@EVERY
 def test_the_fixed_queue_tells_every_feature_from_0_and_job_features_from_each_other(schema):
     values = probe_values(schema)
     silent = [name for name, column in values.items() if not any(column)]

@@ -41,13 +41,6 @@ def named(schema, values):
     return dict(zip(schema.queue, values.tolist(), strict=True))
 
 
-def test_both_papers_have_eleven_inputs_and_other_digests():
-    for schema in (REACTIVE_GRID, REACTIVE_GRID_2011):
-        assert len(schema.queue) + len(schema.jobs) == 11
-        assert schema.dynamic_jobs == ()
-    assert REACTIVE_GRID.digest != REACTIVE_GRID_2011.digest
-
-
 @pytest.mark.parametrize(
     ("shares", "places"),
     [
