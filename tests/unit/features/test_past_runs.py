@@ -15,16 +15,9 @@ from slurm_rl_plugin.features.history.job_keys import (
     user_keys,
 )
 from slurm_rl_plugin.features.history.past_runs import LINE, PastRuns
-from slurm_rl_plugin.features.history.run_history import (
-    request_class,
-)
+from slurm_rl_plugin.features.history.run_history import BOUNDS, place_of, request_class
 from tests.reference.readable_past_runs import step_of
-from tests.unit.features.run_tables import (
-    USERS,
-    Run,
-    snapshot_of,
-    told_by,
-)
+from tests.unit.features.run_tables import USERS, Run, snapshot_of, told_by
 
 NAN = math.nan
 USER, LIMITS, TEMPLATE = 1, 2, 3
@@ -282,3 +275,13 @@ def test_keys_of_many_templates_differ():
     assert len(np.unique(keys)) == len(keys)
     assert (keys == np.floor(keys)).all()
     assert keys.max() < 2**52
+
+
+def test_a_limit_that_is_a_bound_ends_runs_that_have_told_all():
+    ten_minutes, many = BOUNDS.index(600.0), len(BOUNDS)
+    assert place_of(593.0, 600.0) == ten_minutes
+    # 594 to 599 s: outlives 5 minutes and would have outlived 10 but for the limit
+    assert place_of(594.0, 600.0) == ten_minutes + many
+    assert place_of(600.0, 600.0) == 2 * many
+    # the bound of 600 s lies in the last hundredth of this limit: nothing is asked beyond it
+    assert place_of(604.0, 604.0) == 2 * many
