@@ -10,7 +10,6 @@ import pytest
 
 from tests.bench.live.compressed_time import Stopped
 from tests.bench.reserve_hours.campaign import each_hour, over_hours
-from tests.bench.reserve_hours.foreseen import coming, foreseen
 from tests.bench.reserve_hours.load import HourJob
 from tests.bench.reserve_hours.runs import (
     ORDER,
@@ -18,10 +17,8 @@ from tests.bench.reserve_hours.runs import (
     RESERVE,
     ReplayedJob,
     Side,
-    figures_of,
     submit_in_time,
 )
-from tests.reference.readable_simulator import Job, Moment
 
 
 def replayed(wait: float, *, interactive: bool) -> ReplayedJob:
@@ -69,18 +66,6 @@ def test_an_interval_holds_the_figure_and_is_a_point_where_all_hours_are_alike()
         [True, True, False, True],
         [False, False, False, True],
     ]
-
-
-def test_the_bound_keeps_what_comes_soon_and_nothing_for_batch_jobs() -> None:
-    jobs = [Job(at, 60.0, 60.0, 1, 0, quick) for at, quick in ((5, True), (9, False), (20, True))]
-    moments = [coming(10.0)(jobs, Moment(now, [], [], [])) for now in (0.0, 5.0, 9.0, 10.0, 20.0)]
-    assert moments == [1, 0, 0, 1, 0]
-
-
-def test_a_longer_look_ahead_starts_interactive_jobs_sooner() -> None:
-    short, long = (figures_of(foreseen(1000, ahead, 3)) for ahead in (0.0, 120.0))
-    assert long.interactive_wait < 0.7 * short.interactive_wait
-    assert long.batch_wait > short.batch_wait
 
 
 def test_an_hour_that_is_broken_off_submits_nothing_more() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,6 @@ from tests.bench.reserve_hours.runs import (
     predicted,
     run_hours,
 )
-from tests.bench.reserve_hours.search import Sums, measures, meets, sums_of
 
 #: The four figures of the goals, as `measures` gives them.
 FIGURES = (
@@ -49,6 +48,59 @@ FIGURES = (
     "batch wait, reserve / order",
     "utilization lost",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Of each hour, shape [hours]: jobs and waits of both classes, soon started, utilization."""
+
+    interactive: FloatArray
+    waited: FloatArray
+    soon: FloatArray
+    batch: FloatArray
+    batch_waited: FloatArray
+    utilization: FloatArray
+
+
+def sums_of(hours: Sequence[Sequence[ReplayedJob]]) -> Sums:
+    """What is added up over hours."""
+    rows = []
+    for jobs in hours:
+        found = figures_of(jobs)
+        quick = sum(job.interactive for job in jobs)
+        slow = sum(not job.interactive and job.submit > 0.0 for job in jobs)
+        rows.append(
+            (
+                *(quick, quick * found.interactive_wait, quick * found.within_120s),
+                *(slow, slow * found.batch_wait, found.utilization),
+            )
+        )
+    return Sums(*np.array(rows, dtype=np.float64).T)
+
+
+def measures(plain: Sums, order: Sums, kept: Sums, hours: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    """The figures of the four goals, shape [4, groups], of hours [groups, n]."""
+
+    def total(each: FloatArray) -> FloatArray:
+        return np.asarray(each[hours].sum(axis=1))
+
+    batch = (total(kept.batch_waited) / total(kept.batch)) / (
+        total(order.batch_waited) / total(order.batch)
+    )
+    return np.array(
+        [
+            total(kept.soon) / total(kept.interactive),
+            (total(kept.waited) / total(kept.interactive))
+            / (total(plain.waited) / total(plain.interactive)),
+            batch,
+            (total(order.utilization) - total(kept.utilization)) / hours.shape[1],
+        ]
+    )
+
+
+def meets(figures: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    """Whether each goal is met, shape [4, groups]."""
+    return np.array([figures[0] >= 0.95, figures[1] <= 0.2, figures[2] <= 1.15, figures[3] <= 0.02])
 
 
 def _sides(runs: Runs, seeds: Sequence[int]) -> list[Sums]:

@@ -72,13 +72,12 @@ class ReserveHead:
 RESERVE_HEAD = ReserveHead(always=3.1, running_interactive=-6.0, pending_batch=-3.0)
 
 
-def hour_network(head: ReserveHead | None = None) -> QNetwork:
-    """FIFO within the classes, interactive jobs first, and the reserve of `head`."""
-    head = head or RESERVE_HEAD
+def hour_network() -> QNetwork:
+    """FIFO within the classes, interactive jobs first, and the reserve of RESERVE_HEAD."""
     fifo = rule_network("fifo")
     linear = fifo.linear.copy()
     linear[SITE.jobs.index("interactive")] = _CLASS_STEP
-    return replace(fifo, linear=linear, **_reserve(fifo, head))
+    return replace(fifo, linear=linear, **_reserve(fifo, RESERVE_HEAD))
 
 
 def _reserve(fifo: QNetwork, head: ReserveHead) -> dict[str, object]:
