@@ -171,7 +171,7 @@ deb-twice:
 	rm -rf dist/clone
 
 generated: $(VENV)/installed-test
-	$(BIN)/python -m slurm_rl_plugin.configuration.generated.files
+	$(BIN)/python -m slurm_rl_plugin.configuration.generated
 	$(BIN)/python deploy/grafana/generate_dashboards.py
 
 default-model: $(VENV)/installed-train

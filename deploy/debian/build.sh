@@ -99,7 +99,7 @@ make_pages() {
         maker=$work/tools/bin/python packages=
         "$work/tools/bin/pip" install --quiet -r "$work/source/requirements/test.txt"
     fi
-    (cd "$work/source" && PYTHONPATH=$packages PYTHONDONTWRITEBYTECODE=1 "$maker" -m slurm_rl_plugin.cli.generated.files "$work/pages" "$day")
+    (cd "$work/source" && PYTHONPATH=$packages PYTHONDONTWRITEBYTECODE=1 "$maker" -m slurm_rl_plugin.cli.generated "$work/pages" "$day")
 }
 
 install_files() {

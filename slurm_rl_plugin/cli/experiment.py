@@ -29,12 +29,7 @@ from slurm_rl_plugin.domain.switchback import (
 )
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation.declared_experiment import DeclaredExperiment, ExperimentStatus
-from slurm_rl_plugin.hook.experiment.files import (
-    RUNNING,
-    STEPPED_BACK,
-    STOPPED,
-    ExperimentStanding,
-)
+from slurm_rl_plugin.hook.experiment.files import RUNNING, STEPPED_BACK, STOPPED, ExperimentStanding
 from slurm_rl_plugin.hook.experiment.turns import held_part
 from slurm_rl_plugin.readable import printable, span_text
 from slurm_rl_plugin.units import DAY

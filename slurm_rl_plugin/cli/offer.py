@@ -7,10 +7,7 @@ import logging
 
 from slurm_rl_plugin.brokers.live.offer_pages import OfferPages
 from slurm_rl_plugin.cli.service_process import log_to_standard_error, serve_until_stopped
-from slurm_rl_plugin.cli.site_options import (
-    add_configuration_options,
-    configuration_of,
-)
+from slurm_rl_plugin.cli.site_options import add_configuration_options, configuration_of
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.services.offer_service import build_bound_offers, build_offer_pages
 from slurm_rl_plugin.serving.page_server import serve_pages

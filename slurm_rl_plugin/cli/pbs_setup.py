@@ -6,10 +6,7 @@ import argparse
 from pathlib import Path
 
 from slurm_rl_plugin.batch_systems.pbs.setup import heartbeat_file, setup_steps, site_formula
-from slurm_rl_plugin.cli.site_options import (
-    add_configuration_options,
-    configuration_of,
-)
+from slurm_rl_plugin.cli.site_options import add_configuration_options, configuration_of
 from slurm_rl_plugin.services.hook import shipped_folder
 
 

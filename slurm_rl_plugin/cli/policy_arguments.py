@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 
 from slurm_rl_plugin.cli.argument_types import whole_number
-from slurm_rl_plugin.configuration.keys.sections import KEYS
+from slurm_rl_plugin.configuration.sections import KEYS
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.simulator.kernel.class_limit import FREE, LIMIT, ClassLimit

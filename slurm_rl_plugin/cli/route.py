@@ -20,10 +20,7 @@ from slurm_rl_plugin.brokers.live.remote_site import RemoteSite, SiteAddress, Si
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, RoutedJobsFile, SharedExperience
 from slurm_rl_plugin.brokers.port import Broker, RankedSite, RoutedJob
 from slurm_rl_plugin.brokers.registry import BROKERS, LEARNERS, broker_named
-from slurm_rl_plugin.cli.site_options import (
-    add_configuration_options,
-    configuration_of,
-)
+from slurm_rl_plugin.cli.site_options import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.tables import print_json, print_table, slurm_duration, slurm_time
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.site import JobRequest

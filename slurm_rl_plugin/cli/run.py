@@ -105,10 +105,7 @@ def _run(
     path = where.textfile
     textfile = MetricsTextfile(path=Path(path), registry=registry) if path else None
     files = LoadedFiles(
-        read=lambda: _configuration(options),
-        started=configuration,
-        metrics=metrics,
-        loaded=loaded,
+        read=lambda: _configuration(options), started=configuration, metrics=metrics, loaded=loaded
     )
     daemon = _daemon(configuration, cycle, metrics, textfile, files, reload_wanted)
     if options.once:

@@ -6,13 +6,10 @@ import argparse
 import sys
 from typing import Any
 
-from slurm_rl_plugin.cli.site_options import (
-    add_configuration_options,
-    configuration_of,
-)
+from slurm_rl_plugin.cli.site_options import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.tables import print_json
 from slurm_rl_plugin.configuration import Configuration, read_configuration
-from slurm_rl_plugin.configuration.generated.example_file import (
+from slurm_rl_plugin.configuration.generated import (
     class_lines,
     example_text,
     key_line,

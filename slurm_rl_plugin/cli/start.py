@@ -13,10 +13,7 @@ from typing import Any
 from slurm_rl_plugin.accounting.slurm.options import asked_of
 from slurm_rl_plugin.batch_systems.kind import JobSubmission
 from slurm_rl_plugin.cli.argument_types import job_number
-from slurm_rl_plugin.cli.site_options import (
-    add_configuration_options,
-    configuration_of,
-)
+from slurm_rl_plugin.cli.site_options import add_configuration_options, configuration_of
 from slurm_rl_plugin.cli.tables import print_json, print_table, slurm_time
 from slurm_rl_plugin.configuration import Configuration
 from slurm_rl_plugin.domain.resources import GPUS, MEMORY

@@ -21,7 +21,7 @@ from slurm_rl_plugin.cli.progress import (
 from slurm_rl_plugin.cli.tables import print_json, print_table
 from slurm_rl_plugin.cli.what_if import cluster_and_jobs, intervals_words
 from slurm_rl_plugin.configuration import read_configuration
-from slurm_rl_plugin.configuration.keys.hook import RewardSection
+from slurm_rl_plugin.configuration.sections import RewardSection
 from slurm_rl_plugin.evaluation.named_log import LogOptions
 from slurm_rl_plugin.evaluation.study import as_json
 from slurm_rl_plugin.evaluation.what_if_study import (

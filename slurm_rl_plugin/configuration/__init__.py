@@ -8,10 +8,9 @@ from slurm_rl_plugin.configuration.configuration import (
     changed_start_keys,
     with_start_values,
 )
-from slurm_rl_plugin.configuration.keys.key import DEFAULT_PATH, Key
-from slurm_rl_plugin.configuration.keys.sections import KEYS
-from slurm_rl_plugin.configuration.reading.given_keys import Flag
-from slurm_rl_plugin.configuration.reading.precedence import read_configuration
+from slurm_rl_plugin.configuration.key import DEFAULT_PATH, Key
+from slurm_rl_plugin.configuration.reading import Flag, read_configuration
+from slurm_rl_plugin.configuration.sections import KEYS
 from slurm_rl_plugin.configuration.way_out import (
     KnownConfiguration,
     known_configuration,

@@ -8,10 +8,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.configuration.keys.hook import OFF, RewardSection, reserved_amounts
-from slurm_rl_plugin.configuration.keys.sections import KEYS, Sections
-from slurm_rl_plugin.configuration.reading.given_keys import DEFAULT
-from slurm_rl_plugin.configuration.reading.shares_and_classes import DEFAULT_SOURCE
+from slurm_rl_plugin.configuration.key import DEFAULT
+from slurm_rl_plugin.configuration.sections import (
+    KEYS,
+    OFF,
+    RewardSection,
+    Sections,
+    reserved_amounts,
+)
+from slurm_rl_plugin.configuration.tables import DEFAULT_SOURCE
 from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING, Goals
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.hook.cycle.settings import CycleSettings

@@ -12,13 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.configuration.configuration import Configuration
-from slurm_rl_plugin.configuration.reading.files import (
-    ConfigurationFile,
-    read_files,
-    standing_lines,
-)
-from slurm_rl_plugin.configuration.reading.given_keys import DEFAULT, Flag
-from slurm_rl_plugin.configuration.reading.precedence import configuration_of_parts
+from slurm_rl_plugin.configuration.files import ConfigurationFile, read_files, standing_lines
+from slurm_rl_plugin.configuration.key import DEFAULT
+from slurm_rl_plugin.configuration.reading import Flag, configuration_of_parts
 from slurm_rl_plugin.errors import ConfigurationError
 
 _LEFT = ("hook", "batch_system", "reserve", "metrics")

@@ -27,7 +27,7 @@ from slurm_rl_plugin.batch_systems.port import (
 )
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.configuration.keys.served import OfferSection
+from slurm_rl_plugin.configuration.sections import OfferSection
 from slurm_rl_plugin.domain import QueueSnapshot
 from slurm_rl_plugin.domain.goals import POINTS_A_DOUBLING
 from slurm_rl_plugin.errors import (

@@ -17,7 +17,7 @@ from slurm_rl_plugin.batch_systems.kind import AdapterParts, LimitKeys
 from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.batch_systems.registry import BatchSystemChoice, choose_batch_system
 from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.configuration.keys.hook import OFF, reserved_amounts
+from slurm_rl_plugin.configuration.sections import OFF, reserved_amounts
 from slurm_rl_plugin.hook.outstanding import limits_path
 from slurm_rl_plugin.metrics.served import ServedMetrics, read_served_metrics
 

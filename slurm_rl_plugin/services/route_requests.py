@@ -17,7 +17,7 @@ from slurm_rl_plugin.brokers.live.remote_site import SiteAddress
 from slurm_rl_plugin.brokers.live.routed_jobs import JobOnItsWay, News, RoutedJobs, RoutedJobsFile
 from slurm_rl_plugin.brokers.port import Broker, RoutedJob
 from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.configuration.reading.site_list import read_sites
+from slurm_rl_plugin.configuration.tables import read_sites
 from slurm_rl_plugin.domain.site import JobRequest
 from slurm_rl_plugin.errors import BatchSystemError, BatchSystemUnavailable, ConfigurationError
 from slurm_rl_plugin.units import DAY, HOUR

@@ -10,12 +10,7 @@ import numpy as np
 from slurm_rl_plugin.domain.job_groups import Grouping
 from slurm_rl_plugin.learning.evaluation.group_waits import groupings_of
 from slurm_rl_plugin.measure.blocks import Blocks
-from slurm_rl_plugin.measure.intervals import (
-    FEWEST_BLOCKS,
-    drawn_places,
-    verdict,
-    widened,
-)
+from slurm_rl_plugin.measure.intervals import FEWEST_BLOCKS, drawn_places, verdict, widened
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, MINUTE, FloatArray, IntArray
 from slurm_rl_plugin.utility.fairness import WINDOWS_TOGETHER, Service
 from slurm_rl_plugin.utility.summary import service_of

@@ -176,11 +176,7 @@ def _members(prepared: PreparedLog, counted: slice) -> Iterator[tuple[str, str, 
 
 
 def _row(
-    by: str,
-    group: str,
-    jobs: IntArray,
-    waits: tuple[FloatArray, FloatArray],
-    blocks: Blocks,
+    by: str, group: str, jobs: IntArray, waits: tuple[FloatArray, FloatArray], blocks: Blocks
 ) -> GroupHours:
     old, new = waits[0][jobs], waits[1][jobs]
     drawn = blocks.means(old, jobs), blocks.means(new, jobs)

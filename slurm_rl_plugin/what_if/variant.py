@@ -22,11 +22,7 @@ from slurm_rl_plugin.machine_files.values import Value, limits_of
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
-from slurm_rl_plugin.simulator.workloads.machine_load import (
-    jobs_held,
-    limits_of_time,
-    partition_of,
-)
+from slurm_rl_plugin.simulator.workloads.machine_load import jobs_held, limits_of_time, partition_of
 from slurm_rl_plugin.units import MINUTE, BoolArray, FloatArray
 
 #: The cluster as it is.

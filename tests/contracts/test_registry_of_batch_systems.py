@@ -12,7 +12,7 @@ from slurm_rl_plugin.batch_systems.kind import AdapterParts, BatchSystemKind, Li
 from slurm_rl_plugin.batch_systems.port import BatchSystem
 from slurm_rl_plugin.batch_systems.registry import ADAPTERS, AUTO, BATCH_SYSTEMS, LIMITS
 from slurm_rl_plugin.configuration import KEYS
-from slurm_rl_plugin.configuration.keys.hook import OFF
+from slurm_rl_plugin.configuration.sections import OFF
 from slurm_rl_plugin.domain.job_class import JobClassifier
 
 each_kind = pytest.mark.parametrize("kind", BATCH_SYSTEMS.values(), ids=BATCH_SYSTEMS)

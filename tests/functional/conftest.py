@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.cli.generated.files import write_files
+from slurm_rl_plugin.cli.generated import write_files
 from tests.fakes.fake_cluster import FakeCluster
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli.entry import main
-from slurm_rl_plugin.configuration.keys.key import removal_of
+from slurm_rl_plugin.configuration.key import removal_of
 
 #: Every key of each release, many with another value than the default.
 RELEASED = sorted((Path(__file__).parents[1] / "assets/configuration").glob("*.toml"))

@@ -11,7 +11,7 @@ import pytest
 
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.configuration import KEYS, read_configuration
-from slurm_rl_plugin.configuration.generated.example_file import example_text
+from slurm_rl_plugin.configuration.generated import example_text
 from tests.architecture.markdown_documents import TOP, code_blocks
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.configuration.keys.sections import KEYS
+from slurm_rl_plugin.configuration.sections import KEYS
 from tests.architecture.markdown_documents import TOP, code_blocks, code_spans, table_rows
 from tests.real.booted_head_node import DAEMON, HeadNode, booted_head_node
 from tests.real.daemon import wait_until

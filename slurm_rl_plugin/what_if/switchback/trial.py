@@ -116,11 +116,7 @@ def _longest_wait(declared: Declaration, found: BlockCosts) -> str | None:
 
 
 def _replays(
-    declared: Declaration,
-    found: BlockCosts,
-    since_begin: BlockCosts,
-    floors: FloatArray,
-    goal: str,
+    declared: Declaration, found: BlockCosts, since_begin: BlockCosts, floors: FloatArray, goal: str
 ) -> str | None:
     """Replays of the real queues say that ours costs more, and its blocks do not gainsay them."""
     if len(found) < _FEWEST_BLOCKS:

@@ -53,10 +53,7 @@ class Choice:
 
 
 def choices_of(
-    tuned: TunedCluster,
-    short: TuningTask,
-    checks: TuningTask,
-    processors: int,
+    tuned: TunedCluster, short: TuningTask, checks: TuningTask, processors: int
 ) -> dict[str, Choice]:
     """Name -> what was chosen; the cluster as it is among them.
 
@@ -89,9 +86,7 @@ def best_rule(task: TuningTask) -> str:
 
 
 def _best(
-    rules: Sequence[str],
-    objective: Callable[[TuningTask, Candidate], float],
-    task: TuningTask,
+    rules: Sequence[str], objective: Callable[[TuningTask, Candidate], float], task: TuningTask
 ) -> str:
     values = side_by_side(lambda rule: objective(task, Candidate(name=rule)), rules)
     return rules[int(np.argmax(values))]

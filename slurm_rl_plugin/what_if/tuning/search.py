@@ -17,11 +17,7 @@ import numpy as np
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
-from slurm_rl_plugin.learning.evaluation.paired import (
-    Candidate,
-    schedule_of,
-    starts_under,
-)
+from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.learning.evaluation.recorded_replay import UNCOUNTED
 from slurm_rl_plugin.learning.load_windows import log_window, training_jobs
 from slurm_rl_plugin.learning.side_by_side import side_by_side

@@ -21,7 +21,7 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.cli.progress import parts_bar
-from slurm_rl_plugin.configuration.reading.precedence import read_configuration
+from slurm_rl_plugin.configuration.reading import read_configuration
 from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, read_queue

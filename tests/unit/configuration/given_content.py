@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from slurm_rl_plugin.configuration import Configuration
-from slurm_rl_plugin.configuration.reading.files import ConfigurationFile
-from slurm_rl_plugin.configuration.reading.precedence import configuration_of_parts
+from slurm_rl_plugin.configuration.files import ConfigurationFile
+from slurm_rl_plugin.configuration.reading import configuration_of_parts
 
 
 def configuration_of(content: Mapping[str, Any]) -> Configuration:

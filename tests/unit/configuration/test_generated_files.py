@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.cli.generated import manual_page
 from slurm_rl_plugin.configuration import KEYS, Key, read_configuration
-from slurm_rl_plugin.configuration.generated.example_file import example_text
-from slurm_rl_plugin.configuration.generated.files import (
+from slurm_rl_plugin.configuration.generated import (
+    example_text,
     generated_files,
 )
-from slurm_rl_plugin.configuration.generated.manual_page import manual_page
-from slurm_rl_plugin.configuration.keys.key import plain
+from slurm_rl_plugin.configuration.key import plain
 from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES
 from tests.architecture.markdown_documents import TOP
 from tests.unit.configuration.given_content import configuration_of
@@ -27,11 +27,9 @@ STRANGE = {
         "k-e-y": Key(
             kind=str,
             default='a\\b "c" \x7f é 😀',
-            meaning="'quoted\\n. at the start of a line; .SH evil",
-            note="See [there](there.md#x). 'Tis `so`.",
-            former_names=("s.old",),
+            help="'quoted\\n.at the start of a line; .SH evil. See [there](there.md#x). 'Tis `so`.",
         ),
-        "list": Key(kind=list, default=["a", 'b"'], meaning="x"),
+        "list": Key(kind=list, default=["a", 'b"'], help="X."),
     }
 }
 
@@ -39,7 +37,7 @@ STRANGE = {
 @pytest.mark.parametrize("path", generated_files(), ids=str)
 def test_committed_files_are_what_the_definitions_make(path: Path) -> None:
     assert (TOP / path).read_text() == generated_files()[path], (
-        "run python -m slurm_rl_plugin.configuration.generated.files"
+        "run python -m slurm_rl_plugin.configuration.generated"
     )
 
 
@@ -109,4 +107,4 @@ def test_the_man_page_says_all_of_each_key() -> None:
         for name, key in keys.items():
             (_, said) = mine.split(f"       {name} = ", 1)
             flat = " ".join(said.partition("\n\n")[0].split())
-            assert key.meaning[1:] in flat, name
+            assert key.help.partition(". ")[0] in flat, name

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.configuration import Flag, read_configuration
-from slurm_rl_plugin.configuration.keys.key import REMOVED
+from slurm_rl_plugin.configuration.key import REMOVED
 from slurm_rl_plugin.errors import ConfigurationError
 
 

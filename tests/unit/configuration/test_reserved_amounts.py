@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_rl_plugin.configuration.keys.hook import reserved_amounts
+from slurm_rl_plugin.configuration.sections import reserved_amounts
 
 
 def test_words_of_slurm_and_of_pbs() -> None:

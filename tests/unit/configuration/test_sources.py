@@ -15,8 +15,8 @@ from slurm_rl_plugin.configuration import (
     Key,
     read_configuration,
 )
-from slurm_rl_plugin.configuration.generated.example_file import toml_value
-from slurm_rl_plugin.configuration.keys.key import environment_name
+from slurm_rl_plugin.configuration.generated import toml_value
+from slurm_rl_plugin.configuration.key import environment_name
 from slurm_rl_plugin.errors import ConfigurationError
 from tests.architecture.markdown_documents import TOP
 

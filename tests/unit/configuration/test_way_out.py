@@ -14,7 +14,7 @@ from slurm_rl_plugin.configuration import (
     known_configuration,
     way_out_of,
 )
-from slurm_rl_plugin.configuration.reading.files import standing_lines
+from slurm_rl_plugin.configuration.files import standing_lines
 from slurm_rl_plugin.errors import ConfigurationError
 from tests.unit.configuration.given_content import configuration_of
 

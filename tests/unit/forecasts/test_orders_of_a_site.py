@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.configuration.reading.precedence import read_configuration
+from slurm_rl_plugin.configuration.reading import read_configuration
 from slurm_rl_plugin.domain.queue_file import QueueOnFile
 from slurm_rl_plugin.forecasts.live.sources import own_order
 from slurm_rl_plugin.services.forecast_service import build_orders

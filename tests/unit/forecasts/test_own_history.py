@@ -9,7 +9,7 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.kind import Presence
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
-from slurm_rl_plugin.configuration.reading.precedence import read_configuration
+from slurm_rl_plugin.configuration.reading import read_configuration
 from slurm_rl_plugin.domain.machine import Machine
 from slurm_rl_plugin.errors import BatchSystemUnavailable, ConfigurationError, SlurmRLError
 from slurm_rl_plugin.services import forecast_service

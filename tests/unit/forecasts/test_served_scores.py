@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli.progress import progress_bar
-from slurm_rl_plugin.configuration.reading.precedence import read_configuration
+from slurm_rl_plugin.configuration.reading import read_configuration
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, write_queue
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
 from slurm_rl_plugin.forecasts.live.sources import rule_order

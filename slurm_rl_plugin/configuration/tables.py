@@ -1,23 +1,20 @@
-"""The tables that are no keys: [shares], [[job_class]] and [utility.NAME].
+"""The tables that are no keys: [shares], [[job_class]] and [utility.NAME]; [[site]] for `route`.
 
 Shares and rules of a later file replace those of earlier ones, its classes those of their names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from slurm_rl_plugin.batch_systems.registry import BATCH_SYSTEMS
-from slurm_rl_plugin.configuration.keys.key import JOB_CLASS, SHARES, UTILITY, nearest
-from slurm_rl_plugin.configuration.reading.files import ConfigurationFile, shown
-from slurm_rl_plugin.configuration.reading.given_keys import DEFAULT
-from slurm_rl_plugin.domain.job_class import (
-    DEFAULT_JOB_CLASS_RULES,
-    JobClassifier,
-    JobClassRule,
-)
+from slurm_rl_plugin.brokers.live.remote_site import SiteAddress
+from slurm_rl_plugin.configuration.files import ConfigurationFile, read_file, shown
+from slurm_rl_plugin.configuration.key import DEFAULT, JOB_CLASS, SHARES, UTILITY, nearest
+from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES, JobClassifier, JobClassRule
 from slurm_rl_plugin.domain.utility_class import BATCH, BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import ConfigurationError
 
@@ -63,12 +60,19 @@ def take_shares(before: GivenShares, file: ConfigurationFile, faults: list[str])
         return before
     origins = {key: file.where(SHARES, key) for key in given}
     if FROM in given:
-        problem = _problem_of_source(given)
-        if problem is not None:
-            faults.append(f"{origins[FROM]}: [shares] {problem}.")
-            return before
-        return GivenShares(None, given[FROM], origins)
-    wrong = [account for account, share in given.items() if not _is_share(share)]
+        source = given[FROM]
+        if source not in tuple(BATCH_SYSTEMS):  # it may be of any type
+            faults.append(f"{origins[FROM]}: [shares] from is {source!r}: {_EITHER}.")
+        elif len(given) > 1:
+            faults.append(f"{origins[FROM]}: [shares] {_EITHER}.")
+        else:
+            return GivenShares(None, source, origins)
+        return before
+    wrong = [
+        account
+        for account, share in given.items()
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1
+    ]
     faults.extend(
         f"{origins[account]}: [shares] {shown(account)} is {given[account]!r}, give a "
         "number from 0 to 1."
@@ -77,27 +81,11 @@ def take_shares(before: GivenShares, file: ConfigurationFile, faults: list[str])
     if wrong:
         return before
     if abs(sum(given.values()) - 1.0) > 1e-6:
-        faults.append(f"{where}: [shares] {_wrong_sum(given)}: make them sum to 1.")
+        each = ", ".join(f"{shown(account)} {share:g}" for account, share in given.items())
+        found = f"sum to {sum(given.values()):g} ({each})" if given else "names no account"
+        faults.append(f"{where}: [shares] {found}: make them sum to 1.")
     shares = {account: float(share) for account, share in given.items()}
     return GivenShares(shares, origins=origins)
-
-
-def _problem_of_source(given: Mapping[str, Any]) -> str | None:
-    source = given[FROM]
-    if source in tuple(BATCH_SYSTEMS):  # it may be of any type
-        return None if len(given) == 1 else _EITHER
-    return f"from is {source!r}: {_EITHER}"
-
-
-def _is_share(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, int | float) and 0 <= value <= 1
-
-
-def _wrong_sum(given: Mapping[str, float]) -> str:
-    if not given:
-        return "names no account"
-    each = ", ".join(f"{shown(account)} {share:g}" for account, share in given.items())
-    return f"sum to {sum(given.values()):g} ({each})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,30 +117,24 @@ def take_rules(before: GivenRules, file: ConfigurationFile, faults: list[str]) -
         return before
     if not given:
         return GivenRules(classes=before.classes, class_origins=before.class_origins)
-    rules = [_rule(file, place, each, faults) for place, each in enumerate(given)]
+    rules = []
+    for place, each in enumerate(given):
+        name, found = f"[[job_class]] rule {place + 1}", len(faults)
+        faults.extend(
+            f"{file.where(JOB_CLASS, place, key)}: {name}: {shown(key)} is unknown"
+            f"{nearest(key, sorted(FIELDS))}"
+            for key in each
+            if key not in FIELDS
+        )
+        if len(faults) > found:
+            continue
+        try:
+            named = {FIELDS[key]: value for key, value in each.items()}
+            rules.append(JobClassRule(**{"job_class": "", **named}))
+        except (ConfigurationError, TypeError) as error:
+            faults.append(f"{file.where(JOB_CLASS, place)}: {name}: {error}")
     origins = tuple(file.where(JOB_CLASS, place) for place in range(len(given)))
-    known = tuple(rule for rule in rules if rule is not None)
-    return replace(before, rules=known, given=True, origins=origins)
-
-
-def _rule(
-    file: ConfigurationFile, place: int, given: Mapping[str, Any], faults: list[str]
-) -> JobClassRule | None:
-    name = f"[[job_class]] rule {place + 1}"
-    unknown = [key for key in given if key not in FIELDS]
-    faults.extend(
-        f"{file.where(JOB_CLASS, place, key)}: {name}: {shown(key)} is unknown"
-        f"{nearest(key, sorted(FIELDS))}"
-        for key in unknown
-    )
-    if unknown:
-        return None
-    try:
-        fields = {FIELDS[key]: value for key, value in given.items()}
-        return JobClassRule(**{"job_class": "", **fields})
-    except (ConfigurationError, TypeError) as error:
-        faults.append(f"{file.where(JOB_CLASS, place)}: {name}: {error}")
-        return None
+    return replace(before, rules=tuple(rules), given=True, origins=origins)
 
 
 def take_classes(before: GivenRules, file: ConfigurationFile, faults: list[str]) -> GivenRules:
@@ -192,3 +174,75 @@ def classifier_of(given: GivenRules, faults: list[str]) -> JobClassifier:
         except ConfigurationError as error:
             faults.append(f"{given.origins[number]}: [[job_class]] rule {number + 1}: {error}")
     return JobClassifier(tuple(known), given.classes)
+
+
+#: Key of a site -> field of `SiteAddress`; those after the third may be left out.
+_SITE_FIELDS = {
+    "name": "name",
+    "url": "url",
+    "token_file": "token_file",
+    "ca": "authority",
+    "client_certificate": "client_certificate",
+    "client_key": "client_key",
+}
+_NO_FILES = frozenset({"name", "url"})
+
+
+def read_sites(paths: list[Path]) -> list[SiteAddress]:
+    """The sites of all files, in order; a later file's site takes the place of one of its name."""
+    faults: list[str] = []
+    found: dict[str, SiteAddress] = {}
+    for path in paths:
+        file = read_file(path, faults)
+        if file is not None:
+            found |= {site.name: site for site in _sites(file, path.parent, faults)}
+    if faults:
+        raise ConfigurationError(faults)
+    return list(found.values())
+
+
+def _sites(file: ConfigurationFile, folder: Path, faults: list[str]) -> Iterator[SiteAddress]:
+    faults += [
+        f"{file.where(key)}: {shown(key)} is unknown: write [[site]]."
+        for key in file.content
+        if key != "site"
+    ]
+    given = file.content.get("site", [])
+    if not isinstance(given, list) or not all(isinstance(each, Mapping) for each in given):
+        faults.append(f"{file.where('site')}: site is no list: write each under [[site]].")
+        return
+    names: set[str] = set()
+    for place, each in enumerate(given):
+        where = f"{file.where('site', place)}: [[site]] {place + 1}"
+        problems = [*_problems(each)]
+        name = each.get("name")
+        if isinstance(name, str) and name in names:
+            problems.append(f"name {name!r} is given twice: each site has its own.")
+        if problems:
+            faults += [f"{where}: {problem}" for problem in problems]
+            continue
+        names.add(str(name))
+        # a path of a file is taken from the folder of the file that names it
+        found: dict[str, Any] = {
+            to: each[key] if key in _NO_FILES else folder / Path(each[key]).expanduser()
+            for key, to in _SITE_FIELDS.items()
+            if key in each
+        }
+        try:
+            yield SiteAddress(**found)
+        except ConfigurationError as error:
+            faults.append(f"{where}: {error}")
+
+
+def _problems(site: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in site.items():
+        if key not in _SITE_FIELDS:
+            yield f"{shown(key)} is unknown{nearest(key, list(_SITE_FIELDS))}"
+        elif not isinstance(value, str) or not value or not value.isprintable():
+            yield f"{key} is {value!r}, give text."
+    if "name" not in site:
+        yield "name is missing: give the cluster's."
+    if ("url" in site) != ("token_file" in site):
+        yield "url and token_file go together: give both, or neither, for --broker learning alone."
+    if ("client_certificate" in site) != ("client_key" in site):
+        yield "client_certificate and client_key go together: give both, or neither."

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.configuration.keys.sections import KEYS
+from slurm_rl_plugin.configuration.sections import KEYS
 from slurm_rl_plugin.whole_file import read_whole
 
 #: Folder beside the file whose *.toml are read after it, in the order of their names.

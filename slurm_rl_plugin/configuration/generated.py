@@ -1,13 +1,18 @@
-"""The example file, every key with its default and meaning, and how values are written as TOML."""
+"""The example file and the tables of docs/configuration.md, and how values are written as TOML.
+
+``python -m slurm_rl_plugin.configuration.generated`` writes both in a source tree; tests compare.
+"""
 
 from __future__ import annotations
 
 import json
 import textwrap
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from slurm_rl_plugin.configuration.keys.key import (
+from slurm_rl_plugin.configuration.files import shown
+from slurm_rl_plugin.configuration.key import (
     JOB_CLASS,
     SECTION_NOTES,
     SHARES,
@@ -16,12 +21,17 @@ from slurm_rl_plugin.configuration.keys.key import (
     markdown_of,
     plain,
 )
-from slurm_rl_plugin.configuration.keys.sections import KEYS
-from slurm_rl_plugin.configuration.reading.files import shown
-from slurm_rl_plugin.configuration.reading.shares_and_classes import DEFAULT_SOURCE, FIELDS, FROM
+from slurm_rl_plugin.configuration.sections import KEYS
+from slurm_rl_plugin.configuration.tables import DEFAULT_SOURCE, FIELDS, FROM
 from slurm_rl_plugin.domain.job_class import DEFAULT_JOB_CLASS_RULES, JobClassRule
 from slurm_rl_plugin.domain.utility_class import UtilityClass
+from slurm_rl_plugin.whole_file import write_whole
 
+TOP = Path(__file__).resolve().parents[2]
+DOCUMENT = Path("docs") / "configuration.md"
+#: Between these two lines of the document nothing is written by hand.
+BEGIN = "<!-- keys: made of their definitions by slurm_rl_plugin.configuration.generated -->"
+END = "<!-- end of keys -->"
 _WIDTH = 99
 _OPENING = (
     "slurm-rl.toml(5): every key with its default. A key that is left out takes its default, also "
@@ -99,3 +109,32 @@ def rule_lines(rule: JobClassRule) -> list[str]:
 def class_lines(name: str, own: UtilityClass) -> list[str]:
     """A class as TOML: its [utility.NAME] header and a line for each key."""
     return [f"[{UTILITY}.{shown(name)}]", *(key_line(*each) for each in own.table.items())]
+
+
+def generated_files(top: Path = TOP) -> dict[Path, str]:
+    """Path below the top of the source tree -> content."""
+    return {
+        Path("deploy") / "slurm-rl.toml": example_text(),
+        DOCUMENT: with_tables((top / DOCUMENT).read_text()),
+    }
+
+
+def with_tables(document: str) -> str:
+    """The document with its tables made anew from the definitions of keys."""
+    before, begin, rest = document.partition(f"{BEGIN}\n")
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the document has no line {BEGIN} or no line {END}")
+    parts = []
+    for section, definitions in KEYS.items():
+        note = SECTION_NOTES.get(section)
+        rows = ["| key | default | meaning |", "|---|---|---|"]
+        for name, key in definitions.items():
+            rows.append(f"| `{name}` | `{toml_value(key.default)}` | {markdown_of(key)} |")
+        parts.append("\n".join([f"## [{section}]", "", *([note, ""] if note else []), *rows, ""]))
+    return "\n".join([f"{before}{begin}", *parts, f"{end}{after}"])
+
+
+if __name__ == "__main__":
+    for written, text in generated_files().items():
+        write_whole(TOP / written, text)

@@ -1,4 +1,4 @@
-"""One configuration key: its type, default, bounds, meaning and names, the source of everything."""
+"""One configuration key: its type, default, bounds and help, of which all else is made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple, get_origin, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 _KIND_NAMES = {
     str: "text",
@@ -60,6 +60,8 @@ SECTION_NOTES = {
     "offer": "Of the offer service, which reads them when it starts: [brokers](brokers.md).",
     "route": "Of `slurm-rl route`, which users run: [brokers](brokers.md#for-users).",
 }
+#: Origin of a value that no source gives.
+DEFAULT = "default"
 #: Sections with keys of the site's own choice.
 SHARES, JOB_CLASS, UTILITY = "shares", "job_class", "utility"
 
@@ -71,24 +73,20 @@ class Key:
     Attributes:
         kind: type of the value; a list is one of names, a dict has numbers by names.
         default: taken where no source gives the key.
-        meaning: what the key says, in the words of a sentence without its capital and full stop.
+        help: what the key means, in Markdown; the first sentence stands before the choices.
         choices: all that a text may be, or the names in a table; () for any text.
         least: bound of a number, or of the length of a text.
         most: bound of a number.
-        note: further sentences, in Markdown.
         at_start: read at the start of the daemon only, not at a reload.
-        former_names: `section.key` that this key had before; each still works, with a warning.
     """
 
     kind: type
     default: Any
-    meaning: str
+    help: str
     choices: tuple[str, ...] = ()
     least: float = -math.inf
     most: float = math.inf
-    note: str = ""
     at_start: bool = False
-    former_names: tuple[str, ...] = ()
 
     def fault(self, value: Any) -> str | None:
         """What is wrong with a value, or None."""
@@ -165,9 +163,9 @@ class Key:
 Keys = Mapping[str, Mapping[str, Key]]
 
 
-def key(*, default: Any, meaning: str, **told: Any) -> Any:
+def key(default: Any, help: str, **told: Any) -> Any:  # noqa: A002 - what it becomes
     """A field of a section that is a key: its type is the field's, its default is given here."""
-    metadata = {"key": {"default": default, "meaning": meaning, **told}}
+    metadata = {"key": {"default": default, "help": help, **told}}
     if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -183,31 +181,6 @@ def keys_of(section: type) -> dict[str, Key]:
         )
         for each in fields(section)
     }
-
-
-class NamedKey(NamedTuple):
-    """A key with its place; `former` is the old name under which it was found, or ""."""
-
-    section: str
-    name: str
-    key: Key
-    former: str = ""
-
-    def __str__(self) -> str:
-        return f"[{self.section}] {self.name}"
-
-
-def names_of(keys: Keys) -> dict[tuple[str, str], NamedKey]:
-    """Section and name, of now or former, -> the key of now."""
-    found = {}
-    for section, definitions in keys.items():
-        for name, key in definitions.items():
-            for former in key.former_names:
-                old_section, _, old_name = former.partition(".")
-                old = (old_section, old_name)
-                found[old] = NamedKey(section, name, key, f"[{old_section}] {old_name}")
-            found[section, name] = NamedKey(section, name, key)
-    return found
 
 
 def environment_name(section: str, name: str) -> str:
@@ -231,11 +204,12 @@ def removal_of(section: str, name: str = "") -> str | None:
 
 def markdown_of(key: Key) -> str:
     """What a key means, its choices and its bounds, on one line of Markdown."""
+    meaning, end, more = key.help.partition(". ")
     choices = ", ".join(f"`{choice}`" for choice in key.choices)
     sentences = [
-        f"{key.meaning[0].upper()}{key.meaning[1:]}.",
+        f"{meaning}." if end else meaning,
         f"{_CHOICES[key.kind is dict]} {choices}." if choices else "",
-        key.note,
+        more,
         key.bounds,
         "Read at start only." if key.at_start else "",
     ]
@@ -243,12 +217,14 @@ def markdown_of(key: Key) -> str:
 
 
 def plain(markdown: str) -> str:
-    """Markdown without its marks; a link to a document becomes its words and the path of that."""
-    return _LINK.sub(_linked, markdown).replace("`", "")
+    """Markdown without its marks; a link to a document becomes its words and the path of that.
 
+    The path alone where the words are no more than the document's name.
+    """
 
-def _linked(link: re.Match[str]) -> str:
-    """Words and path; the path alone where the words are no more than the document's name."""
-    words, path = link.groups()
-    named = words.lower().replace(" ", "-") == path.partition(".")[0]
-    return f"docs/{path}" if named else f"{words}: docs/{path}"
+    def linked(link: re.Match[str]) -> str:
+        words, path = link.groups()
+        named = words.lower().replace(" ", "-") == path.partition(".")[0]
+        return f"docs/{path}" if named else f"{words}: docs/{path}"
+
+    return _LINK.sub(linked, markdown).replace("`", "")

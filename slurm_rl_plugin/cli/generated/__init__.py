@@ -1,1 +1,0 @@
-"""Files that are made from the parsers: manual pages and completion."""

@@ -1,1 +1,0 @@
-"""Files that are made from the definitions of keys: example file, manual page, tables."""

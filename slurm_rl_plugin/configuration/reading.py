@@ -1,0 +1,344 @@
+"""Reads a configuration: flags over the environment over files over defaults, key by key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from slurm_rl_plugin.batch_systems.registry import LIMITS, LIMITS_OF_RESOURCES
+from slurm_rl_plugin.brokers.live.remote_site import is_loopback
+from slurm_rl_plugin.brokers.market.formula import machine_function, user_function
+from slurm_rl_plugin.configuration.configuration import Configuration, with_derived_reward
+from slurm_rl_plugin.configuration.files import ConfigurationFile, read_files, shown
+from slurm_rl_plugin.configuration.key import (
+    DEFAULT,
+    ENVIRONMENT_PREFIX,
+    JOB_CLASS,
+    REMOVED,
+    SHARES,
+    UTILITY,
+    environment_name,
+    nearest,
+    removal_of,
+)
+from slurm_rl_plugin.configuration.sections import KEYS, OFF, reserved_amounts
+from slurm_rl_plugin.configuration.tables import (
+    GivenRules,
+    GivenShares,
+    classifier_of,
+    take_classes,
+    take_rules,
+    take_shares,
+)
+from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.utility.reward import RewardWeights
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+#: Section and name of every key.
+_PLACES = tuple((section, name) for section, names in KEYS.items() for name in names)
+_IN_FILES_ONLY = "is given in files only: write it there."
+_NO_KEY = "is no key: see `slurm-rl show-config --defaults` for all keys."
+#: How alike two names must be, from 0 to 1, for one to be a slip of the other.
+_SLIP = 0.8
+#: Sections that serve.
+_SERVING = ("metrics", "offer", "forecast")
+#: Key of such a section that is given -> the one that it needs.
+_NEEDS = (
+    ("tls_certificate", "tls_key"),
+    ("tls_key", "tls_certificate"),
+    ("tls_client_ca", "tls_certificate"),
+)
+#: Mechanism of [reserve] -> keys that it needs.
+_RESERVE_NEEDS = {name: ("most_processors", *keys) for name, keys in LIMITS.items()}
+#: They become words of commands that take commas and blanks for several names.
+_ONE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+class Flag(NamedTuple):
+    """A key given on the command line: `section.key=value`, and the words that gave it."""
+
+    setting: str
+    words: str
+
+
+class Given(NamedTuple):
+    """A value and where it comes from: `default`, `file:line`, a variable, or a flag."""
+
+    value: Any
+    origin: str
+
+
+@dataclass(slots=True)
+class GivenKeys:
+    """Collects the values of one source after another, with their faults.
+
+    Attributes:
+        faults: one sentence each.
+        warnings: one sentence for each removed name in use.
+        faulty: (section, name) of keys with a fault anywhere.
+    """
+
+    faults: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    faulty: set[tuple[str, str]] = field(default_factory=set)
+    _given: dict[tuple[str, str], Given] = field(default_factory=dict)
+
+    def give(self, section: str, name: str, value: Any, origin: str) -> None:
+        """Take a value over all that were given before, or its fault."""
+        fault = KEYS[section][name].fault(value)
+        if fault is None:
+            self._given[section, name] = Given(value, origin)
+        else:
+            self.faulty.add((section, name))
+            self.faults.append(f"{origin}: [{section}] {name} {fault}.")
+
+    def value(self, section: str, name: str) -> Given:
+        """The value that was given last, or the key's default, with where it comes from."""
+        return self._given.get((section, name)) or Given(KEYS[section][name].default, DEFAULT)
+
+    def take_file(self, file: ConfigurationFile) -> None:
+        """Take what one file says over what was given before; shares and classes are not keys."""
+        for section, content in file.content.items():
+            where, gone = file.where(section), removal_of(section)
+            if section in (SHARES, JOB_CLASS, UTILITY):
+                continue
+            if gone is not None:
+                self.warnings.append(f"{where}: [{section}] {gone}")
+            elif section not in KEYS:
+                near = nearest(section, [*KEYS, SHARES, JOB_CLASS, UTILITY])
+                self.faults.append(f"{where}: section [{shown(section)}] is unknown{near}")
+            elif not isinstance(content, Mapping):
+                self.faulty.update((section, name) for name in KEYS[section])
+                self.faults.append(
+                    f"{where}: [{section}] is no section: write [{section}] on a line of its own."
+                )
+            else:
+                self._take_section(file, section, content)
+
+    def _take_section(
+        self, file: ConfigurationFile, section: str, content: Mapping[str, Any]
+    ) -> None:
+        for name, value in content.items():
+            where, called = file.where(section, name), f"[{section}] {shown(name)}"
+            if (gone := removal_of(section, name)) is not None:
+                self.warnings.append(f"{where}: {called} {gone}")
+            elif name not in KEYS[section]:
+                near = nearest(name, KEYS[section])
+                self.faults.append(f"{where}: {called} is unknown{near}")
+            else:
+                self.give(section, name, value, where)
+
+    def take_environment(self, environment: Mapping[str, str]) -> None:
+        """Take every variable that names a key; one that nearly does, or begins so, is a fault.
+
+        Other variables that begin with SLURM_RL_ mean something else.
+        """
+        places = {environment_name(*each): each for each in _PLACES}
+        variables = [each for each in environment if each.startswith(ENVIRONMENT_PREFIX)]
+        for variable in sorted(variables, key=lambda each: (each in places, each)):
+            if variable in places:
+                section, name = places[variable]
+                value = KEYS[section][name].parsed(environment[variable])
+                self.give(section, name, value, variable)
+            elif gone := _removal(variable):
+                self.warnings.append(f"{variable}: {gone}")
+            elif problem := _problem(variable, places):
+                self.faults.append(f"{variable}: {problem}")
+
+    def take_flags(self, flags: Iterable[Flag]) -> None:
+        """Take what the command line gives; a later flag wins."""
+        for flag in flags:
+            place, sign, value = flag.setting.partition("=")
+            section, dot, name = place.strip().partition(".")
+            if sign and (section, name) in _PLACES:
+                self.give(section, name, KEYS[section][name].parsed(value), flag.words)
+                continue
+            gone = removal_of(section, name)
+            if gone is not None and sign and name:
+                self.warnings.append(f"{flag.words}: [{section}] {name} {gone}")
+            elif not sign or not dot:
+                self.faults.append(f"{flag.words}: write section.key=value, such as hook.cycle=10.")
+            elif section in (SHARES, JOB_CLASS):
+                self.faults.append(f"{flag.words}: [{section}] {_IN_FILES_ONLY}")
+            else:
+                near = get_close_matches(place.strip(), map(".".join, _PLACES), n=1)
+                problem = f"is no key, did you mean {near[0]}?" if near else _NO_KEY
+                self.faults.append(f"{flag.words}: {problem}")
+
+
+def _removal(variable: str) -> str | None:
+    """Why the key, or the section, that a variable names no longer exists."""
+    for place, gone in REMOVED.items():
+        section, dot, name = place.partition(".")
+        named = environment_name(section, name)
+        if variable == named or (not dot and variable.startswith(named)):
+            return f"[{section}] {name}".strip() + f" {gone}"
+    return None
+
+
+def _problem(variable: str, names: Iterable[str]) -> str | None:
+    """What is wrong with a variable that names no key; None where it was not meant to."""
+    for section in (SHARES, JOB_CLASS, UTILITY):
+        if f"{variable}_".startswith(environment_name(section, "")):
+            return f"[{section}] {_IN_FILES_ONLY}"
+    # compared without the prefix, which would make any two names alike
+    short = [name.removeprefix(ENVIRONMENT_PREFIX) for name in names]
+    wanted = variable.removeprefix(ENVIRONMENT_PREFIX)
+    if near := get_close_matches(wanted, short, n=1, cutoff=_SLIP):
+        return f"is no key, did you mean {ENVIRONMENT_PREFIX}{near[0]}?"
+    meant = any(f"{variable}_".startswith(environment_name(section, "")) for section in KEYS)
+    return _NO_KEY if meant else None
+
+
+def read_configuration(
+    path: Path | None, *, environment: Mapping[str, str] = _NOTHING, flags: Sequence[Flag] = ()
+) -> Configuration:
+    """Read the file, those of conf.d beside it, variables and flags."""
+    faults: list[str] = []
+    files = [] if path is None else read_files(path, faults)
+    # without a file the other of a pair may stand where we could not look
+    found, more = configuration_of_parts(files, environment, flags, complete=not faults)
+    if faults or more:
+        raise ConfigurationError([*faults, *more])
+    return found
+
+
+def configuration_of_parts(
+    files: Iterable[ConfigurationFile],
+    environment: Mapping[str, str],
+    flags: Iterable[Flag],
+    *,
+    complete: bool,
+) -> tuple[Configuration, list[str]]:
+    """What is right by itself, with the default of each key that is not, and the faults.
+
+    Keys that must fit each other are looked at only where `complete`: where no file is missing.
+    """
+    given, shares, rules = GivenKeys(), GivenShares(), GivenRules()
+    for file in files:
+        given.take_file(file)
+        shares = take_shares(shares, file, given.faults)
+        rules = take_rules(rules, file, given.faults)
+        rules = take_classes(rules, file, given.faults)
+    given.take_environment(environment)
+    given.take_flags(flags)
+    if complete:
+        for faults in (_reserve_faults, _reward_faults, _tls_faults, _offer_faults):
+            given.faults.extend(faults(given))
+    found = {
+        section: {name: given.value(section, name) for name in names}
+        for section, names in KEYS.items()
+    }
+    values, origins = (
+        {
+            section: {name: each[part] for name, each in names.items()}
+            for section, names in found.items()
+        }
+        for part in (0, 1)
+    )
+    origins[SHARES] = dict(shares.origins)
+    origins[JOB_CLASS] = {str(n): each for n, each in enumerate(rules.origins, start=1)}
+    if rules.class_origins:
+        origins[UTILITY] = dict(rules.class_origins)
+    classifier = classifier_of(rules, given.faults)
+    configuration = Configuration(
+        values=values,
+        shares=shares.shares,
+        shares_source=shares.source,
+        classifier=classifier,
+        has_class_rules=rules.given or bool(rules.class_origins),
+        origins=origins,
+        warnings=tuple(given.warnings),
+        is_whole=not given.faults,
+    )
+    return with_derived_reward(configuration), given.faults
+
+
+def _reserve_faults(given: GivenKeys) -> Iterator[str]:
+    mechanism = given.value("reserve", "mechanism")
+    for name in _RESERVE_NEEDS.get(mechanism.value, ()):
+        known = ("reserve", name) not in given.faulty
+        if known and not given.value("reserve", name).value:
+            yield (
+                f'{mechanism.origin}: [reserve] mechanism = "{mechanism.value}" needs {name}: give '
+                "both."
+            )
+    lift, idle = given.value("reserve", "lift_hours"), given.value("reserve", "idle_minutes")
+    if mechanism.value in _RESERVE_NEEDS and not lift.value and not idle.value:
+        yield (
+            f"{lift.origin}: [reserve] lift_hours and idle_minutes are both 0, so a wide batch job "
+            "might never start: give one of them."
+        )
+    narrow = given.value("reserve", "narrow_first")
+    if mechanism.value in _RESERVE_NEEDS and narrow.value and not lift.value:
+        yield (
+            f"{narrow.origin}: [reserve] narrow_first puts wide batch jobs behind the others until "
+            "lift_hours, which is 0, so one might never start: give lift_hours."
+        )
+    for name in ("most_resources", "widest_batch_resources"):
+        value = given.value("reserve", name)
+        try:
+            amounts = reserved_amounts(value.value)
+        except ValueError as error:
+            yield (
+                f"{value.origin}: [reserve] {name} has {str(error)!r}, give each resource once, as "
+                "gres/gpu=2 or mem=64G."
+            )
+            continue
+        if amounts and mechanism.value not in (OFF, *LIMITS_OF_RESOURCES):
+            yield (
+                f'{value.origin}: [reserve] mechanism = "{mechanism.value}" limits processors '
+                f'alone: take {name} out, or set mechanism = "qos".'
+            )
+    for name in ("qos", "license", "reservation"):
+        value = given.value("reserve", name)
+        if value.value and not _ONE_NAME.fullmatch(value.value):
+            yield (
+                f"{value.origin}: [reserve] {name} is {value.value!r}, give one name of letters, "
+                "digits, dots, dashes and underscores."
+            )
+
+
+def _reward_faults(given: GivenKeys) -> Iterator[str]:
+    weights = {name: given.value("reward", name) for name in KEYS["reward"]}
+    if any(("reward", name) in given.faulty for name in weights):
+        return
+    try:
+        RewardWeights(**{name: float(each.value) for name, each in weights.items()})
+    except ConfigurationError as error:
+        origins = [each.origin for each in weights.values() if each.origin != DEFAULT]
+        yield f"{origins[0]}: [reward]: {error}"
+
+
+def _tls_faults(given: GivenKeys) -> Iterator[str]:
+    for section in _SERVING:
+        for name, needed in _NEEDS:
+            value = given.value(section, name)
+            known = (section, needed) not in given.faulty
+            if value.value and known and not given.value(section, needed).value:
+                yield f"{value.origin}: [{section}] {name} needs {needed}: give both, or neither."
+
+
+def _offer_faults(given: GivenKeys) -> Iterator[str]:
+    """Of tokens that would be sent in clear text, and of formulas."""
+    for section in ("offer", "forecast"):
+        address, tls = given.value(section, "address"), given.value(section, "tls_certificate")
+        secret = (section, "tls_certificate") in given.faulty or tls.value
+        if address.value and not secret and not is_loopback(address.value):
+            yield (
+                f"{address.origin}: [{section}] address {address.value!r} would show the token to "
+                "the network: give tls_certificate and tls_key, or address 127.0.0.1."
+            )
+    formulas = (("offer", "price", machine_function), ("route", "formula", user_function))
+    for section, name, read in formulas:
+        formula = given.value(section, name)
+        try:
+            if (section, name) not in given.faulty:
+                read(formula.value)
+        except ConfigurationError as error:
+            yield f"{formula.origin}: [{section}] {name}: {error}"

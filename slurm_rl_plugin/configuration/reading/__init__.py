@@ -1,1 +1,0 @@
-"""From files, environment and flags to values: where each came from, and all faults."""
