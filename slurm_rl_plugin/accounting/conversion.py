@@ -136,9 +136,8 @@ class _Run:
     """Jobs of some batches in submit order."""
 
     path: Path  #: of the file that holds them
-    #: first, last: submits between which all are.
-    first: float
-    last: float
+    first: float  #: the earliest submit
+    last: float  #: the latest
     #: Submit and place of every so manieth job; shapes [samples].
     sample: tuple[FloatArray, IntArray]
     jobs: int  #: how many there are

@@ -87,13 +87,12 @@ class BackfillSettings:
 class PriorityWeights:
     """Weights of priority/multifactor, points; ages and decay in seconds."""
 
-    #: age, fairshare, size, partition, qos, association: PriorityWeight*.
-    age: float = 0.0
-    fairshare: float = 0.0
-    size: float = 0.0
-    partition: float = 0.0
-    qos: float = 0.0
-    association: float = 0.0
+    age: float = 0.0  #: PriorityWeight*
+    fairshare: float = 0.0  #: PriorityWeight*
+    size: float = 0.0  #: PriorityWeight*
+    partition: float = 0.0  #: PriorityWeight*
+    qos: float = 0.0  #: PriorityWeight*
+    association: float = 0.0  #: PriorityWeight*
     resources: Mapping[str, float] = field(default_factory=dict)  #: PriorityWeightTRES by resource
     highest_age: float = 7 * DAY  #: seconds after which age adds no more (PriorityMaxAge)
     half_life: float = 7 * DAY  #: of past usage (PriorityDecayHalfLife); inf for none

@@ -27,11 +27,10 @@ _NODES = "nodes"
 class FixedPoints(NamedTuple):
     """Points that do not change while a job waits, of n jobs."""
 
-    #: size, partition, qos, association: shape [n].
-    size: FloatArray
-    partition: FloatArray
-    qos: FloatArray
-    association: FloatArray
+    size: FloatArray  #: shape [n]
+    partition: FloatArray  #: shape [n]
+    qos: FloatArray  #: shape [n]
+    association: FloatArray  #: shape [n]
     resources: dict[str, FloatArray]  #: PriorityWeightTRES, by resource, each of shape [n]
 
     @property

@@ -46,9 +46,8 @@ MISDELIVERED = 0.15
 class TurnBlock:
     """A time in which one order is in force."""
 
-    #: begin, end: seconds since the epoch.
-    begin: float
-    end: float
+    begin: float  #: seconds since the epoch
+    end: float  #: seconds since the epoch
     arm: str  #: one of ARMS
     pair: int  #: number of the pair that it belongs to
 
@@ -227,9 +226,8 @@ def check_hours(hours: Sequence[int]) -> None:
 class Pairs:
     """The pairs of an experiment whose both blocks are over."""
 
-    #: first, second: places of their blocks, shape [n].
-    first: IntArray
-    second: IntArray
+    first: IntArray  #: place of the first block of each, shape [n]
+    second: IntArray  #: of the second, shape [n]
     ours_first: BoolArray  #: whether ours held the first, shape [n]
 
     @classmethod

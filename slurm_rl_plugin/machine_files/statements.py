@@ -178,11 +178,10 @@ class Statements:
 
     #: Of the cluster by key in lower case; of two the later.
     settings: Mapping[str, Value] = field(default_factory=dict)
-    #: nodes, partitions, node_sets, down: records in the order of the file.
-    nodes: Sequence[ConfRecord] = ()
-    partitions: Sequence[ConfRecord] = ()
-    node_sets: Sequence[ConfRecord] = ()
-    down: Sequence[ConfRecord] = ()
+    nodes: Sequence[ConfRecord] = ()  #: records in the order of the file
+    partitions: Sequence[ConfRecord] = ()  #: records in the order of the file
+    node_sets: Sequence[ConfRecord] = ()  #: records in the order of the file
+    down: Sequence[ConfRecord] = ()  #: records in the order of the file
     notes: Sequence[str] = ()  #: what else is to be known of the machine, each one sentence
     #: By kind of record, what DEFAULT lines say of one that would follow.
     defaults: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)

@@ -107,12 +107,10 @@ class EchoStateNetwork:
     """
 
     schema: FeatureSchema  #: what q and x mean
-    #: queue_mean, queue_scale: shape [Fq].
-    queue_mean: FloatArray
-    queue_scale: FloatArray
-    #: job_mean, job_scale: shape [Fx].
-    job_mean: FloatArray
-    job_scale: FloatArray
+    queue_mean: FloatArray  #: shape [Fq]
+    queue_scale: FloatArray  #: shape [Fq]
+    job_mean: FloatArray  #: shape [Fx]
+    job_scale: FloatArray  #: shape [Fx]
     input_weights: FloatArray  #: Wq above Wx, shape [Fq + Fx, H]
     reservoir_weights: FloatArray  #: W, from column to row, shape [H, H]; mostly 0
     bias: FloatArray  #: shape [H]

@@ -26,12 +26,10 @@ class QNetwork:
     """
 
     schema: FeatureSchema  #: what q and x mean
-    #: queue_mean, queue_scale: shape [Fq].
-    queue_mean: FloatArray
-    queue_scale: FloatArray
-    #: job_mean, job_scale: shape [Fx].
-    job_mean: FloatArray
-    job_scale: FloatArray
+    queue_mean: FloatArray  #: shape [Fq]
+    queue_scale: FloatArray  #: shape [Fq]
+    job_mean: FloatArray  #: shape [Fx]
+    job_scale: FloatArray  #: shape [Fx]
     queue_weights: FloatArray  #: Wq, shape [Fq, hidden]
     job_weights: FloatArray  #: Wx, shape [Fx, hidden]
     bias: FloatArray  #: shape [hidden]

@@ -22,20 +22,6 @@ Rule = Callable[[JobTable, FloatArray], FloatArray]
 _CLASS_STEP = 1e10
 
 
-def _fifo(jobs: JobTable, estimate: FloatArray) -> FloatArray:
-    del estimate
-    return -jobs.submit
-
-
-def _sjf(jobs: JobTable, estimate: FloatArray) -> FloatArray:
-    del jobs
-    return -estimate
-
-
-def _saf(jobs: JobTable, estimate: FloatArray) -> FloatArray:
-    return -estimate * jobs.size
-
-
 def _f1(jobs: JobTable, estimate: FloatArray) -> FloatArray:
     # Carastan-Santos and de Camargo 2017; submit times count from the start of the log, which
     # whoever orders one sees to: of seconds since 1970 the logarithm never changes
@@ -43,57 +29,23 @@ def _f1(jobs: JobTable, estimate: FloatArray) -> FloatArray:
     return -(np.log10(estimate) * jobs.size + 870.0 * np.log10(submit))
 
 
-def _least_share(jobs: JobTable, estimate: FloatArray) -> FloatArray:
-    del estimate
-    return -jobs.size
-
-
-def _edf(jobs: JobTable, estimate: FloatArray) -> FloatArray:
-    return -(jobs.submit + estimate + SIGMA)
-
-
-def _interactive_first(jobs: JobTable, estimate: FloatArray) -> FloatArray:
-    del estimate
-    return np.asarray(jobs.interactive * _CLASS_STEP - jobs.submit, dtype=np.float64)
-
-
-def _min_run_wait(jobs: JobTable, estimate: FloatArray) -> FloatArray:
-    # run + wait = estimate + now - submit, and `now` is the same for all jobs of a queue
-    return jobs.submit - estimate
-
-
 #: Orders that never change while jobs wait; ties are broken by submit time, then by job id.
 STATIC_RULES: dict[str, Rule] = {
-    "fifo": _fifo,
-    "sjf": _sjf,
-    "saf": _saf,
-    "least-share": _least_share,
+    "fifo": lambda jobs, _: -jobs.submit,
+    "sjf": lambda _, estimate: -estimate,
+    "saf": lambda jobs, estimate: -estimate * jobs.size,
+    "least-share": lambda jobs, _: -jobs.size,
     "f1": _f1,
-    "edf": _edf,
-    "interactive-first": _interactive_first,
-    "min-run-wait": _min_run_wait,
+    "edf": lambda jobs, estimate: -(jobs.submit + estimate + SIGMA),
+    "interactive-first": lambda jobs, _: jobs.interactive * _CLASS_STEP - jobs.submit,
+    # run + wait = estimate + now - submit, and `now` is the same for all jobs of a queue
+    "min-run-wait": lambda jobs, estimate: jobs.submit - estimate,
 }
-
-
-def _sjf_predicted(size: FloatArray, predicted: FloatArray, rate: FloatArray) -> FloatArray:
-    del size, rate
-    return -predicted
-
-
-def _saf_predicted(size: FloatArray, predicted: FloatArray, rate: FloatArray) -> FloatArray:
-    del rate
-    return -predicted * size
-
-
-def _wspt_predicted(size: FloatArray, predicted: FloatArray, rate: FloatArray) -> FloatArray:
-    # weighted shortest processing time (Smith 1956): a job weighs what a second costs in slowdown
-    return rate / (predicted * size)
-
-
 #: Static orders by run times predicted from the user's last runs at submission, which a log tells:
 #: (size, predicted seconds, mean of 1 / max(run time, 10 s)) -> scores.
 PREDICTED_RULES: dict[str, Callable[[FloatArray, FloatArray, FloatArray], FloatArray]] = {
-    "sjf-predicted": _sjf_predicted,
-    "saf-predicted": _saf_predicted,
-    "wspt-predicted": _wspt_predicted,
+    "sjf-predicted": lambda _size, predicted, _rate: -predicted,
+    "saf-predicted": lambda size, predicted, _rate: -predicted * size,
+    # weighted shortest processing time (Smith 1956): a job weighs what a second costs in slowdown
+    "wspt-predicted": lambda size, predicted, rate: rate / (predicted * size),
 }

@@ -165,10 +165,9 @@ def entitled_service(shares: FloatArray, demand: FloatArray, pool: float) -> Flo
 class ServedJobs:
     """Jobs with the starts that a schedule gave them; columns of shape [n]."""
 
-    #: submit, start, run_time: seconds.
-    submit: FloatArray
-    start: FloatArray
-    run_time: FloatArray
+    submit: FloatArray  #: seconds
+    start: FloatArray  #: seconds
+    run_time: FloatArray  #: seconds
     rate: FloatArray  #: what each job is charged for a second
     account: IntArray  #: index into shares
 

@@ -52,10 +52,9 @@ def one_user_capped(weight: FloatArray, user: NDArray[Any]) -> FloatArray:
 class ScheduledJobs:
     """Jobs with the starts that a schedule gave them; columns of shape [n] in submit order."""
 
-    #: submit, start, run_time: seconds.
-    submit: FloatArray
-    start: FloatArray
-    run_time: FloatArray
+    submit: FloatArray  #: seconds
+    start: FloatArray  #: seconds
+    run_time: FloatArray  #: seconds
     processors: IntArray  #: processors occupied
     account: IntArray  #: index into `shares`
     interactive: BoolArray  #: job class

@@ -75,9 +75,8 @@ class PublishedJobs:
     submit: FloatArray
     eligible: FloatArray
     start: FloatArray
-    #: run_time, time_limit: seconds; NaN where a record does not tell.
-    run_time: FloatArray
-    time_limit: FloatArray
+    run_time: FloatArray  #: seconds; NaN where a record does not tell
+    time_limit: FloatArray  #: seconds; NaN where a record does not tell
     processors: FloatArray  #: that it got; NaN where a record does not tell
     #: Account, user, partition, qos, job_name: those that the layout has.
     texts: Mapping[str, pl.Series]

@@ -9,22 +9,26 @@ before it, through RecordsOfLines.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from slurm_rl_plugin.accounting.sacct.fields import FREE_TEXT, MARKED_TIME, SEPARATOR
-from slurm_rl_plugin.accounting.sacct.layout import CUT_OFF, Layout
-from slurm_rl_plugin.accounting.sacct.values import sound_values, with_numbers
+from slurm_rl_plugin.accounting.sacct.fields import (
+    CUT_OFF,
+    FREE_TEXT,
+    MARKED_TIME,
+    SEPARATOR,
+    Layout,
+    parse_count,
+    parse_time,
+)
 from slurm_rl_plugin.errors import AccountingLogError
-from slurm_rl_plugin.units import BoolArray, IntArray
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 #: A record of more lines than this is taken as broken.
 MOST_LINES = 50
@@ -77,27 +81,19 @@ class RecordsOfLines:
 
     def _belongs_to_held(self, line: str) -> bool:
         """Whether a line that is no record is none of its own; puts it to the one before it."""
-        if _is_no_record(line, self._layout):
+        if not line.strip() or line == self._layout.header:
             return True
         if self._held is None or self._layout.begins_record(line):
             return False
         if isinstance(self._held, str):
             return True
-        goes_on = _goes_on(self._held[-1], line, self._layout)
-        if goes_on:
-            self._held[-1] += "\n" + line
-        return goes_on
-
-
-def _is_no_record(line: str, layout: Layout) -> bool:
-    return not line.strip() or line == layout.header
-
-
-def _goes_on(value: str, line: str, layout: Layout) -> bool:
-    """Whether a line that begins no record is more of the last value of the record before it."""
-    if not layout.ends_in_free_text or layout.ends_record(line):
-        return False
-    return value.count("\n") < MOST_LINES - 1
+        layout = self._layout
+        if layout.trailing or len(layout.names) - 1 not in layout.free or layout.ends_record(line):
+            return False
+        if self._held[-1].count("\n") >= MOST_LINES - 1:
+            return False
+        self._held[-1] += "\n" + line
+        return True
 
 
 def _next_record(
@@ -147,8 +143,10 @@ class RecordCutter:
         # what waits is mended already: a second return before a line's end is a letter of the text
         lines = Lines(self._rest + mended(data), self._layout)
         done = lines.count if last else lines.last_plain()
-        if not (last or done):
-            return self._without_plain_rows(lines)
+        if not (last or done):  # any line but the first may be more of the one before it
+            found = list(self._odd.cut(lines.texts(0, lines.count), last=False))
+            self._rest = lines.text(self._odd.position, lines.count)
+            return lines.batch_of(enumerate(found))
         self._rest = lines.text(done, lines.count)
         # a plain row before a line that begins none may go on in it
         alone = lines.plain[:done] & np.append(lines.begins[1:done], True)
@@ -156,12 +154,6 @@ class RecordCutter:
         fields = pl.concat([lines.rows(alone), others.fields])
         places = np.concatenate([np.flatnonzero(alone) + 1, others.places])
         return Batch(fields, places, others.lost)
-
-    def _without_plain_rows(self, lines: Lines) -> Batch:
-        """What ends in lines of which any but the first may be more of the one before it."""
-        found = list(self._odd.cut(lines.texts(0, lines.count), last=False))
-        self._rest = lines.text(self._odd.position, lines.count)
-        return lines.batch_of(enumerate(found))
 
     def _one_by_one(self, lines: Lines, odd: IntArray) -> Batch:
         """The records in odd lines, and the one that began before all lines."""
@@ -202,7 +194,7 @@ class Lines:
         if layout.trailing:
             right &= (fields.to_series(-1) == "").to_numpy()
         self._fields = with_numbers(fields.select(_names(len(layout.names))), layout)
-        self.plain: BoolArray = sound_values(self._fields, layout, right)
+        self.plain: BoolArray = sound_rows(self._fields, layout, right)
         # a line as long as the header may be one: that ends no record, nor begins one
         others = (beside >= fields.width - 1) & (whole != len(layout.header.encode()))
         self.begins: BoolArray = self.plain | others
@@ -387,3 +379,125 @@ class MarkedCutter:
 def cutter_of(layout: Layout) -> MarkedCutter | RecordCutter:
     """What cuts a dump: strictly where its times bear a mark, else by how values look."""
     return MarkedCutter(layout) if layout.mark else RecordCutter(layout)
+
+
+_TIMES = ("submit", "eligible", "start", "end")
+_COUNTS = ("elapsedraw", "timelimitraw", "ncpus", "alloccpus", "reqcpus")
+_LOCAL_TIME = "%Y-%m-%dT%H:%M:%S"
+_DIGITS_OF_LOCAL_TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
+#: Values of a field that surely look as they should; most of them do.
+_PLAIN = {
+    **dict.fromkeys(_TIMES, f"^{_DIGITS_OF_LOCAL_TIME}$"),
+    "state": "^[A-Z_]+$",
+    "elapsed": "^[0-9]{1,2}:[0-9]{2}:[0-9]{2}$",
+}
+#: The most digits of a number that is sound in a field.
+_DIGITS = {**dict.fromkeys(_TIMES, 11), **dict.fromkeys(_COUNTS, 9), "jobid": 18, "jobidraw": 18}
+_NEVER = np.iinfo(np.int64).max
+#: By the length of a text the least number that is written so: 7, not 07 or +7.
+_LEAST = np.array([_NEVER, 0, *(10**digits for digits in range(1, 18)), _NEVER])
+#: Stands for what is no number.
+_NONE = -1
+
+
+def with_numbers(fields: pl.DataFrame, layout: Layout) -> pl.DataFrame:
+    """Fields, and beside those that are numbers mostly a column of what `_numbers` says of them."""
+    numeric = [i for i, name in enumerate(layout.names) if name in _DIGITS]
+    found = [pl.Series(f"#{i}", _numbers(fields[str(i)])) for i in numeric]
+    return fields.with_columns(found)
+
+
+def _numbers(texts: pl.Series) -> IntArray:
+    """The number of each text that is one as we would write it, at most 18 digits; else -1."""
+    numbers = texts.cast(pl.Int64, strict=False).fill_null(_NONE).to_numpy()
+    least = _LEAST[np.minimum(texts.str.len_bytes().to_numpy(), len(_LEAST) - 1)]
+    return np.where(numbers >= least, numbers, _NONE)
+
+
+def sound_rows(fields: pl.DataFrame, layout: Layout, rows: BoolArray) -> BoolArray:
+    """Which of these rows hold in every strict field what its pattern wants.
+
+    Args:
+        fields: with numbers.
+        rows: those that are asked about; shape [fields.height].
+    """
+    sound = rows.copy()
+    for place, pattern in layout.strict:
+        name, texts = layout.names[place], fields[str(place)]
+        if name in _DIGITS:
+            numbers = fields[f"#{place}"].to_numpy()
+            odd = sound & ((numbers < 0) | (numbers >= 10 ** _DIGITS[name]))
+        else:
+            odd = sound.copy()
+        if odd.any():
+            sound[odd] = _fitting(texts if odd.all() else texts.filter(odd), name, pattern)
+    return sound
+
+
+def _fitting(texts: pl.Series, name: str, pattern: re.Pattern[str]) -> BoolArray:
+    fits: BoolArray = np.zeros(len(texts), dtype=np.bool_)
+    if name in _PLAIN:
+        fits = texts.str.contains(_PLAIN[name]).to_numpy().copy()
+    odd = ~fits
+    if odd.any():
+        fits[odd] = of_each(texts.filter(odd), lambda text: bool(pattern.fullmatch(text)), np.bool_)
+    return fits
+
+
+def of_each(texts: pl.Series, meaning: Callable[[str], object], kind: type) -> np.ndarray:
+    """What a function says of each text; asked once for each distinct one."""
+    distinct = texts.unique()
+    told: NDArray[Any] = np.array([meaning(text) for text in distinct.to_list()], dtype=kind)
+    return told[texts.replace_strict(distinct, np.arange(len(distinct)), return_dtype=pl.UInt32)]
+
+
+def numbers(fields: pl.DataFrame, texts: pl.Series) -> IntArray:
+    """Plain numbers of one of the fields, or of texts put together of several; -1 for others."""
+    known = f"#{texts.name}"
+    return fields[known].to_numpy() if known in fields.columns else _numbers(texts)
+
+
+def counts(fields: pl.DataFrame, texts: pl.Series) -> FloatArray:
+    """Whole numbers as `fields.parse_count` tells them; shape [n]."""
+    found = numbers(fields, texts).astype(np.float64)
+    odd = found < 0
+    if odd.any():
+        found[odd] = of_each(texts.filter(odd), parse_count, np.float64)
+    return found
+
+
+def times(fields: pl.DataFrame, texts: pl.Series) -> FloatArray:
+    """Seconds since the epoch as `fields.parse_time` tells them; shape [n]."""
+    found = numbers(fields, texts).astype(np.float64)
+    odd = found < 0
+    found[found == 0.0] = np.nan  # of the number 0 alone: 1970-01-01T00:00:00 is a time
+    if odd.any():
+        found[odd] = _odd_times(texts.filter(odd))
+    return found
+
+
+def _odd_times(texts: pl.Series) -> FloatArray:
+    told = texts.str.to_datetime(_LOCAL_TIME, strict=False, time_unit="ms").dt.epoch("s")
+    seconds: FloatArray = told.cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
+    # leap seconds and the year 0, which polars knows and parse_time does not
+    known = ~(texts.str.ends_with("60") | texts.str.starts_with("0000"))
+    odd = ~(known & texts.str.contains(f"^{_DIGITS_OF_LOCAL_TIME}$")).to_numpy()
+    if odd.any():
+        seconds[odd] = of_each(texts.filter(odd), parse_time, np.float64)
+    return seconds
+
+
+def value_of(fields: pl.DataFrame, layout: Layout, *names: str) -> pl.Series:
+    """The first of these fields that tells something, else ""."""
+    places = [str(layout.column[name]) for name in names if name in layout.column]
+    if not places:
+        return pl.Series("", [""], dtype=pl.String).new_from_index(0, fields.height)
+    found = fields[places[-1]]
+    for place in reversed(places[:-1]):
+        told = fields[place]
+        empty = told == ""
+        if not empty.any():
+            found = told
+        else:  # of no one field any more, so of no name
+            found = fields.select(pl.when(empty).then(found).otherwise(told).alias("")).to_series()
+    return found

@@ -5,27 +5,35 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import polars as pl
 
 from slurm_rl_plugin.accounting.log_file import LogFile, read_ahead
 from slurm_rl_plugin.accounting.log_reader import AccountingReader
-from slurm_rl_plugin.accounting.port import Tally
-from slurm_rl_plugin.accounting.sacct.batches import MOST_LINES, Batch, cutter_of, mark_of
+from slurm_rl_plugin.accounting.sacct.batches import (
+    MOST_LINES,
+    Batch,
+    counts,
+    cutter_of,
+    mark_of,
+    numbers,
+    of_each,
+    times,
+    value_of,
+)
 from slurm_rl_plugin.accounting.sacct.fields import (
     REQUIRED,
     SACCT_COMMAND,
     SEPARATOR,
     STRICT,
     XDMOD_FIELDS,
+    Layout,
     is_unfinished,
     parse_duration,
 )
-from slurm_rl_plugin.accounting.sacct.layout import Layout
 from slurm_rl_plugin.accounting.sacct.requests import request_columns, unread_requests
-from slurm_rl_plugin.accounting.sacct.values import counts, numbers, of_each, times, value_of
 from slurm_rl_plugin.domain.job_class import words_for_us
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
@@ -50,189 +58,6 @@ _NAMES = {
     "submit_line": "submitline",
 }
 _FIELD_NAME = re.compile(r"[a-z_]+(%-?\d+)?", re.ASCII)
-
-
-class RecordJudge:
-    """Sorts records into jobs and reasons; remembers what it has seen.
-
-    Reasons and oddities are counted in the order in which the log shows the first of each.
-
-    Attributes:
-        records: whole records so far.
-    """
-
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
-        self.records = 0
-        self._seen = SeenRecords()
-
-    def jobs(self, batch: Batch, layout: Layout) -> pl.DataFrame:
-        """The jobs among records, in the order of the dump; columns as in `stored.log`."""
-        fields, places = batch.fields, batch.places
-        steps = value_of(fields, layout, "jobid", "jobidraw").str.contains(".", literal=True)
-        if steps.any():
-            fields, places = fields.filter(~steps), places[~steps.to_numpy()]
-        rows = _Columns(fields, layout)
-        reasons = [(_TWICE, self._told_before(fields, places, layout)), *rows.reasons()]
-        dropped = _by_reason(batch.lost)
-        self.records += fields.height
-        self._tally.read += fields.height + len(batch.lost)
-        kept = np.ones(fields.height, dtype=np.bool_)
-        for reason, at_fault in reasons:
-            dropped.append((reason, places[kept & at_fault]))
-            kept &= ~at_fault
-        _count(self._tally.dropped, dropped)
-        self._notice(rows, kept, places[kept])
-        if layout.free and not layout.mark and kept.any():
-            self._tally.noticed[_FORGEABLE] += int(np.count_nonzero(kept))
-        if batch.quoted:
-            self._tally.noticed[_QUOTED] += batch.quoted
-        self._tally.kept += int(np.count_nonzero(kept))
-        found, order = rows.frame(kept), np.argsort(places[kept])
-        return found if (np.diff(order) > 0).all() else found[order]
-
-    def _told_before(self, fields: pl.DataFrame, places: IntArray, layout: Layout) -> BoolArray:
-        # Records that differ, but in nothing that must be sound, are of one job: too few for the
-        # first digest to take two of them for the same.
-        texts = [str(place) for place in range(len(layout.names))]
-        strict = [str(place) for place, _ in layout.strict]
-        first = fields.select(texts).hash_rows(_SEEDS[0])
-        second = fields.select(strict).hash_rows(_SEEDS[1])
-        return self._seen.told_before(first.to_numpy(), second.to_numpy(), places)
-
-    def _notice(self, rows: _Columns, kept: BoolArray, places: IntArray) -> None:
-        submit, start = rows.submit[kept], rows.start[kept]
-        eligible, run_time = rows.eligible[kept], rows.run_time[kept]
-        order = np.argsort(places)
-        in_order = submit[order]
-        outside = (eligible < submit) | (eligible > start)
-        unlike = np.abs(rows.end[kept] - start - run_time) > 1
-        backwards = np.diff(in_order, prepend=self._tally.last_submit) < 0
-        found = (
-            ("eligible outside submit to start", places[outside]),
-            ("elapsed is not end minus start", places[unlike]),
-            ("submit going backwards", places[order[backwards]]),
-            *((oddity, places[there[kept]]) for oddity, there in rows.unread()),
-        )
-        _count(self._tally.noticed, found)
-        if len(submit):
-            self._tally.last_submit = float(in_order[-1])
-
-
-def _by_reason(lost: Mapping[int, str]) -> list[tuple[str, IntArray]]:
-    """The places of what is lost for each reason."""
-    found: dict[str, list[int]] = {}
-    for place, reason in lost.items():
-        found.setdefault(reason, []).append(place)
-    return [(reason, np.array(places, dtype=np.int64)) for reason, places in found.items()]
-
-
-def _count(counts: Counter[str], found: Iterable[tuple[str, IntArray]]) -> None:
-    """Add to counts what was found at places, first what the log shows first."""
-    shown = [(name, places) for name, places in found if len(places)]
-    for name, places in sorted(shown, key=lambda each: int(each[1].min())):
-        counts[name] += len(places)
-
-
-class _Columns:
-    """Records as columns of numbers."""
-
-    def __init__(self, fields: pl.DataFrame, layout: Layout) -> None:
-        self._fields, self._layout = fields, layout
-        told = (value_of(fields, layout, name) for name in ("submit", "start", "end", "eligible"))
-        self.submit, self.start, self.end, self.eligible = (times(fields, each) for each in told)
-        self.run_time = self._run_times()
-        self.processors = counts(fields, value_of(fields, layout, "ncpus", "alloccpus", "reqcpus"))
-
-    def reasons(self) -> list[tuple[str, BoolArray]]:
-        """Why there is no job; of several reasons the first counts."""
-        state = value_of(self._fields, self._layout, "state")
-        return [
-            ("not finished", of_each(state, _waits_or_runs, np.bool_)),
-            ("no submit time", np.isnan(self.submit)),
-            ("never ran", np.isnan(self.start)),
-            ("end before start", self.end < self.start),
-            ("negative run time", self.run_time < 0),
-            ("not finished", np.isnan(self.run_time)),
-            ("never ran", self.run_time == 0),
-            ("start before submit", self.start < self.submit),
-            ("no processors", ~(self.processors > 0)),
-        ]
-
-    def unread(self) -> Iterator[tuple[str, BoolArray]]:
-        """What jobs ask for and nothing reads; see `unread_requests`."""
-        return unread_requests(self._fields, self._layout)
-
-    def frame(self, kept: BoolArray) -> pl.DataFrame:
-        """The jobs as they are stored."""
-        fields, layout = self._fields, self._layout
-        submit, eligible, start = self.submit, self.eligible, self.start
-        within = (submit <= eligible) & (eligible <= start)
-        columns = {
-            "job_id": _job_numbers(fields, value_of(fields, layout, "jobidraw", "jobid"), kept),
-            "submit": submit,
-            "eligible": np.where(within, eligible, submit),
-            "start": start,
-            "run_time": self.run_time,
-            "processors": self.processors,
-            "time_limit": _time_limits(fields, layout),
-        }
-        names = {name: value_of(fields, layout, field) for name, field in _NAMES.items()}
-        comments = value_of(fields, layout, "comment")
-        names["submit_line"] = _with_words(names["submit_line"], comments)
-        asked = request_columns(fields, layout, self.processors)
-        jobs = pl.DataFrame({**columns, **names, **asked}).filter(kept)
-        return jobs.with_columns(pl.col("processors").cast(pl.Int64))
-
-    def _run_times(self) -> FloatArray:
-        told = counts(self._fields, value_of(self._fields, self._layout, "elapsedraw"))
-        return _filled(
-            _filled_by(told, value_of(self._fields, self._layout, "elapsed")),
-            self.end - self.start,
-        )
-
-
-def _with_words(lines: pl.Series, comments: pl.Series) -> pl.Series:
-    """Submit lines, with what users wrote for us in comments that scripts or updates gave jobs."""
-    words = [words_for_us(text) if "slurm-rl:" in text else "" for text in comments.to_list()]
-    pairs = zip(lines.to_list(), words, strict=True)
-    told = [f"{line} --comment={word}" if word else line for line, word in pairs]
-    return pl.Series(told, dtype=pl.String)
-
-
-def _waits_or_runs(state: str) -> bool:
-    return is_unfinished(state.partition(" ")[0].rstrip("+"))
-
-
-def _filled(values: FloatArray, others: FloatArray) -> FloatArray:
-    return np.where(np.isnan(values), others, values)
-
-
-def _filled_by(values: FloatArray, durations: pl.Series) -> FloatArray:
-    """Values, and where there is none what a duration says."""
-    absent = np.isnan(values)
-    if absent.any():
-        values = values.copy()
-        values[absent] = of_each(durations.filter(absent), parse_duration, np.float64)
-    return values
-
-
-def _time_limits(fields: pl.DataFrame, layout: Layout) -> FloatArray:
-    minutes = counts(fields, value_of(fields, layout, "timelimitraw"))
-    limit = _filled_by(60.0 * minutes, value_of(fields, layout, "timelimit"))
-    return np.where(limit > 0, limit, np.nan)
-
-
-def _job_numbers(fields: pl.DataFrame, texts: pl.Series, wanted: BoolArray) -> IntArray:
-    found = numbers(fields, texts).copy()
-    odd = wanted & (found < 0)
-    if odd.any():
-        found[odd] = of_each(texts.filter(odd), _first_number, np.int64)
-    return found
-
-
-def _first_number(text: str) -> int:
-    return int(re.split(r"\D", text, maxsplit=1)[0])
 
 
 class SeenRecords:
@@ -334,28 +159,182 @@ def _order(first: np.ndarray, second: np.ndarray, places: IntArray) -> IntArray:
     return order
 
 
+def _count(counts: Counter[str], found: Iterable[tuple[str, IntArray]]) -> None:
+    """Add to counts what was found at places, first what the log shows first."""
+    shown = [(name, places) for name, places in found if len(places)]
+    for name, places in sorted(shown, key=lambda each: int(each[1].min())):
+        counts[name] += len(places)
+
+
+class _Columns:
+    """Records as columns of numbers."""
+
+    def __init__(self, fields: pl.DataFrame, layout: Layout) -> None:
+        def told(*names: str) -> pl.Series:
+            return value_of(fields, layout, *names)
+
+        self._fields, self._told = fields, told
+        self.submit, self.start, self.end, self.eligible = (
+            times(fields, told(name)) for name in ("submit", "start", "end", "eligible")
+        )
+        run_time = _filled_by(counts(fields, told("elapsedraw")), told("elapsed"))
+        self.run_time = np.where(np.isnan(run_time), self.end - self.start, run_time)
+        self.processors = counts(fields, told("ncpus", "alloccpus", "reqcpus"))
+
+    def reasons(self) -> list[tuple[str, BoolArray]]:
+        """Why there is no job; of several reasons the first counts."""
+        runs = of_each(
+            self._told("state"),
+            lambda state: is_unfinished(state.partition(" ")[0].rstrip("+")),
+            np.bool_,
+        )
+        return [
+            ("not finished", runs),
+            ("no submit time", np.isnan(self.submit)),
+            ("never ran", np.isnan(self.start)),
+            ("end before start", self.end < self.start),
+            ("negative run time", self.run_time < 0),
+            ("not finished", np.isnan(self.run_time)),
+            ("never ran", self.run_time == 0),
+            ("start before submit", self.start < self.submit),
+            ("no processors", ~(self.processors > 0)),
+        ]
+
+    def frame(self, layout: Layout, kept: BoolArray) -> pl.DataFrame:
+        """The jobs as they are stored."""
+        fields, told = self._fields, self._told
+        submit, eligible, start = self.submit, self.eligible, self.start
+        within = (submit <= eligible) & (eligible <= start)
+        job_ids = told("jobidraw", "jobid")
+        job_id = numbers(fields, job_ids).copy()
+        odd = kept & (job_id < 0)
+        if odd.any():
+            job_id[odd] = of_each(job_ids.filter(odd), _first_number, np.int64)
+        limit = _filled_by(60.0 * counts(fields, told("timelimitraw")), told("timelimit"))
+        columns = {
+            "job_id": job_id,
+            "submit": submit,
+            "eligible": np.where(within, eligible, submit),
+            "start": start,
+            "run_time": self.run_time,
+            "processors": self.processors,
+            "time_limit": np.where(limit > 0, limit, np.nan),
+        }
+        names = {name: told(field) for name, field in _NAMES.items()}
+        names["submit_line"] = _with_words(names["submit_line"], told("comment"))
+        asked = request_columns(fields, layout, self.processors)
+        jobs = pl.DataFrame({**columns, **names, **asked}).filter(kept)
+        return jobs.with_columns(pl.col("processors").cast(pl.Int64))
+
+
+def _first_number(text: str) -> int:
+    return int(re.split(r"\D", text, maxsplit=1)[0])
+
+
+def _with_words(lines: pl.Series, comments: pl.Series) -> pl.Series:
+    """Submit lines, with what users wrote for us in comments that scripts or updates gave jobs."""
+    words = [words_for_us(text) if "slurm-rl:" in text else "" for text in comments.to_list()]
+    pairs = zip(lines.to_list(), words, strict=True)
+    told = [f"{line} --comment={word}" if word else line for line, word in pairs]
+    return pl.Series(told, dtype=pl.String)
+
+
+def _filled_by(values: FloatArray, durations: pl.Series) -> FloatArray:
+    """Values, and where there is none what a duration says."""
+    absent = np.isnan(values)
+    if absent.any():
+        values = values.copy()
+        values[absent] = of_each(durations.filter(absent), parse_duration, np.float64)
+    return values
+
+
 class SacctReader(AccountingReader):
     """Reads what `sacct -P` prints; local times are taken as UTC.
 
-    Job steps are skipped: their job's row has all we need. The checksum of a dump with a mark is
-    that of its text without the mark: a second query for the same jobs draws another mark.
+    Job steps are skipped: their job's row has all we need. Reasons and oddities are counted in the
+    order in which the log shows the first of each. The checksum of a dump with a mark is that of
+    its text without the mark: a second query for the same jobs draws another mark.
     """
 
     kind = "sacct"
 
     def __init__(self) -> None:
         super().__init__()
-        self._judge = RecordJudge(self.tally)
+        self._records = 0  # whole ones so far
+        self._seen = SeenRecords()
 
     def jobs(self, log: LogFile) -> Iterator[pl.DataFrame]:
         """The jobs of a dump; a fault says which `sacct` line prints all fields."""
         lines = plain_lines(log.head())
         layout = recognise(log, lines)
-        judge, before = self._judge, self._judge.records
+        before = self._records
         for batch in read_ahead(_cut(log, layout)):
-            yield judge.jobs(batch, layout)
-        if judge.records == before:
+            yield self._jobs(batch, layout)
+        if self._records == before:
             raise _no_record(log, lines, layout)
+
+    def _jobs(self, batch: Batch, layout: Layout) -> pl.DataFrame:
+        """The jobs among records, in the order of the dump; columns as in `stored.log`."""
+        fields, places = batch.fields, batch.places
+        steps = value_of(fields, layout, "jobid", "jobidraw").str.contains(".", literal=True)
+        if steps.any():
+            fields, places = fields.filter(~steps), places[~steps.to_numpy()]
+        rows = _Columns(fields, layout)
+        reasons = [(_TWICE, self._told_before(fields, places, layout)), *rows.reasons()]
+        lost: dict[str, list[int]] = {}
+        for place, reason in batch.lost.items():
+            lost.setdefault(reason, []).append(place)
+        dropped = [(reason, np.array(found, dtype=np.int64)) for reason, found in lost.items()]
+        self._records += fields.height
+        self.tally.read += fields.height + len(batch.lost)
+        kept = np.ones(fields.height, dtype=np.bool_)
+        for reason, at_fault in reasons:
+            dropped.append((reason, places[kept & at_fault]))
+            kept &= ~at_fault
+        _count(self.tally.dropped, dropped)
+        unread = unread_requests(fields, layout)
+        self._notice(rows, kept, places[kept], unread)
+        count, noticed = int(np.count_nonzero(kept)), self.tally.noticed
+        if layout.free and not layout.mark and count:
+            noticed[_FORGEABLE] += count
+        if batch.quoted:
+            noticed[_QUOTED] += batch.quoted
+        self.tally.kept += count
+        found, order = rows.frame(layout, kept), np.argsort(places[kept])
+        return found if (np.diff(order) > 0).all() else found[order]
+
+    def _told_before(self, fields: pl.DataFrame, places: IntArray, layout: Layout) -> BoolArray:
+        # Records that differ, but in nothing that must be sound, are of one job: too few for the
+        # first digest to take two of them for the same.
+        texts = [str(place) for place in range(len(layout.names))]
+        strict = [str(place) for place, _ in layout.strict]
+        first = fields.select(texts).hash_rows(_SEEDS[0])
+        second = fields.select(strict).hash_rows(_SEEDS[1])
+        return self._seen.told_before(first.to_numpy(), second.to_numpy(), places)
+
+    def _notice(
+        self,
+        rows: _Columns,
+        kept: BoolArray,
+        places: IntArray,
+        unread: Iterable[tuple[str, BoolArray]],
+    ) -> None:
+        submit, start = rows.submit[kept], rows.start[kept]
+        eligible, run_time = rows.eligible[kept], rows.run_time[kept]
+        order = np.argsort(places)
+        in_order = submit[order]
+        outside = (eligible < submit) | (eligible > start)
+        unlike = np.abs(rows.end[kept] - start - run_time) > 1
+        backwards = np.diff(in_order, prepend=self.tally.last_submit) < 0
+        found = (
+            ("eligible outside submit to start", places[outside]),
+            ("elapsed is not end minus start", places[unlike]),
+            ("submit going backwards", places[order[backwards]]),
+            *((oddity, places[there[kept]]) for oddity, there in unread),
+        )
+        _count(self.tally.noticed, found)
+        if len(submit):
+            self.tally.last_submit = float(in_order[-1])
 
 
 def _cut(log: LogFile, layout: Layout) -> Iterator[Batch]:
@@ -385,7 +364,10 @@ def recognise(log: LogFile, lines: list[str]) -> Layout:
         plain = tuple(name.partition("%")[0] for name in named)
         record = next((line for line in lines[position + 1 :] if line.strip()), "")
         layout = Layout(plain, trailing, first, "" if trailing else mark_of(plain, record))
-        _check_required(log, layout, position + 1)
+        there = layout.column.keys()
+        if missing := [name for name, any_of in REQUIRED.items() if not there & {*any_of}]:
+            problem = f"is not in the header; export the log again with `{SACCT_COMMAND}`"
+            raise log.fault(problem, line=position + 1, field=", ".join(missing))
         return layout
     for candidate in (Layout(XDMOD_FIELDS, trailing=True), Layout(XDMOD_FIELDS, trailing=False)):
         head = [line for line in lines[position:] if line.strip()][:MOST_LINES]
@@ -395,13 +377,6 @@ def recognise(log: LogFile, lines: list[str]) -> Layout:
         "this is no dump of `sacct -P` with a header line, nor one of XDMoD's 26 fields without; "
         f"export it again with `{SACCT_COMMAND}`"
     )
-
-
-def _check_required(log: LogFile, layout: Layout, line: int) -> None:
-    missing = [name for name, any_of in REQUIRED.items() if not layout.column.keys() & {*any_of}]
-    if missing:
-        problem = f"is not in the header; export the log again with `{SACCT_COMMAND}`"
-        raise log.fault(problem, line=line, field=", ".join(missing))
 
 
 def _no_record(log: LogFile, lines: list[str], layout: Layout) -> AccountingLogError:

@@ -1,22 +1,24 @@
 """What jobs asked nodes for, as columns: ReqTRES first, the rest from what else a dump holds.
 
-Distinct texts are read once each, as in `sacct.values`.
+Distinct texts are read once each, as in `sacct.batches`.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
 
 import numpy as np
 import polars as pl
 
 from slurm_rl_plugin.accounting.port import NOT_READ
 from slurm_rl_plugin.accounting.resource_amounts import resources_text
-from slurm_rl_plugin.accounting.sacct.layout import Layout
-from slurm_rl_plugin.accounting.sacct.values import counts, of_each, value_of
+from slurm_rl_plugin.accounting.sacct.batches import counts, of_each, value_of
+from slurm_rl_plugin.accounting.sacct.fields import Layout
 from slurm_rl_plugin.accounting.slurm.options import (
     NO_TRES,
     amount_of,
@@ -44,10 +46,10 @@ _NOTHING = ("", "0", "None", "none", "(null)", "N/A")
 #: What Slurm 20.02 and before wrote for `gpu` where it did not know the word.
 _GPU_NUMBER = "7696487"
 _SOCKETS = re.compile(r"\([^)]*\)")
-#: How names of resources begin -> options of a submit line that ask for such.
+#: How names of resources begin -> options of a submit line that ask for such, and other fields.
 _ASKED_BY = {
-    "gres/": r"\s(?:--gres|--gpus|-G|--ntasks-per-gpu|--tres-per-task)",
-    "license/": r"\s(?:--licenses|-L|--tres-per-task)",
+    "gres/": (r"\s(?:--gres|--gpus|-G|--ntasks-per-gpu|--tres-per-task)", "reqgres", "allocgres"),
+    "license/": (r"\s(?:--licenses|-L|--tres-per-task)", "licenses"),
 }
 #: `4Gn` for each node, `2Gc` for each CPU, as sacct wrote before 21.08; `8G` for the whole job.
 _REQMEM = re.compile(r"(?P<size>[\d.]+[KMGTP]?)(?P<each>[nc]?)", re.ASCII)
@@ -76,12 +78,23 @@ def request_columns(
     memory = value_of(fields, layout, "reqmem")
     line = value_of(fields, layout, "submitline")
     nodes = _nodes(fields, layout, tres)
-    tres = _with_memory(tres, memory, nodes, processors)
-    tres = _with_gres(tres, fields, layout, nodes)
-    tres = _with_options(tres, line, nodes, processors)
+    others = {name: value_of(fields, layout, name) for name in ("reqgres", "allocgres", "licenses")}
+    short = (memory != "") & ~tres.str.contains("mem=", literal=True)
+    for known, (pattern, *told) in _ASKED_BY.items():
+        asked = line.str.contains(pattern)
+        for name in told:
+            asked |= ~others[name].is_in(_NOTHING)
+        short |= asked & ~tres.str.contains(known, literal=True)
+    if short.any():
+        columns = {"memory": memory, "nodes": nodes, "processors": processors, **others}
+        rows = pl.DataFrame({"tres": tres, **columns, "line": line}).filter(short)
+        found = [_completed(*row) for row in rows.iter_rows()]
+        tres = tres.clone().scatter(short.arg_true(), pl.Series(found, dtype=pl.String))
     constraint = value_of(fields, layout, "constraints")
+    texts = tres.unique()
+    resources = pl.Series([_resources(text) for text in texts.to_list()], dtype=pl.String)
     return {
-        "resources": _each_text(tres, _resources),
+        "resources": tres.replace_strict(texts, resources, return_dtype=pl.String),
         "nodes": nodes,
         "cpus_per_task": _cpus_per_task(line, processors),
         "memory_per_cpu": _holds(line, " --mem-per-cpu") | memory.str.ends_with("c").to_numpy(),
@@ -101,12 +114,6 @@ def unread_requests(fields: pl.DataFrame, layout: Layout) -> Iterator[tuple[str,
 @lru_cache(maxsize=1 << 16)
 def _resources(tres: str) -> str:
     return resources_text(requested(parse_tres(tres)))
-
-
-def _each_text(texts: pl.Series, meaning: Callable[[str], str]) -> pl.Series:
-    distinct = texts.unique()
-    told = pl.Series([meaning(text) for text in distinct.to_list()], dtype=pl.String)
-    return texts.replace_strict(distinct, told, return_dtype=pl.String)
 
 
 def _nodes(fields: pl.DataFrame, layout: Layout, tres: pl.Series) -> IntArray:
@@ -133,23 +140,42 @@ def _nodes_of_tres(text: str) -> float:
     return float(int(parse_tres(text).get("node", 0.0)))
 
 
-def _with_memory(
-    tres: pl.Series, memory: pl.Series, nodes: IntArray, processors: FloatArray
-) -> pl.Series:
-    """TRES, with the memory that ReqMem tells where they have none."""
-    short = ((memory != "") & ~tres.str.contains("mem=", literal=True)).to_numpy()
-    if not short.any():
-        return tres
-    each = {"nodes": np.maximum(nodes, 1), "processors": np.nan_to_num(processors)}
-    rows = pl.DataFrame({"tres": tres, "memory": memory, **each}).with_columns(
-        pl.concat_str("tres", "memory", "nodes", "processors", separator="|").alias("key")
-    )
-    filled = _each_text(rows["key"], _tres_with_memory)
-    return filled.zip_with(pl.Series(short), tres)
+@lru_cache(maxsize=1 << 16)
+def _completed(
+    tres: str,
+    memory: str,
+    nodes: int,
+    processors: float,
+    each: str,
+    whole: str,
+    licences: str,
+    line: str,
+) -> str:
+    """The TRES of one row with what its other fields ask for; what these cannot say is left out.
+
+    Args:
+        memory: ReqMem.
+        each: ReqGRES of Slurm up to 20.02, of each node.
+        whole: AllocGRES of the same, of the whole job.
+        licences: of the job.
+        line: submit line; accounting does not track all that its options ask for.
+    """
+    if memory and "mem=" not in tres:
+        tres = _with_memory(tres, memory, nodes, processors)
+    if "gres/" not in tres:
+        tres = _more(tres, _old_gres(nodes, each, whole))
+    with suppress(ValueError):
+        if "license/" not in tres and licences not in _NOTHING and "|" not in licences:
+            tres = _more(tres, parse_licences(licences))  # of several with bars any one would do
+    for known, (pattern, *_) in _ASKED_BY.items():
+        with suppress(ValueError):
+            if known not in tres and re.search(pattern, line):
+                found = _by_options(line, nodes, processors)
+                tres = _more(tres, {key: n for key, n in found.items() if key.startswith(known)})
+    return tres
 
 
-def _tres_with_memory(key: str) -> str:
-    tres, memory, nodes, processors = key.rsplit("|", 3)
+def _with_memory(tres: str, memory: str, nodes: int, processors: float) -> str:
     found = _REQMEM.fullmatch(memory)
     if found is None:
         return tres
@@ -157,90 +183,36 @@ def _tres_with_memory(key: str) -> str:
         size = parse_memory(found["size"])
     except ValueError:
         return tres
-    cpus = parse_tres(tres).get("cpu") or float(processors)
-    times = {"n": float(nodes), "c": cpus, "": 1.0}[found["each"]]
+    cpus = parse_tres(tres).get("cpu") or _number(processors)
+    times = {"n": float(max(nodes, 1)), "c": cpus, "": 1.0}[found["each"]]
     return f"{tres},mem={size * times:f}"
 
 
-def _with_gres(tres: pl.Series, fields: pl.DataFrame, layout: Layout, nodes: IntArray) -> pl.Series:
-    """TRES, with what sacct up to Slurm 20.02 has in ReqGRES and AllocGRES, and with Licenses."""
-    each, whole = (value_of(fields, layout, name) for name in ("reqgres", "allocgres"))
-    licences = value_of(fields, layout, "licenses")
-    gres = ~(each.is_in(_NOTHING) & whole.is_in(_NOTHING))
-    tres = _lacking(tres, gres, "gres/", _tres_with_gres, (nodes, each, whole))
-    return _lacking(tres, ~licences.is_in(_NOTHING), "license/", _tres_with_licences, (licences,))
-
-
-def _with_options(
-    tres: pl.Series, line: pl.Series, nodes: IntArray, processors: FloatArray
-) -> pl.Series:
-    """TRES, with what options of the submit line ask for and accounting does not track."""
-    beside = (nodes, np.nan_to_num(processors), line)
-    for known, pattern in _ASKED_BY.items():
-        asked = line.str.contains(pattern)
-        tres = _lacking(tres, asked, known, partial(_tres_with_options, known), beside)
-    return tres
-
-
-def _lacking(
-    tres: pl.Series,
-    asked: pl.Series,
-    known: str,
-    meaning: Callable[[str], str],
-    beside: Sequence[pl.Series | np.ndarray],
-) -> pl.Series:
-    """TRES, of rows that ask for a kind of resource and whose TRES name none of it as one says.
-
-    Args:
-        tres: of each row.
-        asked: whether other fields ask for such.
-        known: how the names of such resources begin.
-        meaning: the TRES of a row, of its own and those other fields with bars between.
-        beside: other fields, the last of them the only one that may hold a bar.
-    """
-    short = asked & ~tres.str.contains(known, literal=True)
-    if not short.any():
-        return tres
-    rows = pl.DataFrame({"tres": tres, **{str(n): each for n, each in enumerate(beside)}})
-    key = rows.filter(short).select(pl.concat_str(pl.all(), separator="|")).to_series()
-    found = pl.DataFrame({"place": short.arg_true(), "found": _each_text(key, meaning)})
-    return tres.clone().scatter(found["place"], found["found"])
-
-
-def _tres_with_gres(key: str) -> str:
-    """ReqGRES is of each node, AllocGRES of the whole job; of two counts the larger."""
-    tres, nodes, each, whole = key.split("|", 3)
+def _old_gres(nodes: int, each: str, whole: str) -> dict[str, float]:
+    """Of ReqGRES and AllocGRES the larger count."""
     found: dict[str, float] = {}
-    for text, times in ((each, max(int(nodes), 1)), (whole, 1)):
+    for text, times in ((each, max(nodes, 1)), (whole, 1)):
         words = _SOCKETS.sub("", text).replace(_GPU_NUMBER, "gpu")
-        try:
-            counts = parse_gres("" if words in _NOTHING else words)
-        except ValueError:
-            continue
-        for name, count in counts.items():
-            found[name] = max(found.get(name, 0.0), times * count)
-    return _more(tres, found)
+        with suppress(ValueError):
+            for name, count in parse_gres("" if words in _NOTHING else words).items():
+                found[name] = max(found.get(name, 0.0), times * count)
+    return found
 
 
-def _tres_with_licences(key: str) -> str:
-    tres, licences = key.split("|", 1)
-    try:
-        # of several any one would do
-        return _more(tres, {} if "|" in licences else parse_licences(licences))
-    except ValueError:
-        return tres
+def _by_options(line: str, nodes: int, processors: float) -> dict[str, float]:
+    """Generic resources and licences that a submit line asks for.
+
+    Raises:
+        ValueError: it is not understood.
+    """
+    options, _ = cut_options(shlex.split(line)[1:])
+    tasks = max(int(_number(processors)) // asked_count(options, "cpus-per-task"), 1)
+    got = {"ntasks": str(tasks), **options, **({"nodes": str(nodes)} if nodes else {})}
+    return asked_counts(got).gres | amount_of(got, "licenses", parse_licences, NO_TRES)
 
 
-def _tres_with_options(known: str, key: str) -> str:
-    tres, nodes, processors, line = key.split("|", 3)
-    try:
-        options, _ = cut_options(shlex.split(line)[1:])
-        tasks = max(int(float(processors)) // asked_count(options, "cpus-per-task"), 1)
-        got = {"ntasks": str(tasks), **options, **({"nodes": nodes} if int(nodes) else {})}
-        found = asked_counts(got).gres | amount_of(got, "licenses", parse_licences, NO_TRES)
-    except ValueError:
-        return tres
-    return _more(tres, {name: count for name, count in found.items() if name.startswith(known)})
+def _number(processors: float) -> float:
+    return 0.0 if math.isnan(processors) else processors
 
 
 def _more(tres: str, counts: Mapping[str, float]) -> str:

@@ -13,7 +13,7 @@ from slurm_rl_plugin.accounting import log_file
 from slurm_rl_plugin.accounting.conversion import StoredRuns, convert
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.sacct.batches import RecordCutter
-from slurm_rl_plugin.accounting.sacct.layout import Layout
+from slurm_rl_plugin.accounting.sacct.fields import Layout
 from slurm_rl_plugin.accounting.stored.log import COLUMNS
 from slurm_rl_plugin.errors import AccountingLogError
 from tests.unit.accounting.test_conversion import FIELDS, same

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.accounting.sacct.batches import RecordCutter, RecordsOfLines
-from slurm_rl_plugin.accounting.sacct.fields import parse_count, parse_time
-from slurm_rl_plugin.accounting.sacct.layout import Layout
-from slurm_rl_plugin.accounting.sacct.values import counts, times
+from slurm_rl_plugin.accounting.sacct.batches import RecordCutter, RecordsOfLines, counts, times
+from slurm_rl_plugin.accounting.sacct.fields import Layout, parse_count, parse_time
 from tests.unit.accounting.test_conversion import NAMES, PIECES, VALUES
 
 LAYOUT = Layout(tuple(name.lower() for name in NAMES), trailing=False, header="|".join(NAMES))

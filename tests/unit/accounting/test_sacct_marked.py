@@ -12,8 +12,7 @@ from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.sacct.batches import LONGEST_RECORD, MarkedCutter
-from slurm_rl_plugin.accounting.sacct.fields import SACCT_COMMAND, SACCT_FIELDS
-from slurm_rl_plugin.accounting.sacct.layout import Layout
+from slurm_rl_plugin.accounting.sacct.fields import SACCT_COMMAND, SACCT_FIELDS, Layout
 from slurm_rl_plugin.accounting.sacct.reader import SacctReader
 from slurm_rl_plugin.errors import AccountingLogError
 from tests.fakes.ended_jobs import ended_job
