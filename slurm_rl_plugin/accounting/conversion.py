@@ -26,11 +26,8 @@ from polars.exceptions import PolarsError
 from polars.io.plugins import register_io_source
 
 from slurm_rl_plugin.accounting.log_file import BATCH, LogFile, read_ahead
-from slurm_rl_plugin.accounting.log_format import files_of, is_parquet, kind_of, reader_of
-from slurm_rl_plugin.accounting.log_reader import AccountingReader
-from slurm_rl_plugin.accounting.pbs.runs import is_empty
-from slurm_rl_plugin.accounting.port import OWN_BEGINNING, ReadReport, joined_checksum
-from slurm_rl_plugin.accounting.published.files import layout_of_parquet
+from slurm_rl_plugin.accounting.log_format import files_of, reader_for
+from slurm_rl_plugin.accounting.port import ReadReport, joined_checksum
 from slurm_rl_plugin.accounting.stored.log import COLUMNS, REQUESTS, metadata, with_requests
 from slurm_rl_plugin.errors import AccountingLogError
 from slurm_rl_plugin.units import FloatArray, IntArray
@@ -76,8 +73,8 @@ def convert(
         AccountingLogError: a log is faulty, the logs do not go together, or the file cannot be
             written.
     """
-    files = [LogFile(path, batch=batch, progress=progress) for path in _files(logs)]
-    reader = _reader(files)
+    files = [LogFile(path, batch=batch, progress=progress) for path in files_of(logs)]
+    reader = reader_for(files)
     try:
         with working_folder(output) as folder, StoredRuns(folder, part=part) as runs:
             for file in files:
@@ -100,35 +97,6 @@ def convert(
         problem = f"the file cannot be written ({why}); check the folder"
         raise AccountingLogError(output, problem) from error
     return report
-
-
-def _files(logs: Sequence[Path]) -> list[Path]:
-    files = [file for log in logs for file in files_of(log)]
-    # days on which nothing happened
-    return [each for each in files if not (len(files) > 1 and is_empty(each))] or files[:1]
-
-
-def _reader(files: Sequence[LogFile]) -> AccountingReader:
-    """The reader of the form that all of these logs have."""
-    kinds = [_kind(file) for file in files]
-    for file, kind in zip(files, kinds, strict=True):
-        if kind != kinds[0]:
-            problem = f"this is a log of {kind}, the one before of {kinds[0]}; convert each alone"
-            raise file.fault(problem)
-    if len(files) > 1 and kinds[0] in OWN_BEGINNING:
-        problem = "such logs count their seconds from a beginning of their own; convert one alone"
-        raise files[1].fault(problem)
-    return reader_of(kinds[0])
-
-
-def _kind(file: LogFile) -> str:
-    if not is_parquet(file.path):
-        return kind_of(file)
-    layout = layout_of_parquet(file.path)
-    if layout is None:
-        problem = "this parquet file is no F-DATA or PM100; what convert wrote is a LOG as it is"
-        raise file.fault(problem)
-    return layout.kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_rl_plugin.accounting.log_file import LogFile, log_of_any
-from slurm_rl_plugin.accounting.pbs.runs import daily_files, read_files
-from slurm_rl_plugin.accounting.port import JobLog, ReadReport
+from slurm_rl_plugin.accounting.pbs.runs import daily_files
+from slurm_rl_plugin.accounting.port import OWN_BEGINNING, JobLog, ReadReport
 from slurm_rl_plugin.accounting.published.layouts import header_columns, layout_of
 from slurm_rl_plugin.errors import AccountingLogError
 
@@ -32,20 +33,38 @@ def read_log(path: Path) -> tuple[JobLog, ReadReport]:
     that it matches.
     """
     if path.is_dir() or _is_pattern(path):
-        return read_files(files_of(path), path)
+        return reader_of("pbs").read(*files_of([path]))
     if is_stored(path):
         from slurm_rl_plugin.accounting.stored.log import StoredLog  # noqa: PLC0415
 
         stored = StoredLog(path)
         return stored.log(), stored.report
-    if is_parquet(path):
-        return reader_of("").read(path)
-    log = log_of_any(path)
-    return reader_of(kind_of(log)).read(log)
+    file = log_of_any(path)
+    return reader_for([file]).read(file)
+
+
+def reader_for(files: Sequence[LogFile]) -> AccountingReader:
+    """A new reader of the form that all of these logs have."""
+    kinds = [kind_of(file) for file in files]
+    for file, kind in zip(files, kinds, strict=True):
+        if kind != kinds[0]:
+            problem = f"this is a log of {kind}, the one before of {kinds[0]}; convert each alone"
+            raise file.fault(problem)
+    if len(files) > 1 and kinds[0] in OWN_BEGINNING:
+        problem = "such logs count their seconds from a beginning of their own; convert one alone"
+        raise files[1].fault(problem)
+    return reader_of(kinds[0])
 
 
 def kind_of(log: LogFile) -> str:
     """The format of a log, as `JobLog.kind` has it."""
+    if is_parquet(log.path):
+        from slurm_rl_plugin.accounting.published.files import layout_of_parquet  # noqa: PLC0415
+
+        if (columns := layout_of_parquet(log.path)) is not None:
+            return columns.kind
+        problem = "this parquet file is no F-DATA or PM100; what convert wrote is a LOG as it is"
+        raise log.fault(problem)
     first = log.head().lstrip().partition(b"\n")[0].decode(errors="replace").strip()
     if first.startswith(";") or _is_swf_row(first):
         return "swf"
@@ -64,16 +83,31 @@ def kind_of(log: LogFile) -> str:
     )
 
 
-def files_of(path: Path) -> list[Path]:
-    """The files that a LOG argument stands for: itself, or PBS's daily files of a folder."""
-    if not (path.is_dir() or _is_pattern(path)):
-        return [path]
+def files_of(logs: Sequence[Path]) -> list[Path]:
+    """The files that LOG arguments stand for: themselves, or PBS's daily files of a folder.
+
+    Of several files, empty ones are days on which nothing happened.
+    """
+    files = [file for log in logs for file in _files_of(log)]
+    return [each for each in files if not (len(files) > 1 and _is_empty(each))] or files[:1]
+
+
+def _files_of(path: Path) -> list[Path]:
     if path.is_dir():
         return daily_files(path)
+    if not _is_pattern(path):
+        return [path]
     found = sorted(each for each in path.parent.glob(path.name) if each.is_file())
     if not found:
         raise AccountingLogError(path, "no file matches; check the path")
     return found
+
+
+def _is_empty(path: Path) -> bool:
+    try:
+        return path.stat().st_size == 0
+    except OSError:
+        return False  # reading it tells why
 
 
 def is_stored(path: Path) -> bool:

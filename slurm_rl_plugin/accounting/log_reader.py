@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from slurm_rl_plugin.accounting.log_file import LogFile, log_of_any
-from slurm_rl_plugin.accounting.port import JobLog, ReadReport, Tally
+from slurm_rl_plugin.accounting.port import JobLog, ReadReport, Tally, joined_checksum
 from slurm_rl_plugin.accounting.stored.log import job_log, with_requests
 
 
@@ -45,13 +45,13 @@ class AccountingReader(ABC):
         """What became of every record, once all jobs were read."""
         return self.tally.report(checksum)
 
-    def read(self, log: Path | LogFile) -> tuple[JobLog, ReadReport]:
-        """Read a whole log, gzipped or plain."""
-        file = log if isinstance(log, LogFile) else log_of_any(log)
-        batches = [*self.jobs(file), *self.rest()]
-        jobs = pl.concat(batches, how="diagonal")
+    def read(self, *logs: Path | LogFile) -> tuple[JobLog, ReadReport]:
+        """Read a whole log, gzipped or plain, or several that go together."""
+        files = [log if isinstance(log, LogFile) else log_of_any(log) for log in logs]
+        batches = [batch for file in files for batch in self.jobs(file)]
+        jobs = pl.concat([*batches, *self.rest()], how="diagonal")
         if "resources" in jobs.columns:
             jobs = with_requests(jobs)
         ordered = jobs.with_columns(*self.finishing()).sort("submit", maintain_order=True)
         table = job_log(ordered, self.kind, self.processors_available)
-        return table, self.report(file.checksum)
+        return table, self.report(joined_checksum([file.checksum for file in files]))

@@ -42,7 +42,7 @@ def main(options: argparse.Namespace) -> int:
     if output.suffix != ".parquet":
         raise ConfigurationError(f"-o {output} must end in .parquet.")
     output = result_file("-o", output)
-    size = sum(_size(file) for log in options.logs for file in files_of(log))
+    size = sum(_size(file) for file in files_of(options.logs))
     begin = time.monotonic()
     with parts_bar("converting", max(size, 1)) as progress:
         report = convert(options.logs, output, progress=progress)

@@ -9,17 +9,16 @@ import io
 import math
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import tzinfo
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from slurm_rl_plugin.accounting.log_file import LogFile, log_of_any
+from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.pbs.records import (
     WHOLE_ARRAY,
-    JobNumber,
     Record,
     ValueCutter,
     account_of,
@@ -36,21 +35,18 @@ from slurm_rl_plugin.accounting.pbs.requests import (
     requests_of_runs,
     unread_requests,
 )
-from slurm_rl_plugin.accounting.port import JobLog, ReadReport, Tally, joined_checksum
+from slurm_rl_plugin.accounting.port import JobLog, ReadReport, Tally
 from slurm_rl_plugin.errors import AccountingLogError
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import IntArray
 
 #: So many malformed lines are told with their place; all are counted.
 MOST_PLACES = 20
 _MALFORMED = "malformed record"
 _DAILY_FILE = re.compile(r"\d{8}(\.gz)?", re.ASCII)
 _WHAT_IT_IS = "PBS accounting file (lines of MM/DD/YYYY HH:MM:SS;TYPE;JOB;name=value ...)"
-#: Columns of a run.
 _TIMES = ("submit", "eligible", "start", "end", "time_limit")
-_NUMBERS = ("number", "subjob", "processors")
-_NAMES = ("server", "user", "account", "queue", "job_name")
-#: Times of a record.
-_TIMES_TOLD = ("ctime", "etime", "start", "end")
+#: What is kept once, and numbered.
+_REPEATED = ("server", "user", "account", "queue", "job_name", "request")
 
 
 class EndedRuns:
@@ -116,20 +112,41 @@ class EndedRuns:
         if job.subjob == WHOLE_ARRAY:
             return "job array as a whole"
         values = self._cutter.cut(record.text)
-        submit, eligible, start, end = (_time(values, name) for name in _TIMES_TOLD)
+        told = (_time(values, name) for name in ("ctime", "etime", "start", "end"))
+        submit, eligible, start, end = told
         if math.isnan(end):
             end = parse_stamp(record.stamp, self._zone)
         processors = parse_processors(values)
-        reason = _impossible(submit, start, end) or ("" if processors else "no processors")
-        if reason:
-            return reason
+        faults = {
+            "no submit time": math.isnan(submit),
+            "never ran": math.isnan(start) or end == start,
+            "end before start": end < start,
+            "start before submit": start < submit,
+            "no processors": not processors,
+        }
+        if any(faults.values()):
+            return next(reason for reason, at_fault in faults.items() if at_fault)
         within = submit <= eligible <= start
         if not (within or math.isnan(eligible)):
             self._tally.noticed["eligible outside submit to start"] += 1
         if values.get("run_count", "1") not in ("0", "1"):
             self._tally.noticed["run again"] += 1
         self._tally.noticed.update(unread_requests(values))
-        return _run(job, values, (submit, eligible if within else submit, start, end), processors)
+        limit = parse_duration(values.get("Resource_List.walltime", ""))
+        return Run(
+            *job,
+            submit,
+            eligible if within else submit,
+            start,
+            end,
+            processors,
+            limit if limit > 0 else math.nan,
+            user=values.get("user", ""),
+            account=account_of(values),
+            queue=values.get("queue", ""),
+            job_name=values.get("jobname", ""),
+            request=request_of(values, processors),
+        )
 
     def log_and_report(self, checksum: str, whole: Path) -> tuple[JobLog, ReadReport]:
         """The table, and what became of every record; `whole` names what was read."""
@@ -156,42 +173,12 @@ def _time(values: dict[str, str], name: str) -> float:
         raise ValueError(f"{name}={str(error)[:40]} is no time") from None
 
 
-def _impossible(submit: float, start: float, end: float) -> str:
-    """The first reason why no job ran at such times, "" if there is none."""
-    faults = (
-        ("no submit time", math.isnan(submit)),
-        ("never ran", math.isnan(start)),
-        ("end before start", end < start),
-        ("never ran", end == start),
-        ("start before submit", start < submit),
-    )
-    return next((reason for reason, at_fault in faults if at_fault), "")
-
-
-def _run(
-    job: JobNumber,
-    values: dict[str, str],
-    times: tuple[float, float, float, float],
-    processors: int,
-) -> Run:
-    limit = parse_duration(values.get("Resource_List.walltime", ""))
-    return Run(
-        job,
-        *times,
-        processors,
-        limit if limit > 0 else math.nan,
-        user=values.get("user", ""),
-        account=account_of(values),
-        queue=values.get("queue", ""),
-        job_name=values.get("jobname", ""),
-        request=request_of(values, processors),
-    )
-
-
 class Run(NamedTuple):
     """One run of a job; times in seconds since the epoch, the limit in seconds (NaN for none)."""
 
-    job: JobNumber
+    number: int
+    subjob: int
+    server: str
     submit: float
     eligible: float
     start: float
@@ -209,110 +196,72 @@ class RunColumns:
     """Columns that grow by one run at a time."""
 
     def __init__(self) -> None:
-        self._times = {name: array("d") for name in _TIMES}
-        self._numbers = {name: array("q") for name in _NUMBERS}
-        self._indices = {name: array("q") for name in _NAMES}
-        self._names: dict[str, dict[str, int]] = {name: {} for name in _NAMES}
-        self._requests: dict[PbsRequest, int] = {}
-        self._request = array("q")
+        self._columns = {name: array("d" if name in _TIMES else "q") for name in Run._fields}
+        self._known: dict[str, dict[Any, int]] = {name: {} for name in _REPEATED}
 
     def append(self, run: Run) -> None:
         """Add a run."""
-        for name, column in self._times.items():
-            column.append(getattr(run, name))
-        numbers = (run.job.number, run.job.subjob, run.processors)
-        for name, number in zip(_NUMBERS, numbers, strict=True):
-            self._numbers[name].append(number)
-        names = (run.job.server, run.user, run.account, run.queue, run.job_name)
-        for name, text in zip(_NAMES, names, strict=True):
-            known = self._names[name]
-            self._indices[name].append(known.setdefault(text, len(known)))
-        self._request.append(self._requests.setdefault(run.request, len(self._requests)))
+        for name, value in zip(Run._fields, run, strict=True):
+            number: Any = value
+            if (known := self._known.get(name)) is not None:
+                number = known.setdefault(value, len(known))
+            self._columns[name].append(number)
 
     def job_log(self) -> tuple[JobLog, int, int]:
         """The table, in submit order; runs that were told twice, and submits going backwards."""
-        times = {name: np.array(column) for name, column in self._times.items()}
-        kept = self._told_last(times)
-        submit = times["submit"][kept]
+        columns = {name: np.array(column) for name, column in self._columns.items()}
+        kept = _told_last(columns)
+        submit = columns["submit"][kept]
         backwards = int(np.count_nonzero(np.diff(submit) < 0))
         order = kept[np.argsort(submit, kind="stable")]
-        log = self._table({name: column[order] for name, column in times.items()}, order)
-        return log, len(times["submit"]) - len(kept), backwards
-
-    def _told_last(self, times: dict[str, FloatArray]) -> IntArray:
-        """Places of the runs, each once: a server that is restarted may tell an end again."""
-        keys = (
-            times["start"],
-            np.array(self._numbers["subjob"]),
-            np.array(self._numbers["number"]),
-            np.array(self._indices["server"]),
+        told_twice = len(columns["submit"]) - len(kept)
+        return (
+            self._table({name: each[order] for name, each in columns.items()}),
+            told_twice,
+            backwards,
         )
-        order = np.lexsort((np.arange(len(times["start"])), times["end"], *keys))
-        if not len(order):
-            return order
-        same = np.logical_and.reduce([np.diff(key[order]) == 0 for key in keys])
-        return np.sort(order[np.append(~same, True)])
 
-    def _table(self, times: dict[str, FloatArray], order: IntArray) -> JobLog:
-        account, accounts = self._index("account", order)
-        user, users = self._index("user", order)
-        partition, partitions = self._index("queue", order)
-        processors = np.array(self._numbers["processors"], dtype=np.int64)[order]
-        request = np.array(self._request, dtype=np.int64)[order]
+    def _table(self, runs: dict[str, Any]) -> JobLog:
+        account, accounts = self._index("account", runs)
+        user, users = self._index("user", runs)
+        partition, partitions = self._index("queue", runs)
+        names = list(self._known["job_name"])
         return JobLog(
-            job_id=np.array(self._numbers["number"], dtype=np.int64)[order],
-            submit=times["submit"],
-            eligible=times["eligible"],
-            start=times["start"],
-            run_time=times["end"] - times["start"],
-            processors=processors,
-            time_limit=times["time_limit"],
+            job_id=runs["number"],
+            submit=runs["submit"],
+            eligible=runs["eligible"],
+            start=runs["start"],
+            run_time=runs["end"] - runs["start"],
+            processors=runs["processors"],
+            time_limit=runs["time_limit"],
             account=account,
             user=user,
             partition=partition,
             accounts=accounts,
             users=users,
             partitions=partitions,
-            job_name=self._texts("job_name", order),
+            job_name=tuple(names[place] for place in runs["job_name"].tolist()),
             kind="pbs",
-            requests=requests_of_runs(list(self._requests), request, processors),
+            requests=requests_of_runs(
+                list(self._known["request"]), runs["request"], runs["processors"]
+            ),
         )
 
-    def _column(self, name: str) -> IntArray:
-        return np.array(self._indices[name], dtype=np.int64)
-
-    def _texts(self, name: str, order: IntArray) -> tuple[str, ...]:
-        texts = list(self._names[name])
-        return tuple(texts[place] for place in self._column(name)[order].tolist())
-
-    def _index(self, name: str, order: IntArray) -> tuple[IntArray, tuple[str, ...]]:
-        texts = list(self._names[name])
-        places, column = np.unique(self._column(name)[order], return_inverse=True)
-        rank = np.argsort(np.array([texts[place] for place in places], dtype=object))
-        position = np.empty(len(rank), dtype=np.int64)
-        position[rank] = np.arange(len(rank))
-        distinct = tuple(texts[places[place]] for place in rank)
-        return position[column].astype(np.int64), distinct
+    def _index(self, name: str, runs: dict[str, Any]) -> tuple[IntArray, tuple[str, ...]]:
+        """Place of each run's text among the sorted ones that runs have, and these."""
+        texts = np.array(list(self._known[name]), dtype=object)
+        distinct, column = np.unique(texts[runs[name]], return_inverse=True)
+        return column.astype(np.int64), tuple(distinct.tolist())
 
 
-def read_files(
-    paths: Sequence[Path], whole: Path, zone: tzinfo | None = None
-) -> tuple[JobLog, ReadReport]:
-    """Read several files as one log.
-
-    Args:
-        paths: of the files, the oldest first.
-        whole: names them in messages.
-
-    Raises:
-        AccountingLogError: a file is missing, truncated, or holds no accounting record at all;
-            there is no end of a run in any of them.
-    """
-    logs = [log_of_any(path) for path in paths if not (len(paths) > 1 and is_empty(path))]
-    runs = EndedRuns(zone)
-    for log in logs:
-        runs.take(log)
-    return runs.log_and_report(joined_checksum([log.checksum for log in logs]), whole)
+def _told_last(runs: dict[str, Any]) -> IntArray:
+    """Places of the runs, each once: a server that is restarted may tell an end again."""
+    keys = [runs[name] for name in ("start", "subjob", "number", "server")]
+    order = np.lexsort((np.arange(len(keys[0])), runs["end"], *keys))
+    if not len(order):
+        return order
+    same = np.logical_and.reduce([np.diff(key[order]) == 0 for key in keys])
+    return np.sort(order[np.append(~same, True)])
 
 
 def daily_files(folder: Path) -> list[Path]:
@@ -330,11 +279,3 @@ def daily_files(folder: Path) -> list[Path]:
         problem = "this is a directory without PBS accounting files (YYYYMMDD, also .gz)"
         raise AccountingLogError(folder, f"{problem}; give one log file or the folder of them")
     return found
-
-
-def is_empty(path: Path) -> bool:
-    """A day on which nothing happened."""
-    try:
-        return path.stat().st_size == 0
-    except OSError:
-        return False  # reading it tells why

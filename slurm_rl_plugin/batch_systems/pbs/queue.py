@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.pbs.requests import PbsRequest, requests_of_runs
-from slurm_rl_plugin.accounting.pbs.runs import daily_files, read_files
+from slurm_rl_plugin.accounting.pbs.runs import EndedRuns, daily_files
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.accounting.resource_amounts import amounts_of
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
@@ -317,7 +318,10 @@ def read_history(home: str, days: float, now: float) -> JobLog | None:
         return None
     folder = Path(home, "server_priv", "accounting")
     try:
-        log, report = read_files(_newest(folder, days, now), folder)
+        runs = EndedRuns()
+        for path in _newest(folder, days, now):
+            runs.take(LogFile(path))
+        log, report = runs.log_and_report("", folder)
     except (AccountingLogError, OSError) as error:
         logger.warning("past_runs=unknown reason=%s", error)
         return None
@@ -331,10 +335,12 @@ def _newest(folder: Path, days: float, now: float) -> list[Path]:
     chosen: list[Path] = []
     left = BYTES_AT_MOST
     for path in reversed(daily_files(folder)):
-        left -= path.stat().st_size
+        size = path.stat().st_size
+        left -= size
         if path.name[:8] < since.strftime("%Y%m%d") or left < 0:
             break
-        chosen.insert(0, path)
+        if size:  # else a day on which nothing happened
+            chosen.insert(0, path)
     return chosen
 
 
