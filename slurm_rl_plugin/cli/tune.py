@@ -40,22 +40,20 @@ from slurm_rl_plugin.simulator.kernel.kept_code import compiled_before
 from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK, SHARES_WORDS
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.what_if.replay import ReplayedPair
-from slurm_rl_plugin.what_if.tuning.choices import (
+from slurm_rl_plugin.what_if.tuning.search import (
     BY_RULE,
     TUNED,
     Choice,
     ObjectiveGain,
+    TunedCluster,
+    TuningPlan,
+    TuningTask,
     best_rule,
     choices_of,
     conf_lines,
     gain_of,
-    policy_lines,
-)
-from slurm_rl_plugin.what_if.tuning.search import (
-    TunedCluster,
-    TuningPlan,
-    TuningTask,
     past_of,
+    policy_lines,
     stretches_of,
     tune,
 )

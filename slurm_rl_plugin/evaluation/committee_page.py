@@ -36,7 +36,7 @@ from slurm_rl_plugin.what_if.group_hours import (
     hours_in_replays,
 )
 from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, JobTimes, ReplayedCluster
-from slurm_rl_plugin.what_if.switchback.evidence import GoalFinding
+from slurm_rl_plugin.what_if.switchback.trial import GoalFinding
 
 mpl.use("Agg")  # head nodes have no display
 from matplotlib import pyplot as plt
@@ -448,7 +448,7 @@ def experiment_page(
     *,
     now: float,
     resources: Sequence[str] = (),
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> str:
     """The page of an experiment: what was really waited under both orders, in turns.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from slurm_rl_plugin.domain.job_groups import Grouping
 from slurm_rl_plugin.learning.evaluation.group_waits import groupings_of
 from slurm_rl_plugin.measure.blocks import Blocks
 from slurm_rl_plugin.measure.intervals import FEWEST_BLOCKS, drawn_places, verdict, widened
+from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, MINUTE, FloatArray, IntArray
 from slurm_rl_plugin.utility.fairness import WINDOWS_TOGETHER, Service
 from slurm_rl_plugin.utility.summary import service_of
@@ -37,11 +37,9 @@ class Effect:
     """One figure before and after.
 
     Attributes:
-        before, after: on the cluster as it is, and on the variant.
         difference: after less before.
         ci95: its 95 % interval; None where there is none to be told.
         ratio: after over before; None where that was 0.
-        ratio_ci95: its 95 % interval.
         verdict: one of `measure.intervals`; INCONCLUSIVE without an interval, but where nothing
             differs.
     """
@@ -57,12 +55,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEffects:
-    """Every figure of one group of jobs.
-
-    Attributes:
-        jobs: how many are counted.
-        figures: name of FIGURES -> its effect.
-    """
+    """Every figure of FIGURES of one group, of which `jobs` are counted."""
 
     jobs: int
     figures: dict[str, Effect]
@@ -78,26 +71,30 @@ def effects_of(
     """
     before = _columns(pair.base, pair.places_before)
     after = _columns(pair.variant, pair.places_after)
-    every = np.arange(len(pair.counted))
-    everybody = _group(before, after, blocks, every)
+    everybody = _group(before, after, blocks, np.arange(len(pair.counted)))
     everybody.figures["misdelivered"] = _misdelivered(served, blocks)
-    found = {ALL: {ALL: everybody}}
-    for by, grouping in groupings_of(pair.base.prepared).items():
-        found[by] = {
-            name: _group(before, after, blocks, jobs)
-            for name, jobs in _members(grouping, pair.places_before, by)
-        }
-    return found
+    places: dict[str, dict[str, IntArray]] = {}
+    for by, name, jobs in members(pair.base.prepared, pair.places_before):
+        places.setdefault(by, {})[name] = jobs
+    accounts = sorted(places["account"].items(), key=lambda each: -len(each[1]))
+    places["account"] = dict(accounts[:MOST_ACCOUNTS])
+    return {
+        ALL: {ALL: everybody},
+        **{
+            by: {name: _group(before, after, blocks, jobs) for name, jobs in groups.items()}
+            for by, groups in places.items()
+        },
+    }
 
 
-def _members(grouping: Grouping, place: IntArray, by: str) -> list[tuple[str, IntArray]]:
-    """Groups with the counted jobs in them, empty ones left out."""
-    of = grouping.place[place]
-    counts = np.bincount(of, minlength=len(grouping.names))
-    chosen = [each for each in range(len(grouping.names)) if counts[each]]
-    if by == "account":
-        chosen = sorted(chosen, key=lambda each: -counts[each])[:MOST_ACCOUNTS]
-    return [(grouping.names[each], np.flatnonzero(of == each)) for each in chosen]
+def members(prepared: PreparedLog, places: IntArray) -> Iterator[tuple[str, str, IntArray]]:
+    """Kind and name of each group, and which of the jobs at some places are in it; none empty."""
+    for by, grouping in groupings_of(prepared).items():
+        of = grouping.place[places]
+        for number, name in enumerate(grouping.names):
+            jobs = np.flatnonzero(of == number)
+            if len(jobs):
+                yield by, name, jobs
 
 
 _Columns = Mapping[str, FloatArray]
@@ -114,24 +111,23 @@ def _columns(replayed: ReplayedVariant, place: IntArray) -> _Columns:
 
 
 def _group(before: _Columns, after: _Columns, blocks: Blocks, jobs: IntArray) -> GroupEffects:
-    figures: dict[str, Effect] = {}
-    for name, values in before.items():
-        mine, theirs = values[jobs], after[name][jobs]
-        drawn = blocks.means(mine, jobs), blocks.means(theirs, jobs)
-        figures[name] = judged_effect(
-            name, (float(mine.mean()), float(theirs.mean())), drawn, blocks
-        )
-    waits = before["mean_wait"][jobs], after["mean_wait"][jobs]
+    both = [{name: values[jobs] for name, values in each.items()} for each in (before, after)]
     levels = np.array(list(_LEVELS.values()))
+    figures: dict[str, Effect] = {}
+    for name in before:
+        means = float(both[0][name].mean()), float(both[1][name].mean())
+        drawn = blocks.means(both[0][name], jobs), blocks.means(both[1][name], jobs)
+        figures[name] = judged_effect(name, means, drawn, blocks)
+    waits = both[0]["mean_wait"], both[1]["mean_wait"]
     drawn_waits = [blocks.quantiles(each, jobs, levels) for each in waits]
     exact = [np.quantile(each, levels) for each in waits]
     for place, name in enumerate(_LEVELS):
         drawn = drawn_waits[0][:, place], drawn_waits[1][:, place]
-        both = float(exact[0][place]), float(exact[1][place])
-        figures[name] = judged_effect(name, both, drawn, blocks)
-    nothing = np.empty(0)
+        values = float(exact[0][place]), float(exact[1][place])
+        figures[name] = judged_effect(name, values, drawn, blocks)
     longest = float(waits[0].max()), float(waits[1].max())
-    figures["longest_wait"] = judged_effect("longest_wait", longest, (nothing, nothing), blocks)
+    nothing = np.empty(0), np.empty(0)
+    figures["longest_wait"] = judged_effect("longest_wait", longest, nothing, blocks)
     in_order = {name: figures[name] for name in FIGURES if name in figures}
     return GroupEffects(jobs=len(jobs), figures=in_order)
 
@@ -211,10 +207,7 @@ class KnownCell:
 
     Attributes:
         by: "class" or "partition".
-        group: its name.
-        jobs: how many are counted.
-        recorded, simulated: mean waits.
-        is_close: they differ by no more than CLOSE or CLOSE_SECONDS.
+        is_close: recorded and simulated differ by no more than CLOSE or CLOSE_SECONDS.
     """
 
     by: str
@@ -282,20 +275,18 @@ def knowledge_of(base: ReplayedVariant, counted: IntArray) -> Knowledge:
     place, recorded = place[known], np.maximum(recorded[known], 0.0)
     simulated = base.measures.wait[place]
     cells: list[KnownCell] = []
-    for by, grouping in groupings_of(base.prepared).items():
-        for group in np.unique(grouping.place[place]) if by in _BY else ():
-            mine = grouping.place[place] == group
-            waits = float(recorded[mine].mean()), float(simulated[mine].mean())
+    for by, group, jobs_of in members(base.prepared, place):
+        if by in _BY:
+            waits = float(recorded[jobs_of].mean()), float(simulated[jobs_of].mean())
             close = abs(waits[1] - waits[0]) <= max(CLOSE * waits[0], CLOSE_SECONDS)
-            name = grouping.names[group]
             cells.append(
                 KnownCell(
                     by=by,
-                    group=name,
-                    jobs=int(mine.sum()),
+                    group=group,
+                    jobs=len(jobs_of),
                     recorded=waits[0],
                     simulated=waits[1],
-                    is_close=bool(close),
+                    is_close=close,
                 )
             )
     jobs = sum(cell.jobs for cell in cells)

@@ -15,17 +15,13 @@ import numpy as np
 
 from slurm_rl_plugin.domain.switchback import ARMS, OURS, SITE, Declaration, Pairs, TurnBlock
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.learning.evaluation.group_waits import (
-    LEAST_LOSS,
-    groupings_of,
-    groupings_of_workload,
-)
+from slurm_rl_plugin.learning.evaluation.group_waits import LEAST_LOSS, groupings_of_workload
 from slurm_rl_plugin.measure.blocks import Blocks
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray, IntArray
 from slurm_rl_plugin.utility.summary import ScheduledJobs
-from slurm_rl_plugin.what_if.effects import ALL, Effect, judged_effect
+from slurm_rl_plugin.what_if.effects import ALL, Effect, judged_effect, members
 from slurm_rl_plugin.what_if.switchback.block_costs import JobTimes, ReplayedCluster
 
 #: What jobs are grouped by, in the order in which it is told; classes are no word of users.
@@ -40,8 +36,6 @@ class GroupHours:
 
     Attributes:
         by: ALL, or one of GROUPED_BY.
-        group: its name.
-        jobs: how many there are.
         before, after: hours, of what `HoursWaited` says.
         longest_before, longest_after: hours that the job waited that waited longest.
         ratio: after over before; None where nobody waited before.
@@ -154,36 +148,17 @@ def hours_in_replays(
     """
     blocks = Blocks.over(prepared.log.submit[counted], rng)
     waits = before.wait[counted], after.wait[counted]
-    every = np.arange(len(waits[0]))
-    rows = [_row(ALL, ALL, every, waits, blocks)]
-    for by, group, jobs in _members(prepared, counted):
-        rows.append(_row(by, group, jobs, waits, blocks))
+    places = np.arange(len(before.wait))[counted]
+    groups = [(ALL, ALL, np.arange(len(places))), *members(prepared, places)]
+    rows = []
+    for by, group, jobs in groups:
+        old, new = waits[0][jobs], waits[1][jobs]
+        drawn = blocks.means(old, jobs), blocks.means(new, jobs)
+        means = float(old.mean()), float(new.mean())
+        effect = judged_effect("mean_wait", means, drawn, blocks, LEAST_LOSS)
+        longest = float(old.max()), float(new.max())
+        rows.append(GroupHours.of((by, group), len(jobs), effect, longest, HOUR))
     return HoursWaited.of(rows, blocks, each=True)
-
-
-def _members(prepared: PreparedLog, counted: slice) -> Iterator[tuple[str, str, IntArray]]:
-    """Kind and name of each group, and the places of its jobs among those counted."""
-    for by, grouping in groupings_of(prepared).items():
-        if by not in GROUPED_BY:
-            continue
-        of = grouping.place[counted]
-        order = np.argsort(of, kind="stable")
-        ends = np.searchsorted(of[order], np.arange(len(grouping.names) + 1))
-        for place, name in enumerate(grouping.names):
-            jobs = order[ends[place] : ends[place + 1]]
-            if len(jobs):
-                yield by, name, jobs
-
-
-def _row(
-    by: str, group: str, jobs: IntArray, waits: tuple[FloatArray, FloatArray], blocks: Blocks
-) -> GroupHours:
-    old, new = waits[0][jobs], waits[1][jobs]
-    drawn = blocks.means(old, jobs), blocks.means(new, jobs)
-    means = float(old.mean()), float(new.mean())
-    effect = judged_effect("mean_wait", means, drawn, blocks, LEAST_LOSS)
-    longest = float(old.max()), float(new.max())
-    return GroupHours.of((by, group), len(jobs), effect, longest, HOUR)
 
 
 #: What the stretches that are drawn again are called.
@@ -201,7 +176,7 @@ def hours_in_blocks(
     *,
     now: float,
     resources: Sequence[str] = (),
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> HoursWaited:
     """Hours that each group waited in an hour of ours, and would have by the site's order.
 
@@ -216,9 +191,6 @@ def hours_in_blocks(
         now: seconds since the epoch; pairs whose both blocks are over by then count.
         resources: names of the columns of `times.jobs.asked`, where a resource is to be told.
         progress: called with 1 after each block.
-
-    Raises:
-        ConfigurationError: no pair is over yet.
     """
     pairs = Pairs.closed(declared, declared.closed(now))
     if len(pairs.first) == 0:
@@ -232,26 +204,30 @@ def hours_in_blocks(
         hours[place] = groups.hours(times, block)
         seen.add(groups, times, block)
         unexplained[place] = hours[place] - _replayed(groups, cluster, block)
-        if progress is not None:
-            progress(1)
+        progress(1)
     ours = np.where(pairs.ours_first, pairs.first, pairs.second)
     paired = _PairedHours(
         ours=hours[ours],
         differences=np.column_stack([pairs.ours_less_site(each) for each in unexplained.T]),
-        length=np.array([_length(declared.blocks[place]) / HOUR for place in ours.tolist()]),
+        length=np.array([_hours(declared.blocks[place]) for place in ours.tolist()]),
         blocks=Blocks.of_stretches(np.arange(len(ours)), _UNIT, rng),
     )
     jobs = groups.sums(times.jobs, seen.jobs.astype(np.float64))
     rows = [
-        _row_of_pairs(paired, seen, place, int(jobs[place]), named)
+        GroupHours.of(
+            named,
+            int(jobs[place]),
+            paired.effect(place),
+            (float(seen.longest[SITE][place]), float(seen.longest[OURS][place])),
+        )
         for place, named in enumerate(groups.names)
         if jobs[place] or named == (ALL, ALL)
     ]
     return HoursWaited.of(rows, paired.blocks, each=False)
 
 
-def _length(block: TurnBlock) -> float:
-    return block.end - block.counted_from
+def _hours(block: TurnBlock) -> float:
+    return (block.end - block.counted_from) / HOUR
 
 
 def _replayed(
@@ -376,10 +352,3 @@ class _PairedHours:
         every = np.arange(len(hours))
         drawn = self.blocks.means(hours, every) / self.blocks.means(self.length, every)
         return float(hours.sum() / self.length.sum()), drawn
-
-
-def _row_of_pairs(
-    paired: _PairedHours, seen: _Seen, group: int, jobs: int, named: tuple[str, str]
-) -> GroupHours:
-    longest = float(seen.longest[SITE][group]), float(seen.longest[OURS][group])
-    return GroupHours.of(named, jobs, paired.effect(group), longest)

@@ -32,12 +32,8 @@ FEWEST_JOBS = 20
 class ReplayedVariant:
     """The jobs of a log under one variant.
 
-    Attributes:
-        variant: under which they ran.
-        prepared: the jobs that it can run; `log.job_id` is their place in the log that was read.
-        schedule: their starts.
-        measures: of each of them.
-        sentences: what of the variant is not simulated, and which jobs differ.
+    `log.job_id` of the jobs that it can run, `prepared`, is their place in the log that was read;
+    `sentences` say what of the variant is not simulated, and which jobs differ.
     """
 
     variant: ClusterVariant
@@ -56,11 +52,8 @@ class ReplayedVariant:
 class ReplayedPair:
     """The same jobs on the cluster as it is and under one variant.
 
-    Attributes:
-        base: the cluster as it is.
-        variant: the other.
-        counted: places in the log, ascending, of the jobs that are measured: those that both run,
-            without those at both ends.
+    `counted` are places in the log, ascending, of the jobs that are measured: those that both run,
+    without those at both ends.
     """
 
     base: ReplayedVariant
@@ -90,13 +83,7 @@ class ReplayedPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReadyVariant:
-    """The jobs of a log before they run under one variant.
-
-    Attributes:
-        variant: under which they will.
-        prepared, sentences: as of a ReplayedVariant.
-        settings: the batch system of the variant.
-    """
+    """The jobs of a log before they run under one variant; see ReplayedVariant."""
 
     variant: ClusterVariant
     prepared: PreparedLog
@@ -142,9 +129,9 @@ def replay_variants(
     Args:
         jobs: as they were read.
         base: the cluster as it is.
-        variants: what to try, at least one.
+        variants: at least one.
         placed: puts jobs on a machine.
-        settings: the batch system, with the bounds of the hook where there is one.
+        settings: with the bounds of the hook where there is one.
         progress: called with how many more simulations are done.
         counted_from: part of the log's time from which on jobs are counted; None leaves out the
             first part of the jobs, as `evaluate --config` does.
@@ -159,13 +146,37 @@ def replay_variants(
     now = placed(jobs, base.machine)
 
     def ready(variant: ClusterVariant) -> _ReadyVariant:
-        return _ready(jobs, base, now, variant, placed, settings)
+        sentences: list[str] = []
+        if _schedules_alone(base.machine, variant.machine):
+            prepared = replace(now, machine=variant.machine)  # the same jobs, ready already
+        else:
+            sent, sentences = admitted(jobs, base.machine, variant.machine)
+            prepared = placed(sent, variant.machine)
+        return _ReadyVariant(
+            variant=variant,
+            prepared=prepared,
+            sentences=(*variant.sentences, *sentences),
+            settings=variant.settings(settings),
+        )
 
     runs = side_by_side(ready, [base, *variants])
-    kept = _KeptStarts(checkpoint, runs, progress)
-    missing = [runs[place] for place in kept.missing]
-    side_by_side(_ReadyVariant.starts, missing, finished=kept.keep)
-    first, *others = map(_ReadyVariant.replayed, runs, kept.starts)
+    kept = Checkpoint(checkpoint, {"of": "what-if"})  # each step says what it is of
+    before = {name: np.asarray(start) for name, start in kept.steps}
+    names = ["" if checkpoint is None else each.digest for each in runs]
+    starts: list[FloatArray | None] = [before.get(name) for name in names]
+    missing = [place for place, start in enumerate(starts) if start is None]
+    progress(len(runs) - len(missing))
+
+    def keep(missed: int, start: FloatArray) -> None:
+        place = missing[missed]
+        starts[place] = start
+        if checkpoint is not None:
+            kept.add([names[place], start.tolist()])
+        progress(1)
+
+    side_by_side(_ReadyVariant.starts, [runs[place] for place in missing], finished=keep)
+    known = [start for start in starts if start is not None]  # none is missing any more
+    first, *others = map(_ReadyVariant.replayed, runs, known)
     pairs = [
         ReplayedPair(base=first, variant=each, counted=_counted(first, each, counted_from))
         for each in others
@@ -177,56 +188,6 @@ def replay_variants(
                 "few: give a longer log."
             )
     return pairs
-
-
-def _ready(
-    jobs: JobLog,
-    base: ClusterVariant,
-    now: PreparedLog,
-    variant: ClusterVariant,
-    placed: Placed,
-    settings: SimulationSettings,
-) -> _ReadyVariant:
-    sentences: list[str] = []
-    if _schedules_alone(base.machine, variant.machine):
-        prepared = replace(now, machine=variant.machine)  # the same jobs, ready already
-    else:
-        sent, sentences = admitted(jobs, base.machine, variant.machine)
-        prepared = placed(sent, variant.machine)
-    return _ReadyVariant(
-        variant=variant,
-        prepared=prepared,
-        sentences=(*variant.sentences, *sentences),
-        settings=variant.settings(settings),
-    )
-
-
-class _KeptStarts:
-    """Starts as they come, also of a call before this one that was interrupted."""
-
-    def __init__(
-        self, path: Path | None, runs: Sequence[_ReadyVariant], progress: Callable[[int], None]
-    ) -> None:
-        self._progress = progress
-        self._names = [each.digest for each in runs] if path is not None else [""] * len(runs)
-        self._file = Checkpoint(path, {"of": "what-if"})  # each step says what it is of
-        before = {name: np.asarray(start) for name, start in self._file.steps}
-        self._found: list[FloatArray | None] = [before.get(name) for name in self._names]
-        self.missing = [place for place, start in enumerate(self._found) if start is None]
-        progress(len(runs) - len(self.missing))
-
-    @property
-    def starts(self) -> list[FloatArray]:
-        """Of all variants, in their order, once none is missing."""
-        return [start for start in self._found if start is not None]
-
-    def keep(self, missed: int, start: FloatArray) -> None:
-        """Keep the starts of one of the missing variants."""
-        place = self.missing[missed]
-        self._found[place] = start
-        if self._names[place]:
-            self._file.add([self._names[place], start.tolist()])
-        self._progress(1)
 
 
 def _schedules_alone(before: Machine, after: Machine) -> bool:

@@ -37,13 +37,14 @@ from slurm_rl_plugin.papers.switchback.clusters import (
 )
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
 from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, BlockCosts, costs, costs_of_blocks
-from slurm_rl_plugin.what_if.switchback.evidence import (
+from slurm_rl_plugin.what_if.switchback.trial import (
     EffectSoFar,
     GoalFinding,
+    early_stretches,
     findings,
+    first_tripped,
     floors_of,
 )
-from slurm_rl_plugin.what_if.switchback.trial import early_stretches, first_tripped
 
 #: Kinds of clusters.
 ALIKE, GAIN, HARM = "nothing differs", "a gain of 15 %", "harm"

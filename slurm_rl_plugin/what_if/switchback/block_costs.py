@@ -119,9 +119,7 @@ def _unfairness(times: JobTimes, begin: float, end: float) -> float:
 class Goal:
     """Something that costs users.
 
-    Attributes:
-        cost: of a time; less is better.
-        meaning: what it is, with its unit.
+    `cost` is of a time, less is better; `meaning` says what it is, with its unit.
     """
 
     cost: Cost
@@ -153,10 +151,7 @@ def costs(times: JobTimes, begin: float, end: float) -> FloatArray:
 class BlockCosts:
     """What blocks cost by each of GOALS, shape [blocks, goals].
 
-    Attributes:
-        measured: on the cluster.
-        by_site: in a replay of the same block under the site's order.
-        by_ours: in one under ours.
+    `measured` are on the cluster, the others in replays of the same blocks under either order.
     """
 
     measured: FloatArray
@@ -188,11 +183,7 @@ class BlockCosts:
 
     @classmethod
     def of_json(cls, document: Any) -> BlockCosts:
-        """What `as_json` made.
-
-        Raises:
-            KeyError, TypeError, ValueError: it is no such document.
-        """
+        """What `as_json` made; KeyError, TypeError or ValueError where it is no such document."""
         names = [each.name for each in fields(cls)]
         tables = [np.array(document[name], dtype=np.float64) for name in names]
         shaped = [table.reshape(-1, len(GOALS)) for table in tables]
@@ -208,7 +199,6 @@ class ReplayedCluster:
     Attributes:
         times: every known job, with its real start.
         orders: SITE and OURS -> how it orders the queue.
-        settings: of its batch system.
         machine: its nodes, for these jobs; None for a pool of processors.
         usage: what each account was charged until a time, decayed; None where no order asks.
         fair: the same of accounts and users; see QueueNow.
@@ -260,14 +250,13 @@ class ReplayedCluster:
 def costs_of_blocks(
     cluster: ReplayedCluster,
     blocks: tuple[TurnBlock, ...],
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> BlockCosts:
     """What blocks that are over cost, in order of time; `progress` is called with 1 for each."""
     found = BlockCosts.none()
     for block in blocks:
         found = found.joined(cluster.costs(block))
-        if progress is not None:
-            progress(1)
+        progress(1)
     return found
 
 

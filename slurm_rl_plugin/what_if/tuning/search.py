@@ -1,13 +1,14 @@
 """CMA-ES over settings of slurm.conf inside the compiled simulator (Hansen and Ostermeier 2001).
 
 Candidates are compared on stretches of the past of a log, all on the same ones; the best few on
-more of them; of the best one every change goes back that the gain does not need.
+more of them; of the best one every change goes back that the gain does not need. Beside what was
+found stand simple rules and a reserve; each is measured on jobs that no search saw.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
+from slurm_rl_plugin.learning.evaluation.heldout import NODE_HEURISTICS
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.learning.evaluation.recorded_replay import UNCOUNTED
 from slurm_rl_plugin.learning.load_windows import log_window, training_jobs
@@ -24,6 +26,9 @@ from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.machine_files.changes import changed
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
+from slurm_rl_plugin.measure.blocks import Blocks
+from slurm_rl_plugin.measure.intervals import verdict, widened
+from slurm_rl_plugin.policies.registry import named_policy
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -34,8 +39,9 @@ from slurm_rl_plugin.units import MINUTE, FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
 from slurm_rl_plugin.utility.summary import service_of
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
-from slurm_rl_plugin.what_if.replay import FEWEST_JOBS
+from slurm_rl_plugin.what_if.replay import FEWEST_JOBS, ReplayedPair, ReplayedVariant
 from slurm_rl_plugin.what_if.tuning.space import TuningSpace, space_of, words_of
+from slurm_rl_plugin.what_if.variant import AS_IT_IS, HOOK, RESERVE
 
 #: Part of the service that a setting may deliver to the wrong account on the past beyond what the
 #: cluster as it is does, in the mean of the stretches on which anybody waits: of a single one of
@@ -59,12 +65,9 @@ class TuningPlan:
     """How long is searched, and on how much.
 
     Attributes:
-        generations, population: of the search.
-        step: its first standard deviation.
+        step: first standard deviation.
         stretches, jobs: on which candidates are compared, and jobs of each.
         checks: stretches on which the finalists are compared.
-        finalists: how many these are.
-        seed: of the search.
     """
 
     generations: int = 15
@@ -82,9 +85,7 @@ class TuningTask:
     """What every candidate is tried on.
 
     Attributes:
-        cluster: as it is said to be.
         loads: stretches of the past.
-        weights: of the site's goals.
         guarded: misdelivered part of the service, and longest wait in seconds, a minute at least,
             of the cluster as it is on each load.
     """
@@ -121,7 +122,6 @@ class TunedCluster:
         changes: key of slurm.conf -> value; none where nothing is better than the cluster as it is.
         before, after: objective on the stretches of the finalists.
         curve: best objective of each generation.
-        tried: how many settings.
     """
 
     changes: dict[str, str]
@@ -362,3 +362,148 @@ def _needed(task: TuningTask, changes: dict[str, str], before: float) -> dict[st
         if fewer and objective_of(task, fewer) >= least:
             left = fewer
     return left
+
+
+#: What the choices are called.
+TUNED, BY_RULE, WITH_RESERVE = "tuned", "rule", "tuned with a reserve"
+#: Simple rules that our hook can order by.
+_RULES = tuple(rule for rule in NODE_HEURISTICS if rule != "fifo")
+#: Parts of the cluster's CPUs that are tried as a reserve.
+_RESERVES = (0.02, 0.05, 0.1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """An order that the past speaks for.
+
+    `words` are of a variant, none for the cluster as it is; `objective` is on the stretches of the
+    finalists; `rule` is of our hook, "" where the site's own order stays.
+    """
+
+    words: str
+    objective: float
+    rule: str = ""
+
+
+def choices_of(
+    tuned: TunedCluster, short: TuningTask, checks: TuningTask, processors: int
+) -> dict[str, Choice]:
+    """Name -> what was chosen; the cluster as it is among them.
+
+    Rules and reserves are compared on `short`, and each choice is valued on `checks`.
+    """
+    found = {AS_IT_IS: Choice(words="", objective=tuned.before)}
+    words = words_of(tuned.changes)
+    if words:
+        found[TUNED] = Choice(words=words, objective=tuned.after)
+    rule = _best_of(_RULES, bounded_objective, short)
+    worth = bounded_objective(checks, Candidate(name=rule))
+    found[BY_RULE] = Choice(words=f"{HOOK} {rule}", objective=worth, rule=rule)
+    if reserve := _reserve(tuned, short, processors):
+        both = "; ".join(filter(None, (words, f"{RESERVE} cpu={reserve}")))
+        worth = objective_of(checks, dict(tuned.changes), reserve)
+        found[WITH_RESERVE] = Choice(words=both, objective=worth)
+    return found
+
+
+def best_rule(task: TuningTask) -> str:
+    """The simple rule that serves the goals best, whatever it misdelivers or lets wait.
+
+    That is what a learned order is compared with; nobody is advised to take it.
+    """
+    return _best_of(NODE_HEURISTICS, candidate_objective, task)
+
+
+def _best_of(
+    rules: Sequence[str], objective: Callable[[TuningTask, Candidate], float], task: TuningTask
+) -> str:
+    values = side_by_side(lambda rule: objective(task, Candidate(name=rule)), rules)
+    return rules[int(np.argmax(values))]
+
+
+def _reserve(tuned: TunedCluster, short: TuningTask, processors: int) -> int:
+    """CPUs that are best kept from batch jobs beside the tuned settings on the past; 0 for none."""
+    sizes = sorted({max(round(part * processors), 1) for part in _RESERVES})
+    changes = dict(tuned.changes)
+    values = {size: objective_of(short, changes, size) for size in (0, *sizes)}
+    best = max(values, key=values.__getitem__)
+    worth = WORTH * abs(values[0] - objective_of(short, {}))
+    return best if values[best] > values[0] + worth else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectiveGain:
+    """What a variant gains over the cluster as it is.
+
+    `ci95` is None where there are too few stretches.
+    """
+
+    gain: float
+    ci95: tuple[float, float] | None
+
+    @property
+    def verdict(self) -> str:
+        """Better, worse or inconclusive."""
+        return verdict(self.ci95, more_is_better=True)
+
+
+def gain_of(pair: ReplayedPair, blocks: Blocks, weights: RewardWeights) -> ObjectiveGain:
+    """Gain in time utility, responsiveness, fairness and slowdown, each by its weight.
+
+    The terms of the longest wait and of what a reserve costs batch jobs are left out: draws of what
+    happened know no longer wait, and both are shown beside. `blocks` are over the counted jobs.
+    """
+    every = np.arange(len(pair.counted))
+    sides = [
+        _columns(pair.base, pair.places_before, weights),
+        _columns(pair.variant, pair.places_after, weights),
+    ]
+    gain = float(_gain(np.array([[each.mean() for each in side] for side in sides]), weights))
+    draws = _gain(np.array([[blocks.means(x, every) for x in side] for side in sides]), weights)
+    return ObjectiveGain(gain=gain, ci95=widened(np.atleast_1d(draws), gain, blocks.count))
+
+
+def _columns(
+    replayed: ReplayedVariant, place: np.ndarray, weights: RewardWeights
+) -> tuple[FloatArray, FloatArray]:
+    found = replayed.measures
+    value = (
+        weights.time_utility * found.time_utility
+        + weights.responsiveness * found.responsiveness
+        + weights.fairness * found.fairness
+    )
+    return value[place], found.bounded_slowdown[place]
+
+
+def _gain(sides: FloatArray, weights: RewardWeights) -> FloatArray:
+    """Of value and slowdown before and after, shape [2, 2, ...]."""
+    (value, slowdown), (value_after, slowdown_after) = sides
+    found: FloatArray = (value_after - value) - weights.slowdown * np.log10(
+        slowdown_after / slowdown
+    )
+    return found
+
+
+_PARAMETERS = "SchedulerParameters"
+
+
+def conf_lines(cluster: DescribedCluster, changes: Mapping[str, str]) -> list[str]:
+    """A comment for each key of slurm.conf that changes, with what it is now before it."""
+    after = changed(cluster, words_of(changes)).said.settings
+    lines: list[str] = []
+    keys = [key for key in changes if not key.islower()]
+    if len(keys) < len(changes):
+        keys.append(_PARAMETERS)
+    for key in keys:
+        now = cluster.said.settings.get(key.lower())
+        lines.append(f"# now: {key}={now.text}" if now is not None else f"# now: no {key}")
+        lines.append(f"# {key}={after[key.lower()].text}")
+    return lines
+
+
+def policy_lines(rule: str) -> list[str]:
+    """Comments with lines of our own file that let the hook order by a rule, or why it cannot."""
+    named = named_policy(rule)
+    if named is not None and named.needs_log:
+        return [f"# The daemon cannot order by {rule}: {named.needs_log}."]
+    return ["# [policy]", f'# model = "{rule}"']

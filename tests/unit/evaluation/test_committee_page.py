@@ -30,7 +30,7 @@ from slurm_rl_plugin.what_if.group_hours import (
     HoursWaited,
 )
 from slurm_rl_plugin.what_if.switchback.block_costs import ReplayedCluster, costs_of_blocks
-from slurm_rl_plugin.what_if.switchback.evidence import findings, floors_of
+from slurm_rl_plugin.what_if.switchback.trial import findings, floors_of
 from tests.unit.what_if.test_hours_waited import declared
 
 EVIL = '<script>alert("$1^2")</script>'

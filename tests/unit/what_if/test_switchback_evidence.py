@@ -11,7 +11,7 @@ from slurm_rl_plugin.domain.switchback import Declaration, drawn_blocks
 from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
 from slurm_rl_plugin.units import DAY, FloatArray
 from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, BlockCosts
-from slurm_rl_plugin.what_if.switchback.evidence import (
+from slurm_rl_plugin.what_if.switchback.trial import (
     PairDifferences,
     effect_of,
     findings,

@@ -9,8 +9,7 @@ from slurm_rl_plugin.domain.switchback import OURS
 from slurm_rl_plugin.papers.switchback.clusters import WARM_UP, declared, reversed_model
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
 from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, BlockCosts, costs_of_blocks
-from slurm_rl_plugin.what_if.switchback.evidence import floors_of
-from slurm_rl_plugin.what_if.switchback.trial import Trial, early_stretches, tripped
+from slurm_rl_plugin.what_if.switchback.trial import Trial, early_stretches, floors_of, tripped
 
 DECLARED = declared(seed=1, days=4)
 FLOORS = np.zeros(len(GOALS))

@@ -22,14 +22,15 @@ from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.units import MINUTE
 from slurm_rl_plugin.utility.reward import RewardWeights
-from slurm_rl_plugin.what_if.tuning.choices import conf_lines, policy_lines
 from slurm_rl_plugin.what_if.tuning.search import (
     LONGEST_WAITS,
     MISDELIVERED_MORE,
     TuningTask,
     bounded_objective,
     candidate_objective,
+    conf_lines,
     past_of,
+    policy_lines,
     stretches_of,
 )
 from slurm_rl_plugin.what_if.tuning.space import TunedSetting, TuningSpace, space_of, words_of
