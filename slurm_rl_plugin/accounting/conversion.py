@@ -70,8 +70,7 @@ def convert(
         part: jobs put in order at a time.
 
     Raises:
-        AccountingLogError: a log is faulty, the logs do not go together, or the file cannot be
-            written.
+        AccountingLogError: logs are faulty or do not go together, or the file cannot be written.
     """
     files = [LogFile(path, batch=batch, progress=progress) for path in files_of(logs)]
     reader = reader_for(files)
@@ -112,12 +111,7 @@ class _Run:
 
 
 class StoredRuns:
-    """A folder that fills with sorted runs of jobs.
-
-    Args:
-        folder: for them; it must exist and is the caller's to remove.
-        part: jobs in memory at a time, in a run and when the runs are joined.
-    """
+    """A folder that fills with sorted runs of jobs, of which `part` are in memory at a time."""
 
     def __init__(self, folder: Path, *, part: int = PART) -> None:
         self._folder = folder
@@ -140,9 +134,7 @@ class StoredRuns:
     def add(self, jobs: pl.DataFrame) -> None:
         """Put a batch by; jobs of equal submit keep the order in which they come.
 
-        Args:
-            jobs: columns as in `stored.log.COLUMNS`, and those of REQUESTS where the log tells of
-                them.
+        Columns are those of `stored.log.COLUMNS`, and of REQUESTS where the log tells of them.
         """
         requested = [name for name in REQUESTS if name in jobs.columns]
         self._asks |= bool(requested)
@@ -174,11 +166,7 @@ class StoredRuns:
         metadata: dict[str, str],
         changes: Sequence[pl.Expr] = (),
     ) -> None:
-        """Join all batches into one file.
-
-        Args:
-            changes: columns that only the whole log tells.
-        """
+        """Join all batches into one file, with the changes that only the whole log tells."""
         schema = {**COLUMNS, **REQUESTS} if self._asks else COLUMNS
 
         def changed(

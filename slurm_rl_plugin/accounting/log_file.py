@@ -42,6 +42,10 @@ class LogFile:
 
     Attributes:
         checksum: sha256 of the stored bytes, once all batches were read.
+
+    Raises:
+        AccountingLogError: reading it, where it is missing, unreadable, a directory, empty, binary,
+            truncated, compressed in another way, or has a line that no batch system writes.
     """
 
     def __init__(
@@ -66,12 +70,7 @@ class LogFile:
         return AccountingLogError(self.path, problem, line=line, field=field)
 
     def head(self) -> bytes:
-        """The beginning of the content, by which its format is recognised.
-
-        Raises:
-            AccountingLogError: the file is missing, unreadable, a directory, empty, binary,
-                truncated or compressed in another way.
-        """
+        """The beginning of the content, by which its format is recognised."""
         with self._opened() as content:
             start = content.read(_HEAD).removeprefix(_BYTE_ORDER_MARK)
         if not start.strip():
@@ -80,12 +79,7 @@ class LogFile:
         return start
 
     def batches(self) -> Iterator[bytes]:
-        """The content, each batch ending with a line's end, but for the last one's.
-
-        Raises:
-            AccountingLogError: the file cannot be read any further, or holds binary data or a
-                line that no batch system writes.
-        """
+        """The content, each batch ending with a line's end, but for the last one's."""
         self._hash = hashlib.sha256()
         rest: list[bytes] = []
         first = True

@@ -111,10 +111,9 @@ class Tally:
     last_submit: float = -np.inf
 
     def sift(self, faults: Mapping[str, BoolArray], count: int) -> BoolArray:
-        """Which of some records are jobs that ran; counts the others by their first fault.
+        """Which of so many records are jobs that ran; counts the others by their first fault.
 
-        Args:
-            faults: reason -> which records are at fault, shape [count].
+        Faults say which records show them, shape [count].
         """
         self.read += count
         kept = np.ones(count, dtype=np.bool_)

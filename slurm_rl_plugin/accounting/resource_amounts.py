@@ -17,9 +17,8 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 def resources_text(amounts: Mapping[str, float]) -> str:
     """Amounts as they are stored, such as `cpus=32,memory=512000,gpus=2,gres/gpu:a100=2`.
 
-    Args:
-        amounts: by the names of `ResourceRequests`; memory in MiB. What is not there is 0, but for
-            CPUs: without a word of them they are the job's processors.
+    By the names of `ResourceRequests`; memory in MiB. What is not there is 0, but for CPUs: without
+    a word of them they are the job's processors.
     """
     others = sorted(amounts.keys() - set(BASIC_RESOURCES))
     told = [name for name in (*BASIC_RESOURCES, *others) if amounts.get(name) or name == CPUS]
@@ -47,10 +46,8 @@ def totals_of(
 ) -> tuple[tuple[str, ...], FloatArray]:
     """Names of resources, and what each job asks of them, shape [n, resources].
 
-    Args:
-        texts: different texts of amounts.
-        place: index into them, shape [n].
-        processors: of each job, shape [n]: its CPUs where the text says nothing of them.
+    `place` is the index of each job into the texts; its processors are its CPUs where its text says
+    nothing of them.
     """
     if not texts:
         return BASIC_RESOURCES, np.zeros((0, len(BASIC_RESOURCES)))

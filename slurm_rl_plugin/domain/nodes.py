@@ -110,10 +110,8 @@ def meets(constraint: str, features: frozenset[str]) -> bool:
     """Whether a node of these features may serve a job of this constraint.
 
     `&` and `,` bind stronger than `|`, as in Slurm; a number of nodes (`rack1*2`) is left out, and
-    brackets, which ask that all nodes meet the same one of several, count as parentheses.
-
-    Raises:
-        ConfigurationError: the expression cannot be read; says which.
+    brackets, which ask that all nodes meet the same one of several, count as parentheses. What
+    cannot be read raises ConfigurationError.
     """
     words = _COUNT.sub("", constraint).translate(_SIGNS)
     text = _WORD.sub(lambda word: str(word[0] in features), words)

@@ -44,11 +44,7 @@ def write_queue(path: Path, queue: QueueOnFile) -> None:
 
 
 def read_queue(path: Path) -> QueueOnFile:
-    """The look in a file.
-
-    Raises:
-        QueueFileError: there is none, it cannot be read, or it is no such file.
-    """
+    """The look in a file; QueueFileError where there is none."""
     try:
         content = read_own(path, owners=owner_of_folder(path))
         with np.load(io.BytesIO(content), allow_pickle=False) as found:

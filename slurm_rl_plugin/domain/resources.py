@@ -138,8 +138,7 @@ def weighed_processors(
         requests: what else they ask for.
         names: of the machine's resources, CPUS among them.
         machine: what all nodes have together, shape [resources].
-        beside: CPUs of the nodes that have any of each, shape [resources]; those of all nodes where
-            nobody tells.
+        beside: CPUs of the nodes that have any of each, shape [resources]; by default all.
     """
     if requests is None:
         return processors

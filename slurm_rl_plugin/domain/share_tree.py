@@ -194,15 +194,9 @@ def classic_factors(
     """Classic fair-share: 2^(-effective usage / share / dampening).
 
     With a dampening of 1 it is also the `fairshare_factor` of OpenPBS, except that in OpenPBS each
-    node begins with a usage of 1.
-
-    Args:
-        tree: accounts and users.
-        usage: as of `fair_tree_factors`; users count by it.
-        account_usage: the same one calculation earlier, by which accounts count: slurmctld adds the
-            usage of running jobs only afterwards, job by job.
-        dampening: FairShareDampeningFactor.
-        factors: filled, shape [n]: 0 without a share, and for the root.
+    node begins with a usage of 1. Factors are filled, shape [n]: 0 without a share, and for the
+    root. Users count by `usage`, as of `fair_tree_factors`; accounts by that of one calculation
+    earlier: slurmctld adds the usage of running jobs only afterwards, job by job.
     """
     effective = np.ones(len(tree.above))
     factors[:] = 0.0

@@ -81,12 +81,9 @@ def association_factors(weights: PriorityWeights, tree: ShareTree) -> FloatArray
 
 
 def next_reset(period: str, last: datetime) -> datetime | None:
-    """When PriorityUsageResetPeriod sets all usage to 0 next, local time; None for never.
+    """When PriorityUsageResetPeriod sets all usage to 0 after the last reset, local time.
 
-    Args:
-        period: DAILY, WEEKLY (on Sundays), MONTHLY, QUARTERLY or YEARLY. NOW resets once, when
-            slurmctld starts, and NONE never.
-        last: the last reset.
+    None for never: NOW resets once, when slurmctld starts. WEEKLY is on Sundays.
     """
     day = last.replace(hour=0, minute=0, second=0, microsecond=0)
     if period == "DAILY":

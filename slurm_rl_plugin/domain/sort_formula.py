@@ -62,11 +62,7 @@ class SortedBy(NamedTuple):
 
 
 def check_formula(formula: str) -> None:
-    """Refuse a formula that `sorted_by` cannot take apart, whatever the jobs ask for.
-
-    Raises:
-        ConfigurationError: it is no expression, or no such sum.
-    """
+    """Refuse a formula that `sorted_by` cannot take apart, whatever the jobs ask for."""
     values = np.array([1.0, 2.5, 700.0])
     names = _names(_program(formula))
     if _TREE_USAGE in names:
@@ -75,11 +71,9 @@ def check_formula(formula: str) -> None:
 
 
 def sorted_by(formula: str, jobs: Mapping[str, FloatArray], count: int) -> SortedBy:
-    """Take a formula apart.
+    """Take job_sort_formula apart, a Python expression of names and functions of `math`.
 
-    Args:
-        formula: job_sort_formula: a Python expression of names and functions of `math`.
-        jobs: what its names are of each of `count` jobs; PBS takes 0 for what a job does not name.
+    `jobs` is what its names are of each of `count` jobs; PBS takes 0 for what a job does not name.
 
     Raises:
         ConfigurationError: it is no expression, or no such sum.
@@ -109,11 +103,9 @@ def sorted_by(formula: str, jobs: Mapping[str, FloatArray], count: int) -> Sorte
 def used_each_second(formula: str) -> dict[str, float]:
     """What OpenPBS adds to an entity's usage for each second of a job, as weights by resource.
 
-    CPU time is taken as the run time of all of the job's CPUs. JOBS is the weight of the job as
-    such, whatever it asks for; memory is by MiB.
-
-    Args:
-        formula: fairshare_usage_res: a resource or a Python expression of resources.
+    By fairshare_usage_res, a resource or a Python expression of resources. CPU time is taken as the
+    run time of all of the job's CPUs. JOBS is the weight of the job as such, whatever it asks for;
+    memory is by MiB.
 
     Raises:
         ConfigurationError: it is no expression, or no weighted sum of resources times run time.

@@ -133,11 +133,7 @@ class Declaration:
 
     @classmethod
     def of_json(cls, document: Any) -> Declaration:
-        """What `as_json` made.
-
-        Raises:
-            ValueError: it is no such document.
-        """
+        """What `as_json` made; ValueError for another document."""
         try:
             given = dict(document)
             blocks = tuple(_block(*row) for row in given.pop("blocks"))
@@ -182,12 +178,8 @@ def drawn_blocks(
 ) -> tuple[TurnBlock, ...]:
     """Blocks of an experiment; lengths are drawn for each two days, and a coin for each pair.
 
-    Args:
-        begin: seconds since the epoch.
-        days: an even number, at most.
-        hours: lengths of blocks to draw from, each one of BLOCK_HOURS.
-        seed: of all draws.
-        day: as of the declaration.
+    The days are an even number, at most; the lengths to draw from are hours of BLOCK_HOURS. Where
+    time is compressed a day has fewer seconds.
 
     Raises:
         ConfigurationError: no such lengths, or less than two days.

@@ -85,10 +85,9 @@ def site_job_features(
     Args:
         snapshot: the queue.
         estimate: estimated run time of each pending job, seconds, shape [n].
-        past: what runs have told up to the snapshot, or what is known by it of the pending jobs;
-            nothing by default.
+        past: runs up to the snapshot, or what they say of the pending jobs; none by default.
         goals: what the site wants.
-        longest: the longest wait that the site has known lately, seconds (`site.longest_wait`).
+        longest: see `site.longest_wait`, seconds.
     """
     jobs = snapshot.weighed(snapshot.pending.jobs)
     known = np.isfinite(jobs.time_limit) & (jobs.time_limit > 0)

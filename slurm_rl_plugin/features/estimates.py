@@ -28,9 +28,7 @@ class RunTimeEstimate(Protocol):
     def estimate(self, time_limit: FloatArray, interactive: BoolArray) -> FloatArray:
         """Seconds for each job, shape [n]; finite and > 0.
 
-        Args:
-            time_limit: seconds, shape [n]; NaN where none is known.
-            interactive: job class, shape [n].
+        Time limits are in seconds, NaN where none is known; `interactive` is the job class.
         """
         ...
 

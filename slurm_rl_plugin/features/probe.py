@@ -82,8 +82,7 @@ def _jobs(ago: FloatArray, processors: IntArray, asked: FloatArray, *, resources
 def probe_snapshot(*, resources: bool = False) -> QueueSnapshot:
     """Eight jobs wait, five run, twelve have ended; some alike, one that asked for no time.
 
-    Args:
-        resources: whether the machine and the jobs tell of more than processors.
+    With `resources` the machine and the jobs tell of more than processors.
     """
     wait = np.array([30.0, 4000.0, 200.0, 90_000.0, 10.0])
     asked = np.array([600.0, 3600.0, 86_400.0, 10_000.0, 172_800.0])

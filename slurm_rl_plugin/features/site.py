@@ -91,8 +91,7 @@ def queue_features(
     Args:
         capacity: usable processors, > 0.
         idle: processors without a job.
-        pending_jobs: waiting jobs.
-        pending_interactive: waiting interactive jobs.
+        pending_jobs: waiting jobs, `pending_interactive` of them interactive.
         pending_size: of the waiting jobs together, processors.
         pending_work: sum of estimate * size of the waiting jobs, processor-seconds.
         next_release: seconds until the next running job is expected to end; 0 if none runs.
@@ -125,8 +124,7 @@ def reserve_features(
     wants the same processors on a large machine as on a small one.
 
     Args:
-        pending_interactive: waiting interactive jobs.
-        pending_batch: waiting batch jobs.
+        pending_interactive: waiting interactive jobs, next to `pending_batch` batch jobs.
         running_interactive: processors that run interactive jobs.
         released_soon: processors whose job is expected to end within SOON seconds.
         shortest_batch: the shortest estimated run time of a waiting batch job, seconds; 0 if none.
@@ -192,13 +190,8 @@ def dynamic_job_features(
 ) -> tuple[Any, ...]:
     """Job features that change with time, in the schema's order.
 
-    Args:
-        wait: seconds since submission, >= 0.
-        longest: see `longest_wait`.
-        share: configured share of the job's account.
-        usage: fraction of the consumed service that the job's account received.
-        long_waits: `longest_wait` of `domain.goals`.
-        shares: see `domain.goals`.
+    `wait` and `longest` (`longest_wait`) are in seconds, `share` and `usage` of the job's account
+    parts of 1; `long_waits` and `shares` are goals (`domain.goals`).
     """
     late = np.maximum(LATE * longest, MINUTE)
     used = np.maximum(usage, _LEAST_PART) / np.maximum(share, _LEAST_PART)

@@ -34,12 +34,7 @@ def verdict(difference: Interval, small: float = 0.0, *, more_is_better: bool = 
 
     NO_DIFFERENCE where the whole interval is within `small` of 0; else BETTER or WORSE where it
     lies on one side of 0; else INCONCLUSIVE, also without an interval or with an end that is no
-    number.
-
-    Args:
-        difference: ends of its 95 % interval; of a ratio, of its logarithm.
-        small: a difference that does not matter, in the same unit.
-        more_is_better: a difference above 0 is a gain.
+    number. The interval has 95 %, of a ratio that of its logarithm.
     """
     if difference is None or not all(map(math.isfinite, difference)):
         return INCONCLUSIVE
@@ -121,12 +116,8 @@ def block_means(values: FloatArray, rng: np.random.Generator, block: int) -> Flo
 def of_blocks(block: IntArray, statistic: Callable[[IntArray], float]) -> FloatArray:
     """A statistic of samples whose blocks are drawn whole, the same each time, shape [RESAMPLES].
 
-    Args:
-        block: number of each sample's block, in any order and with gaps, shape [n] > 0.
-        statistic: of the samples at some places.
-
-    Returns:
-        Nothing where the blocks are fewer than FEWEST_BLOCKS.
+    `block` numbers each sample's block, in any order and with gaps, shape [n] > 0; the statistic is
+    of the samples at some places. Empty where the blocks are fewer than FEWEST_BLOCKS.
     """
     parts = [np.flatnonzero(block == each) for each in np.unique(block)]
     if len(parts) < FEWEST_BLOCKS:
@@ -149,11 +140,8 @@ def drawn_places(
 ) -> IntArray:
     """Places of each draw: moving blocks one behind the other, shape [resamples, count].
 
-    Args:
-        count: of how many values, in time order.
-        rng: source of randomness.
-        block: consecutive values drawn together, at most `count`.
-        resamples: how many draws; only fewer where all together do not fit into memory.
+    So many consecutive values, in time order, are drawn together. Resamples are fewer only where
+    all together do not fit into memory.
     """
     begins = rng.integers(count - block + 1, size=(resamples, -(-count // block)))
     return (begins[:, :, None] + np.arange(block)).reshape(resamples, -1)[:, :count]
@@ -178,13 +166,12 @@ def ratio_over_windows(
 ) -> WindowRatio:
     """Ratio of a figure over paired windows, with a moving-block bootstrap interval.
 
-    Both figures have shape [windows], in time order, and are > 0. Equally seeded generators draw
-    the same windows for every policy. `block` consecutive windows depend on each other
+    Both figures have shape [windows], in time order. Equally seeded generators draw the same
+    windows for every policy. `block` consecutive windows depend on each other
     (`overlapping_windows`).
 
     Raises:
-        ConfigurationError: no windows, unequal numbers of them, a figure that is not finite and
-            above 0, or a block of no windows.
+        ConfigurationError: the figures do not pair, or are not finite and above 0; no blocks.
     """
     _check_figures(numerators, denominators)
     if block < 1:

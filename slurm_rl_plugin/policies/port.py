@@ -34,10 +34,6 @@ class UnavailablePolicy:
     reason: PolicyError
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
-        """Raise the reason for which the model cannot be used, so that the fallback decides.
-
-        Raises:
-            PolicyError: always.
-        """
+        """Raise the reason for which the model cannot be used, so that the fallback decides."""
         del snapshot, memory
         raise type(self.reason)(str(self.reason))

@@ -103,11 +103,7 @@ class QNetworkPolicy:
         return self.schema == SITE
 
     def decide(self, snapshot: QueueSnapshot, memory: Memory | None = None) -> Decision:
-        """Score every pending job by the ONNX graph, which may also tell a reserve and a memory.
-
-        Raises:
-            PolicyError: onnxruntime fails on these inputs, or the reserve is no number.
-        """
+        """Score every pending job by the ONNX graph, which may also tell a reserve and a memory."""
         inputs, told, after = self._ready(snapshot, memory)
         answers = self._run(inputs, len(snapshot.pending))
         run_times = None
@@ -133,11 +129,7 @@ class QNetworkPolicy:
         memory: Memory | None,
         tables: Iterable[NDArray[np.float32]],
     ) -> Iterator[FloatArray]:
-        """Scores of the pending jobs if these were their features, a table at a time.
-
-        Raises:
-            PolicyError: onnxruntime fails on one of them.
-        """
+        """Scores of the pending jobs if these were their features, a table at a time."""
         inputs, _, _ = self._ready(snapshot, memory)
         for jobs in tables:
             yield _as_scores(self._run({**inputs, "jobs": jobs}, len(jobs)))
@@ -415,9 +407,6 @@ def feature_effects(
     """The effect of each feature on the score of the job at `place`, the largest first.
 
     The graph is asked about the whole queue once for each feature, so this holds for any graph.
-
-    Raises:
-        PolicyError: onnxruntime fails.
     """
     jobs = policy.job_features(snapshot, memory)
     median = np.median(jobs, axis=0)

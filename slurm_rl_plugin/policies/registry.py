@@ -123,11 +123,7 @@ def known_names(*, live: bool) -> list[str]:
 
 
 def rule_policy(name: str) -> Policy:
-    """The rule of that name for a live queue.
-
-    Raises:
-        ConfigurationError: there is no such rule for a live queue.
-    """
+    """The rule of that name for a live queue; see `NamedPolicy.live`."""
     named = named_policy(name)
     if named is None:
         raise unknown_policy(name, live=True)

@@ -38,11 +38,7 @@ def is_site_utility(policy: QNetworkPolicy) -> bool:
 
 
 def check_site_utility(policy: QNetworkPolicy) -> None:
-    """Refuse a model whose scores are an order of a queue and nothing else.
-
-    Raises:
-        ModelSchemaMismatch: it is one.
-    """
+    """Raise ModelSchemaMismatch for a model whose scores are an order and no utilities."""
     if not is_site_utility(policy):
         raise ModelSchemaMismatch(
             f"model {policy.card.path} orders jobs and its scores are no utilities of the site: "
@@ -60,9 +56,8 @@ def published_utilities(
     """What a site publishes in its present state, for `valid_for` seconds.
 
     Raises:
-        ModelSchemaMismatch: the model's scores are an order and no utilities.
-        PolicyError: onnxruntime fails.
         ScoreInvalid: the model gives no finite number.
+        PolicyError: its scores are an order and no utilities, or onnxruntime fails.
     """
     card = policy.card
     check_site_utility(policy)

@@ -22,9 +22,7 @@ def share_deficit(shares: Any, usage: Any) -> Any:
 def fairness(shares: Any, usage: Any) -> Any:
     """F = 1 - D/M with M = max_k w_k (2008, eq. 4); 0 while nothing was consumed.
 
-    Args:
-        shares: configured share of each account, shape [accounts], sum 1.
-        usage: fraction of the consumed service of each account, shape [accounts].
+    Of the shares, sum 1, and the fractions of the consumed service, both of shape [accounts].
     """
     if np.sum(usage) <= 0.0:
         return 0.0
@@ -34,13 +32,9 @@ def fairness(shares: Any, usage: Any) -> Any:
 def service_at(
     times: FloatArray, start: FloatArray, run_time: FloatArray, charged: FloatArray | IntArray
 ) -> FloatArray:
-    """Service consumed strictly before each of `times` by jobs, running ones included.
+    """Service consumed strictly before each of `times` by jobs, running ones included; [t].
 
-    Args:
-        times: instants, seconds, shape [t].
-        start: start of each job, seconds, shape [n].
-        run_time: seconds, shape [n].
-        charged: what each job is charged for a second, shape [n].
+    Times, starts and run times are in seconds; `charged` is what each job is charged for a second.
     """
     return _ramp(times, start, charged) - _ramp(times, start + run_time, charged)
 
@@ -63,18 +57,10 @@ def fairness_at_starts(
     account: IntArray,
     shares: FloatArray,
 ) -> FloatArray:
-    """F_j of each job: eq. 4 on the service consumed strictly before the job's start.
+    """F_j of each job: eq. 4 on the service consumed strictly before its start; shape [n].
 
-    Args:
-        start: seconds, shape [n]; any order.
-        run_time: seconds, shape [n].
-        charged: what each job is charged for a second: its processors, or what the site bills;
-            shape [n].
-        account: index into shares, shape [n].
-        shares: shape [accounts], sum 1.
-
-    Returns:
-        float64[n]; 0 for jobs that start before anything was consumed.
+    0 for jobs that start before anything was consumed. Starts are in any order; `charged` is what
+    each job is charged for a second, `account` an index into shares, whose sum is 1.
     """
     origin = start.min() if len(start) else 0.0
     begin = start - origin  # small numbers: prefix sums of epoch seconds would lose digits
@@ -140,12 +126,9 @@ class Service:
 
 
 def entitled_service(shares: FloatArray, demand: FloatArray, pool: float) -> FloatArray:
-    """A pool filled like water into accounts by their shares, each up to its demand.
+    """A pool filled like water into accounts by their shares, each up to its demand; [accounts].
 
-    Args:
-        shares: not negative, shape [accounts].
-        demand: of each account, shape [accounts].
-        pool: what there is. An account without a share gets none of it.
+    An account without a share gets none of it.
     """
     entitled = np.zeros(len(shares))
     open_ = shares > 0.0

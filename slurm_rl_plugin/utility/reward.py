@@ -86,16 +86,11 @@ class RewardWeights:
         slowdown_ratio: float = 1.0,
         group_ratios: Sequence[float] = (),
     ) -> float:
-        """The value that training maximises.
+        """The value that training maximises; see the class.
 
-        Args:
-            time_utility: U.
-            responsiveness: R.
-            fairness: F.
-            max_wait_ratio: longest wait over FIFO's.
-            batch_wait_ratio: mean wait of batch jobs over SJF's with known run times.
-            slowdown_ratio: mean bounded slowdown over SAF's with requested times.
-            group_ratios: mean wait of each group over that under the site's own priority.
+        The ratios are the longest wait over FIFO's, the mean wait of batch jobs over SJF's, the
+        mean bounded slowdown over SAF's, and the mean wait of each group over that under the site's
+        priority.
         """
         losses = [math.log10(max(ratio / ALLOWED_GROUP_WAIT, 1.0)) for ratio in group_ratios]
         return (

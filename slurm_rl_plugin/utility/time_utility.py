@@ -47,10 +47,7 @@ def paper_row(interactive: Any) -> Any:
 def time_utility(turnaround: Any, run_time: Any, row: Any) -> Any:
     """Utility in [0, 1] of completing `turnaround` seconds after submission (2008, eq. 1-3).
 
-    Args:
-        turnaround: completion minus submission, seconds; wait + run time.
-        run_time: seconds.
-        row: of the job's class (`UtilityClass.row`), or a column in each of its places.
+    The row is of the job's class (`UtilityClass.row`), or a column in each of its places.
     """
     deadline = row[RUN_ROW] * run_time + row[SIGMA_ROW]
     late = np.maximum(turnaround - deadline, 0.0)
@@ -71,14 +68,9 @@ def time_utility_loss_rate(
 ) -> Any:
     """Utility lost per second by waiting on (minus the time derivative of eq. 2 and 3).
 
-    Inside the start-up allowance, where eq. 1 is flat, the rate at the deadline is given, so that
-    a fresh job is not worthless to start. Segments of a row do not count.
-
-    Args:
-        turnaround: wait so far plus run time, seconds.
-        run_time: seconds.
-        row: as of `time_utility`.
-        utility: `time_utility` of the same arguments.
+    Inside the start-up allowance, where eq. 1 is flat, the rate at the deadline is given, so that a
+    fresh job is not worthless to start. Segments of a row do not count; `utility` is `time_utility`
+    of the same arguments.
     """
     reached = np.maximum(turnaround, row[RUN_ROW] * run_time + row[SIGMA_ROW])
     return utility * (row[ALPHA_ROW] + row[BETA_ROW] / reached)

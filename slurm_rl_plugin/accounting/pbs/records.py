@@ -62,11 +62,7 @@ def account_of(values: Mapping[str, str]) -> str:
 
 
 def parse_epoch(text: str) -> float:
-    """Seconds since the epoch; NaN for nothing and 0.
-
-    Raises:
-        ValueError: it is no number.
-    """
+    """Seconds since the epoch; NaN for nothing and 0, ValueError for no number."""
     if not text:
         return math.nan
     if not _EPOCH.fullmatch(text):
@@ -155,11 +151,7 @@ def cut_record(line: str) -> Record | None:
 
 
 def parse_stamp(stamp: str, zone: tzinfo | None) -> float:
-    """Seconds since the epoch of a local time; `zone` None takes this machine's.
-
-    Raises:
-        ValueError: there is no such time.
-    """
+    """Seconds since the epoch of a local time; `zone` None takes this machine's."""
     local = datetime.strptime(stamp.partition(".")[0], "%m/%d/%Y %H:%M:%S").replace(tzinfo=zone)
     return local.timestamp()
 
@@ -174,9 +166,8 @@ class ValueCutter:
     def cut(self, text: str) -> dict[str, str]:
         """Name -> value, without quotes.
 
-        Raises:
-            ValueError: says which value cannot be told: users choose some of these texts, and
-                must not be able to pass one value off as another.
+        A value that cannot be told raises ValueError: users choose some of these texts, and must
+        not be able to pass one value off as another.
         """
         if '"' not in text:
             try:

@@ -160,10 +160,7 @@ def requests_of_runs(
 ) -> ResourceRequests | None:
     """What runs asked for; None where no record told of more than processors.
 
-    Args:
-        distinct: different requests.
-        place: index into them, shape [runs].
-        processors: of each run, shape [runs].
+    `place` is the index of each run into the distinct requests, shape [runs].
     """
     if set(distinct) <= {NOTHING}:
         return None

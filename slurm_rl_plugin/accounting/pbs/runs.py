@@ -52,11 +52,9 @@ _REPEATED = ("server", "user", "account", "queue", "job_name", "request")
 class EndedRuns:
     """The E records of some files, one for each run that ended; other types are counted.
 
-    A run may be told twice, and the last time counts. It takes about a hundred bytes.
-
-    Args:
-        zone: of the local times in front of each line; None takes this machine's. They tell the
-            end only where the record itself has none; all other times are seconds of the epoch.
+    A run may be told twice, and the last time counts. It takes about a hundred bytes. The zone is
+    of the local times in front of each line, by default this machine's. They tell the end only
+    where the record itself has none; all other times are seconds of the epoch.
     """
 
     def __init__(self, zone: tzinfo | None = None) -> None:
@@ -265,11 +263,7 @@ def _told_last(runs: dict[str, Any]) -> IntArray:
 
 
 def daily_files(folder: Path) -> list[Path]:
-    """The accounting files in a folder, the oldest first.
-
-    Raises:
-        AccountingLogError: there is none, or the folder cannot be read.
-    """
+    """The accounting files in a folder, the oldest first, one at least."""
     try:
         found = sorted(path for path in folder.iterdir() if _DAILY_FILE.fullmatch(path.name))
     except OSError as error:

@@ -46,8 +46,7 @@ class PublishedRows:
     def numbers(self, name: str, *, nothing: tuple[str, ...] = ()) -> FloatArray:
         """A column of numbers, shape [n]; NaN where it says nothing, or is not there.
 
-        Args:
-            nothing: further words that stand for no number.
+        Words of `nothing` stand for no number too.
         """
         if name not in self.frame.columns:
             return np.full(len(self), np.nan)
@@ -148,11 +147,7 @@ def rows_of_parquet(path: Path, layout: PublishedLayout) -> Iterator[PublishedRo
 def rows_of_csv(
     path: Path, layout: PublishedLayout, batches: Iterable[bytes]
 ) -> Iterator[PublishedRows]:
-    """The records of a csv file.
-
-    Args:
-        batches: whole lines of it, its header first; a quoted field may go on over several.
-    """
+    """The records of a csv file by batches of whole lines; a quoted field may span several."""
     rest, line = b"", 1
     columns: list[str] | None = None
     for data in batches:

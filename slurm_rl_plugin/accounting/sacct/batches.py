@@ -57,12 +57,7 @@ class RecordsOfLines:
         self._is_row = lru_cache(maxsize=2 * MOST_LINES)(lambda line: layout.cut(line) is not None)
 
     def cut(self, lines: Sequence[str], *, last: bool = True) -> Iterator[list[str] | str]:
-        """Yield the fields of each record that ends here, and of a broken one why it is none.
-
-        Args:
-            lines: of a stretch.
-            last: no other stretch follows.
-        """
+        """Yield the fields of each record that ends here, and of a broken one why it is none."""
         layout, self.position = self._layout, 0
         # What a line is may depend on so many behind it.
         until = len(lines) if last else len(lines) - MOST_LINES
@@ -134,12 +129,7 @@ class RecordCutter:
         self._rest = b""
 
     def cut(self, data: bytes, *, last: bool = False) -> Batch:
-        """The records that end in these lines.
-
-        Args:
-            data: whole lines, following those of the last call.
-            last: nothing follows.
-        """
+        """The records that end in these whole lines, which follow those of the last call."""
         # what waits is mended already: a second return before a line's end is a letter of the text
         lines = Lines(self._rest + mended(data), self._layout)
         done = lines.count if last else lines.last_plain()
@@ -272,12 +262,7 @@ def _stretches(lines: IntArray) -> Iterator[tuple[int, int]]:
 
 
 def mark_of(names: Sequence[str], line: str) -> str:
-    """The mark of a dump, "" where it has none.
-
-    Args:
-        names: lower-case field names of its header.
-        line: its first record.
-    """
+    """The mark of a dump by the names of its header and its first record; "" for none."""
     found = MARKED_TIME.fullmatch(line.partition(SEPARATOR)[0])
     return found[1] if found is not None and _typed_fields(names) else ""
 
@@ -302,9 +287,6 @@ class MarkedCutter:
     Whoever makes such a dump draws the mark when `sacct` starts, and hands it over where no other
     user sees it (`fields.marked_format`). Every text in the dump was stored before or by users who
     do not know the mark, so a line that begins with the mark begins a record, and no other does.
-
-    Args:
-        layout: of the dump, with its mark.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -316,12 +298,7 @@ class MarkedCutter:
         self._rest = b""
 
     def cut(self, data: bytes, *, last: bool = False) -> Batch:
-        """The records that end in these lines.
-
-        Args:
-            data: whole lines, following those of the last call.
-            last: nothing follows.
-        """
+        """As `RecordCutter.cut`."""
         # what stands before the first mark is the header
         records = (b"\n" + self._rest + mended(data)).split(self._begin)[1:]
         if any(len(record) > LONGEST_RECORD for record in records):
@@ -415,12 +392,7 @@ def _numbers(texts: pl.Series) -> IntArray:
 
 
 def sound_rows(fields: pl.DataFrame, layout: Layout, rows: BoolArray) -> BoolArray:
-    """Which of these rows hold in every strict field what its pattern wants.
-
-    Args:
-        fields: with numbers.
-        rows: those that are asked about; shape [fields.height].
-    """
+    """Which of these rows, with numbers, hold in every strict field what its pattern wants."""
     sound = rows.copy()
     for place, pattern in layout.strict:
         name, texts = layout.names[place], fields[str(place)]

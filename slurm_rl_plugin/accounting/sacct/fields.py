@@ -39,13 +39,10 @@ def asked_as(fields: Sequence[str]) -> str:
 
 
 def marked_format(mark: str) -> dict[str, str]:
-    """What makes `sacct` print a mark in front of every time.
+    """What makes `sacct` print a mark, 16 secret hexadecimal digits, in front of every time.
 
     A variable and not `--delimiter`: every user of the host sees a command's arguments, and a user
     who knew the mark could give a job a text that reads like the record of another job.
-
-    Args:
-        mark: 16 hexadecimal digits that nobody can guess.
     """
     return {"SLURM_TIME_FORMAT": f"{mark}{_AFTER_MARK}%s"}
 
@@ -131,11 +128,7 @@ def is_unfinished(state: str) -> bool:
 
 
 def sound_values(names: Sequence[str], line: str) -> list[str]:
-    """The values of a row without free text.
-
-    Args:
-        names: of its fields.
-        line: as `sacct -P` prints it.
+    """The values of a row of `sacct -P` without free text, by the names of its fields.
 
     Raises:
         ValueError: a value is missing, or does not look as one of its field.

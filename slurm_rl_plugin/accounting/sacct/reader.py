@@ -66,9 +66,6 @@ class SeenRecords:
     Two numbers of 64 bits stand for a record: among 100 million, two different ones share both with
     a chance of 1 in 10^22. A table of the digests' first bits tells of most records that none like
     it was there, without a look into the stretches.
-
-    Args:
-        stretch: the longest one has so many records, or a part of all.
     """
 
     def __init__(self, stretch: int = _STRETCH) -> None:
@@ -80,10 +77,7 @@ class SeenRecords:
     def told_before(self, first: np.ndarray, second: np.ndarray, places: IntArray) -> BoolArray:
         """Whether each record was there before, in this batch or an earlier one; remembers them.
 
-        Args:
-            first: uint64[n], one digest of each record.
-            second: uint64[n], another one.
-            places: tell which of the batch's records came before which; shape [n].
+        A record has two digests, uint64[n] each; places tell which of the batch came before which.
         """
         order = _order(first, second, places)
         one, other = first[order], second[order]

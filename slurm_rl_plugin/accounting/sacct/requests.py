@@ -68,9 +68,7 @@ def request_columns(
 ) -> dict[str, pl.Series | np.ndarray]:
     """Columns as in `stored.log` of rows of a dump; none where it tells of processors alone.
 
-    Args:
-        fields: as `sacct.batches` cuts them.
-        processors: of each row, shape [rows]; NaN where none are told.
+    Fields are as `sacct.batches` cuts them; processors of a row are NaN where none are told.
     """
     if not any(name in layout.column for name in _TELLING):
         return {}
@@ -153,12 +151,8 @@ def _completed(
 ) -> str:
     """The TRES of one row with what its other fields ask for; what these cannot say is left out.
 
-    Args:
-        memory: ReqMem.
-        each: ReqGRES of Slurm up to 20.02, of each node.
-        whole: AllocGRES of the same, of the whole job.
-        licences: of the job.
-        line: submit line; accounting does not track all that its options ask for.
+    Memory is ReqMem; `each` is ReqGRES of Slurm up to 20.02, of each node, `whole` its AllocGRES,
+    of the whole job. Accounting does not track all that the options of the submit line ask for.
     """
     if memory and "mem=" not in tres:
         tres = _with_memory(tres, memory, nodes, processors)
@@ -200,11 +194,7 @@ def _old_gres(nodes: int, each: str, whole: str) -> dict[str, float]:
 
 
 def _by_options(line: str, nodes: int, processors: float) -> dict[str, float]:
-    """Generic resources and licences that a submit line asks for.
-
-    Raises:
-        ValueError: it is not understood.
-    """
+    """Generic resources and licences that a submit line asks for."""
     options, _ = cut_options(shlex.split(line)[1:])
     tasks = max(int(_number(processors)) // asked_count(options, "cpus-per-task"), 1)
     got = {"ntasks": str(tasks), **options, **({"nodes": str(nodes)} if nodes else {})}

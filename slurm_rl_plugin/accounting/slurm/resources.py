@@ -33,11 +33,7 @@ def printed_seconds(text: str) -> float:
 
 
 def asked_seconds(text: str) -> float:
-    """Seconds of what `--time` takes.
-
-    Args:
-        text: `minutes[:seconds]`, `hours:minutes:seconds` or `days-hours[:minutes[:seconds]]`.
-    """
+    """Seconds of `minutes[:seconds]`, `hours:minutes:seconds`, `days-hours[:minutes[:seconds]]`."""
     days, clock, fraction = _parts(text)
     if fraction:
         raise ValueError(text)

@@ -94,11 +94,7 @@ class SwfReader(AccountingReader):
 
 
 def _parse_rows(log: LogFile, lines: list[str], before: int) -> FloatArray:
-    """The rows of some lines as numbers, shape [rows, 18].
-
-    Args:
-        before: how many lines of the log stand before these.
-    """
+    """The rows of lines as numbers, shape [rows, 18]; `before` lines of the log precede them."""
     data = [line for line in map(str.strip, lines) if line and line[0] != ";"]
     if not data:
         return np.empty((0, len(_COLUMNS)))
@@ -191,9 +187,7 @@ def _jobs_of(rows: FloatArray) -> pl.DataFrame:
 def _requests(memory: FloatArray, processors: IntArray) -> ResourceRequests | None:
     """What jobs ask of nodes; None where none tells the memory that it asks for.
 
-    Args:
-        memory: KB for each processor, not positive where it is not told; shape [jobs].
-        processors: shape [jobs].
+    Memory is in KB for each processor, not positive where it is not told; shape [jobs].
     """
     told = memory > 0
     if not told.any():

@@ -22,14 +22,9 @@ def write_swf(path: Path, log: JobLog, *, comments: Sequence[str]) -> None:
     """Write jobs as SWF, gzipped if the name ends in .gz; the file appears whole or not at all.
 
     SWF holds neither QOS, job names, submit lines nor eligible times, and of what jobs ask of nodes
-    memory alone, in KB for each processor. Names that are no numbers
-    are numbered from 1 and explained in the comments. A log of one account reads back with its
-    users as accounts, as every SWF log does.
-
-    Args:
-        path: the file to write or replace.
-        log: the jobs; submit times must not be negative.
-        comments: lines for the header, without the semicolon.
+    memory alone, in KB for each processor. Names that are no numbers are numbered from 1 and
+    explained in the comments, lines for the header. A log of one account reads back with its users
+    as accounts, as every SWF log does.
 
     Raises:
         AccountingLogError: the file cannot be written.

@@ -67,8 +67,7 @@ class KnownPast:
     def quantiles(self, asked: FloatArray) -> FloatArray:
         """Seconds below which parts of the jobs' runs end, the limit at most, [n, len(PARTS)].
 
-        Args:
-            asked: shares that are asked for, shape [len(PARTS)].
+        `asked` are the shares that are asked for, shape [len(PARTS)].
         """
         shares = np.empty((SHARES, len(self.time_limit)))
         fill_shares(shares, self.hazards)

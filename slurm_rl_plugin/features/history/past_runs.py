@@ -220,13 +220,10 @@ class HistoryTable:
     def with_rows(
         self, keys: FloatArray, heard: FloatArray, rows: FloatArray, at_most: int
     ) -> Self:
-        """A table with rows replaced or added, and no more than `at_most` of them.
+        """A table with rows [HISTORY, m] replaced or added, and no more than `at_most` of them.
 
-        Args:
-            keys: of the rows, ascending, shape [m].
-            heard: time of each key's last event, seconds since the epoch; shape [m].
-            rows: shape [HISTORY, m].
-            at_most: beyond that, the rows with the oldest last events are dropped.
+        Their keys are ascending. Beyond `at_most` the rows with the oldest last event, which was
+        `heard` in seconds since the epoch, are dropped.
         """
         changed = np.concatenate([[keys, heard], rows]).T
         place = self.places(keys)

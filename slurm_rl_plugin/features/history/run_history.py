@@ -117,13 +117,10 @@ def weight_among_limits(runs: Any) -> Any:
 
 
 def fold_outlived(row: Any, place: int, keeps: float, weight: float) -> None:
-    """A run has outlived BOUNDS[place]; changes the row in place.
+    """A run has outlived BOUNDS[place]; changes the row, shape [HISTORY], in place.
 
-    Args:
-        row: shape [HISTORY].
-        place: in BOUNDS.
-        keeps: one of SITE_KEEPS, USER_KEEPS, LIMIT_KEEPS, TEMPLATE_KEEPS.
-        weight: of the run: `weight_at_site`, `weight_among_limits`, else 1.
+    `keeps` is SITE_KEEPS, USER_KEEPS, LIMIT_KEEPS or TEMPLATE_KEEPS; `weight` of the run is
+    `weight_at_site`, `weight_among_limits`, else 1.
     """
     kept = 1.0 - weight * (1.0 - keeps)
     row[ENDED_BEFORE + place] = row[ENDED_BEFORE + place] * kept
@@ -141,10 +138,7 @@ def fold_ended(row: Any, place: int, keeps: float, weight: float) -> None:
 def fold_spent(row: Any, run_time: float, processors: float) -> None:
     """A user's run has ended or outlived LONG_RUN; changes the user's row in place.
 
-    Args:
-        row: shape [HISTORY].
-        run_time: seconds.
-        processors: of the run.
+    The row has shape [HISTORY], the run time is in seconds.
     """
     if run_time >= LONG_RUN:
         row[SPENT] = 0.0
@@ -163,12 +157,8 @@ def fold_last(row: Any, run_time: float) -> None:
 def speaks_for(spent: Any, time_limit: Any, processors: Any) -> Any:
     """Whether its user's runs speak for a request: for a large one only where they cost as much.
 
-    Elementwise.
-
-    Args:
-        spent: core-seconds of the user's runs since the last long one.
-        time_limit: requested seconds.
-        processors: requested.
+    `spent` are the core-seconds of the user's runs since the last long one; the time limit is in
+    seconds. Elementwise.
     """
     asked = time_limit * processors
     return (asked < LARGE_REQUEST) | (spent >= asked)

@@ -59,13 +59,8 @@ _NO_RISE = 1e-9
 def drawn(above: Any, row: Any, place: int, runs: float) -> Any:
     """The part of the runs that end before a bound, drawn towards that of the level above.
 
-    Elementwise.
-
-    Args:
-        above: the part at the level above.
-        row: of the level (`run_history`), shape [HISTORY] or [HISTORY, n].
-        place: in BOUNDS.
-        runs: how many runs the level above counts as: one of PRIOR_RUNS.
+    `row` is of the level (`run_history`), shape [HISTORY] or [HISTORY, n]; the level above counts
+    as so many `runs`, one of PRIOR_RUNS. Elementwise.
     """
     return (row[ENDED_BEFORE + place] + runs * above) / (row[AT_RISK + place] + runs)
 
@@ -84,8 +79,7 @@ def fill_hazards(
         user: the same of the user; zeros where nothing is known.
         limits: the same of the user's jobs with limits alike.
         template: the same of the template.
-        speaks: whether its user's runs speak for the request (`run_history.speaks_for`), bool or
-            shape [n].
+        speaks: as `run_history.speaks_for` says.
     """
     for place in range(len(BOUNDS)):
         known = drawn(UNKNOWN_HAZARD, site, place, PRIOR_RUNS[0])
@@ -99,11 +93,7 @@ def expected_run(hazards: Any, time_limit: Any) -> tuple[Any, Any]:
     """Mean run time in seconds, and mean of 1 / max(run time, SHORTEST), of such runs.
 
     Between two bounds runs are spread evenly in the logarithm of their length; who outlives all
-    below the limit runs as long as asked.
-
-    Args:
-        hazards: as `fill_hazards` fills them.
-        time_limit: requested seconds.
+    below the limit, requested seconds, runs as long as asked. Hazards are as of `fill_hazards`.
     """
     limit = np.maximum(time_limit, 1.0)
     log_limit, by_itself = np.log(limit), AS_ASKED * limit
@@ -128,12 +118,7 @@ def believed_rate(mean: Any, rate: Any, speaks: Any) -> Any:
     """Mean inverse that counts, 1/s: at most UNPAID over the mean where its user does not speak.
 
     How many of such runs end at once is cheap to make up, by runs of a second; how long they are in
-    the mean is not. Elementwise.
-
-    Args:
-        mean: run time, seconds, as `expected_run` tells.
-        rate: mean inverse, 1/s, of the same.
-        speaks: whether its user's runs speak for the request (`run_history.speaks_for`).
+    the mean is not. `mean` and `rate` are those of `expected_run`. Elementwise.
     """
     return np.minimum(rate, UNPAID / mean) * (1.0 - speaks) + rate * speaks
 
@@ -141,12 +126,8 @@ def believed_rate(mean: Any, rate: Any, speaks: Any) -> Any:
 def history_features(mean: Any, rate: Any) -> tuple[Any, ...]:
     """Features of a prediction, in the order of the `site` schema.
 
-    The length that counts is the root of the mean run time over the mean inverse, a minute at
-    least; the spread is near 0 where the run time is certain.
-
-    Args:
-        mean: run time, seconds, as `expected_run` tells.
-        rate: mean inverse, 1/s.
+    The length that counts is the root of the mean run time, in seconds, over the mean inverse, a
+    minute at least; the spread is near 0 where the run time is certain.
     """
     log_mean, log_rate = np.log(mean), np.log(rate)
     length = np.maximum(0.5 * (log_mean - log_rate), _LOG_MINUTE)
@@ -156,11 +137,8 @@ def history_features(mean: Any, rate: Any) -> tuple[Any, ...]:
 def alike_features(pending_alike: Any, running_alike: Any) -> tuple[Any, ...]:
     """Features of how many jobs of the same template there are, after those of the prediction.
 
-    Where many wait and none runs, one of them tells what the others are: it is worth trying.
-
-    Args:
-        pending_alike: pending jobs of the job's template, itself included.
-        running_alike: running jobs of the template.
+    Where many wait, the job itself included, and none runs, one of them tells what the others are:
+    it is worth trying.
     """
     return (np.log(np.minimum(1.0 * pending_alike, MOST_ALIKE)) * (running_alike == 0),)
 
@@ -171,11 +149,9 @@ def nominal_shares() -> FloatArray:
 
 
 def fill_shares(shares: Any, hazards: Any) -> None:
-    """Shares of runs below each number of GRID; they never fall.
+    """Fill the shares of runs below each number of GRID, [SHARES] or [SHARES, n]; they never fall.
 
-    Args:
-        shares: filled; shape [SHARES] for one job or [SHARES, n].
-        hazards: as `fill_hazards` fills them.
+    Hazards are as of `fill_hazards`.
     """
     shares[0] = 0.0
     for place in range(len(BOUNDS)):
@@ -184,12 +160,7 @@ def fill_shares(shares: Any, hazards: Any) -> None:
 
 
 def run_time_at(shares: Any, asked: Any) -> Any:
-    """Run time in seconds below which a share of the runs falls, 1 s to ten days; elementwise.
-
-    Args:
-        shares: as `fill_shares` fills them.
-        asked: the share.
-    """
+    """Run time in seconds below which a share of the runs falls, 1 s to ten days; elementwise."""
     length = 0.0 * shares[0]
     for step in range(SHARES - 1):
         rise = np.maximum(shares[step + 1] - shares[step], _NO_RISE)

@@ -49,8 +49,7 @@ class RoutedSite:
     def __init__(self, terms: SiteTerms, offered: Workload) -> None:
         """A site with idle processors and no jobs, at time 0.
 
-        Args:
-            offered: every job that may ever be sent to it, in order of submission.
+        Offered are the jobs that may ever be sent to it, in order of submission.
 
         Raises:
             SimulationError: a cycle, a limit on a class, or an order that is neither a Q-network
@@ -99,11 +98,7 @@ class RoutedSite:
         run_until(self.workload, self.cluster, self.queue, time)
 
     def take(self, job: int) -> None:
-        """Submit one of the offered jobs here, at its own time, and let the site decide.
-
-        Raises:
-            SimulationError: it is wider than the site.
-        """
+        """Submit one of the offered jobs here, at its own time, and let the site decide."""
         if not self.fits(job):
             raise SimulationError("a job was sent to a site that is narrower than the job.")
         time = self.offered.jobs.submit[[job]]
@@ -124,15 +119,11 @@ class RoutedSite:
     def fork(
         self, jobs: IntArray, submit: FloatArray, *, as_estimated: bool = False
     ) -> tuple[Workload, Cluster, OrderedQueue]:
-        """A copy of the site to which these jobs come; the site itself stays as it is.
+        """A copy of the site to which these offered jobs come; the site itself stays as it is.
 
-        Rows behind the jobs that came are shared by the site and its fork, so that a fork has to
-        be run before the next one is made and before the site takes another job.
-
-        Args:
-            jobs: numbers of offered jobs, shape [n].
-            submit: when they come, ascending and not before now, seconds, shape [n].
-            as_estimated: jobs run as long as they are estimated to.
+        Rows behind the jobs that came are shared by the site and its fork, so that a fork has to be
+        run before the next one is made and before the site takes another job. Submits are ascending
+        and not before now. With `as_estimated` jobs run as long as they are estimated to.
         """
         cluster = _as_estimated(self.cluster) if as_estimated else self.cluster.copy()
         workload = self.workload.having()
@@ -181,11 +172,7 @@ class RoutedSite:
         )
 
     def starts(self) -> FloatArray:
-        """Start of each job in the order of coming, seconds; call it when everything has run.
-
-        Raises:
-            SimulationError: a job never started.
-        """
+        """Start of each job in the order of coming, seconds; call it when everything has run."""
         start = self.cluster.start[: len(self.came)]
         if np.isnan(start).any():
             raise SimulationError("a job sent to a site never started.")
@@ -248,21 +235,11 @@ def route_jobs(
     home: IntArray,
     route: ChooseSite,
 ) -> tuple[IntArray, FloatArray]:
-    """Run all sites to the end.
+    """Run all sites to the end; place of each job's site and its start in seconds, shape [n] each.
 
     Jobs come one after another, those of the same second too: each site decides before the next
-    job is routed, and a route is asked when all sites stand at the job's submission.
-
-    Args:
-        home: place of the site whose own users submit the job, NOWHERE for one to be routed,
-            shape [n].
-        route: chooses a site for each of the others.
-
-    Returns:
-        Place of each job's site and its start in seconds, both of shape [n].
-
-    Raises:
-        SimulationError: a job was sent to a site that is too narrow.
+    job is routed, and a route is asked when all sites stand at the job's submission. `home` is the
+    place of the site whose own users submit the job, NOWHERE for one to be routed.
     """
     where = home.copy()
     for job, time in enumerate(offered.submit):
@@ -324,10 +301,8 @@ def _sums_until(
 def outcome(site: RoutedSite, jobs: IntArray, submit: FloatArray, until: float) -> Outcome:
     """What a site makes of its queue and of the jobs that come until then; it stays as it is.
 
-    Args:
-        jobs: numbers of the offered jobs that come, shape [n].
-        submit: when they come, ascending, not before now and not after `until`; shape [n].
-        until: seconds, later than now.
+    `jobs` number the offered jobs that come and `submit` says when: ascending, not before now and
+    not after `until`, which is later than now.
     """
     return Outcome(*_sums_until(*site.fork(jobs, submit), until))
 
@@ -343,12 +318,7 @@ def added_job_gains(
 
     A difference reward (Wolpert and Tumer 2002): the job's own time utility and fairness, less
     what it takes from all others at the site, or plus what it gives them by mending the shares.
-
-    Args:
-        added: numbers of offered jobs, each tried by itself.
-        jobs: numbers of the offered jobs that come anyway, in order, shape [n].
-        submit: when they come, seconds, shape [n].
-        horizon: seconds that are looked ahead.
+    Each of `added` is tried by itself; `jobs` come anyway. So many seconds are looked ahead.
     """
     until = site.now + horizon
     coming = submit <= until

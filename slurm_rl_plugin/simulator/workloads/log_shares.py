@@ -61,11 +61,7 @@ def shares_of(
 
 
 def check_shares(shares: Mapping[str, float]) -> None:
-    """Shares are non-negative and sum to 1 within 1e-6.
-
-    Raises:
-        ConfigurationError: they are not.
-    """
+    """Refuse shares that are negative or do not sum to 1 within 1e-6."""
     total = sum(shares.values())
     if any(not 0.0 <= value <= 1.0 + 1e-6 for value in shares.values()) or abs(total - 1) > 1e-6:
         text = ", ".join(f"{name}={value:g}" for name, value in shares.items())
@@ -75,11 +71,7 @@ def check_shares(shares: Mapping[str, float]) -> None:
 
 
 def with_accounts(log: JobLog, account_of: Mapping[str, str]) -> JobLog:
-    """The log with other accounts for some users.
-
-    Args:
-        account_of: user -> account; the jobs of other users keep theirs.
-    """
+    """The log with other accounts for some users; jobs of users who are not there keep theirs."""
     names = list(dict.fromkeys([*log.accounts, *account_of.values()]))
     place = {name: index for index, name in enumerate(names)}
     given = [place[account_of[user]] if user in account_of else -1 for user in log.users]
@@ -99,11 +91,7 @@ def accounts_with_shares(machine: Machine) -> set[str]:
 
 
 def tree_of_entities(machine: Machine, names: Sequence[str]) -> tuple[ShareTree, IntArray]:
-    """OpenPBS's tree with unnamed entities in the group `unknown`, and the place of each entity.
-
-    Args:
-        machine: with its tree and its group `unknown`.
-    """
+    """OpenPBS's tree with unnamed entities in the group `unknown`, and the place of each entity."""
     known = ShareTree.of(machine.associations).entities
     lacking = [Association(UNKNOWN, name) for name in names if name not in known]
     tree = ShareTree.of([*machine.associations, *lacking])
@@ -114,11 +102,9 @@ def tree_of_entities(machine: Machine, names: Sequence[str]) -> tuple[ShareTree,
 def shares_at(machine: Machine, accounts: Iterable[str]) -> dict[str, float] | None:
     """Share of each account, sum 1: its part of its siblings', times that of the account above.
 
-    As sshare's NormShares, of the accounts that are asked for alone.
-
-    Returns:
-        None where the machine does not know every account, or gives none a share; under OpenPBS,
-        where shares do not belong to accounts.
+    As sshare's NormShares, of the accounts that are asked for alone. None where the machine does
+    not know every account, or gives none a share; under OpenPBS, where shares do not belong to
+    accounts.
     """
     names = list(accounts)
     if machine.entity == OF_ACCOUNTS:

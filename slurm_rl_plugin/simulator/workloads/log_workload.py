@@ -70,12 +70,9 @@ def jobs_with_starts(prepared: PreparedLog) -> PreparedLog:
 def billed_on_machine(log: JobLog, machine: Machine) -> FloatArray | None:
     """Billing units of each job for a second, shape [n]; None where it bills CPUs alone.
 
-    A job that gets whole nodes is billed for the CPUs and generic resources that any node of its
-    partition has at least, and for the memory that it asks for, as Slurm does.
-
-    Args:
-        log: the jobs; each is of a partition of the machine.
-        machine: whose weights and usage factors hold.
+    Each job is of a partition of the machine. One that gets whole nodes is billed for the CPUs and
+    generic resources that any node of its partition has at least, and for the memory that it asks
+    for, as Slurm does.
     """
     billing = machine.billing
     if billing.counts_cpus:

@@ -59,9 +59,6 @@ def machine_limits(
     Licences are a limit on all jobs together. `group` limits of accounts above a job's own hold for
     it too; limits of each of its users are those of the own account, to which they have gone down,
     where the user has none.
-
-    Args:
-        partition: place of each job's partition, shape [n].
     """
     groups = _Groups(kinds=limited_kinds(machine))
     cache: dict[Hashable, list[int]] = {}
@@ -182,11 +179,7 @@ def partition_of(log: JobLog, machine: Machine) -> IntArray:
 
 
 def fit_to_machine(log: JobLog, machine: Machine) -> tuple[JobLog, dict[str, int]]:
-    """The jobs that the idle machine and its limits hold; how many they do not, and why.
-
-    Raises:
-        ConfigurationError: none is left, or a constraint cannot be read.
-    """
+    """The jobs that the idle machine and its limits hold, one at least; how many not, and why."""
     held, dropped = jobs_held(log, machine)
     if not held.any():
         raise ConfigurationError(_why_none(log, machine, dropped))
@@ -246,11 +239,7 @@ def _shortages(log: JobLog, machine: Machine) -> Iterator[str]:
 
 
 def jobs_held(log: JobLog, machine: Machine) -> tuple[BoolArray, dict[str, int]]:
-    """Which jobs the idle machine and its limits hold, shape [n]; how many they do not, and why.
-
-    Raises:
-        ConfigurationError: a constraint cannot be read.
-    """
+    """Which jobs the idle machine and its limits hold, shape [n]; how many they do not, and why."""
     partition = partition_of(log, machine)
     places = np.flatnonzero(partition >= 0)
     dropped = {_NO_PARTITION: len(log) - len(places)}
@@ -289,11 +278,7 @@ def limits_of_time(log: JobLog, machine: Machine) -> FloatArray:
 
 
 def requests_on(log: JobLog, machine: Machine) -> NodeRequests:
-    """What the jobs of a log ask of the nodes of a machine.
-
-    Raises:
-        ConfigurationError: a constraint cannot be read.
-    """
+    """What the jobs of a log ask of the nodes of a machine."""
     asked = completed_requests(log, machine)
     partition = partition_of(log, machine)
     pools, pool = _pools(asked, partition, machine)
@@ -313,11 +298,7 @@ def requests_on(log: JobLog, machine: Machine) -> NodeRequests:
 
 
 def node_machine(log: JobLog, machine: Machine) -> NodeMachine:
-    """The nodes of a machine for the jobs of a log, each of which one of its partitions holds.
-
-    Raises:
-        ConfigurationError: a constraint cannot be read.
-    """
+    """The nodes of a machine for the jobs of a log, each of which one of its partitions holds."""
     whole, weight = node_resources(machine)
     requests, partition = requests_on(log, machine), partition_of(log, machine)
     limits = machine_limits(log, machine, requests, partition)

@@ -118,11 +118,7 @@ class RecordedPast:
     """A log gone through up to some time, and no further until asked."""
 
     def __init__(self, prepared: PreparedLog, *, quantiles: bool = False) -> None:
-        """Before its first job.
-
-        Args:
-            quantiles: whether run times are foretold as jobs start, and learn from ends.
-        """
+        """Before its first job; with `quantiles` it predicts run times at starts."""
         self.past = prepared.past.copy()
         self._prepared = prepared
         self._time, self._kind, self._job = _events(prepared)

@@ -32,13 +32,6 @@ def scale_load(log: JobLog, factor: float) -> JobLog:
 
     Run times, processors and requested times are untouched, so that the offered load is multiplied
     by the factor. Recorded starts belong to the old arrivals and become NaN.
-
-    Args:
-        log: the log; a factor of 1 gives it back.
-        factor: > 0.
-
-    Raises:
-        ConfigurationError: the factor is no positive number, or the log is empty.
     """
     if not (np.isfinite(factor) and factor > 0):
         raise ConfigurationError(f"a load cannot be multiplied by {factor:g}: give a number > 0.")
@@ -60,9 +53,6 @@ def resample_weeks(log: JobLog, rng: np.random.Generator) -> JobLog:
     Weeks count from the first submit, so that a job keeps its weekday and its hour. What follows
     the last whole week is drawn from the beginnings of all weeks. Jobs are numbered from 1;
     eligible times and recorded starts move with the submit.
-
-    Raises:
-        ConfigurationError: the log has fewer than two whole weeks.
     """
     index, shift = _draw(log, rng)
     return _moved(log.select(index), shift)
@@ -132,14 +122,7 @@ def resampled_ratio(numerators: FloatArray, denominators: FloatArray) -> Ratio:
 
     Each log already is a draw of the log's blocks, its weeks: the middle 95 % of the ratios is the
     bootstrap interval over weeks. More draws make it smoother, never narrower than the weeks allow.
-
-    Args:
-        numerators: figure of one policy in each resampled log, shape [samples], >= 0.
-        denominators: of the other policy in the same logs, >= 0, not all 0.
-
-    Raises:
-        ConfigurationError: fewer than two logs, unequal numbers of them, a figure that is
-            negative or not finite, or denominators all 0.
+    Both figures are of the same logs, shape [samples], >= 0; the denominators are not all 0.
     """
     _check_blocks(numerators, denominators)
     return Ratio(

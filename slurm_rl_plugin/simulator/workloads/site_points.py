@@ -40,11 +40,7 @@ _MILLION, _LONGEST = 1e6, 3650 * DAY
 
 
 def site_priority(prepared: PreparedLog, machine: Machine) -> SitePriority:
-    """What slurmctld would give each job: factors of what it asked for, not of what it gets.
-
-    Args:
-        prepared: the jobs; each is of a partition of the machine.
-    """
+    """What slurmctld would give each job: factors of what it asked for, not of what it gets."""
     log, weights = prepared.log, machine.weights
     tree, association = _tree(prepared, machine)
     fair = _fair_share(log, weights, tree, association)
