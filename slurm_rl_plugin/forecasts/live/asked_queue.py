@@ -21,7 +21,7 @@ from slurm_rl_plugin.forecasts.live.foretold_queue import (
     ahead_of,
     forecast_documents,
 )
-from slurm_rl_plugin.forecasts.live.site_at import SiteAt, SiteNow, joined_requests, site_now
+from slurm_rl_plugin.forecasts.live.site_at import SiteAt, joined_requests, site_now
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import HOUR, MINUTE, FloatArray, IntArray
 
@@ -43,8 +43,6 @@ _FEWEST_DRAWS = 5
 _ON_HALF = 2.0
 #: Draws of a run time by which a limit is chosen.
 RUN_DRAWS = 1000
-#: A site, and the row of one of its pending jobs, shape [1].
-_Placed = tuple[SiteAt, IntArray]
 #: Replays of each request at most, and seconds that one may take: the job's own, and each variant.
 _DRAWS, _SECONDS = 40, 4.0
 #: Seconds after which a question has no further replay: of the job's own request and two variants.
@@ -120,10 +118,8 @@ def _number(given: Mapping[str, Any], name: str, default: float, *, least: float
 
 def with_job(snapshot: QueueSnapshot, asked: AskedJob) -> QueueSnapshot:
     """The queue with this job as the last of its pending ones, submitted now."""
-    names = {
-        column: _placed(getattr(snapshot, names), getattr(asked, column))
-        for column, names in (("account", "accounts"), ("user", "users"))
-    }
+    accounts, account = _placed(snapshot.accounts, asked.account)
+    users, user = _placed(snapshot.users, asked.user)
     first = snapshot.partitions[0] if snapshot.partitions else ""
     partitions, partition = _placed(snapshot.partitions, asked.partition or first)
     jobs = snapshot.pending.jobs
@@ -133,23 +129,22 @@ def with_job(snapshot: QueueSnapshot, asked: AskedJob) -> QueueSnapshot:
         "eligible": snapshot.now,
         "processors": asked.processors,
         "time_limit": asked.time_limit,
-        "account": names["account"][1],
-        "user": names["user"][1],
+        "account": account,
+        "user": user,
         "partition": partition,
         "interactive": asked.interactive,
     }
     columns = {name: np.append(getattr(jobs, name), value) for name, value in added.items()}
     requests = _with_request(jobs.requests, asked)
-    accounts = names["account"][0]
-    more = len(accounts) - len(snapshot.accounts)
+    more = np.zeros(len(accounts) - len(snapshot.accounts))
     return replace(
         snapshot,
         pending=_longer(snapshot.pending, JobTable(**columns, requests=requests)),
         accounts=accounts,
-        users=names["user"][0],
+        users=users,
         partitions=partitions,
-        shares=np.append(snapshot.shares, np.zeros(more)),
-        usage=np.append(snapshot.usage, np.zeros(more)),
+        shares=np.append(snapshot.shares, more),
+        usage=np.append(snapshot.usage, more),
     )
 
 
@@ -186,16 +181,14 @@ def asking_for(
     place: int,
     *,
     time_limit: float | None = None,
-    processors: int | None = None,
+    processors: float | None = None,
 ) -> QueueSnapshot:
     """The queue where one pending job asks for something else.
 
     Args:
-        time_limit: seconds.
-        processors: how many; memory and GPUs go with them.
+        processors: a whole number; memory and GPUs go with them.
     """
-    jobs = snapshot.pending.jobs
-    changed = jobs
+    jobs = changed = snapshot.pending.jobs
     if time_limit is not None:
         limits = jobs.time_limit.copy()
         limits[place] = time_limit
@@ -299,24 +292,14 @@ def advice_for(
     limit, processors = float(jobs.time_limit[place]), int(jobs.processors[place])
     found = []
     for each in variants_of(limit, processors, run_times):
-        asks: dict[str, Any] = dict(each.asks)
-        if "processors" in asks:
-            asks["processors"] = int(asks["processors"])
-        played = waits(asking_for(snapshot, place, **asks))
+        played = waits(asking_for(snapshot, place, **each.asks))
         if len(played) < _FEWEST_DRAWS:
             continue
         sooner = base[: len(played)] - played
         if each.is_sure(sooner, run_times):
-            low, middle, high = np.quantile(sooner, [0.05, 0.5, 0.95])
-            found.append(
-                {
-                    "words": each.words,
-                    "asks": each.asks,
-                    "sooner": float(middle),
-                    "interval": [float(low), float(high)],
-                    "killed": each.killed,
-                }
-            )
+            low, middle, high = np.quantile(sooner, [0.05, 0.5, 0.95]).tolist()
+            told = {"sooner": middle, "interval": [low, high], "killed": each.killed}
+            found.append({"words": each.words, "asks": each.asks, **told})
     return found
 
 
@@ -348,37 +331,36 @@ class AskedQueue:
         advice = wanted.pop("advice", False) is True
         snapshot = with_job(queue.snapshot, AskedJob.of_document(wanted))
         place = len(snapshot.pending) - 1
-        now = self._now(snapshot, place)
-        site, job = _placed_in(now, place)
+        site, row, job = self._placed(snapshot, place)
         draws = self._replayed(site, job, _DRAWS, until)
-        told = self.forecaster.told_of(site, job, draws)
-        ahead, of_account = self._ahead(snapshot, now)
+        told = self.forecaster.joined(site, job, draws)
+        # who is not submitted has no priority: by the order of replays
+        scores = np.full(len(row), -np.inf)
+        scores[row >= 0] = -self.forecaster.source.ranks(site)[row[row >= 0]]
+        ahead, of_account = ahead_of(snapshot, snapshot.waits_for_machine, scores)
         document = {
             "job": NOT_SUBMITTED,
             "forecast": forecast_documents(told.forecasts, snapshot.now)[0],
             "ahead": int(ahead[place]),
             "ahead_of_account": int(of_account[place]),
             "note": queue.note or None,
-            "advice": self._advice(snapshot, place, (site, job), draws, until) if advice else [],
+            "advice": self._advice(snapshot, place, site, job, draws, until) if advice else [],
         }
         return {"jobs": [document]}
 
     def advice(self, queue: ForetoldQueue, place: int) -> list[dict[str, Any]]:
-        """What other requests of a pending job would bring.
-
-        Args:
-            queue: as it was foretold last.
-        """
+        """What other requests of a pending job of the last forecast would bring."""
         until = self.forecaster.monotonic() + QUESTION_SECONDS
-        site, job = _placed_in(self._now(queue.snapshot, place), place)
+        site, _, job = self._placed(queue.snapshot, place)
         draws = self._replayed(site, job, _DRAWS, until)
-        return self._advice(queue.snapshot, place, (site, job), draws, until)
+        return self._advice(queue.snapshot, place, site, job, draws, until)
 
     def _advice(
         self,
         snapshot: QueueSnapshot,
         place: int,
-        base: _Placed,
+        site: SiteAt,
+        job: IntArray,
         draws: FloatArray,
         until: float,
     ) -> list[dict[str, Any]]:
@@ -388,13 +370,12 @@ class AskedQueue:
             if self.forecaster.monotonic() >= until:
                 return np.empty(0)
             try:
-                there, job = _placed_in(self._now(other, place), place)
+                there, _, asked = self._placed(other, place)
             except RequestRefused:  # so asked it never starts
                 return np.full(count, np.inf)
-            return np.asarray(self._replayed(there, job, count, until)[0])
+            return np.asarray(self._replayed(there, asked, count, until)[0])
 
-        site, own = base
-        run_times = self.forecaster.source.run_times(site, int(own[0]), RUN_DRAWS)
+        run_times = self.forecaster.source.run_times(site, int(job[0]), RUN_DRAWS)
         return advice_for(snapshot, place, run_times, draws[0], waits)
 
     def _replayed(self, site: SiteAt, job: IntArray, most: int, until: float) -> FloatArray:
@@ -402,21 +383,10 @@ class AskedQueue:
         seconds = min(_SECONDS, until - self.forecaster.monotonic())
         return self.forecaster.replayed(site, job, most, seconds, least=1)
 
-    def _ahead(self, snapshot: QueueSnapshot, now: SiteNow) -> tuple[IntArray, IntArray]:
-        """Jobs before each by the order of replays: who is not submitted has no priority."""
-        placed = now.row >= 0
-        scores = np.full(len(placed), -np.inf)
-        scores[placed] = -self.forecaster.source.ranks(now.site)[now.row[placed]]
-        return ahead_of(snapshot, snapshot.waits_for_machine, scores)
-
-    def _now(self, snapshot: QueueSnapshot, place: int) -> SiteNow:
-        """The site of a look, in which one of its pending jobs has a row."""
+    def _placed(self, snapshot: QueueSnapshot, place: int) -> tuple[SiteAt, IntArray, IntArray]:
+        """The site of a look, the row of each of its pending jobs, and one of these jobs, [1]."""
         waits = snapshot.waits_for_machine
-        now = site_now(self.history(), snapshot, waits, self.forecaster.source.half_life)
-        if now.row[place] < 0:
+        site, row = site_now(self.history(), snapshot, waits, self.forecaster.source.half_life)
+        if row[place] < 0:
             raise RequestRefused(_BAD, "the machine as it is now never holds such a job.")
-        return now
-
-
-def _placed_in(now: SiteNow, place: int) -> _Placed:
-    return now.site, now.site.pending[[now.row[place]]]
+        return site, row, site.pending[row[[place]]]

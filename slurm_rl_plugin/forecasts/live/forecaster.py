@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from slurm_rl_plugin.domain import QueueSnapshot
+from slurm_rl_plugin.accounting.port import JobLog
+from slurm_rl_plugin.domain import JobTable, QueueSnapshot
 from slurm_rl_plugin.domain.request_watch import RequestWatch
 from slurm_rl_plugin.forecasts.forecast import LEVELS, Forecasts
 from slurm_rl_plugin.forecasts.live.foretold_queue import ForetoldQueue, ahead_of
@@ -68,33 +69,47 @@ class Forecaster:
             self.settle_by(history)
             self._history = history
         waits = snapshot.waits_for_machine
-        now = site_now(history, snapshot, waits, self.source.half_life)
-        site = now.site
+        site, row = site_now(history, snapshot, waits, self.source.half_life)
         earlier = self.kept.rows(snapshot.now - self.kept_days * DAY)
         draws = self.replayed(site, site.pending, self.draws, self.seconds)
-        told = self._joined(site, site.pending, earlier, draws)
+        told = self.joined(site, site.pending, draws, earlier)
         ahead, of_account = ahead_of(snapshot, waits)
-        self._keep(snapshot, now.row, told)
+        self._keep(snapshot, row, told)
         return ForetoldQueue(
             snapshot=snapshot,
-            place=now.row,
-            why_not=_why_not(snapshot, waits, now.row),
+            place=row,
+            why_not=_why_not(snapshot, waits, row),
             ahead=ahead,
             of_account=of_account,
             told=told,
             covered=coverage(earlier, snapshot.now),
         )
 
-    def told_of(self, site: SiteAt, jobs: IntArray, draws: FloatArray) -> JoinedForecasts:
+    def joined(
+        self, site: SiteAt, jobs: IntArray, draws: FloatArray, earlier: GivenRows | None = None
+    ) -> JoinedForecasts:
         """What is to be told of some pending jobs of a site; nothing is kept.
 
         Args:
-            site: at an instant.
-            jobs: some of its pending ones, ascending, shape [m].
+            jobs: ascending, shape [m].
             draws: their waits in replays, seconds, shape [m, draws].
+            earlier: forecasts that were given; by default those that are kept.
         """
-        earlier = self.kept.rows(site.now - self.kept_days * DAY)
-        return self._joined(site, jobs, earlier, draws)
+        if earlier is None:
+            earlier = self.kept.rows(site.now - self.kept_days * DAY)
+        places = np.searchsorted(site.pending, jobs)
+        if self._past is None or not 0.0 <= site.now - self._fitted < _FIT_EVERY:
+            self._past = PastWaits.of_site(site, np.random.default_rng([self.seed, 2]))
+            self._fitted = site.now
+        past = self._past.forecasts(site)
+        return join(
+            Forecasts.of_draws(draws),
+            None if past is None else past.select(places),
+            own_waits(site)[places],
+            site.prepared.interactive[jobs],
+            earlier,
+            site.now,
+        )
 
     def replayed(
         self, site: SiteAt, jobs: IntArray, most: int, seconds: float, least: int = _FIRST_DRAWS
@@ -104,8 +119,7 @@ class Forecaster:
         The same draws come for the same instant, so that one request can be held against another.
 
         Args:
-            site: at an instant.
-            jobs: some of its pending ones, ascending, shape [m].
+            jobs: ascending, shape [m].
             most: replays.
             seconds: that they may take.
             least: replays that are made whatever time they take.
@@ -188,44 +202,14 @@ class Forecaster:
         started = np.flatnonzero((log.job_id[site.pending] >= 0) & could)
         if len(started) == 0:
             return 0
-        chosen = np.sort(rng.permutation(started)[:_OF_ONE_LOOK])
-        earlier = self.kept.rows(site.now - self.kept_days * DAY)
-        before = earlier.as_known_at(site.now)
-        jobs = site.pending[chosen]
+        jobs = site.pending[np.sort(rng.permutation(started)[:_OF_ONE_LOOK])]
+        before = self.kept.rows(site.now - self.kept_days * DAY).as_known_at(site.now)
+        told = self.joined(site, jobs, self.replayed(site, jobs, _LOOK_DRAWS, np.inf), before)
+        chosen = log.select(jobs)
         interactive = site.prepared.interactive[jobs]
-        told = self._joined(site, jobs, before, self.replayed(site, jobs, _LOOK_DRAWS, np.inf))
-        self.kept.keep(
-            _given(
-                log.job_id[jobs],
-                site.now,
-                _names(log.partitions, log.partition[jobs]),
-                _names(log.users, log.user[jobs]),
-                interactive,
-                told,
-                log.start[jobs],
-            )
-        )
+        names = (log.partitions, log.users)
+        self.kept.keep(_given(site.now, chosen, names, interactive, told, chosen.start))
         return len(jobs)
-
-    def _joined(
-        self, site: SiteAt, jobs: IntArray, earlier: GivenRows, draws: FloatArray
-    ) -> JoinedForecasts:
-        places = np.searchsorted(site.pending, jobs)
-        past = self._past_waits(site)
-        return join(
-            Forecasts.of_draws(draws),
-            None if past is None else past.select(places),
-            own_waits(site)[places],
-            site.prepared.interactive[jobs],
-            earlier,
-            site.now,
-        )
-
-    def _past_waits(self, site: SiteAt) -> Forecasts | None:
-        if self._past is None or not 0.0 <= site.now - self._fitted < _FIT_EVERY:
-            self._past = PastWaits.of_site(site, np.random.default_rng([self.seed, 2]))
-            self._fitted = site.now
-        return self._past.forecasts(site)
 
     def _keep(self, snapshot: QueueSnapshot, row: IntArray, told: JoinedForecasts) -> None:
         """Keep forecasts of single jobs that are due; drop what is too old."""
@@ -235,16 +219,13 @@ class Forecaster:
         due = [
             place
             for place in np.flatnonzero((row >= 0) & single).tolist()
-            if _is_due(float(jobs.submit[place]), last.get(int(jobs.job_id[place])), snapshot.now)
+            if snapshot.now - (given := last.get(int(jobs.job_id[place]), -np.inf))
+            >= max(_SOONEST_AGAIN, given - float(jobs.submit[place]))
         ]
         if due:
-            unknown = np.full(len(due), np.nan)
-            part, classes = told.of(row[due]), jobs.interactive[due]
-            users = _names(snapshot.users, jobs.user[due])
-            names = _names(snapshot.partitions, jobs.partition[due])
-            self.kept.keep(
-                _given(jobs.job_id[due], snapshot.now, names, users, classes, part, unknown)
-            )
+            chosen, unknown = jobs.select(np.array(due)), np.full(len(due), np.nan)
+            names, part = (snapshot.partitions, snapshot.users), told.of(row[due])
+            self.kept.keep(_given(snapshot.now, chosen, names, chosen.interactive, part, unknown))
         self._rounds += 1
         if self._rounds % 100 == 1:
             self.kept.forget(snapshot.now - self.kept_days * DAY)
@@ -265,33 +246,30 @@ def _names(names: tuple[str, ...], index: IntArray) -> NDArray[np.str_]:
     return np.array((*names, ""), dtype=np.str_)[np.where(index < 0, len(names), index)]
 
 
-def _is_due(submit: float, last: float | None, now: float) -> bool:
-    return last is None or now - last >= max(_SOONEST_AGAIN, last - submit)
-
-
 def _given(
-    job: IntArray,
     now: float,
-    partition: NDArray[np.str_],
-    user: NDArray[np.str_],
+    jobs: JobTable | JobLog,
+    names: tuple[tuple[str, ...], tuple[str, ...]],
     interactive: BoolArray,
     told: JoinedForecasts,
     start: FloatArray,
 ) -> GivenRows:
+    """Forecasts of some jobs to keep; names are those of partitions and of users."""
+    count = len(jobs)
     return GivenRows(
-        job=job,
-        moment=np.full(len(job), now),
-        partition=partition,
-        user=user,
+        job=jobs.job_id,
+        moment=np.full(count, now),
+        partition=_names(names[0], jobs.partition),
+        user=_names(names[1], jobs.user),
         kind=told.kind,
         interactive=interactive,
-        shown=np.full(len(job), told.scored >= FEWEST_SCORED),
+        shown=np.full(count, told.scored >= FEWEST_SCORED),
         sources=told.sources,
         plain=told.plain,
         forecasts=told.forecasts,
         start=start,
-        gone=np.zeros(len(job), dtype=np.bool_),
-        stands_for=np.ones(len(job)),
+        gone=np.zeros(count, dtype=np.bool_),
+        stands_for=np.ones(count),
     )
 
 

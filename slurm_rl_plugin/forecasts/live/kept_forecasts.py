@@ -40,14 +40,22 @@ create index if not exists given_open on given (job) where start is null and gon
 create index if not exists lots_of_known on given ({_LOT}) where start is not null;
 create index if not exists lots_of_others on given ({_LOT}) where start is null;
 """
-_DRAWN = (
-    "select job, moment, partition, user, kind, interactive, shown, sources, plain, forecast, "  # noqa: S608 - constants
-    f"start, gone, {_LOT} from given indexed by {{index}} where moment >= ? and start {{is_known}} "
-    f"order by {_LOT} limit ?"
-)
-_DRAWS = (
-    _DRAWN.format(index="lots_of_known", is_known="is not null"),
-    _DRAWN.format(index="lots_of_others", is_known="is null"),
+#: Columns that are numbers or texts in the file too.
+_PLAIN: Mapping[str, type] = {
+    "job": np.int64,
+    "moment": np.float64,
+    "partition": np.str_,
+    "user": np.str_,
+    "kind": np.int64,
+    "interactive": np.bool_,
+    "shown": np.bool_,
+}
+_KEPT = f"{', '.join(_PLAIN)}, sources, plain, forecast, start"
+_KEEP = f"insert or replace into given ({_KEPT}) values ({', '.join('?' * 11)})"  # noqa: S608
+_DRAWS = tuple(
+    f"select {_KEPT}, gone, {_LOT} from given indexed by {index} "  # noqa: S608 - constants
+    f"where moment >= ? and start {is_known} order by {_LOT} limit ?"
+    for index, is_known in (("lots_of_known", "is not null"), ("lots_of_others", "is null"))
 )
 #: Forecasts that have come true which bands, weights and scores are made of at most.
 _MOST = 10_000
@@ -169,27 +177,12 @@ class KeptForecasts:
 
     def keep(self, rows: GivenRows) -> None:
         """Add forecasts; one of the same job and moment is replaced."""
+        columns = [getattr(rows, name).tolist() for name in _PLAIN]
         logs = (rows.sources, rows.plain.logs, rows.forecasts.logs)
-        texts = [each.astype(_NUMBERS) for each in logs]
+        columns += [[row.tobytes() for row in each.astype(_NUMBERS)] for each in logs]
+        columns.append([None if np.isnan(start) else start for start in rows.start.tolist()])
         with self._working() as file:
-            file.executemany(
-                "insert or replace into given (job, moment, partition, user, kind, interactive, "
-                "shown, sources, plain, forecast, start) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (
-                        int(rows.job[each]),
-                        float(rows.moment[each]),
-                        str(rows.partition[each]),
-                        str(rows.user[each]),
-                        int(rows.kind[each]),
-                        int(rows.interactive[each]),
-                        int(rows.shown[each]),
-                        *(text[each].tobytes() for text in texts),
-                        float(rows.start[each]) if rows.known[each] else None,
-                    )
-                    for each in range(len(rows))
-                ],
-            )
+            file.executemany(_KEEP, zip(*columns, strict=True))
 
     def open_jobs(self) -> dict[int, float]:
         """Jobs whose start is not known, and when the last forecast of each was kept."""
@@ -259,44 +252,27 @@ class KeptForecasts:
         found: list[tuple[Any, ...]] = []
         with self._working() as file:
             for draw in _DRAWS:
-                found += _drawn(file.execute(draw, (since, most + 1)).fetchall(), most)
-        found.sort(key=_turn)
+                rows = file.execute(draw, (since, most + 1)).fetchall()
+                # those of the lowest lots; in place of its lot how many rows each stands for
+                stands_for = _LOTS / max(rows[most][-1], 1) if len(rows) > most else 1.0
+                found += [(*row[:-1], stands_for) for row in rows[:most]]
+        found.sort(key=lambda row: (row[1], row[0]))
         columns = list(zip(*found, strict=True)) if found else [()] * 13
+        plain: dict[str, Any] = {
+            name: np.array(column, dtype=kind)
+            for (name, kind), column in zip(_PLAIN.items(), columns[:7], strict=True)
+        }
+        sources, *quantiles = (_numbers(each) for each in columns[7:10])
         return GivenRows(
-            job=np.array(columns[0], dtype=np.int64),
-            moment=np.array(columns[1], dtype=np.float64),
-            partition=np.array(columns[2], dtype=np.str_),
-            user=np.array(columns[3], dtype=np.str_),
-            kind=np.array(columns[4], dtype=np.int64),
-            interactive=np.array(columns[5], dtype=np.bool_),
-            shown=np.array(columns[6], dtype=np.bool_),
-            sources=_numbers(columns[7], len(SOURCES)),
-            plain=Forecasts.of_logs(_numbers(columns[8], len(LEVELS))),
-            forecasts=Forecasts.of_logs(_numbers(columns[9], len(LEVELS))),
-            start=np.array(
-                [np.nan if each is None else each for each in columns[10]], dtype=np.float64
-            ),
+            **plain,
+            sources=sources.reshape(-1, len(SOURCES)),
+            plain=Forecasts.of_logs(quantiles[0].reshape(-1, len(LEVELS))),
+            forecasts=Forecasts.of_logs(quantiles[1].reshape(-1, len(LEVELS))),
+            start=np.array(columns[10], dtype=np.float64),  # nan where it has none
             gone=np.array(columns[11], dtype=np.bool_),
             stands_for=np.array(columns[12], dtype=np.float64),
         )
 
 
-def _drawn(rows: list[tuple[Any, ...]], most: int) -> list[tuple[Any, ...]]:
-    """The rows of the lowest lots; in place of its lot how many rows each stands for.
-
-    Args:
-        rows: by their lots, one more than are wanted where there are more.
-        most: wanted.
-    """
-    stands_for = _LOTS / max(rows[most][-1], 1) if len(rows) > most else 1.0
-    return [(*row[:-1], stands_for) for row in rows[:most]]
-
-
-def _turn(row: tuple[Any, ...]) -> tuple[float, int]:
-    """A row of the file in the order of its moment, then of its job."""
-    return row[1], row[0]
-
-
-def _numbers(blobs: tuple[bytes, ...], width: int) -> FloatArray:
-    numbers = np.frombuffer(b"".join(blobs), dtype=_NUMBERS).astype(np.float64)
-    return numbers.reshape(len(blobs), width)
+def _numbers(blobs: tuple[bytes, ...]) -> FloatArray:
+    return np.frombuffer(b"".join(blobs), dtype=_NUMBERS).astype(np.float64)

@@ -274,29 +274,19 @@ def _charged_until(prepared: PreparedLog, now: float, half_life: float) -> Float
     return charged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteNow:
-    """A live site.
-
-    Attributes:
-        site: at the instant of the look.
-        row: of each pending job of the look, its place in `site.pending`; -1 for one that does
-            not wait for room, or that this machine never holds; shape [pending].
-    """
-
-    site: SiteAt
-    row: IntArray
-
-
 def site_now(
     history: PreparedLog, snapshot: QueueSnapshot, waits: BoolArray, half_life: float
-) -> SiteNow:
-    """The site at the instant of a look.
+) -> tuple[SiteAt, IntArray]:
+    """The site at the instant of a look, and of each pending job of the look its row.
 
     Args:
         history: what accounting tells of runs that have ended.
         waits: which pending jobs wait for room, shape [pending].
         half_life: of past usage, seconds.
+
+    Returns:
+        The site; of each pending job its place in `site.pending`, shape [pending]: -1 for one that
+        does not wait for room, or that this machine never holds.
     """
     present = present_jobs(snapshot, waits)
     prepared = _joined(history, snapshot, _prepared(present, history), present)
@@ -318,7 +308,7 @@ def site_now(
         usage=whole * _by_name(snapshot.accounts, snapshot.usage, prepared.accounts),
         expected=nothing if expected is None else expected[of_pending],
     )
-    return SiteNow(site=site, row=row)
+    return site, row
 
 
 def with_present(history: PreparedLog, snapshot: QueueSnapshot, half_life: float) -> PreparedLog:
@@ -331,7 +321,7 @@ def with_present(history: PreparedLog, snapshot: QueueSnapshot, half_life: float
         history: what accounting tells.
         half_life: of past usage, seconds.
     """
-    prepared = site_now(history, snapshot, snapshot.waits_for_machine, half_life).site.prepared
+    prepared = site_now(history, snapshot, snapshot.waits_for_machine, half_life)[0].prepared
     job_id, runs = prepared.log.job_id.copy(), snapshot.running.jobs.job_id
     row = -1 - job_id
     mine = (row >= 0) & (row < len(runs))

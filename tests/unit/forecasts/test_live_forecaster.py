@@ -40,7 +40,7 @@ def test_a_look_at_the_queue_shows_what_its_log_shows(site: LiveSite, now: float
     """Two ways to the same site: by the daemon's look, and by the whole log."""
     snapshot = site.queue(now, now - HOUR)
     waits = np.ones(len(snapshot.pending), dtype=np.bool_)
-    seen = site_now(site.history(now), snapshot, waits, 7.0 * DAY)
+    seen, row = site_now(site.history(now), snapshot, waits, 7.0 * DAY)
     known = site_in_log(site.history(np.inf), now, 7.0 * DAY)
 
     def jobs(at: object, rows: str) -> list[tuple[float, int, int]]:
@@ -57,8 +57,8 @@ def test_a_look_at_the_queue_shows_what_its_log_shows(site: LiveSite, now: float
 
     assert jobs(seen.site, "pending") == jobs(known, "pending")
     assert jobs(seen.site, "running") == jobs(known, "running")
-    assert len(seen.site.pending) >= 4
-    told = seen.site.prepared.log.submit[seen.site.pending[seen.row]]
+    assert len(seen.pending) >= 4
+    told = seen.prepared.log.submit[seen.pending[row]]
     np.testing.assert_array_equal(told, snapshot.pending.jobs.submit)
 
 
@@ -77,7 +77,7 @@ def test_a_start_that_is_to_come_changes_no_forecast(
         prepared = each.history(np.inf)
         at = site_in_log(prepared, now, 7.0 * DAY)
         draws = made.replayed(at, at.pending, 4, np.inf)
-        told.append(made.told_of(at, at.pending, draws).forecasts.seconds)
+        told.append(made.joined(at, at.pending, draws).forecasts.seconds)
     np.testing.assert_array_equal(told[0], told[1])
 
 
@@ -258,7 +258,7 @@ def test_the_tasks_of_an_array_all_wait(
     tasks[0] = 40
     many = replace(snapshot, pending=replace(snapshot.pending, tasks=tasks))
     waits = np.ones(len(tasks), dtype=np.bool_)
-    assert len(site_now(site.history(now), many, waits, DAY).site.pending) == len(tasks) + 39
+    assert len(site_now(site.history(now), many, waits, DAY)[0].pending) == len(tasks) + 39
     alone = experienced.foretell(site.history(now), snapshot)
     queue = experienced.foretell(site.history(now), many)
     last = queue.place[-1]

@@ -234,7 +234,7 @@ def looked(site: LiveSite) -> tuple[SiteAt, ReplayedCluster]:
     now = busy_look(site, last_days(site, 2.0, HOUR))
     snapshot = site.queue(now, now - HOUR)
     waits = np.ones(len(snapshot.pending), dtype=np.bool_)
-    at = site_now(site.history(now), snapshot, waits, 7.0 * DAY).site
+    at, _ = site_now(site.history(now), snapshot, waits, 7.0 * DAY)
     return at, live_cluster(at, replay_source(), own_order, own_order)
 
 
