@@ -30,24 +30,16 @@ _SIZES = frozenset({"ntasks", "cpus-per-task"})
 
 @dataclass(slots=True, kw_only=True)
 class MetAtSite:
-    """What the jobs of one user met at one site.
+    """What the jobs of one user met at one site."""
 
-    Attributes:
-        mean_wait, last_wait: seconds.
-        heard: when the last of them was over, seconds since the epoch.
-        count: jobs that started there.
-        failed: how many of them the site failed.
-        refused: jobs that it did not take.
-        waiting: how long one has waited that has not started yet, at most, seconds.
-    """
-
+    #: mean_wait, last_wait: seconds.
     mean_wait: float = 0.0
     last_wait: float = 0.0
-    heard: float = -math.inf
-    count: int = 0
-    failed: int = 0
-    refused: list[RoutedJob] = field(default_factory=list)
-    waiting: float = 0.0
+    heard: float = -math.inf  #: when the last of them was over, seconds since the epoch
+    count: int = 0  #: jobs that started there
+    failed: int = 0  #: how many of them the site failed
+    refused: list[RoutedJob] = field(default_factory=list)  #: jobs that it did not take
+    waiting: float = 0.0  #: how long one has waited that has not started yet, at most, seconds
 
 
 class LearningAgentBroker:

@@ -14,38 +14,25 @@ Outcome = Literal["ran", "failed", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedSite:
-    """A site's place in a broker's ranking: its merit, and why, in words.
+    """A site's place in a broker's ranking: its merit, and why, in words."""
 
-    Attributes:
-        site: its name.
-        merit: what the broker ranks by, in its own unit; higher is better.
-        reason: one sentence for the user.
-        offer: what the site promised; None for a broker that asks none.
-    """
-
-    site: str
-    merit: float
-    reason: str
-    offer: SiteOffer | None = None
+    site: str  #: its name
+    merit: float  #: what the broker ranks by, in its own unit; higher is better
+    reason: str  #: one sentence for the user
+    offer: SiteOffer | None = None  #: what the site promised; None for a broker that asks none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedJob:
-    """What became of a job that a broker sent somewhere.
+    """What became of a job that a broker sent somewhere."""
 
-    Attributes:
-        site: where it was sent.
-        request: as the broker was given it.
-        submitted, started, ended: seconds since the epoch; of a refused job all the same.
-        outcome: "failed" where the site failed it, not its user; "refused" where the site did not
-            take it.
-    """
-
-    site: str
-    request: JobRequest
+    site: str  #: where it was sent
+    request: JobRequest  #: as the broker was given it
+    #: submitted, started, ended: seconds since the epoch; of a refused job all the same.
     submitted: float
     started: float
     ended: float
+    #: "failed" where the site failed it, not its user; "refused" where the site did not take it.
     outcome: Outcome = "ran"
 
 

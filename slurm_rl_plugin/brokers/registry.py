@@ -92,17 +92,11 @@ class SiteUtilityBroker(Broker):
 
 @dataclass(frozen=True, slots=True)
 class OfferedValueBroker(Broker):
-    """The market's user, live: ranks the offers by a formula of his own (2002, user functions).
+    """The market's user, live: ranks the offers by a formula of his own (2002, user functions)."""
 
-    Attributes:
-        formula: over USER_VARIABLES; higher is better. FormulaError where it is refused.
-        is_interactive: rules for job classes.
-        clock: seconds since the epoch.
-    """
-
-    formula: str
-    is_interactive: Callable[[JobDescription], bool]
-    clock: Callable[[], float]
+    formula: str  #: over USER_VARIABLES; higher is better. FormulaError where it is refused.
+    is_interactive: Callable[[JobDescription], bool]  #: rules for job classes
+    clock: Callable[[], float]  #: seconds since the epoch
 
     def __post_init__(self) -> None:
         user_function(self.formula)

@@ -61,25 +61,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A job on its way to a site.
+    """A job on its way to a site."""
 
-    Attributes:
-        configuration: in force.
-        command: of the user.
-        script: that sbatch reads from standard input; None where it does not.
-        request: what sites are told.
-        submission: submits, and asks accounting.
-        past: the user's routed jobs.
-        sites: that are asked.
-    """
-
-    configuration: Configuration
-    command: SubmitCommand
-    script: str | None
-    request: JobRequest
-    submission: JobSubmission
-    past: RoutedJobsFile
-    sites: Sequence[SiteAddress]
+    configuration: Configuration  #: in force
+    command: SubmitCommand  #: of the user
+    script: str | None  #: that sbatch reads from standard input; None where it does not
+    request: JobRequest  #: what sites are told
+    submission: JobSubmission  #: submits, and asks accounting
+    past: RoutedJobsFile  #: the user's routed jobs
+    sites: Sequence[SiteAddress]  #: that are asked
 
 
 def main(options: argparse.Namespace) -> int:

@@ -33,22 +33,15 @@ _TAIL, _TAILS = LEVELS[0], (0.005, 0.2)
 
 
 class Outcomes(NamedTuple):
-    """Earlier forecasts and their waits; arrays of shape [n].
+    """Earlier forecasts and their waits; arrays of shape [n]."""
 
-    Attributes:
-        place: where the wait fell: 0 at the median, 1 at the upper end of the 90 % band and -1 at
-            the lower, straight in log wait and beyond.
-        known: whether the job has started; else its wait has got to that place so far.
-        weight: how much each counts.
-        kind: of what kind each is, such as its class and horizon as one number.
-        user: whose each is: any labels; None where no user is known.
-    """
-
+    #: Where the wait fell: 0 at the median, 1 at the upper end of the 90 % band and -1 at the
+    #: lower, straight in log wait and beyond.
     place: FloatArray
-    known: BoolArray
-    weight: FloatArray
-    kind: IntArray
-    user: NDArray[Any] | None = None
+    known: BoolArray  #: whether the job has started; else its wait has got to that place so far
+    weight: FloatArray  #: how much each counts
+    kind: IntArray  #: of what kind each is, such as its class and horizon as one number
+    user: NDArray[Any] | None = None  #: whose each is: any labels; None where no user is known
 
 
 def places_of(forecasts: Forecasts, log_wait: FloatArray) -> FloatArray:

@@ -63,12 +63,9 @@ def _disagreement(log_wait: FloatArray) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Forecasts:
-    """What is foretold of some jobs at one moment.
+    """What is foretold of some jobs at one moment."""
 
-    Attributes:
-        seconds: quantiles of the wait that is left at LEVELS, float64[n, levels], rising in a row.
-    """
-
+    #: Quantiles of the wait that is left at LEVELS, float64[n, levels], rising in a row.
     seconds: FloatArray
 
     def __post_init__(self) -> None:

@@ -38,19 +38,12 @@ _NAMED = 50
 
 
 class RunsAlike(NamedTuple):
-    """Of each job the ended runs of its user with the same processors and limit; shape [n].
+    """Of each job the ended runs of its user with the same processors and limit; shape [n]."""
 
-    Attributes:
-        template: number of its user with these processors and this limit.
-        seen: how many.
-        middle: their median, seconds; nan for none.
-        longest: seconds; nan for none.
-    """
-
-    template: IntArray
-    seen: IntArray
-    middle: FloatArray
-    longest: FloatArray
+    template: IntArray  #: number of its user with these processors and this limit
+    seen: IntArray  #: how many
+    middle: FloatArray  #: their median, seconds; nan for none
+    longest: FloatArray  #: seconds; nan for none
 
 
 class Template(NamedTuple):
@@ -102,34 +95,21 @@ def runs_alike(log: JobLog) -> tuple[RunsAlike, dict[Template, list[float]]]:
 
 
 class SeenLimits(NamedTuple):
-    """Jobs of a log, what was known of their like, and what became of them; shape [n].
+    """Jobs of a log, what was known of their like, and what became of them; shape [n]."""
 
-    Attributes:
-        past: what was known of each job's like at its submission.
-        limit: that it asked for, seconds, nan for none.
-        run_time: seconds.
-        user: number of each job's user.
-    """
-
-    past: RunsAlike
-    limit: FloatArray
-    run_time: FloatArray
-    user: IntArray
+    past: RunsAlike  #: what was known of each job's like at its submission
+    limit: FloatArray  #: that it asked for, seconds, nan for none
+    run_time: FloatArray  #: seconds
+    user: IntArray  #: number of each job's user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitRule:
-    """When a limit is advised, and which.
+    """When a limit is advised, and which."""
 
-    Attributes:
-        fewest: runs alike that must have been seen.
-        alike: the longest of them over their median at most.
-        margin: the limit over the longest.
-    """
-
-    fewest: int
-    alike: float
-    margin: float
+    fewest: int  #: runs alike that must have been seen
+    alike: float  #: the longest of them over their median at most
+    margin: float  #: the limit over the longest
 
     def advised(self, past: RunsAlike, limit: FloatArray) -> FloatArray:
         """Limits in whole minutes, seconds; nan where none is advised; shape [n].

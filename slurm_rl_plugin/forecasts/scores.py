@@ -21,31 +21,19 @@ HORIZONS: Mapping[str, float] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """What forecasts were worth on jobs that have started.
+    """What forecasts were worth on jobs that have started."""
 
-    Attributes:
-        jobs: how many.
-        square_error: mean square of log10(median / wait).
-        median_error: median of |log10(median / wait)|.
-        within_2: part of the jobs whose wait is within a factor of 2 of the median; bounds count.
-        within_3: the same, 3.
-        coverage_50: part whose wait lies in the 50 % band; bounds count.
-        coverage_90: the same, 90 %.
-        width_50: mean log10(high / low) of the 50 % band.
-        width_90: the same, 90 %.
-        pinball: mean over jobs and levels of the pinball loss in log10(wait).
-    """
-
-    jobs: int
-    square_error: float
-    median_error: float
+    jobs: int  #: how many
+    square_error: float  #: mean square of log10(median / wait)
+    median_error: float  #: median of |log10(median / wait)|
+    #: Part of the jobs whose wait is within a factor of 2 of the median; bounds count.
     within_2: float
-    within_3: float
-    coverage_50: float
-    coverage_90: float
-    width_50: float
-    width_90: float
-    pinball: float
+    within_3: float  #: the same, 3
+    coverage_50: float  #: part whose wait lies in the 50 % band; bounds count
+    coverage_90: float  #: the same, 90 %
+    width_50: float  #: mean log10(high / low) of the 50 % band
+    width_90: float  #: the same, 90 %
+    pinball: float  #: mean over jobs and levels of the pinball loss in log10(wait)
 
     def as_json(self) -> dict[str, float]:
         """Each figure by its name."""

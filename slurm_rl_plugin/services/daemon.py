@@ -21,19 +21,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class LoadedFiles:
-    """Builds the cycle that follows an earlier one.
+    """Builds the cycle that follows an earlier one."""
 
-    Attributes:
-        read: reads the configuration anew.
-        started: the configuration of the start; some of its keys stay until a restart.
-        metrics: told of each model that decides from then on.
-        loaded: the configured model.
-    """
-
-    read: Callable[[], Configuration]
-    started: Configuration
-    metrics: CycleMetrics
-    loaded: LoadedPolicy
+    read: Callable[[], Configuration]  #: reads the configuration anew
+    started: Configuration  #: the configuration of the start; some of its keys stay until a restart
+    metrics: CycleMetrics  #: told of each model that decides from then on
+    loaded: LoadedPolicy  #: the configured model
     _in_force: Configuration = field(init=False)
 
     def __post_init__(self) -> None:

@@ -192,48 +192,34 @@ class ClassUtility:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """All that is known of one pending job; seconds, points and MiB, None for what does not apply.
-
-    Attributes:
-        as_batch: None where the job counts as it is classed.
-        wait, accrued: seconds since it is eligible, and those of them that count.
-        runs: how often its waiting tasks fill the machine.
-        untouched: why we give it no factor.
-        score: None for a job that we do not order; FIFO's in a fallback.
-        features: None for a rule, for a fallback and for a job not ordered.
-        own_order: places by which its user's nice put it later among his jobs.
-        utility: None at a site without classes of its own.
-        room: None where the batch system tells of no nodes.
-        start: what the forecast service tells, None where none runs.
-        audit: the last lines on the job.
-        not_read: what is unknown, said rather than guessed.
-    """
+    """All that is known of a pending job: seconds, points, MiB; None for what does not apply."""
 
     job: int
     user: str
     partition: str
     class_: str
-    as_batch: AsBatch | None
+    as_batch: AsBatch | None  #: None where the job counts as it is classed
     processors: int
     time_limit: float
     submit: float
     eligible: float
+    #: wait, accrued: seconds since it is eligible, and those of them that count.
     wait: float
     accrued: float
     started_tasks: bool
-    runs: float
+    runs: float  #: how often its waiting tasks fill the machine
     wait_counts: float
     for_processors: bool
     passed_over: bool
-    untouched: str | None
+    untouched: str | None  #: why we give it no factor
     requests: Requests | None
     ranks: Ranks
-    score: float | None
+    score: float | None  #: None for a job that we do not order; FIFO's in a fallback
     run_time: RunTime
-    features: list[Feature] | None
+    features: list[Feature] | None  #: None for a rule, for a fallback and for a job not ordered
     account: Account
     guard_rails: list[ActedRail]
-    own_order: int
+    own_order: int  #: places by which its user's nice put it later among his jobs
     priority: Priority
     write: Write | None
     neighbours: list[Neighbour]
@@ -249,13 +235,13 @@ class Explanation:
     tasks: str | None = None
     class_rule: str | None = None
     terms: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    utility: ClassUtility | None = None
+    utility: ClassUtility | None = None  #: None at a site without classes of its own
     writes: Writes
     experiment: str | None
-    room: Room | None = None
-    start: Mapping[str, Any] | None
-    audit: list[dict[str, Any]]
-    not_read: list[str] = field(default_factory=list)
+    room: Room | None = None  #: None where the batch system tells of no nodes
+    start: Mapping[str, Any] | None  #: what the forecast service tells, None where none runs
+    audit: list[dict[str, Any]]  #: the last lines on the job
+    not_read: list[str] = field(default_factory=list)  #: what is unknown, said rather than guessed
 
     def document(self) -> dict[str, Any]:
         """As --json prints it."""

@@ -140,22 +140,14 @@ class OwnHistory:
 
 @dataclass(slots=True, kw_only=True)
 class ForecastService:
-    """Foretells each look that the daemon leaves, and serves what it foretold.
+    """Foretells each look that the daemon leaves, and serves what it foretold."""
 
-    Attributes:
-        configuration: of the site.
-        forecaster: of its queue.
-        orders: that its queue may have.
-        history: its accounting.
-        queue_file: where the daemon leaves looks.
-        progress_bar: shows how far a longer work has come: its name, its steps, their unit.
-    """
-
-    configuration: Configuration
-    forecaster: Forecaster
-    orders: Orders
-    history: OwnHistory
-    queue_file: Path
+    configuration: Configuration  #: of the site
+    forecaster: Forecaster  #: of its queue
+    orders: Orders  #: that its queue may have
+    history: OwnHistory  #: its accounting
+    queue_file: Path  #: where the daemon leaves looks
+    #: Shows how far a longer work has come: its name, its steps, their unit.
     progress_bar: Callable[[str, int, str], AbstractContextManager[Callable[[int, float], None]]]
     desk: ForecastDesk = field(init=False)
     _log: PreparedLog | None = None

@@ -34,21 +34,13 @@ _PREFIXES = (sys.prefix, sysconfig.get_path("data"), site.getuserbase())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedPolicy:
-    """A policy and what metrics say of its model.
+    """A policy and what metrics say of its model."""
 
-    Attributes:
-        policy: who scores jobs.
-        sha256: of the model; "" for a rule.
-        labels: of the metric that describes the model.
-        card: of the model; None for a rule.
-        learns_from_runs: whether it wants to know the runs of the past.
-    """
-
-    policy: Policy
-    sha256: str = ""
-    labels: dict[str, str] = field(default_factory=dict)
-    card: ModelCard | None = None
-    learns_from_runs: bool = False
+    policy: Policy  #: who scores jobs
+    sha256: str = ""  #: of the model; "" for a rule
+    labels: dict[str, str] = field(default_factory=dict)  #: of the metric that describes the model
+    card: ModelCard | None = None  #: of the model; None for a rule
+    learns_from_runs: bool = False  #: whether it wants to know the runs of the past
 
 
 def model_path(model: str) -> Path:

@@ -37,19 +37,12 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLook:
-    """The order that a cycle would decide now, for verbs that write nothing.
+    """The order that a cycle would decide now, for verbs that write nothing."""
 
-    Attributes:
-        cycle: that would decide; it is never run.
-        loaded: its policy.
-        considered: the pending jobs.
-        asked_accounting: the past runs came from accounting, as at a start of the daemon.
-    """
-
-    cycle: Cycle
-    loaded: LoadedPolicy
-    considered: ConsideredJobs
-    asked_accounting: bool
+    cycle: Cycle  #: that would decide; it is never run
+    loaded: LoadedPolicy  #: its policy
+    considered: ConsideredJobs  #: the pending jobs
+    asked_accounting: bool  #: the past runs came from accounting, as at a start of the daemon
 
 
 def look_at_queue(configuration: Configuration) -> QueueLook:

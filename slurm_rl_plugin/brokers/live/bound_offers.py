@@ -63,32 +63,20 @@ class ReservingSite(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindingLimits:
-    """Bounds on what offers may bind.
+    """Bounds on what offers may bind."""
 
-    Attributes:
-        seconds: for which an accepted offer waits for its job.
-        most: reservations at a time.
-        part: of the site's processors, all reservations together, in (0, 1].
-    """
-
-    seconds: float
-    most: int
-    part: float
+    seconds: float  #: for which an accepted offer waits for its job
+    most: int  #: reservations at a time
+    part: float  #: of the site's processors, all reservations together, in (0, 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundOffer:
-    """A reservation that this service made.
+    """A reservation that this service made."""
 
-    Attributes:
-        name: of it.
-        until: when it is taken back unless a job uses it, seconds since the epoch.
-        processors: that it holds.
-    """
-
-    name: str
-    until: float
-    processors: int
+    name: str  #: of it
+    until: float  #: when it is taken back unless a job uses it, seconds since the epoch
+    processors: int  #: that it holds
 
 
 class BoundOffers:

@@ -98,17 +98,11 @@ def _no_number(name: str) -> NoReturn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarding:
-    """How far a request may go.
+    """How far a request may go."""
 
-    Attributes:
-        request_id: the same wherever the request gets to.
-        hops: how often it may be forwarded from here on.
-        time_to_live: seconds in which an answer is wanted.
-    """
-
-    request_id: str
-    hops: int
-    time_to_live: float
+    request_id: str  #: the same wherever the request gets to
+    hops: int  #: how often it may be forwarded from here on
+    time_to_live: float  #: seconds in which an answer is wanted
 
     def document(self) -> dict[str, Any]:
         """Its fields of a request; none for one that goes no further, which any release reads."""

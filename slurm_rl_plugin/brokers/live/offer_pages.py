@@ -121,25 +121,15 @@ class Forwarder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferDesk:
-    """Answers requests for offers: when this site would start a job, at what utility and price.
+    """Answers requests for offers: when this site would start a job, at what utility and price."""
 
-    Attributes:
-        site: tells the name of the cluster.
-        starts: tells expected starts.
-        worth: utility and price.
-        all_processors: how many the site has.
-        clock: seconds since the epoch.
-        forwarder: asks the sites that this one knows; None for none.
-        bound: binds offers; None where none binds.
-    """
-
-    site: Callable[[], str]
-    starts: RecentStarts
-    worth: OfferWorth
-    all_processors: Callable[[], int]
-    clock: Callable[[], float]
-    forwarder: Forwarder | None = None
-    bound: BoundOffers | None = None
+    site: Callable[[], str]  #: tells the name of the cluster
+    starts: RecentStarts  #: tells expected starts
+    worth: OfferWorth  #: utility and price
+    all_processors: Callable[[], int]  #: how many the site has
+    clock: Callable[[], float]  #: seconds since the epoch
+    forwarder: Forwarder | None = None  #: asks the sites that this one knows; None for none
+    bound: BoundOffers | None = None  #: binds offers; None where none binds
 
     def accept(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Bind the offer for the job that an object describes: a reservation and its times.
@@ -230,24 +220,17 @@ def _formula(document: Mapping[str, Any]) -> str | None:
 
 @dataclass(slots=True)
 class OfferPages:
-    """The WSGI application of the offer service: checks token and rate, then asks the desk.
+    """The WSGI application of the offer service: checks token and rate, then asks the desk."""
 
-    Attributes:
-        answer: `OfferDesk.answer`.
-        token: who may ask.
-        rate: how often a client that gives it may ask.
-        strangers: how often a client that gives none hears so; counted apart from `rate`.
-        monotonic: seconds.
-        utilities: what the site publishes now, None where nothing is fresh; no page where None.
-        accept: `OfferDesk.accept`; no page where None.
-    """
-
-    answer: Callable[[Mapping[str, Any]], dict[str, Any]]
-    token: SharedToken
-    rate: RequestRate
+    answer: Callable[[Mapping[str, Any]], dict[str, Any]]  #: `OfferDesk.answer`
+    token: SharedToken  #: who may ask
+    rate: RequestRate  #: how often a client that gives it may ask
+    #: How often a client that gives none hears so; counted apart from `rate`.
     strangers: RequestRate
-    monotonic: Callable[[], float]
+    monotonic: Callable[[], float]  #: seconds
+    #: What the site publishes now, None where nothing is fresh; no page where None.
     utilities: Callable[[], PublishedUtilities | None] | None = None
+    #: `OfferDesk.accept`; no page where None.
     accept: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     _refused: Counter[str] = field(default_factory=Counter)
     _logged: float = -math.inf

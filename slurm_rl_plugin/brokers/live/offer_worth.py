@@ -31,19 +31,15 @@ PublishedUtility = Callable[[JobRequest, bool], float | None]
 class OfferWorth:
     """Utility and price of one site.
 
-    Attributes:
-        price: formula over MACHINE_VARIABLES.
-        classifier: the site's rules for job classes, and their time utilities.
-        published: the site's long-term utilities; None where it publishes none.
-        schedule: what runs and what is planned; asked where the price names it.
-
     Raises:
         FormulaError: the formula is refused.
     """
 
-    price: str
-    classifier: JobClassifier
+    price: str  #: formula over MACHINE_VARIABLES
+    classifier: JobClassifier  #: the site's rules for job classes, and their time utilities
+    #: The site's long-term utilities; None where it publishes none.
     published: PublishedUtility | None = None
+    #: What runs and what is planned; asked where the price names it.
     schedule: Callable[[], Sequence[Allocation]] = tuple
 
     def __post_init__(self) -> None:

@@ -32,19 +32,13 @@ LONGEST_PAUSE = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartLimits:
-    """Bounds on how often and how long the batch system is asked for expected starts.
+    """Bounds on how often and how long the batch system is asked for expected starts."""
 
-    Attributes:
-        keep: seconds for which an answer is given again.
-        at_once: questions that are on their way at a time.
-        busy_share: of the time of each place that may be spent with questions, in (0, 1].
-        patience: seconds that a request waits for a place.
-    """
-
-    keep: float = 5.0
-    at_once: int = 2
+    keep: float = 5.0  #: seconds for which an answer is given again
+    at_once: int = 2  #: questions that are on their way at a time
+    #: Of the time of each place that may be spent with questions, in (0, 1].
     busy_share: float = 0.1
-    patience: float = 5.0
+    patience: float = 5.0  #: seconds that a request waits for a place
 
 
 @dataclass(slots=True)

@@ -164,20 +164,14 @@ def _first_that_takes_it(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteAddress:
-    """Where a site is asked: its URL, and the files for token and TLS.
+    """Where a site is asked: its URL, and the files for token and TLS."""
 
-    Attributes:
-        name: of the cluster, as `sbatch -M` takes it.
-        url: of its offer service, without `/offer`; "" for one that is not asked.
-        token_file: the token that the site shares.
-        authority: certificates that its own must come from; None takes the system's.
-        client_certificate, client_key: for a site that wants one.
-    """
-
-    name: str
-    url: str = ""
-    token_file: Path = Path()
+    name: str  #: of the cluster, as `sbatch -M` takes it
+    url: str = ""  #: of its offer service, without `/offer`; "" for one that is not asked
+    token_file: Path = Path()  #: the token that the site shares
+    #: Certificates that its own must come from; None takes the system's.
     authority: Path | None = None
+    #: client_certificate, client_key: for a site that wants one.
     client_certificate: Path | None = None
     client_key: Path | None = None
 
@@ -195,15 +189,10 @@ class SiteAddress:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSite:
-    """A site that is asked over HTTP at the address of its offer service.
+    """A site that is asked over HTTP at the address of its offer service."""
 
-    Attributes:
-        address: of it.
-        timeout: seconds for each step of an answer; who asks must bound all of them together.
-    """
-
-    address: SiteAddress
-    timeout: float
+    address: SiteAddress  #: of it
+    timeout: float  #: seconds for each step of an answer; who asks must bound all of them together
 
     @property
     def name(self) -> str:
@@ -313,17 +302,11 @@ def _said(words: object, status: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteAnswer:
-    """What came of asking one site; a `Site` for brokers that has answered already.
+    """What came of asking one site; a `Site` for brokers that has answered already."""
 
-    Attributes:
-        name: of the site.
-        promised: its offer; None where it makes none.
-        why_not: in words; "" where there is an offer.
-    """
-
-    name: str
-    promised: SiteOffer | None = None
-    why_not: str = ""
+    name: str  #: of the site
+    promised: SiteOffer | None = None  #: its offer; None where it makes none
+    why_not: str = ""  #: in words; "" where there is an offer
 
     def offer(self, request: JobRequest) -> SiteOffer | None:
         """The offer already received; `request` is the one that the site was asked about."""

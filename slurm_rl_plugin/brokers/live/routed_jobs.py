@@ -55,37 +55,27 @@ class JobOnItsWay:
 
 @dataclass(slots=True, kw_only=True)
 class News:
-    """What accounting said of the user's jobs; equal to another one if it changes the file alike.
+    """What accounting said of the user's jobs; equal to one that changes the file alike."""
 
-    Attributes:
-        ran: (site, number) -> the last run of a routed job that ended.
-        gone: routed jobs that ended without having run: nothing is learned of them.
-        others: further runs of the user's jobs.
-        asked: sites that were asked for all of them.
-        running: (site, number) -> a routed job that runs.
-        answered: sites of which accounting listed jobs.
-    """
-
+    #: (site, number) -> the last run of a routed job that ended.
     ran: dict[tuple[str, int], RoutedJob] = field(default_factory=dict)
+    #: Routed jobs that ended without having run: nothing is learned of them.
     gone: set[tuple[str, int]] = field(default_factory=set)
-    others: list[RoutedJob] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    others: list[RoutedJob] = field(default_factory=list)  #: further runs of the user's jobs
+    asked: list[str] = field(default_factory=list)  #: sites that were asked for all of them
+    #: (site, number) -> a routed job that runs.
     running: dict[tuple[str, int], RoutedJob] = field(default_factory=dict, compare=False)
+    #: Sites of which accounting listed jobs.
     answered: set[str] = field(default_factory=set, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutedJobs:
-    """The user's routed jobs that are not known to have ended, and all that have; oldest first.
+    """The user's routed jobs that are not known to have ended, and all that have; oldest first."""
 
-    Attributes:
-        on_their_way: routed, and not known to have ended.
-        ended: jobs that ended or were refused, routed or not.
-        asked: site -> when it was last asked for all of the user's jobs.
-    """
-
-    on_their_way: tuple[JobOnItsWay, ...] = ()
-    ended: tuple[RoutedJob, ...] = ()
+    on_their_way: tuple[JobOnItsWay, ...] = ()  #: routed, and not known to have ended
+    ended: tuple[RoutedJob, ...] = ()  #: jobs that ended or were refused, routed or not
+    #: Site -> when it was last asked for all of the user's jobs.
     asked: Mapping[str, float] = field(default_factory=dict)
 
     def with_submitted(self, job: JobOnItsWay | RoutedJob) -> RoutedJobs:
@@ -201,14 +191,10 @@ class SharedExperience:
     A file counts where its owner is the user whose number is its name: nobody speaks for another.
     Of what the others say of a site the median counts: each user has one voice, whatever is in the
     file, and fewer than half of them cannot move it beyond what the rest say.
-
-    Attributes:
-        folder: of the files.
-        user: number of the user.
     """
 
-    folder: Path
-    user: int
+    folder: Path  #: of the files
+    user: int  #: number of the user
 
     def waits(self, now: float) -> dict[str, float]:
         """Site -> median of the mean waits that other users met there, seconds, fading with time.

@@ -51,29 +51,19 @@ QUESTION_SECONDS = 3.0 * _SECONDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedJob:
-    """What a job that is not submitted asks for.
+    """What a job that is not submitted asks for."""
 
-    Attributes:
-        user, account, partition: names; a new one is nobody's yet, "" for any.
-        processors: how many.
-        nodes: how many it is spread over; 0 for as few as hold it.
-        time_limit: seconds; nan for none.
-        memory: MiB in all; 0 where it asks for none.
-        memory_per_cpu: its memory goes with its processors; else each node gives an equal part.
-        gpus: in all.
-        interactive: job class.
-    """
-
+    #: user, account, partition: names; a new one is nobody's yet, "" for any.
     user: str
     account: str
     partition: str
-    processors: int
-    nodes: int
-    time_limit: float
-    memory: float
-    memory_per_cpu: bool
-    gpus: float
-    interactive: bool
+    processors: int  #: how many
+    nodes: int  #: how many it is spread over; 0 for as few as hold it
+    time_limit: float  #: seconds; nan for none
+    memory: float  #: MiB in all; 0 where it asks for none
+    memory_per_cpu: bool  #: its memory goes with its processors; else each node gives an equal part
+    gpus: float  #: in all
+    interactive: bool  #: job class
 
     @classmethod
     def of_document(cls, given: Mapping[str, Any]) -> AskedJob:
@@ -209,19 +199,12 @@ def asking_for(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """Another request of the same job.
+    """Another request of the same job."""
 
-    Attributes:
-        words: what it asks for.
-        asks: of the request: name -> value.
-        runs_longer: how many times as long it is taken to run.
-        killed: chance that it then runs into its limit, by what is foretold of its run time.
-    """
-
-    words: str
-    asks: dict[str, float]
-    runs_longer: float
-    killed: float
+    words: str  #: what it asks for
+    asks: dict[str, float]  #: of the request: name -> value
+    runs_longer: float  #: how many times as long it is taken to run
+    killed: float  #: chance that it then runs into its limit, by what is foretold of its run time
 
     def is_sure(self, sooner: FloatArray, run_times: FloatArray) -> bool:
         """Whether the job surely starts sooner by it, worth a word, and ends sooner too.
@@ -315,14 +298,10 @@ class AskedQueue:
 
     A question ends QUESTION_SECONDS after it began, and then the replay under way: who asks has
     fewer draws from a queue that is slow to play, and an answer.
-
-    Attributes:
-        forecaster: of the site.
-        history: what accounting tells now.
     """
 
-    forecaster: Forecaster
-    history: Callable[[], PreparedLog]
+    forecaster: Forecaster  #: of the site
+    history: Callable[[], PreparedLog]  #: what accounting tells now
 
     def new_job(self, queue: ForetoldQueue, request: Mapping[str, Any]) -> dict[str, Any]:
         """What is told of a job that is not submitted, and of other requests of it."""

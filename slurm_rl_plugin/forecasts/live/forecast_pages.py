@@ -47,32 +47,20 @@ _READING_SECONDS_A_MINUTE, _READING_AT_ONCE, _LEAST_OF_READING = 3.0, 3.0, 1.0 /
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """Who asks.
+    """Who asks."""
 
-    Attributes:
-        user: login name; "" for a user without one, who asks for nobody.
-        sees_all: may ask for all jobs: root, the service's own user, a portal.
-        client: all requests of one client count together.
-    """
-
-    user: str
-    sees_all: bool
-    client: str
+    user: str  #: login name; "" for a user without one, who asks for nobody
+    sees_all: bool  #: may ask for all jobs: root, the service's own user, a portal
+    client: str  #: all requests of one client count together
 
 
 @dataclass(frozen=True, slots=True)
 class SecondsOfWork:
-    """How many seconds of work one client may cause; safe for threads.
+    """How many seconds of work one client may cause; safe for threads."""
 
-    Attributes:
-        rate: of seconds.
-        most: seconds that one question may take.
-        least: seconds that a question counts as at least.
-    """
-
-    rate: RequestRate
-    most: float
-    least: float
+    rate: RequestRate  #: of seconds
+    most: float  #: seconds that one question may take
+    least: float  #: seconds that a question counts as at least
 
     def pause(self, client: str) -> float:
         """Take the seconds that a question may cost; seconds to wait before it, 0 for none."""
@@ -103,24 +91,17 @@ def reading_pace(monotonic: Callable[[], float]) -> SecondsOfWork:
 
 @dataclass(slots=True, kw_only=True)
 class ForecastDesk:
-    """Tells each client what it may see; safe for threads.
+    """Tells each client what it may see; safe for threads."""
 
-    Attributes:
-        others: whether users may ask for the jobs of others.
-        clock: seconds since the epoch.
-        monotonic: clock of durations, seconds.
-        pace: for how long a client may have the queue played forward.
-        reading: for how long it may have what is forecast already written out, processor seconds.
-        new_job: forecasts a job that is not submitted, by a document of what it asks for.
-        advice: what other requests of a pending job, by its place, would bring.
-    """
-
-    others: bool
-    clock: Callable[[], float]
-    monotonic: Callable[[], float]
-    pace: SecondsOfWork
+    others: bool  #: whether users may ask for the jobs of others
+    clock: Callable[[], float]  #: seconds since the epoch
+    monotonic: Callable[[], float]  #: clock of durations, seconds
+    pace: SecondsOfWork  #: for how long a client may have the queue played forward
+    #: For how long it may have what is forecast already written out, processor seconds.
     reading: SecondsOfWork
+    #: Forecasts a job that is not submitted, by a document of what it asks for.
     new_job: Callable[[ForetoldQueue, Mapping[str, Any]], dict[str, Any]]
+    #: What other requests of a pending job, by its place, would bring.
     advice: Callable[[ForetoldQueue, int], list[dict[str, Any]]]
     _queue: ForetoldQueue | None = None
     #: user, None for all of them -> the jobs of the last forecast in JSON.
@@ -258,20 +239,13 @@ def _take(pace: SecondsOfWork, asker: Asker) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class ForecastPages:
-    """The WSGI application of the forecast service.
+    """The WSGI application of the forecast service."""
 
-    Attributes:
-        desk: decides who is told what.
-        scores: how good forecasts have been, as a document.
-        metrics: the same as Prometheus's text, and its content type.
-        trusted: numbers of users that see everything.
-        is_token: whether a header `Authorization` bears the site's token; it sees everything.
-    """
-
-    desk: ForecastDesk
-    scores: Callable[[], dict[str, Any]]
-    metrics: Callable[[], tuple[bytes, str]]
-    trusted: frozenset[int]
+    desk: ForecastDesk  #: decides who is told what
+    scores: Callable[[], dict[str, Any]]  #: how good forecasts have been, as a document
+    metrics: Callable[[], tuple[bytes, str]]  #: the same as Prometheus's text, and its content type
+    trusted: frozenset[int]  #: numbers of users that see everything
+    #: Whether a header `Authorization` bears the site's token; it sees everything.
     is_token: Callable[[str], bool]
 
     def __call__(

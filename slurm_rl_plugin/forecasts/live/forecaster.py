@@ -37,25 +37,15 @@ _LOOKS, _APART, _OF_ONE_LOOK = 40, 8.0 * HOUR, 40
 
 @dataclass(slots=True, kw_only=True)
 class Forecaster:
-    """Foretells the queue of one site.
+    """Foretells the queue of one site."""
 
-    Attributes:
-        source: replays under the order in force.
-        kept: forecasts that were given.
-        draws: replays of each queue at most.
-        seconds: that they may take.
-        kept_days: days for which forecasts are kept.
-        monotonic: clock of durations, seconds.
-        seed: of all draws.
-    """
-
-    source: ReplaySource
-    kept: KeptForecasts
-    draws: int
-    seconds: float
-    kept_days: float
-    monotonic: Callable[[], float]
-    seed: int = 1
+    source: ReplaySource  #: replays under the order in force
+    kept: KeptForecasts  #: forecasts that were given
+    draws: int  #: replays of each queue at most
+    seconds: float  #: that they may take
+    kept_days: float  #: days for which forecasts are kept
+    monotonic: Callable[[], float]  #: clock of durations, seconds
+    seed: int = 1  #: of all draws
     _history: PreparedLog | None = None
     _past: PastWaits | None = None
     _fitted: float = -np.inf

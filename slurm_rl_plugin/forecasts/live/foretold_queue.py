@@ -54,25 +54,16 @@ def span(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForetoldQueue:
-    """What is told of the pending jobs of one look.
+    """What is told of the pending jobs of one look."""
 
-    Attributes:
-        snapshot: the look.
-        place: of each pending job its row in `told`; -1 for one of which nothing is foretold.
-        why_not: of each pending job why nothing is foretold; "" where something is.
-        ahead: jobs that go first in its partition, shape [pending].
-        of_account: those of them that are of its account, shape [pending].
-        told: the forecasts.
-        covered: part of the last weeks' waits inside the 90 % band; nan where none was told.
-    """
-
-    snapshot: QueueSnapshot
+    snapshot: QueueSnapshot  #: the look
+    #: Of each pending job its row in `told`; -1 for one of which nothing is foretold.
     place: IntArray
-    why_not: tuple[str, ...]
-    ahead: IntArray
-    of_account: IntArray
-    told: JoinedForecasts
-    covered: float
+    why_not: tuple[str, ...]  #: of each pending job why nothing is foretold; "" where something is
+    ahead: IntArray  #: jobs that go first in its partition, shape [pending]
+    of_account: IntArray  #: those of them that are of its account, shape [pending]
+    told: JoinedForecasts  #: the forecasts
+    covered: float  #: part of the last weeks' waits inside the 90 % band; nan where none was told
 
     @property
     def too_little(self) -> str:

@@ -31,25 +31,16 @@ LATELY = 28.0 * DAY
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedForecasts:
-    """Forecasts of some jobs at a moment.
+    """Forecasts of some jobs at a moment."""
 
-    Attributes:
-        sources: log10 of the wait by each of SOURCES, nan where it said nothing, [n, sources].
-        weights: of SOURCES, where all speak.
-        kind: class and horizon as one number, shape [n].
-        plain: before the bands were set.
-        forecasts: as they are given.
-        scored: forecasts that have come true and that the bands are made of.
-        tails: shares that the bands leave out below and above.
-    """
-
+    #: Log10 of the wait by each of SOURCES, nan where it said nothing, [n, sources].
     sources: FloatArray
-    weights: FloatArray
-    kind: IntArray
-    plain: Forecasts
-    forecasts: Forecasts
-    scored: int
-    tails: Tails
+    weights: FloatArray  #: of SOURCES, where all speak
+    kind: IntArray  #: class and horizon as one number, shape [n]
+    plain: Forecasts  #: before the bands were set
+    forecasts: Forecasts  #: as they are given
+    scored: int  #: forecasts that have come true and that the bands are made of
+    tails: Tails  #: shares that the bands leave out below and above
 
     def of(self, rows: IntArray) -> JoinedForecasts:
         """The same of some of the jobs."""

@@ -66,38 +66,24 @@ _SAME_LIFE = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenRows:
-    """Forecasts as they are kept; arrays of shape [n].
+    """Forecasts as they are kept; arrays of shape [n]."""
 
-    Attributes:
-        job: the batch system's number.
-        moment: when each was given, seconds since the epoch.
-        partition: where the job waits.
-        user: its owner.
-        kind: class and horizon as one number, as bands are set apart.
-        interactive: job class.
-        shown: whether bands were shown, and not yet too little known.
-        sources: log10 of the wait by each of SOURCES, nan where it said nothing, [n, sources].
-        plain: before the bands were set.
-        forecasts: as given.
-        start: of the job, seconds since the epoch; nan while it waits.
-        gone: the job left the queue and nobody saw it start, or its user kept it from starting or
-            changed what it asks for.
-        stands_for: forecasts that each stands for, where not all were taken.
-    """
-
-    job: IntArray
-    moment: FloatArray
-    partition: NDArray[np.str_]
-    user: NDArray[np.str_]
-    kind: IntArray
-    interactive: BoolArray
-    shown: BoolArray
+    job: IntArray  #: the batch system's number
+    moment: FloatArray  #: when each was given, seconds since the epoch
+    partition: NDArray[np.str_]  #: where the job waits
+    user: NDArray[np.str_]  #: its owner
+    kind: IntArray  #: class and horizon as one number, as bands are set apart
+    interactive: BoolArray  #: job class
+    shown: BoolArray  #: whether bands were shown, and not yet too little known
+    #: Log10 of the wait by each of SOURCES, nan where it said nothing, [n, sources].
     sources: FloatArray
-    plain: Forecasts
-    forecasts: Forecasts
-    start: FloatArray
+    plain: Forecasts  #: before the bands were set
+    forecasts: Forecasts  #: as given
+    start: FloatArray  #: of the job, seconds since the epoch; nan while it waits
+    #: The job left the queue and nobody saw it start, or its user kept it from starting or changed
+    #: what it asks for.
     gone: BoolArray
-    stands_for: FloatArray
+    stands_for: FloatArray  #: forecasts that each stands for, where not all were taken
 
     def __len__(self) -> int:
         """How many."""

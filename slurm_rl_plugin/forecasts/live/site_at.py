@@ -99,20 +99,15 @@ def _total(requests: ResourceRequests, names: Sequence[str]) -> FloatArray:
 
 
 class PresentJobs(NamedTuple):
-    """Jobs of a look.
+    """Jobs of a look."""
 
-    Attributes:
-        log: running jobs, then waiting ones, a row for each waiting task of an array. The job's
-            number is -1 - its row, so that it is none of accounting's.
-        running: how many run.
-        place: of each waiting row its place among the pending jobs of the look, shape [waiting].
-        interactive: of each row, shape [n].
-    """
-
+    #: Running jobs, then waiting ones, a row for each waiting task of an array. The job's number is
+    #: -1 - its row, so that it is none of accounting's.
     log: JobLog
-    running: int
+    running: int  #: how many run
+    #: Of each waiting row its place among the pending jobs of the look, shape [waiting].
     place: IntArray
-    interactive: BoolArray
+    interactive: BoolArray  #: of each row, shape [n]
 
 
 def present_jobs(snapshot: QueueSnapshot, waits: BoolArray) -> PresentJobs:
@@ -194,24 +189,16 @@ def _requests(running: JobTable, pending: JobTable) -> ResourceRequests | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteAt:
-    """A site at one instant; jobs are rows of the log.
+    """A site at one instant; jobs are rows of the log."""
 
-    Attributes:
-        now: seconds.
-        prepared: every known job in order of submission. Starts and ends after `now` are not
-            looked at.
-        running: who runs, in the order of their starts, shape [r].
-        pending: who waits for room, ascending, shape [p].
-        usage: what each account was charged until now, decayed, shape [accounts].
-        expected: when the batch system itself expects each pending job to start, seconds; NaN
-            where it says nothing; shape [p].
-    """
-
-    now: float
+    now: float  #: seconds
+    #: Every known job in order of submission. Starts and ends after `now` are not looked at.
     prepared: PreparedLog
-    running: IntArray
-    pending: IntArray
-    usage: FloatArray
+    running: IntArray  #: who runs, in the order of their starts, shape [r]
+    pending: IntArray  #: who waits for room, ascending, shape [p]
+    usage: FloatArray  #: what each account was charged until now, decayed, shape [accounts]
+    #: When the batch system itself expects each pending job to start, seconds; NaN where it says
+    #: nothing; shape [p].
     expected: FloatArray
 
 

@@ -55,25 +55,17 @@ SiteOrder = Callable[[SiteAt], OrderOf]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySource:
-    """Replays of a site's queue under one order.
+    """Replays of a site's queue under one order."""
 
-    Attributes:
-        order: of the queue of a site at an instant.
-        backfilling: of its scheduler on a pool of processors.
-        on_nodes: of its scheduler where its nodes are known, and the queue is not too deep for it.
-        half_life: of past usage, seconds.
-        influence: hours of age that an order of the hook is worth; see SimulationSettings.
-        site_points: see SimulationSettings.
-        goals: what the site wants of a network's order.
-    """
-
-    order: Callable[[SiteAt], OrderOf]
-    backfilling: str
+    order: Callable[[SiteAt], OrderOf]  #: of the queue of a site at an instant
+    backfilling: str  #: of its scheduler on a pool of processors
+    #: Of its scheduler where its nodes are known, and the queue is not too deep for it.
     on_nodes: str
-    half_life: float
+    half_life: float  #: of past usage, seconds
+    #: Hours of age that an order of the hook is worth; see SimulationSettings.
     influence: float = np.inf
-    site_points: bool = False
-    goals: Goals = AS_TRAINED
+    site_points: bool = False  #: see SimulationSettings
+    goals: Goals = AS_TRAINED  #: what the site wants of a network's order
 
     def waits(
         self,
@@ -155,18 +147,12 @@ class PastWaits:
 
     It outlives the log that it learned from: another one may number accounts and partitions
     otherwise, since one more of them moves those behind it.
-
-    Attributes:
-        seen: jobs of the past as they were seen waiting.
-        forest: fitted to them; None where they are too few.
-        accounts: names, as `seen` and the forest number them.
-        partitions: the same.
     """
 
-    seen: SeenJobs
-    forest: WaitForest | None
-    accounts: tuple[str, ...]
-    partitions: tuple[str, ...]
+    seen: SeenJobs  #: jobs of the past as they were seen waiting
+    forest: WaitForest | None  #: fitted to them; None where they are too few
+    accounts: tuple[str, ...]  #: names, as `seen` and the forest number them
+    partitions: tuple[str, ...]  #: the same
 
     @classmethod
     def of_site(cls, site: SiteAt, rng: np.random.Generator) -> PastWaits:

@@ -130,17 +130,11 @@ def _known_of(codes: IntArray, number: int, memory: _Memory) -> dict[str, FloatA
 
 
 class FeatureTable(NamedTuple):
-    """Inputs of a model.
+    """Inputs of a model."""
 
-    Attributes:
-        names: of the columns.
-        values: float64[n, names], nan where nothing is known.
-        kinds: of the columns: REQUEST, QUEUE, SHARE or HISTORY.
-    """
-
-    names: tuple[str, ...]
-    values: FloatArray
-    kinds: tuple[str, ...]
+    names: tuple[str, ...]  #: of the columns
+    values: FloatArray  #: float64[n, names], nan where nothing is known
+    kinds: tuple[str, ...]  #: of the columns: REQUEST, QUEUE, SHARE or HISTORY
 
     def columns(self, *left_out: str) -> BoolArray:
         """Which columns are of no kind that is left out, bool[names]."""

@@ -75,47 +75,31 @@ def _nodes(requests: ResourceRequests | None, count: int) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenJobs:
-    """One row for each time that a job was seen pending; arrays of shape [n].
+    """One row for each time that a job was seen pending; arrays of shape [n]."""
 
-    Attributes:
-        moment: when it was seen, seconds.
-        submit: when it was submitted, seconds.
-        eligible: since when nothing but its place in the queue holds it, seconds; nan where a
-            dependency or a begin time still holds it. It is not known then when that ends.
-        limit: its time limit, seconds; nan for none.
-        cpus: asked for.
-        memory: asked for, any unit.
-        gpus: asked for.
-        nodes: asked for.
-        priority: at that moment, any unit, higher goes first; nan where nobody told.
-        account: any number for each account.
-        partition: any number for each partition.
-        start: when it started, seconds; nan where it has not.
-        end: when it ended, seconds; nan where it has not.
-        look: name -> what the queue and the machine told of it at that moment, as the polls of
-            Graham and Cedar (2021) have it: `q_` jobs above it in the queue, `r_` running, of
-            them `p_` in its partition, `a_` of its account. Empty where accounting alone is known.
-        told: from when on its start counts as known, seconds; None for its start itself, which is
-            right but where a published protocol knows more.
-        user: any number for each user; None where no user is known.
-    """
-
-    moment: FloatArray
-    submit: FloatArray
+    moment: FloatArray  #: when it was seen, seconds
+    submit: FloatArray  #: when it was submitted, seconds
+    #: Since when nothing but its place in the queue holds it, seconds; nan where a dependency or a
+    #: begin time still holds it. It is not known then when that ends.
     eligible: FloatArray
-    limit: FloatArray
-    cpus: FloatArray
-    memory: FloatArray
-    gpus: FloatArray
-    nodes: FloatArray
-    priority: FloatArray
-    account: IntArray
-    partition: IntArray
-    start: FloatArray
-    end: FloatArray
+    limit: FloatArray  #: its time limit, seconds; nan for none
+    cpus: FloatArray  #: asked for
+    memory: FloatArray  #: asked for, any unit
+    gpus: FloatArray  #: asked for
+    nodes: FloatArray  #: asked for
+    priority: FloatArray  #: at that moment, any unit, higher goes first; nan where nobody told
+    account: IntArray  #: any number for each account
+    partition: IntArray  #: any number for each partition
+    start: FloatArray  #: when it started, seconds; nan where it has not
+    end: FloatArray  #: when it ended, seconds; nan where it has not
+    #: Name -> what the queue and the machine told of it at that moment, as the polls of Graham and
+    #: Cedar (2021) have it: `q_` jobs above it in the queue, `r_` running, of them `p_` in its
+    #: partition, `a_` of its account. Empty where accounting alone is known.
     look: Mapping[str, FloatArray] = field(default_factory=dict)
+    #: From when on its start counts as known, seconds; None for its start itself, which is right
+    #: but where a published protocol knows more.
     told: FloatArray | None = None
-    user: IntArray | None = None
+    user: IntArray | None = None  #: any number for each user; None where no user is known
 
     def __len__(self) -> int:
         """How many rows."""

@@ -122,17 +122,11 @@ def median_of_partition(
 
 
 class SourceForecasts(NamedTuple):
-    """What the sources say of the jobs seen at a moment.
+    """What the sources say of the jobs seen at a moment."""
 
-    Attributes:
-        rows: places of the jobs, int64[now].
-        log_wait: of each source, log10 of the wait, float64[sources, now].
-        draws: log10 waits that jobs alike had, float64[now, draws]; they tell the spread.
-    """
-
-    rows: IntArray
-    log_wait: FloatArray
-    draws: FloatArray
+    rows: IntArray  #: places of the jobs, int64[now]
+    log_wait: FloatArray  #: of each source, log10 of the wait, float64[sources, now]
+    draws: FloatArray  #: log10 waits that jobs alike had, float64[now, draws]; they tell the spread
 
 
 def ask_sources(
@@ -204,25 +198,15 @@ def _boosted(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenForecasts:
-    """Forecasts that were given at a moment, kept to be scored.
+    """Forecasts that were given at a moment, kept to be scored."""
 
-    Attributes:
-        moment: seconds.
-        rows: places of their jobs, int64[n].
-        sources: what each source said, log10 of the wait, float64[sources, n].
-        weights: of the sources, float64[sources].
-        plain: the forecasts before their bands were set.
-        forecasts: as they were given.
-        tails: shares that the bands leave out.
-    """
-
-    moment: float
-    rows: IntArray
-    sources: FloatArray
-    weights: FloatArray
-    plain: Forecasts
-    forecasts: Forecasts
-    tails: Tails
+    moment: float  #: seconds
+    rows: IntArray  #: places of their jobs, int64[n]
+    sources: FloatArray  #: what each source said, log10 of the wait, float64[sources, n]
+    weights: FloatArray  #: of the sources, float64[sources]
+    plain: Forecasts  #: the forecasts before their bands were set
+    forecasts: Forecasts  #: as they were given
+    tails: Tails  #: shares that the bands leave out
 
 
 def given_at(

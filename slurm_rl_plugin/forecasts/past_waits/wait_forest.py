@@ -34,17 +34,11 @@ _UNKNOWN = -20.0
 
 
 class TrainingRows(NamedTuple):
-    """Rows to fit to.
+    """Rows to fit to."""
 
-    Attributes:
-        rows: places in the jobs, int64[m].
-        log_wait: log10 of the wait as it is known, float64[m].
-        weight: how much each counts, float64[m].
-    """
-
-    rows: IntArray
-    log_wait: FloatArray
-    weight: FloatArray
+    rows: IntArray  #: places in the jobs, int64[m]
+    log_wait: FloatArray  #: log10 of the wait as it is known, float64[m]
+    weight: FloatArray  #: how much each counts, float64[m]
 
 
 def known_log_waits(jobs: SeenJobs, moment: float) -> FloatArray:
@@ -82,15 +76,10 @@ def training_rows(
 
 
 class WaitForest(NamedTuple):
-    """A fitted forest.
+    """A fitted forest."""
 
-    Attributes:
-        trees: of scikit-learn.
-        kept: of each tree, log waits by node, float64[nodes, kept].
-    """
-
-    trees: ExtraTreesRegressor
-    kept: tuple[FloatArray, ...]
+    trees: ExtraTreesRegressor  #: of scikit-learn
+    kept: tuple[FloatArray, ...]  #: of each tree, log waits by node, float64[nodes, kept]
 
     def mean(self, features: FloatArray) -> FloatArray:
         """The mean log10 wait of jobs alike, float64[n]."""

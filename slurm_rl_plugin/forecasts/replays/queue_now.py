@@ -63,30 +63,22 @@ def resumed_queue(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueNow:
-    """A queue at one instant; jobs are numbers among those that are known.
+    """A queue at one instant; jobs are numbers among those that are known."""
 
-    Attributes:
-        now: seconds.
-        running: jobs that run, in the order of their starts, shape [r].
-        start: when each of them started, seconds, shape [r].
-        pending: jobs that wait, ascending, shape [p].
-        usage: what each account was charged until now, decayed, shape [accounts].
-        fair: the same of each association of the site's tree, as its own priority counts usage;
-            None where nothing is known.
-        longest: the longest wait known lately, and when, seconds (`CompiledNetwork.longest`); None
-            where nothing is known.
-        held: which nodes the running jobs hold; None where that is known of none.
-        looks: when slurmctld looked at its queue, as `SlurmPasses.last`; None where not known.
-    """
-
-    now: float
-    running: IntArray
-    start: FloatArray
-    pending: IntArray
-    usage: FloatArray
+    now: float  #: seconds
+    running: IntArray  #: jobs that run, in the order of their starts, shape [r]
+    start: FloatArray  #: when each of them started, seconds, shape [r]
+    pending: IntArray  #: jobs that wait, ascending, shape [p]
+    usage: FloatArray  #: what each account was charged until now, decayed, shape [accounts]
+    #: The same of each association of the site's tree, as its own priority counts usage; None where
+    #: nothing is known.
     fair: FairShare | None = None
+    #: The longest wait known lately, and when, seconds (`CompiledNetwork.longest`); None where
+    #: nothing is known.
     longest: FloatArray | None = None
+    #: Which nodes the running jobs hold; None where that is known of none.
     held: HeldNodes | None = None
+    #: When slurmctld looked at its queue, as `SlurmPasses.last`; None where not known.
     looks: FloatArray | None = None
 
 

@@ -53,12 +53,9 @@ _KEPT = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpreads:
-    """How run times of jobs are spread.
+    """How run times of jobs are spread."""
 
-    Attributes:
-        knots: log10 of the seconds before which `_SHARES` of such runs end, shape [n, knots].
-    """
-
+    #: Log10 of the seconds before which `_SHARES` of such runs end, shape [n, knots].
     knots: FloatArray
 
     @classmethod
@@ -118,13 +115,9 @@ def _at_share(knots: FloatArray, share: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastArrivals:
-    """Submissions that are known.
+    """Submissions that are known."""
 
-    Attributes:
-        submit: of all known jobs in order, seconds, shape [n].
-    """
-
-    submit: FloatArray
+    submit: FloatArray  #: of all known jobs in order, seconds, shape [n]
 
     def drawn(
         self, now: float, span: float, rng: np.random.Generator
@@ -158,29 +151,25 @@ class PastArrivals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedSite:
-    """What is known of a site.
+    """What is known of a site."""
 
-    Attributes:
-        jobs: every known job in order of submission; estimates are what the batch system plans
-            with. The run times are not looked at.
-        quantiles: what is foretold now of the run times of some of them, as `RunSpreads` takes it.
-        order: how its queue is ordered: jobs that come again must not keep what their first
-            submission gave them.
-        settings: its batch system.
-        together: chance that a run time is drawn for all jobs of a template at once and not for
-            each: runs of a series are long or short together.
-        machine: its nodes, for all known jobs; None for a pool of processors.
-        kept: part of the time since now for which scores are kept that change while jobs wait, a
-            minute at least; 0 where they are made at each decision, which is exact and, with
-            thousands of jobs that wait, slow.
-    """
-
+    #: Every known job in order of submission; estimates are what the batch system plans with. The
+    #: run times are not looked at.
     jobs: Workload
+    #: What is foretold now of the run times of some of them, as `RunSpreads` takes it.
     quantiles: Callable[[IntArray], FloatArray]
+    #: How its queue is ordered: jobs that come again must not keep what their first submission gave
+    #: them.
     order: OrderOf
-    settings: SimulationSettings
+    settings: SimulationSettings  #: its batch system
+    #: Chance that a run time is drawn for all jobs of a template at once and not for each: runs of
+    #: a series are long or short together.
     together: float = 0.9
+    #: Its nodes, for all known jobs; None for a pool of processors.
     machine: NodeMachine | None = None
+    #: Part of the time since now for which scores are kept that change while jobs wait, a minute at
+    #: least; 0 where they are made at each decision, which is exact and, with thousands of jobs
+    #: that wait, slow.
     kept: float = 0.0
 
     def starts(
@@ -277,19 +266,12 @@ class ReplayedSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedWaits:
-    """What replays foretold of some jobs as they were submitted, and what became of them.
+    """What replays foretold of some jobs as they were submitted, and what became of them."""
 
-    Attributes:
-        jobs: numbers in the log, ascending, shape [m].
-        wait: seconds, shape [m].
-        drawn: waits of replays, seconds, shape [m, draws].
-        planned: wait by the plan of limits, seconds, shape [m].
-    """
-
-    jobs: IntArray
-    wait: FloatArray
-    drawn: FloatArray
-    planned: FloatArray
+    jobs: IntArray  #: numbers in the log, ascending, shape [m]
+    wait: FloatArray  #: seconds, shape [m]
+    drawn: FloatArray  #: waits of replays, seconds, shape [m, draws]
+    planned: FloatArray  #: wait by the plan of limits, seconds, shape [m]
 
 
 def replayed_waits(

@@ -28,20 +28,14 @@ from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
 
 
 class GroupLimits(NamedTuple):
-    """Groups of jobs and what each may have running at once.
+    """Groups of jobs and what each may have running at once."""
 
-    Attributes:
-        groups: those that each job belongs to, shape [n, groups of a job]; -1 for none.
-        most: of each group, shape [groups, kinds]: each resource, each licence, nodes, jobs; inf
-            for no limit.
-        used: of each group now, the same.
-        amounts: what a job counts, shape [n, kinds].
-    """
-
-    groups: IntArray
+    groups: IntArray  #: those that each job belongs to, shape [n, groups of a job]; -1 for none
+    #: Of each group, shape [groups, kinds]: each resource, each licence, nodes, jobs; inf for no
+    #: limit.
     most: FloatArray
-    used: FloatArray
-    amounts: FloatArray
+    used: FloatArray  #: of each group now, the same
+    amounts: FloatArray  #: what a job counts, shape [n, kinds]
 
     def of_jobs(self, jobs: IntArray) -> GroupLimits:
         """The same for some of the jobs, of which some may come twice."""
@@ -89,48 +83,31 @@ BEST_NODE, SERVING, USABLE, GAINED = 0, 1, 2, 3
 
 
 class Outlook(NamedTuple):
-    """What is free later, and space to find that out.
+    """What is free later, and space to find that out."""
 
-    Attributes:
-        looks: number of the look, shape [1].
-        seen: number of the look that touched a node last, shape [nodes]; others are as now.
-        free: on each node then, shape [nodes, resources].
-        running: jobs on each node then.
-        sought: of the job that room is sought for: the best node that holds it, -1 for none; how
-            many nodes it could use, and CPUs on them; 1 where these may suffice; shape [4].
-        head: the head of the queue that was looked at last, jobs started and ended by then, and
-            when it is expected to find room; shape [4].
-        both: space for what a node has free now and then, shape [resources].
-        fails: number of the look in which a shape was found not to fit now and then, shape
-            [shapes].
-    """
-
-    looks: IntArray
-    seen: IntArray
-    free: FloatArray
-    running: IntArray
+    looks: IntArray  #: number of the look, shape [1]
+    seen: IntArray  #: number of the look that touched a node last, shape [nodes]; others are as now
+    free: FloatArray  #: on each node then, shape [nodes, resources]
+    running: IntArray  #: jobs on each node then
+    #: Of the job that room is sought for: the best node that holds it, -1 for none; how many nodes
+    #: it could use, and CPUs on them; 1 where these may suffice; shape [4].
     sought: FloatArray
+    #: The head of the queue that was looked at last, jobs started and ended by then, and when it is
+    #: expected to find room; shape [4].
     head: FloatArray
-    both: FloatArray
+    both: FloatArray  #: space for what a node has free now and then, shape [resources]
+    #: Number of the look in which a shape was found not to fit now and then, shape [shapes].
     fails: IntArray
 
 
 class MachineNow(NamedTuple):
-    """All that places jobs.
+    """All that places jobs."""
 
-    Attributes:
-        requests: of all jobs.
-        nodes: what is free.
-        limits: of groups of jobs.
-        outlook: at a later time.
-        waiting: pending jobs of each shape as `any_room` saw them last, shape [shapes].
-    """
-
-    requests: NodeRequests
-    nodes: NodeState
-    limits: GroupLimits
-    outlook: Outlook
-    waiting: IntArray
+    requests: NodeRequests  #: of all jobs
+    nodes: NodeState  #: what is free
+    limits: GroupLimits  #: of groups of jobs
+    outlook: Outlook  #: at a later time
+    waiting: IntArray  #: pending jobs of each shape as `any_room` saw them last, shape [shapes]
 
 
 def no_outlook(nodes: NodeState) -> Outlook:
@@ -240,19 +217,12 @@ def any_room(cluster: Cluster, machine: MachineNow) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionQueues:
-    """Of which partition each job is, and what counts in the order of partitions.
+    """Of which partition each job is, and what counts in the order of partitions."""
 
-    Attributes:
-        partition: of each job, shape [n].
-        serves: whether a node is of a partition, shape [partitions, nodes].
-        tier: of each job's partition, shape [n].
-        user: of each job, shape [n]; -1 where unknown.
-    """
-
-    partition: IntArray
-    serves: BoolArray
-    tier: IntArray
-    user: IntArray
+    partition: IntArray  #: of each job, shape [n]
+    serves: BoolArray  #: whether a node is of a partition, shape [partitions, nodes]
+    tier: IntArray  #: of each job's partition, shape [n]
+    user: IntArray  #: of each job, shape [n]; -1 where unknown
 
     def of_jobs(self, jobs: IntArray) -> PartitionQueues:
         """The same for some of the jobs, of which some may come twice."""
@@ -262,26 +232,16 @@ class PartitionQueues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeMachine:
-    """What a simulation on nodes needs beside the workload.
+    """What a simulation on nodes needs beside the workload."""
 
-    Attributes:
-        whole: what each node has, shape [nodes, resources], CPUs first.
-        weight: nodes of less weight are taken first, shape [nodes].
-        requests: of the jobs of the workload.
-        limits: of groups of jobs; nothing used.
-        queues: partitions of the jobs.
-        kinds: names of the columns of `limits`, CPUs first.
-        together: what all nodes have of each resource, by name.
-        backfill: how slurmctld looks at its queue, where it is simulated as it does.
-    """
-
-    whole: FloatArray
-    weight: IntArray
-    requests: NodeRequests
-    limits: GroupLimits
-    queues: PartitionQueues
-    kinds: tuple[str, ...]
-    together: Mapping[str, float]
+    whole: FloatArray  #: what each node has, shape [nodes, resources], CPUs first
+    weight: IntArray  #: nodes of less weight are taken first, shape [nodes]
+    requests: NodeRequests  #: of the jobs of the workload
+    limits: GroupLimits  #: of groups of jobs; nothing used
+    queues: PartitionQueues  #: partitions of the jobs
+    kinds: tuple[str, ...]  #: names of the columns of `limits`, CPUs first
+    together: Mapping[str, float]  #: what all nodes have of each resource, by name
+    #: How slurmctld looks at its queue, where it is simulated as it does.
     backfill: BackfillSettings = field(default_factory=BackfillSettings)
 
     def of_jobs(self, jobs: IntArray) -> NodeMachine:

@@ -105,27 +105,19 @@ NOBODYS = -1
 
 
 class FittingEnds(NamedTuple):
-    """A row for each of some shapes.
+    """A row for each of some shapes."""
 
-    Attributes:
-        shape: whose each row is, shape [rows]; -1 for nobody's.
-        seen: how many changes of nodes each row counts, shape [rows].
-        end: when the job ends after which a node has `least` for the shape, shape [rows, nodes]:
-            -inf where it has them now, inf where it never will.
-        job: that job, the same.
-        least: CPUs that each node of a job of the shape gives, shape [shapes]: of one node all.
-        by_weight: nodes of all pools, as `NodeRequests.pool_node`, but in the order in which they
-            are taken.
-        free: space for what a node has free, shape [resources].
-    """
-
-    shape: IntArray
-    seen: IntArray
+    shape: IntArray  #: whose each row is, shape [rows]; -1 for nobody's
+    seen: IntArray  #: how many changes of nodes each row counts, shape [rows]
+    #: When the job ends after which a node has `least` for the shape, shape [rows, nodes]: -inf
+    #: where it has them now, inf where it never will.
     end: FloatArray
-    job: IntArray
+    job: IntArray  #: that job, the same
+    #: CPUs that each node of a job of the shape gives, shape [shapes]: of one node all.
     least: FloatArray
+    #: Nodes of all pools, as `NodeRequests.pool_node`, but in the order in which they are taken.
     by_weight: IntArray
-    free: FloatArray
+    free: FloatArray  #: space for what a node has free, shape [resources]
 
 
 def fitting_ends(whole: FloatArray, weight: IntArray, requests: NodeRequests) -> FittingEnds:

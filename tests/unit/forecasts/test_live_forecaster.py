@@ -55,8 +55,8 @@ def test_a_look_at_the_queue_shows_what_its_log_shows(site: LiveSite, now: float
             )
         )
 
-    assert jobs(seen.site, "pending") == jobs(known, "pending")
-    assert jobs(seen.site, "running") == jobs(known, "running")
+    assert jobs(seen, "pending") == jobs(known, "pending")
+    assert jobs(seen, "running") == jobs(known, "running")
     assert len(seen.pending) >= 4
     told = seen.prepared.log.submit[seen.pending[row]]
     np.testing.assert_array_equal(told, snapshot.pending.jobs.submit)
