@@ -14,6 +14,7 @@ from slurm_rl_plugin.features.columns import KNOWN_SCHEMAS
 from slurm_rl_plugin.features.schema import FeatureSchema
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning import fitted_q, sarsa
+from slurm_rl_plugin.learning.checkpoint import Checkpoint
 from slurm_rl_plugin.learning.fitted_q import FittedQSettings, train_fitted_q
 from slurm_rl_plugin.learning.policy_search import (
     SITE_ORDER,
@@ -35,8 +36,8 @@ class Algorithm:
     """A training algorithm as users choose it: its settings, what trains, and what that takes.
 
     Attributes:
-        train: from training loads, validation loads and settings to a policy, see `search_policy`;
-            takes `checkpoint`, `load_key` and `progress`.
+        train: from training loads, validation loads and settings to a policy; goes on behind the
+            steps that the checkpoint keeps, and reports each step.
         takes_start: whether it takes a network to begin with, or one that orders the queue, as
             `start`.
         default: its settings where nothing is asked for.
@@ -144,9 +145,9 @@ def _value(key: str, text: str, kind: Any) -> Any:
     return value
 
 
-def steps_of(name: str, settings: Settings) -> int:
+def steps_of(settings: Settings) -> int:
     """How many steps a training takes: generations, sweeps or iterations."""
-    return int(getattr(settings, ALGORITHMS[name].steps[0]))
+    return int(getattr(settings, algorithm_of(settings).steps[0]))
 
 
 def algorithm_of(settings: Settings) -> Algorithm:
@@ -176,25 +177,23 @@ def train_policy(
         training: loads that are learned from.
         validation: loads that choose what is kept; never learned from.
         settings: of the algorithm.
-        checkpoint: file that keeps the progress; a training with the same settings and loads that
-            was interrupted goes on from there and ends with the same result.
+        checkpoint: file that keeps the progress; an interrupted training with the same settings
+            and loads continues from there and ends with the same result.
         load_key: names the loads, so that a checkpoint of other loads is not taken up.
         progress: called after each step with its number and the best objective so far.
         start: a network that policy search starts from, or that orders the queue for site-utility.
 
     Raises:
-        ConfigurationError: as the algorithm says.
+        ConfigurationError: no training or no validation load, or as the algorithm says.
     """
+    if not training or not validation:
+        raise ConfigurationError("a training needs at least one training and validation load.")
     algorithm = algorithm_of(settings)
     if start is not None and not algorithm.takes_start:
         raise ConfigurationError("only policy-search starts from a model: leave out --from.")
-    more: dict[str, Any] = {"start": start} if algorithm.takes_start else {}
-    return algorithm.train(
-        training,
-        validation,
-        settings,
-        checkpoint=checkpoint,
-        load_key=load_key,
-        progress=progress,
-        **more,
-    )
+    kept = Checkpoint(checkpoint, {"settings": dataclasses.asdict(settings), "loads": load_key})
+    more = (start,) if algorithm.takes_start else ()
+    report = progress or (lambda *_: None)
+    trained = algorithm.train(training, validation, settings, kept, report, *more)
+    kept.close()
+    return trained

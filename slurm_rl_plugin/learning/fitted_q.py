@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -418,21 +417,16 @@ def train_fitted_q(
     training: Sequence[TrainingLoad],
     validation: Sequence[TrainingLoad],
     settings: FittedQSettings,
-    *,
-    checkpoint: Path | None = None,
-    load_key: str = "",
-    progress: Progress | None = None,
+    kept: Checkpoint,
+    progress: Progress,
 ) -> TrainedPolicy:
     """Collect, set targets, fit; again and again, and keep the network that validates best.
 
-    Arguments as `train_policy`; experience is collected on the training loads.
+    Experience is collected on the training loads.
 
     Raises:
-        ConfigurationError: no training or no validation load, or no queue in any of them.
+        ConfigurationError: no queue builds up in them.
     """
-    if not training or not validation:
-        raise ConfigurationError("fitted Q needs at least one training and validation load.")
-    kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
     patterns, simulated = _patterns(settings), 0
     collections: deque[Any] = deque(maxlen=settings.kept)
 
@@ -450,9 +444,7 @@ def train_fitted_q(
         if iteration >= first:
             parameters = _fitted(patterns, collections, before, settings.seed + iteration)
             kept.add([parameters, valued(parameters, loads), valued(parameters, validation)])
-        if progress is not None:
-            progress(iteration, max(step[2] for step in kept.steps[:iteration]))
-    kept.close()
+        progress(iteration, max(step[2] for step in kept.steps[:iteration]))
     best = max(kept.steps, key=lambda step: step[2])
     return TrainedPolicy(
         network=patterns.regressor.network(best[0]),

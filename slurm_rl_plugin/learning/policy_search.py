@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -291,25 +290,20 @@ def search_policy(
     training: Sequence[TrainingLoad],
     validation: Sequence[TrainingLoad],
     settings: PolicySearchSettings,
-    *,
-    start: QNetwork | None = None,
-    checkpoint: Path | None = None,
-    load_key: str = "",
-    progress: Progress | None = None,
+    kept: Checkpoint,
+    progress: Progress,
+    start: QNetwork | None,
 ) -> TrainedPolicy:
-    """Maximise the site's objective over the weights of a network; arguments as `train_policy`.
+    """Maximise the site's objective over the weights of a network.
 
     Candidates of a generation see the same training loads. The validation loads choose among the
     search's means. `start` replaces `initial_parameters`.
 
     Raises:
-        ConfigurationError: no training or no validation load, or a start that does not fit.
+        ConfigurationError: a start that does not fit.
     """
     from cmaes import CMA  # noqa: PLC0415 - brings scipy.stats, which no worker has to wait for
 
-    if not training or not validation:
-        raise ConfigurationError("policy search needs at least one training and validation load.")
-    kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
     parameters = initial_parameters(settings) if start is None else parameters_of(start, settings)
     network = partial(_network, settings, parameters)
 
@@ -345,9 +339,7 @@ def search_policy(
             curve.append((generation, max(objectives), value))
             if value > objective:
                 best, objective = mean, value
-        if progress is not None:
-            progress(generation, objective)
-    kept.close()
+        progress(generation, objective)
     return TrainedPolicy(
         network=network(best),
         validation_objective=objective,

@@ -8,9 +8,8 @@ their number; here each training takes a fixed number of examples, spread evenly
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -380,23 +379,17 @@ def train_sarsa(
     training: Sequence[TrainingLoad],
     validation: Sequence[TrainingLoad],
     settings: SarsaSettings,
-    *,
-    checkpoint: Path | None = None,
-    load_key: str = "",
-    progress: Progress | None = None,
+    kept: Checkpoint,
+    progress: Progress,
 ) -> TrainedPolicy:
     """Learn a Q-network by SARSA and keep the best one or the last, which then acts greedily.
 
-    Arguments as `train_policy`; training loads are acted on in turn. The curve holds an entry for
-    the untrained network and one a sweep, both objectives those of the greedy network.
+    Training loads are acted on in turn. The curve holds an entry for the untrained network and one
+    a sweep, both objectives those of the greedy network.
 
     Raises:
-        ConfigurationError: no training or no validation load, or pre-training on recorded starts
-            that a log lacks.
+        ConfigurationError: pre-training on recorded starts that a log lacks.
     """
-    if not training or not validation:
-        raise ConfigurationError("SARSA needs at least one training and validation load.")
-    kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
     learner = SarsaLearner(settings)
     steps = [_step(learner, training, validation, settings)]
     best = steps[0]
@@ -412,9 +405,7 @@ def train_sarsa(
         steps.append(step)
         if settings.keep == "last" or step["validation"] > best["validation"]:
             best = step
-        if progress is not None:
-            progress(number, best["validation"])
-    kept.close()
+        progress(number, best["validation"])
     jobs = [len(load.workload.submit) for load in training]
     return TrainedPolicy(
         network=network_of(np.array(best["parameters"]), settings.inputs),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -233,29 +233,23 @@ def train_site_utility(
     training: Sequence[TrainingLoad],
     validation: Sequence[TrainingLoad],
     settings: SiteUtilitySettings,
-    *,
-    checkpoint: Path | None = None,
-    load_key: str = "",
-    progress: Progress | None = None,
-    start: QNetwork | None = None,
+    kept: Checkpoint,
+    progress: Progress,
+    start: QNetwork | None,
 ) -> TrainedPolicy:
     """Try jobs in the histories, round by round, and keep the fit that validates best.
 
     Validated is the correlation between the gain that a fit expects of one more job and the gain
-    that the simulation gives. Arguments as `train_policy`; `start` orders the site's queue, by
-    default the rule of the settings.
+    that the simulation gives. `start` orders the site's queue, by default the rule of the settings.
 
     Raises:
-        ConfigurationError: no load, a rule that is not known, a rule that orders by users where the
-            log names none, or loads with a limit on a class.
+        ConfigurationError: a rule that is not known, a rule that orders by users where the log
+            names none, or loads with a limit on a class.
     """
-    if not training or not validation:
-        raise ConfigurationError("site-utility needs at least one training and validation load.")
     order = _order(settings, start)
     medians = class_medians(training)
     histories = [_history(load, order) for load in training]
     shown = _tried([_history(load, order) for load in validation], medians, settings, _VALIDATION)
-    kept = Checkpoint(checkpoint, {"settings": asdict(settings), "loads": load_key})
     seen: list[TriedJobs] = []
     fits: list[QNetwork] = []
     curve: list[tuple[int, float, float]] = []
@@ -266,9 +260,7 @@ def train_site_utility(
         fits.append(fit_site_utility(seen, settings))
         correlations = [_correlation(fits[-1], each, settings) for each in (joined(seen), shown)]
         curve.append((turn + 1, correlations[0], correlations[1]))
-        if progress is not None:
-            progress(turn + 1, max(each[2] for each in curve))
-    kept.close()
+        progress(turn + 1, max(each[2] for each in curve))
     validated = [each[2] for each in curve]
     return TrainedPolicy(
         network=fits[validated.index(max(validated))],

@@ -183,7 +183,7 @@ class TrainingPlan:
     @property
     def steps_of_one(self) -> int:
         """How many steps one training takes, as its algorithm counts them."""
-        return steps_of(self.algorithm, self.settings)
+        return steps_of(self.settings)
 
     @property
     def steps(self) -> int:

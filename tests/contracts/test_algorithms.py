@@ -114,7 +114,7 @@ def test_an_interrupted_training_goes_on_to_the_same_result(name: str, tmp_path:
 def test_progress_tells_every_step_and_the_best_objective_so_far(name: str) -> None:
     told: list[tuple[int, float]] = []
     policy = trained(name, progress=lambda step, value: told.append((step, value)))
-    steps = steps_of(name.split(maxsplit=1)[0], small_settings(name))
+    steps = steps_of(small_settings(name))
     assert [step for step, _ in told] == list(range(1, steps + 1))
     assert told[-1][1] == policy.validation_objective
     assert all(one <= other for (_, one), (_, other) in pairwise(told))

@@ -140,8 +140,6 @@ CONFIGURATIONS: Mapping[str, tuple[int, ...]] = {
 EXACT, ASKED, RESCHEDULED = "exact times", "user estimates", "rescheduling"
 #: Conventional schedulers on one machine of 512 processors.
 FCFS, EASY, EASY_EXACT = "FCFS", "EASY", "EASY, exact times"
-#: The other backfilling on the machines of a market, and how jobs get their homes there.
-_CONSERVATIVE, _ROUND_ROBIN, _LEAST_LOADED = "conservative", "round-robin", "least loaded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,19 +194,19 @@ class MarketFigures:
     utilization: Sequence[float]
 
 
-def run_market(log: EconomicLog, market: Market) -> MarketFigures:
-    """Simulate a market and measure."""
+def run_market(log: EconomicLog, market: Market) -> dict[str, Any]:
+    """Simulate a market; `MarketFigures` as a document."""
     schedule = simulate_market(log.exact if market.way == EXACT else log.asked, market.settings)
     run_time = log.exact.run_time
     area = (schedule.parts * run_time[:, None]).sum(axis=0)
     span = (schedule.start + run_time).max() - log.exact.submit.min()
     capacity = np.array(CONFIGURATIONS[market.configuration])
-    return MarketFigures(
-        response=log.weighted_response(schedule.start),
-        wait=log.weighted_wait(schedule.start),
-        squashed_area=tuple(float(each) for each in area),
-        utilization=tuple(float(each) for each in area / (capacity * span)),
-    )
+    return {
+        "response": log.weighted_response(schedule.start),
+        "wait": log.weighted_wait(schedule.start),
+        "squashed_area": area.tolist(),
+        "utilization": (area / (capacity * span)).tolist(),
+    }
 
 
 def run_conventional(log: EconomicLog) -> dict[str, float]:
@@ -230,14 +228,13 @@ def run_on_machines(log: EconomicLog, configuration: str) -> dict[str, dict[str,
         way: {
             f"{backfilling}, {home}": log.weighted_response(
                 starts_on_machines(
-                    workload,
-                    CONFIGURATIONS[configuration],
-                    least_loaded=home == _LEAST_LOADED,
-                    conservative=backfilling == _CONSERVATIVE,
+                    *(workload, CONFIGURATIONS[configuration]),
+                    least_loaded=home == "least loaded",
+                    conservative=backfilling != EASY,
                 )
             )
-            for backfilling in (EASY, _CONSERVATIVE)
-            for home in (_ROUND_ROBIN, _LEAST_LOADED)
+            for backfilling in (EASY, "conservative")
+            for home in ("round-robin", "least loaded")
         }
         for way, workload in ((EXACT, log.exact), (ASKED, log.asked))
     }
@@ -271,28 +268,15 @@ class LogResults:
         """Average weighted response time of a market, seconds."""
         return self.markets[market].response
 
-    def best(self, configuration: str, way: str) -> tuple[Market, MarketFigures]:
-        """The combination of functions with the lowest average weighted response time."""
-        tried = [market for market in combinations(configuration, way) if market in self.markets]
-        market = min(tried, key=self.response)
-        return market, self.markets[market]
+    def best(self, configuration: str) -> Market:
+        """The functions with the lowest average weighted response time, with exact times."""
+        tried = [each for each in combinations(configuration, EXACT) if each in self.markets]
+        return min(tried, key=self.response)
 
-    def control(self, configuration: str, way: str) -> tuple[str, float]:
-        """The best conventional scheduler on the same machines, and its response time, seconds."""
-        return min(self.same_machines[configuration][way].items(), key=lambda each: each[1])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Economic:
-    """Results on every workload.
-
-    Attributes:
-        logs: workload -> results.
-        seeds: results on logs of weeks on which nothing was chosen, one a seed.
-    """
-
-    logs: Mapping[str, LogResults]
-    seeds: tuple[LogResults, ...]
+    def control(self, market: Market) -> tuple[str, float]:
+        """The best conventional scheduler on its machines, and its response time, seconds."""
+        found = self.same_machines[market.configuration][market.way]
+        return min(found.items(), key=lambda each: each[1])
 
 
 def combinations(configuration: str, way: str) -> list[Market]:
@@ -302,6 +286,11 @@ def combinations(configuration: str, way: str) -> list[Market]:
         for owner in MACHINE_FUNCTIONS
         for user in USER_FUNCTIONS
     ]
+
+
+def on_m128(owner: str = "MF1", user: str = "UF1", way: str = EXACT) -> Market:
+    """The market on four machines of 128 processors."""
+    return Market(configuration="m128", owner=owner, user=user, way=way)
 
 
 def paper_split(way: str) -> Market:
@@ -335,31 +324,24 @@ def steps(seeds: int) -> int:
 
 
 def reproduce(
-    log: JobLog, seeds: int, jobs: int, store: ResultStore, after_market: Callable[[], None]
-) -> Economic:
-    """Run everything.
+    log: JobLog, seeds: int, jobs: int, store: ResultStore
+) -> tuple[dict[str, LogResults], list[LogResults]]:
+    """Workload -> results, and those on logs of weeks on which nothing was chosen, one a seed.
 
     Args:
         log: CTC-SP2.
-        seeds: logs of untouched weeks of CTC-SP2 on which rescheduling is compared with EASY.
         jobs: of each workload.
-        after_market: told after each market, and after the conventional schedulers.
     """
     workloads = {name: extract(log, number, jobs) for name, number in EXTRACTS.items()}
     workloads[LIKE_CTC] = like_ctc(log, 0, jobs)
     compared = [Market(configuration=name) for name in TABULATED]
     logs = {
-        name: _run(name, each, _markets(), CONFIGURATIONS, store, after_market)
+        name: _run(name, each, _markets(), CONFIGURATIONS, store)
         for name, each in workloads.items()
     }
-    untouched = untouched_weeks(log, jobs)
-    drawn = [
-        _run(
-            f"{LIKE_CTC} {seed}", like_ctc(untouched, seed, jobs), compared, (), store, after_market
-        )
-        for seed in range(seeds)
-    ]
-    return Economic(logs=logs, seeds=tuple(drawn))
+    left = untouched_weeks(log, jobs)
+    drawn = {f"{LIKE_CTC} {seed}": like_ctc(left, seed, jobs) for seed in range(seeds)}
+    return logs, [_run(name, each, compared, (), store) for name, each in drawn.items()]
 
 
 def _run(
@@ -368,30 +350,20 @@ def _run(
     markets: Sequence[Market],
     configurations: Iterable[str],
     store: ResultStore,
-    after_market: Callable[[], None],
 ) -> LogResults:
     columns = (log.asked.submit, log.asked.estimate, log.exact.run_time, log.asked.processors)
     digest = digest_of(*columns)
 
-    def kept(key: Mapping[str, Any], measure: Callable[[], Any]) -> Any:
-        found = store.figures(stem_of("economic", name, digest, key, module=__name__), measure)
-        after_market()
+    def kept(key: Mapping[str, Any], measure: Callable[..., Any], *of: str | Market) -> Any:
+        stem = stem_of("economic", name, digest, key, module=__name__)
+        found = store.figures(stem, partial(measure, log, *of))
+        store.add(1)
         return found
 
-    conventional = kept({}, partial(run_conventional, log))
-    same_machines = {
-        each: kept({"machines": each}, partial(run_on_machines, log, each))
-        for each in configurations
-    }
-    measured = {
-        market: kept(asdict(market), partial(_market_figures, log, market)) for market in markets
-    }
     return LogResults(
-        conventional=conventional,
-        markets={market: MarketFigures(**found) for market, found in measured.items()},
-        same_machines=same_machines,
+        conventional=kept({}, run_conventional),
+        same_machines={
+            each: kept({"machines": each}, run_on_machines, each) for each in configurations
+        },
+        markets={each: MarketFigures(**kept(asdict(each), run_market, each)) for each in markets},
     )
-
-
-def _market_figures(log: EconomicLog, market: Market) -> dict[str, Any]:
-    return asdict(run_market(log, market))

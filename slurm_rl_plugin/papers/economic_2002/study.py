@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -23,84 +23,76 @@ from slurm_rl_plugin.papers.economic_2002.markets import (
     QUICK_JOBS,
     RESCHEDULED,
     TABULATED,
-    Economic,
     LogResults,
     Market,
-    MarketFigures,
     combinations,
     forwarded,
+    on_m128,
     paper_split,
     read_ctc,
     reproduce,
     steps,
 )
 from slurm_rl_plugin.papers.study.claims import (
-    Cell,
     Declared,
     Judgement,
     Measurement,
     Row,
     TextTable,
     judged_claims,
+    row_of,
 )
 from slurm_rl_plugin.papers.study.figures import finished, panels
 from slurm_rl_plugin.papers.study.result_store import ResultStore
-from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
+from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.simulator.workloads.resampling import resampled_ratio
 from slurm_rl_plugin.units import HOUR
 
 DECLARED = Declared(__package__)
-RESPONSE = "AWRT (s)"
+RESPONSE, _TO_EASY = "AWRT (s)", "AWRT / EASY's, user estimates"
 WIDE_SPLIT = "only jobs wider than a machine split"
+#: Functions of Figures 14 to 16.
+_BALANCED = (("MF1", "UF1"), ("MF1", "UF2"), ("MF2", "UF2"))
 
 
-def rows_of(found: Economic) -> Iterator[Row]:
+def rows_of(logs: Mapping[str, LogResults], drawn: Sequence[LogResults]) -> Iterator[Row]:
     """Goals first, then the paper's sentences figure by figure, then the whole table."""
-    for name, results in found.logs.items():
-        easy = results.conventional[EASY]
+    for name, results in logs.items():
         for configuration in TABULATED:
-            yield _row(
-                f"goal, {name}",
-                f"{configuration} MF1 UF1, rescheduling",
-                "AWRT / EASY's, user estimates",
-                results.response(Market(configuration=configuration)) / easy,
+            yield row_of(
+                *(f"goal, {name}", f"{configuration} MF1 UF1, rescheduling", _TO_EASY),
+                results.response(Market(configuration=configuration)) / results.conventional[EASY],
                 baselines=results.conventional,
             )
-    yield from rows_over_seeds(found)
-    for name, results in found.logs.items():
+    yield from rows_over_seeds(drawn)
+    for name, results in logs.items():
         yield from _comparisons(name, results)
-    yield from _rows_on_functions(found.logs[LIKE_CTC])
-    for name, results in found.logs.items():
+    yield from _rows_on_functions(logs[LIKE_CTC])
+    for name, results in logs.items():
         yield from _table(name, results)
 
 
-def _row(group: str, policy: str, column: str, value: float, **more: Any) -> Row:
-    return Row(cell=Cell(group, policy, column), measured=Measurement(value=value), **more)
-
-
-def rows_over_seeds(found: Economic) -> Iterator[Row]:
+def rows_over_seeds(drawn: Sequence[LogResults]) -> Iterator[Row]:
     """Over logs of drawn weeks; the interval is the middle 95 % of the logs.
 
     That of their mean would become as narrow as one likes with the number of draws, which bring
     no new weeks.
     """
-    easy = np.array([each.conventional[EASY] for each in found.seeds])
+    easy = np.array([each.conventional[EASY] for each in drawn])
     for configuration in TABULATED:
         plain = Market(configuration=configuration)
-        market = np.array([each.response(plain) for each in found.seeds])
-        ratio = resampled_ratio(market, easy)
-        column = "AWRT / EASY's, user estimates"
-        cell = Cell("logs of untouched weeks", f"{configuration} MF1 UF1, rescheduling", column)
+        ratio = resampled_ratio(np.array([each.response(plain) for each in drawn]), easy)
+        policy = f"{configuration} MF1 UF1, rescheduling"
         measured = Measurement(value=ratio.mean, ci95=ratio.ci95)
-        yield Row(cell=cell, measured=measured, logs=len(easy))
+        yield row_of("logs of untouched weeks", policy, _TO_EASY, measured, logs=len(easy))
 
 
 def _comparisons(name: str, results: LogResults) -> Iterator[Row]:
     """Figures 10 to 13: against the same machines' conventional scheduler, and one another."""
     for configuration in CONFIGURATIONS:
-        best, figures = results.best(configuration, EXACT)
+        best = results.best(configuration)
         label = f"{configuration} best ({best.owner} {best.user})"
-        yield _against_control(name, results, "Fig. 10", (label, figures.response), best)
+        yield _against_control(name, results, "Fig. 10", label, best)
     for configuration in TABULATED:
         markets = [Market(configuration=configuration, way=way) for way in (EXACT, ASKED)]
         if configuration == "m128":
@@ -108,33 +100,31 @@ def _comparisons(name: str, results: LogResults) -> Iterator[Row]:
         for market in markets:
             split = f", {WIDE_SPLIT}" if market.splitting == paper_split(EXACT).splitting else ""
             label = f"{configuration} MF1 UF1{split}"
-            measured = (label, results.response(market))
-            yield _against_control(name, results, "Fig. 11", measured, market)
+            yield _against_control(name, results, "Fig. 11", label, market)
     group, column = f"Fig. 12-13, {name}", "AWRT / that of one machine"
     for way in (EXACT, RESCHEDULED):
         single = results.response(Market(configuration="m512", way=way))
         for configuration in CONFIGURATIONS:
             if configuration != "m512":
                 several = results.response(Market(configuration=configuration, way=way))
-                yield _row(group, f"{configuration} MF1 UF1, {way}", column, several / single)
+                yield row_of(group, f"{configuration} MF1 UF1, {way}", column, several / single)
         split_ratio = results.response(paper_split(way)) / single
-        yield _row(group, f"m128 MF1 UF1, {way}, {WIDE_SPLIT}", column, split_ratio)
+        yield row_of(group, f"m128 MF1 UF1, {way}, {WIDE_SPLIT}", column, split_ratio)
     if name == LIKE_CTC:
         yield from _sizes(results)
 
 
 def _against_control(
-    name: str, results: LogResults, figure: str, measured: tuple[str, float], market: Market
+    name: str, results: LogResults, figure: str, label: str, market: Market
 ) -> Row:
     """A market's response time over that of FCFS with backfilling on the same machines."""
-    label, response = measured
-    control, least = results.control(market.configuration, market.way)
+    control, least = results.control(market)
     one = results.conventional[EASY_EXACT if market.way == EXACT else EASY]
-    return _row(
+    return row_of(
         f"{figure}, {name}",
         f"{label}, {market.way}",
         f"AWRT / FCFS with backfilling on the same machines ({control})",
-        response / least,
+        results.response(market) / least,
         baselines={"EASY on one machine of 512 over the same": one / least},
     )
 
@@ -144,18 +134,15 @@ def _sizes(results: LogResults) -> Iterator[Row]:
     found = [results.markets[Market(configuration=each, way=EXACT)] for each in names]
     for small, large, several, fewer in zip(names, names[1:], found, found[1:], strict=False):
         policy = f"MF1 UF1, {large} over {small}"
-        yield _row("Fig. 13", policy, "AWRT", fewer.response / several.response)
+        yield row_of("Fig. 13", policy, "AWRT", fewer.response / several.response)
     for each, several in zip(names[:-1], found, strict=False):
         column = "AWWT / that of one machine"
-        yield _row("Fig. 13", f"{each} MF1 UF1", column, _ratio(several.wait, found[-1].wait))
+        yield row_of("Fig. 13", f"{each} MF1 UF1", column, _ratio(several.wait, found[-1].wait))
 
 
 def _rows_on_functions(results: LogResults) -> Iterator[Row]:
     """Figures 14 to 18: what functions do to the balance of m128 and to response times."""
-    plain, even, uneven = (
-        results.markets[Market(configuration="m128", owner=owner, user=user, way=EXACT)]
-        for owner, user in (("MF1", "UF1"), ("MF1", "UF2"), ("MF2", "UF2"))
-    )
+    plain, even, uneven = (results.markets[on_m128(*each)] for each in _BALANCED)
     one, two, three = "m128 MF1 UF1", "m128 MF1 UF2", "m128 MF2 UF2"
     spread = _spread(plain.squashed_area)
     column = "largest difference of squashed areas"
@@ -163,26 +150,26 @@ def _rows_on_functions(results: LogResults) -> Iterator[Row]:
     widest = sorted(uneven.squashed_area)[-2:]
     part = 100.0 * sum(widest) / sum(uneven.squashed_area)
     used, percent = sorted(100.0 * each for each in uneven.utilization), "utilization (%)"
-    yield _row("Fig. 14", one, f"{column} (%)", spread)
-    yield _row("Fig. 14", two, f"{column} / that of MF1 UF1", ratio)
-    yield _row("Fig. 14", three, "work of two machines (%)", part)
-    yield _row("Fig. 15", two, f"highest {percent}", 100.0 * max(even.utilization))
-    yield _row("Fig. 15", one, f"lowest {percent}", 100.0 * min(plain.utilization))
-    yield _row("Fig. 15", one, f"highest {percent}", 100.0 * max(plain.utilization))
-    yield _row("Fig. 15", three, f"second highest {percent}", used[2])
-    yield _row("Fig. 15", three, f"second lowest {percent}", used[1])
+    yield row_of("Fig. 14", one, f"{column} (%)", spread)
+    yield row_of("Fig. 14", two, f"{column} / that of MF1 UF1", ratio)
+    yield row_of("Fig. 14", three, "work of two machines (%)", part)
+    yield row_of("Fig. 15", two, f"highest {percent}", 100.0 * max(even.utilization))
+    yield row_of("Fig. 15", one, f"lowest {percent}", 100.0 * min(plain.utilization))
+    yield row_of("Fig. 15", one, f"highest {percent}", 100.0 * max(plain.utilization))
+    yield row_of("Fig. 15", three, f"second highest {percent}", used[2])
+    yield row_of("Fig. 15", three, f"second lowest {percent}", used[1])
     for policy, market in ((two, even), (three, uneven)):
-        yield _row("Fig. 16", policy, "AWRT / that of MF1 UF1", market.response / plain.response)
+        yield row_of("Fig. 16", policy, "AWRT / that of MF1 UF1", market.response / plain.response)
     owners = {owner: (owner, "UF3") for owner in MACHINE_FUNCTIONS}
     users = {user: ("MF2", user) for user in USER_FUNCTIONS}
     yield _winner(results, "Fig. 17", "MF2", owners)
     yield _winner(results, "Fig. 18", "UF1", users)
     del users["UF1"]
     yield _winner(results, "Fig. 18", "UF3", users)
-    slow = [_m128(results, *owners.pop(owner)) for owner in ("MF1", "MF3", "MF6")]
-    ratio = min(slow) / max(_m128(results, *pair) for pair in owners.values())
+    slow = [results.response(on_m128(*owners.pop(each))) for each in ("MF1", "MF3", "MF6")]
+    ratio = min(slow) / max(results.response(on_m128(*pair)) for pair in owners.values())
     column = "least AWRT / the largest of the others"
-    yield _row("Fig. 17", "m128, MF1, MF3 and MF6 (`under`)", column, ratio)
+    yield row_of("Fig. 17", "m128, MF1, MF3 and MF6 (`under`)", column, ratio)
 
 
 def _spread(area: Sequence[float]) -> float:
@@ -195,19 +182,14 @@ def _ratio(value: float, base: float) -> float:
     return value / base if base else math.nan
 
 
-def _m128(results: LogResults, owner: str, user: str) -> float:
-    """Average weighted response time on m128 with exact times, seconds."""
-    return results.response(Market(configuration="m128", owner=owner, user=user, way=EXACT))
-
-
 def _winner(
     results: LogResults, figure: str, paper: str, pairs: Mapping[str, tuple[str, str]]
 ) -> Row:
     """Whether the function that the paper finds best of its kind is the best here."""
-    responses = {name: _m128(results, *pair) for name, pair in pairs.items()}
+    responses = {name: results.response(on_m128(*pair)) for name, pair in pairs.items()}
     best = min(responses, key=lambda name: responses[name])
     others = min(value for name, value in responses.items() if name != paper)
-    return _row(
+    return row_of(
         figure,
         f"m128, {paper} of {', '.join(responses)}",
         "AWRT / the best of the others",
@@ -221,29 +203,17 @@ def _table(name: str, results: LogResults) -> Iterator[Row]:
     for configuration, ways in results.same_machines.items():
         for way, schedulers in ways.items():
             for scheduler, seconds in schedulers.items():
-                yield _row(name, f"{configuration} {scheduler}, {way}", RESPONSE, seconds)
+                yield row_of(name, f"{configuration} {scheduler}, {way}", RESPONSE, seconds)
     for scheduler in (FCFS, EASY, EASY_EXACT):
-        yield _row(name, scheduler, RESPONSE, results.conventional[scheduler])
+        yield row_of(name, scheduler, RESPONSE, results.conventional[scheduler])
     for configuration in TABULATED:
         for way in (EXACT, RESCHEDULED):
             for market in combinations(configuration, way):
                 policy = f"{configuration} {market.owner} {market.user}, {way}"
-                yield _row(name, policy, RESPONSE, results.response(market))
+                yield row_of(name, policy, RESPONSE, results.response(market))
 
 
-#: Functions of Figures 14 to 16.
-_BALANCED = (("MF1", "UF1"), ("MF1", "UF2"), ("MF2", "UF2"))
 _RESPONSE, _WAIT = "AWRT (h)", "AWWT (h)"
-
-
-def drawings_of(logs: Mapping[str, LogResults]) -> Drawings:
-    """All figures, of each workload's results."""
-    return {
-        "economic-10-11.png": lambda: _against_conventional(logs),
-        "economic-12-13.png": lambda: _configurations(logs),
-        "economic-14-16.png": lambda: _balance(logs[LIKE_CTC]),
-        "economic-17-18.png": lambda: _functions(logs),
-    }
 
 
 def _bars(axis: Any, names: Sequence[str], series: Mapping[str, Sequence[float]]) -> None:
@@ -258,21 +228,16 @@ def _bars(axis: Any, names: Sequence[str], series: Mapping[str, Sequence[float]]
 def _against_conventional(logs: Mapping[str, LogResults]) -> Any:
     titles = [f"Figures 10 and 11: {each}, exact times" for each in CONFIGURATIONS]
     figure, axes = panels(titles, (5.5, 3.6), rows=2, share=True)
+    found = logs.values()
     for axis, configuration in zip(axes, CONFIGURATIONS, strict=True):
-        seconds = {
-            "FCFS with backfilling, same machines": [
-                each.control(configuration, EXACT)[1] for each in logs.values()
-            ],
-            "EASY, one machine of 512": [each.conventional[EASY_EXACT] for each in logs.values()],
-            "MF1 UF1": [
-                each.response(Market(configuration=configuration, way=EXACT))
-                for each in logs.values()
-            ],
-            "best functions": [
-                each.best(configuration, EXACT)[1].response for each in logs.values()
-            ],
-        }
-        hours = {name: [each / HOUR for each in values] for name, values in seconds.items()}
+        plain = Market(configuration=configuration, way=EXACT)
+        bars = [
+            ("FCFS with backfilling, same machines", [each.control(plain)[1] for each in found]),
+            ("EASY, one machine of 512", [each.conventional[EASY_EXACT] for each in found]),
+            ("MF1 UF1", [each.response(plain) for each in found]),
+            ("best functions", [each.response(each.best(configuration)) for each in found]),
+        ]
+        hours = {name: [each / HOUR for each in seconds] for name, seconds in bars}
         _bars(axis, list(logs), hours)
     return finished(figure, axes, "", _RESPONSE)
 
@@ -304,12 +269,7 @@ def _balance(results: LogResults) -> Any:
         "Figure 16: hours",
     )
     figure, axes = panels(titles, (4.4, 4))
-    found: dict[str, MarketFigures] = {
-        f"{owner} {user}": results.markets[
-            Market(configuration="m128", owner=owner, user=user, way=EXACT)
-        ]
-        for owner, user in _BALANCED
-    }
+    found = {" ".join(each): results.markets[on_m128(*each)] for each in _BALANCED}
     machines = [f"machine {place + 1}" for place in range(len(CONFIGURATIONS["m128"]))]
     areas = {name: [area / HOUR for area in each.squashed_area] for name, each in found.items()}
     times = {name: [each.response / HOUR, each.wait / HOUR] for name, each in found.items()}
@@ -325,26 +285,19 @@ def _functions(logs: Mapping[str, LogResults]) -> Any:
     ]
     figure, axes = panels([f"Figure {kind}, {way}" for way, kind in cells], (5.5, 3.6), rows=2)
     for axis, (way, kind) in zip(axes, cells, strict=True):
-        markets = {
-            name: Market(configuration="m128", owner=name, user="UF3", way=way)
-            for name in MACHINE_FUNCTIONS
-        }
+        markets = {name: on_m128(name, "UF3", way) for name in MACHINE_FUNCTIONS}
         if kind.startswith("18"):
-            markets = {
-                name: Market(configuration="m128", owner="MF2", user=name, way=way)
-                for name in USER_FUNCTIONS
-            }
-        series = {name: _responses(logs, market) for name, market in markets.items()}
+            markets = {name: on_m128("MF2", name, way) for name in USER_FUNCTIONS}
+        series = {
+            name: [each.response(market) / HOUR for each in logs.values()]
+            for name, market in markets.items()
+        }
         _bars(axis, list(logs), series)
         axis.set_ylim(0.0, 1.3 * max(value for values in series.values() for value in values))
         axis.legend(ncols=len(series), fontsize=8, columnspacing=1.0, handlelength=1.0)
         axis.set_ylabel(_RESPONSE)
         axis.grid(axis="y", alpha=0.3)
     return figure
-
-
-def _responses(logs: Mapping[str, LogResults], market: Market) -> list[float]:
-    return [each.response(market) / HOUR for each in logs.values()]
 
 
 def run(asked: Asked) -> Outcome:
@@ -355,74 +308,71 @@ def run(asked: Asked) -> Outcome:
     jobs = QUICK_JOBS if asked.quick else EXTRACT_JOBS
     log = read_ctc(traces, jobs)
     with asked.bar("simulating", steps(seeds)) as add:
-        found = reproduce(log, seeds, jobs, ResultStore(asked.models), partial(add, 1))
-    rows = list(_combinations(found))
-    cells = [[f"{x:.4f}" if isinstance(x, float) else x for x in row.values()] for row in rows]
-    shown = TextTable(["WORKLOAD", "MACHINES", "WAY", "MF", *USER_FUNCTIONS], cells)
-    controls = list(_controls(found))
-    hops = list(_hops(found))
-    against = [
-        [f"{x:.4f}" if isinstance(x, float) else x for x in row.values()] for row in controls
-    ]
+        logs, drawn = reproduce(log, seeds, jobs, ResultStore(asked.models, add))
+    facts = {
+        "combinations": list(_combinations(logs)),
+        "controls": list(_controls(logs)),
+        "hops": list(_hops(logs)),
+    }
+    titles = {
+        "controls": "Fig. 10: AWRT of the best functions over FCFS with backfilling, exact times:",
+        "hops": "AWRT of MF1 UF1 on m128 by hops between four domains, over that on one of 512:",
+        "combinations": "AWRT over EASY's with user estimates:",
+    }
+    headers = {
+        "controls": ["WORKLOAD", "MACHINES", "SAME MACHINES", "ONE OF 512"],
+        "hops": ["WORKLOAD", *(f"{each} HOPS" for each in HOPS)],
+        "combinations": ["WORKLOAD", "MACHINES", "WAY", "MF", *USER_FUNCTIONS],
+    }
+    more: list[str | TextTable] = []
+    for name, title in titles.items():
+        cells = (each.values() for each in facts[name])
+        more += [f"\n{title}", TextTable.of(headers[name], cells, ".4f")]
     return Outcome(
-        claims=DECLARED.claims(rows_of(found)),
+        claims=DECLARED.claims(rows_of(logs, drawn)),
         seeds=range(seeds),
         table=lambda claims: judged_claims([each for each in claims if each.printed is not None]),
-        more=[
-            "\nFig. 10: AWRT of the best functions over FCFS with backfilling, exact times:",
-            TextTable(["WORKLOAD", "MACHINES", "SAME MACHINES", "ONE OF 512"], against),
-            "\nAWRT of MF1 UF1 on m128 by hops between four domains, over that on one of 512:",
-            TextTable(
-                ["WORKLOAD", *(f"{each} HOPS" for each in HOPS)],
-                [[row["workload"], *(f"{row[str(each)]:.4f}" for each in HOPS)] for row in hops],
-            ),
-            "\nAWRT over EASY's with user estimates:",
-            shown,
-        ],
-        facts={"combinations": rows, "controls": controls, "hops": hops},
-        drawings=drawings_of(found.logs),
-        manifest={
-            "workloads": list(found.logs),
-            "jobs": jobs,
-            "full_size": jobs == EXTRACT_JOBS,
+        more=more,
+        facts=facts,
+        drawings={
+            "economic-10-11.png": lambda: _against_conventional(logs),
+            "economic-12-13.png": lambda: _configurations(logs),
+            "economic-14-16.png": lambda: _balance(logs[LIKE_CTC]),
+            "economic-17-18.png": lambda: _functions(logs),
         },
+        manifest={"workloads": list(logs), "jobs": jobs, "full_size": jobs == EXTRACT_JOBS},
     )
 
 
-def _controls(found: Economic) -> Iterator[dict[str, Any]]:
+def _controls(logs: Mapping[str, LogResults]) -> Iterator[dict[str, Any]]:
     """AWRT of the best functions over that of either control, exact times."""
-    for workload, results in found.logs.items():
+    for workload, results in logs.items():
         for machines in CONFIGURATIONS:
-            best = results.best(machines, EXACT)[1].response
+            best = results.best(machines)
+            response = results.response(best)
             yield {
                 "workload": workload,
                 "machines": machines,
-                "same_machines": best / results.control(machines, EXACT)[1],
-                "one_machine": best / results.conventional[EASY_EXACT],
+                "same_machines": response / results.control(best)[1],
+                "one_machine": response / results.conventional[EASY_EXACT],
             }
 
 
-def _hops(found: Economic) -> Iterator[dict[str, Any]]:
+def _hops(logs: Mapping[str, LogResults]) -> Iterator[dict[str, Any]]:
     """AWRT on m128 where requests are forwarded so often, over that on one machine of 512."""
-    for workload, results in found.logs.items():
+    for workload, results in logs.items():
         one = results.response(Market(configuration="m512", way=EXACT))
         ratios = {str(each): results.response(forwarded(each)) / one for each in HOPS}
         yield {"workload": workload, **ratios}
 
 
-def _combinations(found: Economic) -> Iterator[dict[str, Any]]:
+def _combinations(logs: Mapping[str, LogResults]) -> Iterator[dict[str, Any]]:
     """AWRT over that of EASY with user estimates by user function, a row a machine function."""
-    for workload, results in found.logs.items():
-        easy = results.conventional[EASY]
-        for machines in TABULATED:
-            for way in (EXACT, RESCHEDULED):
-                for owner in MACHINE_FUNCTIONS:
-                    ratios = {
-                        user: results.response(
-                            Market(configuration=machines, owner=owner, user=user, way=way)
-                        )
-                        / easy
-                        for user in USER_FUNCTIONS
-                    }
-                    row = {"workload": workload, "machines": machines, "way": way, "owner": owner}
-                    yield {**row, **ratios}
+    for workload, results in logs.items():
+        for machines, way, owner in product(TABULATED, (EXACT, RESCHEDULED), MACHINE_FUNCTIONS):
+            row: dict[str, Any] = {"workload": workload, "machines": machines}
+            row |= {"way": way, "owner": owner}
+            for user in USER_FUNCTIONS:
+                market = Market(configuration=machines, owner=owner, user=user, way=way)
+                row[user] = results.response(market) / results.conventional[EASY]
+            yield row

@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.learning import fitted_q
-from slurm_rl_plugin.learning.algorithms import Settings, train_policy
+from slurm_rl_plugin.learning.algorithms import Settings
 from slurm_rl_plugin.learning.evaluation.heldout import (
     HEURISTICS,
     HeldoutProtocol,
@@ -41,7 +41,7 @@ from slurm_rl_plugin.learning.policy_search import (
     PolicySearchSettings,
     unsearched_network,
 )
-from slurm_rl_plugin.learning.training_load import TrainedPolicy, TrainingLoads
+from slurm_rl_plugin.learning.training_load import TrainingLoads
 from slurm_rl_plugin.measure.intervals import (
     block_means,
     interval_of,
@@ -52,7 +52,7 @@ from slurm_rl_plugin.measure.intervals import (
 from slurm_rl_plugin.papers.study.claims import Cell, Declared, Measurement, Row, TextTable
 from slurm_rl_plugin.papers.study.figures import draw_intervals, finished, legend_above, panels
 from slurm_rl_plugin.papers.study.logs import StudyLog, read_study_logs
-from slurm_rl_plugin.papers.study.result_store import Learned, LearningTask, Loads, ResultStore
+from slurm_rl_plugin.papers.study.result_store import Learned, LearningTask, ResultStore
 from slurm_rl_plugin.papers.study.study import Add, Asked, Drawings, Outcome
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.workloads.log_shares import PAST_WORK, SHARES_WORDS
@@ -511,12 +511,12 @@ class HeldoutTraining:
     def pooled(self, names: Sequence[str], changes: Mapping[str, Any] | None = None) -> Learned:
         """Trained on the past of several logs at once, with some settings changed."""
         settings = replace(self._size.settings, seed=self._seed, **(changes or {}))
-        return self._take("pooled", names, settings, settings.generations)
+        return self._take("pooled", names, settings)
 
     def fitted(self, names: Sequence[str]) -> Learned:
         """Fitted Q iteration in place of the search, on the same loads."""
         settings = replace(self._size.fitted, seed=self._seed)
-        return self._take("fitted-q", names, settings, settings.iterations)
+        return self._take("fitted-q", names, settings)
 
     def fine_tuned(self, name: str, start: Learned) -> Learned:
         """A network trained on other logs, trained further on the past of this one."""
@@ -526,7 +526,7 @@ class HeldoutTraining:
             generations=self._size.tuning,
             step=TUNING_STEP,
         )
-        return self._take("fine-tuned", [name], settings, settings.generations, start.q_network)
+        return self._take("fine-tuned", [name], settings, start.q_network)
 
     def holding(self, name: str, tuned: QNetwork) -> tuple[QNetwork, float]:
         """The network with the reserve that the log's past likes best, and its part."""
@@ -555,7 +555,6 @@ class HeldoutTraining:
         kind: str,
         names: Sequence[str],
         settings: Settings,
-        steps: int,
         start: QNetwork | None = None,
     ) -> Learned:
         sources = [f"{name} {self._logs[name].checksum}" for name in names]
@@ -564,19 +563,11 @@ class HeldoutTraining:
             parts = (start.queue_weights, start.job_weights, start.bias, start.output, start.linear)
             sources.append(f"from {[part.tolist() for part in parts]}")
 
-        def train(*loads: Any, **more: Any) -> TrainedPolicy:
-            return train_policy(*loads, start=start, **more)
-
-        def training_and_validation() -> Loads:
-            loads = self._loads(names)
-            return loads.training, loads.validation
-
         task = LearningTask(
             name=f"{kind}-{'-'.join(names)}-{self._seed}".lower(),
             settings=settings,
-            train=train,
             sources=sources,
-            loads=training_and_validation,
-            steps=steps,
+            loads=lambda: self._loads(names),
+            start=start,
         )
         return self._store.network(task)

@@ -1,4 +1,9 @@
-"""Tables 1 to 3 of the 2011 paper and the sentences that rest on them."""
+"""The 2011 paper, "Non-Markovian Reinforcement Learning for Reactive Grid scheduling", run again.
+
+Fitted Q iteration with a feed-forward and with an echo state network, run times known (ORA) or the
+median of their class (EST), trained on generated logs of seeds 1000 and above and measured on seeds
+0 to N - 1 and on segments of LPC-EGEE, which stand in for the log of the LAL site.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +20,13 @@ from matplotlib.ticker import MaxNLocator
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian, RequestedLimit, RunTimeEstimate
 from slurm_rl_plugin.features.history.run_prediction import PARTS
-from slurm_rl_plugin.learning.fitted_q import FittedQSettings, train_fitted_q
+from slurm_rl_plugin.learning.fitted_q import FittedQSettings
 from slurm_rl_plugin.learning.onnx_file import import_model
 from slurm_rl_plugin.papers.reactive_grids_2008.claims import fairness_gap
 from slurm_rl_plugin.papers.reactive_grids_2008.load import medians_of, training_loads
 from slurm_rl_plugin.papers.reactive_grids_2008.study import crowded_segment
 from slurm_rl_plugin.papers.study.claims import (
     Cell,
-    Claim,
     Declared,
     Judgement,
     Printed,
@@ -52,7 +55,7 @@ from slurm_rl_plugin.papers.study.result_store import (
     Loads,
     ResultStore,
 )
-from slurm_rl_plugin.papers.study.study import Asked, Drawings, Effort, Outcome, Plan
+from slurm_rl_plugin.papers.study.study import Add, Asked, Effort, Outcome, Plan
 from slurm_rl_plugin.papers.study.trials import (
     Contender,
     PairedTrial,
@@ -148,10 +151,8 @@ def learning_task(name: str, learner: int, effort: Effort) -> LearningTask:
     return LearningTask(
         name=f"non-markovian-{regressor}-{estimates}-{settings.reward}-{learner}".lower(),
         settings=settings,
-        train=train_fitted_q,
         sources=[f"egee load={_TRAINING_LOAD} jobs={effort.jobs_of(JOBS)} {counts} {estimates}"],
         loads=loads,
-        steps=effort.iterations,
     )
 
 
@@ -415,20 +416,12 @@ def estimate_figures(
     networks |= {f"shipped {name}": [import_model(shipped(name))] for name in _SHIPPED}
 
     def figures(rule: str, nets: Sequence[LearnedNetwork | None]) -> dict[str, float]:
-        return {
-            name: float(
-                np.mean(
-                    [
-                        measures_of(
-                            Contender(rule=rule, network=each, estimates=kind).schedule(prepared),
-                            (0, 0),
-                        )["J"]
-                        for each in nets
-                    ]
-                )
-            )
-            for name, kind in estimates.items()
-        }
+        found = {}
+        for name, kind in estimates.items():
+            tried = (Contender(rule=rule, network=each, estimates=kind) for each in nets)
+            jobs = (each.schedule(prepared) for each in tried)
+            found[name] = float(np.mean([measures_of(each, (0, 0))["J"] for each in jobs]))
+        return found
 
     rules = {name: figures(rule, [None]) for name, rule in _RULES.items()}
     return rules | {name: figures("", nets) for name, nets in networks.items()}
@@ -452,23 +445,6 @@ _DROP = (500, 500)
 _CAPACITIES = (PROCESSORS_OF_2011, PROCESSORS_OF_LPC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NonMarkovian:
-    """Claims, and the trials that they rest on.
-
-    Attributes:
-        claims: of every table, figure and sentence.
-        generated: name of a generated load -> policies on it.
-        segments: processors -> policies on the segments of LPC-EGEE; empty without traces.
-        estimates: J of each policy under each estimate on LPC-D; empty without traces.
-    """
-
-    claims: list[Claim]
-    generated: Mapping[str, PairedTrial]
-    segments: Mapping[int, PairedTrial]
-    estimates: EstimateFigures
-
-
 def steps(plan: Plan) -> int:
     """Simulated logs and iterations of fitted Q, for a progress bar."""
     segments = len(MEASURED_SEGMENTS) * len(_CAPACITIES) * (plan.traces is not None)
@@ -476,81 +452,17 @@ def steps(plan: Plan) -> int:
     return len(LOADS) * plan.seeds + segments + trainings * plan.effort.iterations
 
 
-def reproduce(
-    plan: Plan,
-    store: ResultStore,
-    shipped: Callable[[str], Path],
-    after_log: Callable[[], None],
-) -> NonMarkovian:
-    """Train, simulate and judge.
-
-    Args:
-        store: of trained networks.
-        after_log: called after each simulated log.
-    """
-    log = None if plan.traces is None else read_lpc(plan.traces)  # may fail: before the trainings
-    networks = learn(plan.effort, store)
-    loads = {
-        f"EGEE-like load {load}": _generated(plan, load, networks, after_log) for load in LOADS
-    }
-    segments = {} if log is None else _segments(plan, log, networks, after_log)
-    groups = dict(loads)
-    if segments:
-        groups[_group(PROCESSORS_OF_2011)] = segments[PROCESSORS_OF_2011]
-    rows = list(rows_of_table_1(generated(LOADS[0], range(plan.seeds), plan.effort)))
-    for group, trial in groups.items():
-        rows += [*rows_of_tables(group, trial), *rows_of_sentences(group, trial)]
-    if segments:  # the native scheduler had its own machine: only there it is compared fairly
-        machine = PROCESSORS_OF_LPC
-        rows += rows_on_native(_group(machine), segments[machine])
-    estimates: EstimateFigures = {}
-    if log is not None and plan.traces is not None:
-        past = prepared_segments(log, [_EARLIER], PROCESSORS_OF_2011)[_EARLIER]
-        learned = {name: networks[name] for name in LEARNED}
-        estimates = estimate_figures(plan, learned, shipped, medians_of(past))
-    return NonMarkovian(
-        claims=DECLARED.claims(rows),
-        generated=loads,
-        segments=segments,
-        estimates=estimates,
-    )
-
-
-def _group(capacity: int) -> str:
-    return f"LPC-EGEE segments 17 to 19, {capacity} processors"
-
-
-def _generated(
-    plan: Plan,
-    load: float,
-    networks: Mapping[str, Sequence[LearnedNetwork]],
-    after_log: Callable[[], None],
-) -> PairedTrial:
-    medians = medians_of(*training_logs(plan.effort))
-    trial = run_trial(
-        generated(load, range(plan.seeds), plan.effort),
-        contenders(networks, medians, native=False),
-        plan.effort.drop_of(_DROP),
-        after_log,
-    )
-    return with_averages(trial, networks)
-
-
-def _segments(
-    plan: Plan,
-    log: JobLog,
-    networks: Mapping[str, Sequence[LearnedNetwork]],
-    after_log: Callable[[], None],
+def _on_segments(
+    plan: Plan, log: JobLog, networks: Mapping[str, Sequence[LearnedNetwork]], add: Add
 ) -> dict[int, PairedTrial]:
+    """Processors -> policies on the segments of LPC-EGEE."""
     found = {}
     for capacity in _CAPACITIES:
         earlier = prepared_segments(log, [_EARLIER], capacity)[_EARLIER]
         logs = prepared_segments(log, MEASURED_SEGMENTS, capacity, plan.effort.jobs)
         policies = contenders(networks, medians_of(earlier), native=True)
-        drop = plan.effort.drop_of(SEGMENT_DROP)
-        found[capacity] = with_averages(
-            run_trial(logs.values(), policies, drop, after_log), networks
-        )
+        trial = run_trial(logs.values(), policies, plan.effort.drop_of(SEGMENT_DROP), add)
+        found[capacity] = with_averages(trial, networks)
     return found
 
 
@@ -563,29 +475,6 @@ _STYLES = {
     "ESN-ORA": ("tab:orange", "-"),
     "ESN-EST": ("tab:orange", "--"),
 }
-
-
-def drawings_of(found: NonMarkovian) -> Drawings:
-    """Every figure of what the reproduction gave."""
-    trials = _shown(found)
-    drawings = {
-        "fig-2-responsiveness.png": lambda: _draw_responsiveness(trials),
-        "fig-3-queuing-delay.png": lambda: _draw_delays(trials),
-        "memory.png": lambda: _draw_memory(trials),
-    }
-    if found.segments:
-        trial = found.segments[PROCESSORS_OF_2011]
-        drawings["fig-4-fairness.png"] = lambda: _draw_fairness(trial)
-    return drawings
-
-
-def _shown(found: NonMarkovian) -> Mapping[str, PairedTrial]:
-    """Title -> trial: the generated loads, and the segments on the processors of 2011."""
-    trials = dict(found.generated)
-    if found.segments:
-        title = f"LPC-EGEE segments 17-19, {PROCESSORS_OF_2011} processors"
-        trials[title] = found.segments[PROCESSORS_OF_2011]
-    return trials
 
 
 def _draw_responsiveness(trials: Mapping[str, PairedTrial]) -> Any:
@@ -655,13 +544,42 @@ def run(asked: Asked) -> Outcome:
     """Train all networks and measure."""
     plan = Plan.of(asked)
     asked.refuse_policy("it compares four networks")
+    log = None if plan.traces is None else read_lpc(plan.traces)  # may fail: before the trainings
     with asked.bar("training and simulating", steps(plan)) as add:
-        store = ResultStore(asked.models, add)
-        found = reproduce(plan, store, asked.shipped, partial(add, 1))
+        networks = learn(plan.effort, ResultStore(asked.models, add))
+        policies = contenders(networks, medians_of(*training_logs(plan.effort)), native=False)
+        groups, drop = {}, plan.effort.drop_of(_DROP)
+        for load in LOADS:
+            logs = generated(load, range(plan.seeds), plan.effort)
+            trial = with_averages(run_trial(logs, policies, drop, add), networks)
+            groups[f"EGEE-like load {load}"] = trial
+        segments = {} if log is None else _on_segments(plan, log, networks, add)
+        estimates: EstimateFigures = {}
+        if log is not None and plan.traces is not None:
+            past = prepared_segments(log, [_EARLIER], PROCESSORS_OF_2011)[_EARLIER]
+            learned = {name: networks[name] for name in LEARNED}
+            estimates = estimate_figures(plan, learned, asked.shipped, medians_of(past))
+    shown = dict(groups)
+    if segments:
+        title = "LPC-EGEE segments {}, {} processors"
+        groups[title.format("17 to 19", PROCESSORS_OF_2011)] = segments[PROCESSORS_OF_2011]
+        shown[title.format("17-19", PROCESSORS_OF_2011)] = segments[PROCESSORS_OF_2011]
+    rows = list(rows_of_table_1(generated(LOADS[0], range(plan.seeds), plan.effort)))
+    for group, trial in groups.items():
+        rows += [*rows_of_tables(group, trial), *rows_of_sentences(group, trial)]
+    drawings = {
+        "fig-2-responsiveness.png": lambda: _draw_responsiveness(shown),
+        "fig-3-queuing-delay.png": lambda: _draw_delays(shown),
+        "memory.png": lambda: _draw_memory(shown),
+    }
+    if segments:  # the native scheduler had its own machine: only there it is compared fairly
+        group = title.format("17 to 19", PROCESSORS_OF_LPC)
+        rows += rows_on_native(group, segments[PROCESSORS_OF_LPC])
+        drawings["fig-4-fairness.png"] = lambda: _draw_fairness(segments[PROCESSORS_OF_2011])
     return Outcome(
-        claims=found.claims,
+        claims=DECLARED.claims(rows),
         seeds=range(plan.seeds),
-        more=estimate_report(found.estimates),
-        facts={"estimates": found.estimates},
-        drawings=drawings_of(found),
+        more=estimate_report(estimates),
+        facts={"estimates": estimates},
+        drawings=drawings,
     )

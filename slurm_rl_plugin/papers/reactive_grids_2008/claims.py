@@ -11,7 +11,7 @@ import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.reactive_grid import grid_job_features
-from slurm_rl_plugin.learning.sarsa import SarsaSettings, train_sarsa
+from slurm_rl_plugin.learning.sarsa import SarsaSettings
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     BASELINES,
@@ -398,10 +398,8 @@ def segments_task(log: JobLog, effort: Effort, settings: SarsaSettings) -> Learn
     return LearningTask(
         name="reactive-grids-lpc",
         settings=replace(settings, sweeps=effort.sweeps, weights=OBJECTIVE),
-        train=train_sarsa,
         sources=[f"LPC-EGEE {_LEARNED} {_CHOOSING} {PROCESSORS_OF_2011} {effort.jobs}"],
         loads=loads,
-        steps=effort.sweeps,
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
-from slurm_rl_plugin.learning.sarsa import SarsaSettings, train_sarsa
+from slurm_rl_plugin.learning.sarsa import SarsaSettings
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.study.claims import Declared
 from slurm_rl_plugin.papers.study.result_store import LearningTask, Loads
@@ -111,14 +111,12 @@ def learning_task(
     return LearningTask(
         name=f"{name}-p{interactive}",
         settings=settings,
-        train=train_sarsa,
         sources=[
             f"mmn p={interactive} jobs={effort.jobs_of(JOBS)} {counts}",
             f"{dict(shares)} {recorded}",
             *([f"training jobs={training_jobs}"] if training_jobs else []),
         ],
         loads=loads,
-        steps=effort.sweeps,
     )
 
 

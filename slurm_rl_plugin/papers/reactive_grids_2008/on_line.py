@@ -12,8 +12,8 @@ organisation is one input (the 11 inputs of section III.C) or one for each: ever
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -113,8 +113,7 @@ class Followed(NamedTuple):
 Trial = Mapping[str, Followed]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnLine:
+class OnLine(NamedTuple):
     """Figures of the learners and of what stands beside them.
 
     Attributes:
@@ -132,15 +131,8 @@ def on_line_steps(plan: Plan) -> int:
     return len(READINGS) * (logs + len(MEASURED_SEGMENTS) * (plan.traces is not None))
 
 
-def learn_on_line(
-    plan: Plan, log: JobLog | None, store: ResultStore, after_log: Callable[[], None]
-) -> OnLine:
-    """Every reading on the generated load and on the segments.
-
-    Args:
-        log: LPC-EGEE; None without traces.
-        after_log: called after each measured log.
-    """
+def learn_on_line(plan: Plan, log: JobLog | None, store: ResultStore) -> OnLine:
+    """Every reading on the generated load and, where LPC-EGEE is given, on its segments."""
     effort, seeds = plan.effort, range(min(plan.seeds, _LOGS))
     loads = {}
     for p in FRACTIONS:
@@ -148,7 +140,7 @@ def learn_on_line(
         past = training_loads(generated(p, first, effort, FEASIBLE))
         measured = training_loads(generated(p, seeds, effort, FEASIBLE))
         runs = _Runs(f"p={p}", past, measured, effort.drop_of(DROP), effort)
-        loads[p] = runs.trial((FIFO,), store, after_log)
+        loads[p] = runs.trial((FIFO,), store)
     segments: Trial = {}
     if log is not None:
         found = prepared_segments(
@@ -156,7 +148,7 @@ def learn_on_line(
         )
         every = training_loads(found.values())
         runs = _Runs("LPC-EGEE", every[:2], every[2:], effort.drop_of(SEGMENT_DROP), effort)
-        segments = runs.trial((FIFO, NATIVE), store, after_log)
+        segments = runs.trial((FIFO, NATIVE), store)
     return OnLine(generated=loads, segments=segments)
 
 
@@ -165,8 +157,6 @@ class _Runs(NamedTuple):
 
     Attributes:
         past: one that initialises, and one that the frozen policy learns on.
-        drop: first and last jobs that are not counted.
-        effort: how much is computed.
     """
 
     source: str
@@ -175,32 +165,27 @@ class _Runs(NamedTuple):
     drop: tuple[int, int]
     effort: Effort
 
-    def trial(
-        self, rules: Sequence[str], store: ResultStore, after_log: Callable[[], None]
-    ) -> Trial:
-        found = {
-            rule: _followed([self._entry(load, None, rule) for load in self.measured])
-            for rule in rules
-        }
+    def trial(self, rules: Sequence[str], store: ResultStore) -> Trial:
+        found = {}
+        for rule in rules:
+            schedule = Contender(rule=rule.lower()).schedule
+            found[rule] = _followed(
+                [self._entry(schedule(each.prepared)) for each in self.measured]
+            )
         for reading in READINGS:
             key = (self.source, reading, len(self.measured), self.effort.jobs, REPLAYED)
             stem = stem_of("on-line", *key, module=__name__)
             rows = store.figures(stem, partial(self._rows, reading))
             for how, entries in rows.items():
                 found[f"{reading.name}, {how}"] = _followed(entries)
-            for _ in self.measured:
-                after_log()
+            store.add(len(self.measured))
         return found
 
     def _rows(self, reading: Reading) -> dict[str, list[dict[str, Any]]]:
         """How a learner acts -> an entry for each measured log."""
         replayed = REPLAYED if self.effort.jobs == 0 else REPLAYED // 10
-        learner = OnLineLearner(
-            self.past[0],
-            replace(PAPER, reward=reading.reward),
-            replayed=replayed,
-            one_hot=reading.one_hot,
-        )
+        settings = replace(PAPER, reward=reading.reward)
+        learner = OnLineLearner(self.past[0], settings, replayed=replayed, one_hot=reading.one_hot)
         initial = learner.parameters.copy()
         learner.run(self.past[1], learning=True)
         learned = learner.parameters.copy()
@@ -209,24 +194,15 @@ class _Runs(NamedTuple):
             for how, parameters in ((ON_LINE, initial), (FROZEN, learned), (INITIAL, initial)):
                 learner.parameters = parameters.copy()
                 start = learner.run(load, learning=how == ON_LINE)
-                rows[how].append(self._entry(load, start))
+                rows[how].append(self._entry(schedule_of(load.prepared, start, load.settings)))
         return rows
 
-    def _entry(
-        self, load: TrainingLoad, start: FloatArray | None, rule: str = ""
-    ) -> dict[str, Any]:
-        if start is None:
-            jobs = Contender(rule=rule.lower()).schedule(load.prepared)
-        else:
-            jobs = schedule_of(load.prepared, start, load.settings)
+    def _entry(self, jobs: ScheduledJobs) -> dict[str, Any]:
+        """Figures, and mean time utility of the jobs of each window, by arrival."""
+        parts = np.array_split(JobMeasures.of(jobs).time_utility, WINDOWS)
         measures = measures_of(jobs, self.drop)
-        return {"windows": _windows(jobs), **{column: measures[column] for column in _COLUMNS}}
-
-
-def _windows(jobs: ScheduledJobs) -> list[float]:
-    """Mean time utility of the jobs of each window, by arrival."""
-    utility = JobMeasures.of(jobs).time_utility
-    return [float(part.mean()) for part in np.array_split(utility, WINDOWS)]
+        windows = [float(part.mean()) for part in parts]
+        return {"windows": windows, **{column: measures[column] for column in _COLUMNS}}
 
 
 def _followed(entries: Sequence[Mapping[str, Any]]) -> Followed:
@@ -251,9 +227,8 @@ def rows_on_line(found: OnLine) -> Iterator[Row]:
     for p, trial in found.generated.items():
         for reading in READINGS:
             yield from _rows_on_generated(p, trial, reading.name)
-    if found.segments:
-        for reading in READINGS:
-            yield from _rows_on_segments(found.segments, reading.name)
+    for reading in READINGS if found.segments else ():
+        yield from _rows_on_segments(found.segments, reading.name)
 
 
 def _rows_on_generated(p: float, trial: Trial, name: str) -> Iterator[Row]:

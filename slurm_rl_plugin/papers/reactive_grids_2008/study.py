@@ -8,8 +8,7 @@ is not public; segments of LPC-EGEE stand in for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +76,7 @@ from slurm_rl_plugin.papers.reactive_grids_2008.on_line import (
     on_line_steps,
     rows_on_line,
 )
-from slurm_rl_plugin.papers.study.claims import Claim, Report, Row, TextTable
+from slurm_rl_plugin.papers.study.claims import Report, TextTable
 from slurm_rl_plugin.papers.study.figures import (
     draw_cumulative,
     draw_intervals,
@@ -94,7 +93,7 @@ from slurm_rl_plugin.papers.study.logs import (
     read_lpc,
 )
 from slurm_rl_plugin.papers.study.result_store import LearningTask, ResultStore
-from slurm_rl_plugin.papers.study.study import Asked, Drawings, Effort, Outcome, Plan
+from slurm_rl_plugin.papers.study.study import Asked, Effort, Outcome, Plan
 from slurm_rl_plugin.papers.study.trials import LONGEST_FIRST, Contender, PairedTrial, run_trial
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import SHIPPED_MODELS
@@ -171,38 +170,16 @@ def shipped_report(found: ShippedFigures) -> Report:
 
 #: Fraction of interactive jobs where the paper shows but one.
 SHOWN = 0.2
-#: Files of the networks that show what fails.
+#: What shows what fails: files and settings of its networks.
 _FILES = {LITERAL: "literal-reward", PRINTED: "all-as-printed"}
+_AS_PRINTED = {LITERAL: SarsaSettings(reward="literal", keep="last"), PRINTED: PAPER}
 #: Processors -> what the native starts are worth beside simulated ones, for the verdicts.
 _MACHINES = {
     PROCESSORS_OF_2011: "the native starts were made on LPC's 140 processors, the others on 81",
     PROCESSORS_OF_LPC: "LPC's own machine of 140 processors",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReactiveGrids:
-    """Claims, and what they rest on.
-
-    Attributes:
-        claims: of every table, figure and sentence.
-        feasible: p -> policies on the generated load.
-        infeasible: the same logs with p = .2 and targets that the work cannot meet.
-        segments: segment and processors -> policies on LPC-EGEE; empty without traces.
-        literal, printed, learned: networks of the reward as printed, of all settings as printed,
-            and of the difference reward.
-        on_line: the experiment as the paper ran it.
-    """
-
-    claims: list[Claim]
-    feasible: Mapping[float, PairedTrial]
-    infeasible: PairedTrial
-    segments: Mapping[tuple[int, int], PairedTrial]
-    literal: QNetwork
-    printed: QNetwork
-    learned: QNetwork
-    curves: Curves
-    on_line: OnLine
+#: Segment and processors -> policies on LPC-EGEE.
+Segments = Mapping[tuple[int, int], PairedTrial]
 
 
 def steps(plan: Plan) -> int:
@@ -215,130 +192,94 @@ def steps(plan: Plan) -> int:
     return logs + (networks + 2) * effort.sweeps + curves
 
 
-def reproduce(plan: Plan, store: ResultStore, after_log: Callable[[], None]) -> ReactiveGrids:
-    """Train, simulate and judge.
-
-    Args:
-        store: of trained networks.
-        after_log: called after each simulated log.
-    """
-    log = None if plan.traces is None else read_lpc(plan.traces)  # may fail: before the trainings
-    return _Reproduction(plan, store, after_log).run(log)
+def _network(plan: Plan, store: ResultStore, task: LearningTask) -> QNetwork:
+    return plan.network or store.network(task).q_network
 
 
-class _Reproduction:
-    def __init__(self, plan: Plan, store: ResultStore, after_log: Callable[[], None]) -> None:
-        self._plan, self._store, self._after_log = plan, store, after_log
-
-    def run(self, log: JobLog | None) -> ReactiveGrids:
-        literal = self._literal(LITERAL, SarsaSettings(reward="literal", keep="last"))
-        printed = self._literal(PRINTED, PAPER)
-        as_printed = {LITERAL: literal, PRINTED: printed}
-        learned = {p: self._network(self._task("reactive-grids", p)) for p in FRACTIONS}
-        feasible = {p: self._feasible(p, learned[p], as_printed) for p in FRACTIONS}
-        infeasible = self._infeasible()
-        segments = {} if log is None else self._segments(log)
-        curves = learning_curves(self._plan.effort, self._store)
-        on_line = learn_on_line(self._plan, log, self._store, self._after_log)
-        rows = [
-            *rows_of_table_1(),
-            *(row for p in FRACTIONS for row in rows_of_waits(p, feasible[p])),
-            *(row for p in FRACTIONS for row in rows_of_holding(p, feasible[p])),
-            *rows_of_shares(feasible[SHOWN], infeasible),
-            *_rows_of_segments(segments),
-            *rows_of_literal_reward(feasible[SHOWN], {**as_printed, RL: learned[SHOWN]}),
-            *rows_of_calibration(curves),
-            *rows_on_line(on_line),
-        ]
-        return ReactiveGrids(
-            claims=DECLARED.claims(rows),
-            feasible=feasible,
-            infeasible=infeasible,
-            segments=segments,
-            literal=literal,
-            printed=printed,
-            learned=learned[SHOWN],
-            curves=curves,
-            on_line=on_line,
-        )
-
-    def _task(
-        self, name: str, interactive: float, shares: Mapping[str, float] = FEASIBLE
-    ) -> LearningTask:
-        return learning_task(name, interactive, self._plan.effort, SarsaSettings(), shares=shares)
-
-    def _literal(self, name: str, settings: SarsaSettings) -> QNetwork:
-        task = learning_task(_FILES[name], SHOWN, self._plan.effort, settings)
-        return self._store.network(task).q_network
-
-    def _network(self, task: LearningTask) -> QNetwork:
-        return self._plan.network or self._store.network(task).q_network
-
-    def _contenders(
-        self, interactive: float, network: QNetwork, shares: Mapping[str, float]
-    ) -> dict[str, Contender]:
-        [training_log] = generated(interactive, [TRAINING_SEED], self._plan.effort, shares)
-        return contenders(network, medians_of(training_log))
-
-    def _feasible(
-        self, interactive: float, learned: QNetwork, as_printed: Mapping[str, QNetwork]
-    ) -> PairedTrial:
-        logs = generated(interactive, range(self._plan.seeds), self._plan.effort, FEASIBLE)
-        policies = self._contenders(interactive, learned, FEASIBLE)
-        if interactive == SHOWN:
-            policies |= {name: Contender(network=each) for name, each in as_printed.items()}
-        return run_trial(logs, policies, self._plan.effort.drop_of(DROP), self._after_log)
-
-    def _infeasible(self) -> PairedTrial:
-        network = self._network(self._task("infeasible", SHOWN, INFEASIBLE))
-        logs = generated(SHOWN, range(self._plan.seeds), self._plan.effort, INFEASIBLE)
-        policies = self._contenders(SHOWN, network, INFEASIBLE)
-        return run_trial(logs, policies, self._plan.effort.drop_of(DROP), self._after_log)
-
-    def _segments(self, log: JobLog) -> dict[tuple[int, int], PairedTrial]:
-        effort = self._plan.effort
-        network = self._network(segments_task(log, effort, SarsaSettings()))
-        before = {number: number - 1 for number in MEASURED_SEGMENTS}
-        found = {}
-        for capacity in _MACHINES:
-            logs = prepared_segments(log, MEASURED_SEGMENTS, capacity, effort.jobs)
-            earlier = prepared_segments(log, before.values(), capacity)
-            for number, prepared in logs.items():
-                medians = medians_of(earlier[before[number]])
-                policies = {
-                    NATIVE: Contender(rule="native"),
-                    **contenders(network, medians),
-                }
-                drop = effort.drop_of(SEGMENT_DROP)
-                found[number, capacity] = run_trial([prepared], policies, drop, self._after_log)
-        return found
+def _trial(
+    plan: Plan,
+    store: ResultStore,
+    p: float,
+    shares: Mapping[str, float],
+    networks: Mapping[str, QNetwork],
+) -> PairedTrial:
+    """The rules and some networks, RL among them, on the generated load."""
+    [training_log] = generated(p, [TRAINING_SEED], plan.effort, shares)
+    policies = contenders(networks[RL], medians_of(training_log))
+    policies |= {name: Contender(network=each) for name, each in networks.items()}
+    logs = generated(p, range(plan.seeds), plan.effort, shares)
+    return run_trial(logs, policies, plan.effort.drop_of(DROP), store.add)
 
 
-def _rows_of_segments(
-    segments: Mapping[tuple[int, int], PairedTrial],
-) -> Iterator[Row]:
+def _on_segments(plan: Plan, store: ResultStore, log: JobLog) -> Segments:
+    effort, found = plan.effort, {}
+    network = _network(plan, store, segments_task(log, effort, SarsaSettings()))
+    for capacity in _MACHINES:
+        logs = prepared_segments(log, MEASURED_SEGMENTS, capacity, effort.jobs)
+        earlier = prepared_segments(log, [each - 1 for each in MEASURED_SEGMENTS], capacity)
+        for number, prepared in logs.items():
+            rules = contenders(network, medians_of(earlier[number - 1]))
+            policies = {NATIVE: Contender(rule="native"), **rules}
+            drop = effort.drop_of(SEGMENT_DROP)
+            found[number, capacity] = run_trial([prepared], policies, drop, store.add)
+    return found
+
+
+def _reproduced(plan: Plan, store: ResultStore, log: JobLog | None) -> tuple[Outcome, OnLine]:
+    """Train, simulate and judge; what was learned on line is reported as well."""
+    effort = plan.effort
+    as_printed = {
+        name: store.network(learning_task(_FILES[name], SHOWN, effort, settings)).q_network
+        for name, settings in _AS_PRINTED.items()
+    }
+    learned = {
+        p: _network(plan, store, learning_task("reactive-grids", p, effort, SarsaSettings()))
+        for p in FRACTIONS
+    }
+    shown = {RL: learned[SHOWN], **as_printed}
+    feasible = {
+        p: _trial(plan, store, p, FEASIBLE, shown if p == SHOWN else {RL: learned[p]})
+        for p in FRACTIONS
+    }
+    task = learning_task("infeasible", SHOWN, effort, SarsaSettings(), shares=INFEASIBLE)
+    missing = {RL: _network(plan, store, task)}
+    infeasible = _trial(plan, store, SHOWN, INFEASIBLE, missing)
+    segments = {} if log is None else _on_segments(plan, store, log)
+    curves = learning_curves(effort, store)
+    on_line = learn_on_line(plan, log, store)
+    rows = [
+        *rows_of_table_1(),
+        *(row for p in FRACTIONS for row in rows_of_waits(p, feasible[p])),
+        *(row for p in FRACTIONS for row in rows_of_holding(p, feasible[p])),
+        *rows_of_shares(feasible[SHOWN], infeasible),
+    ]
     for (number, capacity), trial in segments.items():
         group = f"LPC-EGEE segment {number}, {capacity} processors"
-        yield from rows_of_segment(group, trial, _MACHINES[capacity])
+        rows += rows_of_segment(group, trial, _MACHINES[capacity])
+    rows += rows_of_literal_reward(feasible[SHOWN], shown)
+    rows += [*rows_of_calibration(curves), *rows_on_line(on_line)]
+    drawings = {
+        "table-2.png": lambda: _draw_table_2(feasible),
+        "conservation-of-work.png": lambda: _draw_conservation(feasible),
+        "fig-3-interactive-waits.png": lambda: _draw_figure_3(feasible),
+        "fig-4-5-fairness.png": lambda: _draw_fairness(feasible[SHOWN], infeasible),
+        "literal-reward.png": lambda: _draw_literal_reward(feasible[SHOWN], shown),
+        "calibration.png": lambda: _draw_curves(curves),
+    }
+    if segments:
+        drawings |= {
+            "fig-6-segment-waits.png": lambda: _draw(segments, _draw_waits),
+            "fig-6-segment-wait-differences.png": lambda: _draw(segments, _draw_differences),
+            "fig-7-segment-fairness.png": lambda: _draw(segments, _draw_fairness_gap),
+            "fig-6-learning.png": lambda: _draw_learning(on_line.segments),
+        }
+    claims = DECLARED.claims(rows)
+    return Outcome(claims=claims, seeds=range(plan.seeds), drawings=drawings), on_line
 
 
 _COLOURS = ("tab:blue", "tab:orange", "tab:green")
 _STYLES = {FIFO: "--", RL: "-", SJF: ":"}
 _INSTANTS = 300
-
-
-def drawings_of(found: ReactiveGrids) -> Drawings:
-    """Every figure of what the reproduction gave."""
-    return {
-        "table-2.png": lambda: _draw_table_2(found.feasible),
-        "conservation-of-work.png": lambda: _draw_conservation(found.feasible),
-        "fig-3-interactive-waits.png": lambda: _draw_figure_3(found.feasible),
-        "fig-4-5-fairness.png": lambda: _draw_fairness(found.feasible[SHOWN], found.infeasible),
-        "literal-reward.png": lambda: _draw_literal_reward(found),
-        "calibration.png": lambda: _draw_curves(found.curves),
-        **segment_drawings(found.segments),
-        **learning_drawing(found.on_line.segments),
-    }
 
 
 def _draw_table_2(trials: Mapping[float, PairedTrial]) -> Any:
@@ -420,20 +361,20 @@ def _fairness_band(
     return seconds / HOUR, low, middle, high
 
 
-def _draw_literal_reward(found: ReactiveGrids) -> Any:
+def _draw_literal_reward(trial: PairedTrial, networks: Mapping[str, QNetwork]) -> Any:
     titles = ("what the networks learned: higher starts first", "what they do")
     figure, (left, right) = panels(titles, (5.5, 4.5))
     run_times = np.geomspace(10.0, 40_000.0, 200)
-    for network, name, colour in (
-        (found.literal, "reward as printed", "tab:red"),
-        (found.printed, "all settings as printed", "tab:purple"),
-        (found.learned, "difference reward", "tab:blue"),
+    for policy, name, colour in (
+        (LITERAL, "reward as printed", "tab:red"),
+        (PRINTED, "all settings as printed", "tab:purple"),
+        (RL, "difference reward", "tab:blue"),
     ):
-        scores = scores_by_run_time(network, run_times)
+        scores = scores_by_run_time(networks[policy], run_times)
         left.plot(run_times / MINUTE, scores, color=colour, label=name)
     left.axvline(15.0, color="grey", linestyle=":", label="interactive | batch")
     left.set_xscale("log")
-    trial, names = found.feasible[SHOWN], (LITERAL, PRINTED, LONGEST_FIRST, FIFO, RL, SJF)
+    names = (LITERAL, PRINTED, LONGEST_FIRST, FIFO, RL, SJF)
     means = [float(trial.figure(name, "mean wait").mean()) for name in names]
     right.barh(names, means, color=["tab:red", "tab:purple", "grey", "grey", "tab:blue", "grey"])
     right.set_xlabel(f"mean wait (s), p = {SHOWN}")
@@ -456,25 +397,6 @@ def _draw_curves(curves: Curves) -> Any:
 _WINDOW = 200
 _TRACE_COLOURS = {NATIVE: "black", FIFO: "tab:blue", RL: "tab:orange", SJF: "tab:green"}
 
-Segments = Mapping[tuple[int, int], PairedTrial]
-
-
-def segment_drawings(segments: Segments) -> dict[str, Callable[[], Any]]:
-    """File name -> drawing; nothing without segments."""
-    if not segments:
-        return {}
-    shown = {key: each for key, each in segments.items() if key[1] == PROCESSORS_OF_2011}
-    return {
-        "fig-6-segment-waits.png": lambda: _draw(shown, _draw_waits),
-        "fig-6-segment-wait-differences.png": lambda: _draw(shown, _draw_differences),
-        "fig-7-segment-fairness.png": lambda: _draw(shown, _draw_fairness_gap),
-    }
-
-
-def learning_drawing(trial: Trial) -> dict[str, Callable[[], Any]]:
-    """Utility over time while a learner learns, by file name; nothing without segments."""
-    return {"fig-6-learning.png": lambda: _draw_learning(trial)} if trial else {}
-
 
 def _draw_learning(trial: Trial) -> Any:
     """A panel for each segment, a line for each policy, the first three readings alone."""
@@ -495,10 +417,11 @@ def _draw_learning(trial: Trial) -> Any:
 
 
 def _draw(segments: Segments, draw: Callable[[Any, PairedTrial], tuple[str, str]]) -> Any:
-    """A panel for each segment; `draw` gives the names of the axes."""
-    titles = [f"LPC-EGEE segment {number}, {capacity} processors" for number, capacity in segments]
+    """A panel for each segment on the processors of 2011; `draw` gives the names of the axes."""
+    shown = {key: each for key, each in segments.items() if key[1] == PROCESSORS_OF_2011}
+    titles = [f"LPC-EGEE segment {number}, {capacity} processors" for number, capacity in shown]
     figure, axes = panels(titles, (5, 3.5), rows=2)
-    for axis, trial in zip(axes, segments.values(), strict=False):
+    for axis, trial in zip(axes, shown.values(), strict=False):
         across, up = draw(axis, trial)
     return finished(figure, axes, across, up, columns=5)
 
@@ -541,15 +464,14 @@ def run(asked: Asked) -> Outcome:
     plan = Plan.of(asked)
     if asked.policy is not None:
         plan = replace(plan, network=_given_network(asked.policy))
+    log = None if plan.traces is None else read_lpc(plan.traces)  # may fail: before the trainings
     with asked.bar("training and simulating", steps(plan)) as add:
-        found = reproduce(plan, ResultStore(asked.models, add), partial(add, 1))
+        outcome, on_line = _reproduced(plan, ResultStore(asked.models, add), log)
     shipped = shipped_figures(plan.traces, plan.effort, asked.shipped)
-    return Outcome(
-        claims=found.claims,
-        seeds=range(plan.seeds),
-        more=[*on_line_report(found.on_line), *shipped_report(shipped)],
-        facts={"on_line": on_line_facts(found.on_line), "shipped": shipped},
-        drawings=drawings_of(found),
+    return replace(
+        outcome,
+        more=[*on_line_report(on_line), *shipped_report(shipped)],
+        facts={"on_line": on_line_facts(on_line), "shipped": shipped},
     )
 
 

@@ -8,8 +8,7 @@ of the four segments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from matplotlib import pyplot as plt
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.learning.onnx_file import import_network
-from slurm_rl_plugin.learning.policy_search import PolicySearchSettings, search_policy
+from slurm_rl_plugin.learning.policy_search import PolicySearchSettings
 from slurm_rl_plugin.learning.sarsa import SarsaSettings
 from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.measure.intervals import BLOCK_JOBS
@@ -59,7 +58,7 @@ from slurm_rl_plugin.papers.study.result_store import (
     Loads,
     ResultStore,
 )
-from slurm_rl_plugin.papers.study.study import Asked, Drawings, Effort, Outcome, Plan
+from slurm_rl_plugin.papers.study.study import Add, Asked, Effort, Outcome, Plan
 from slurm_rl_plugin.papers.study.trials import Contender, PairedTrial, run_trial
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray
@@ -156,35 +155,15 @@ _LOGS = 2
 _J = {"time_utility": 0.5, "responsiveness": 0.0, "fairness": 0.5}
 #: Longest waits hardly count, or count so much that four times FIFO's is the price they are worth.
 _LOOSE, _TAIL_SAFE = RewardWeights(**_J, tail=0.001), RewardWeights(**_J, tail=0.05)
+_HOLDING = PolicySearchSettings(
+    hidden=1, hold=True, searched="reserve", generations=15, weights=_LOOSE
+)
 #: Network -> settings of its search, and whether it knows run times.
 SEARCHES: Mapping[str, tuple[PolicySearchSettings, bool]] = {
-    HOLD: (
-        PolicySearchSettings(
-            hidden=1, hold=True, searched="reserve", start="sjf", generations=30, weights=_LOOSE
-        ),
-        True,
-    ),
-    TAIL_SAFE: (
-        PolicySearchSettings(
-            hidden=1,
-            hold=True,
-            searched="reserve",
-            start="expansion-factor",
-            generations=15,
-            weights=_TAIL_SAFE,
-        ),
-        True,
-    ),
-    GREEDY_EST: (
-        PolicySearchSettings(hidden=2, generations=20, weights=_LOOSE),
-        False,
-    ),
-    HOLD_EST: (
-        PolicySearchSettings(
-            hidden=1, hold=True, searched="reserve", generations=15, weights=_LOOSE
-        ),
-        False,
-    ),
+    HOLD: (replace(_HOLDING, start="sjf", generations=30), True),
+    TAIL_SAFE: (replace(_HOLDING, start="expansion-factor", weights=_TAIL_SAFE), True),
+    GREEDY_EST: (PolicySearchSettings(hidden=2, generations=20, weights=_LOOSE), False),
+    HOLD_EST: (_HOLDING, False),
 }
 
 
@@ -192,21 +171,6 @@ SEARCHES: Mapping[str, tuple[PolicySearchSettings, bool]] = {
 SCALED = {
     f"hold, reserve times {factor:g}": factor for factor in (0, 0.25, 0.5, 0.75, 1.25, 1.5, 2)
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResponsiveReserve:
-    """Claims, and the trials that they rest on.
-
-    Attributes:
-        claims: a goal each, then every policy's figures.
-        synthetic: fraction of interactive jobs -> policies on the 2008 load.
-        segments: segment -> policies on LPC-EGEE; empty without traces.
-    """
-
-    claims: list[Claim]
-    synthetic: Mapping[float, PairedTrial]
-    segments: Mapping[int, PairedTrial]
 
 
 def _generations(settings: PolicySearchSettings, effort: Effort) -> int:
@@ -219,31 +183,6 @@ def steps(plan: Plan) -> int:
     learned = len(FRACTIONS) * plan.effort.sweeps + searched
     segments = len(_SEGMENTS) * (plan.traces is not None)
     return learned + len(FRACTIONS) * plan.seeds + segments
-
-
-def reproduce(
-    plan: Plan, reserve: QNetwork, store: ResultStore, after_log: Callable[[], None]
-) -> ResponsiveReserve:
-    """Train, simulate and judge.
-
-    Args:
-        reserve: the network that is tried on LPC-EGEE.
-        store: of trained networks.
-        after_log: told after each simulated log.
-    """
-    segments = {}
-    if plan.traces is not None:
-        segments = _on_segments(read_lpc(plan.traces), reserve, plan.effort, after_log)
-    searched = {name: store.network(_task(name, plan.effort)).network for name in SEARCHES}
-    synthetic = {p: _on_synthetic(p, plan, searched, store, after_log) for p in FRACTIONS}
-    parts = [(f"2008 load, p = {p}", each, measured) for p, each in synthetic.items()]
-    parts += [
-        (f"LPC-EGEE segment {number}", each, measured_on_one_log)
-        for number, each in segments.items()
-    ]
-    claims = DECLARED.claims(row for each in parts for row in _rows(*each))
-    claims += [Claim(row=row) for each in parts for row in _figures(*each)]
-    return ResponsiveReserve(claims=claims, synthetic=synthetic, segments=segments)
 
 
 def _scaled(network: QNetwork, factor: float) -> QNetwork:
@@ -264,10 +203,8 @@ def _task(name: str, effort: Effort) -> LearningTask:
     return LearningTask(
         name=name.replace(" ", "-").lower(),
         settings=settings,
-        train=search_policy,
         sources=[f"mmn p={FRACTIONS} logs={_LOGS} jobs={effort.jobs} oracle={oracle}"],
         loads=loads,
-        steps=settings.generations,
     )
 
 
@@ -298,7 +235,6 @@ def _on_synthetic(
     plan: Plan,
     searched: Mapping[str, LearnedNetwork],
     store: ResultStore,
-    after_log: Callable[[], None],
 ) -> PairedTrial:
     greedy = store.network(
         learning_task("reactive-grids", interactive, plan.effort, SarsaSettings())
@@ -309,11 +245,11 @@ def _on_synthetic(
     for name, (_, oracle) in SEARCHES.items():
         policies[name] = Contender(network=searched[name], estimates=None if oracle else medians)
     logs = generated(interactive, range(plan.seeds), plan.effort, FEASIBLE)
-    return run_trial(logs, policies, plan.effort.drop_of(DROP), after_log)
+    return run_trial(logs, policies, plan.effort.drop_of(DROP), store.add)
 
 
 def _on_segments(
-    log: JobLog, reserve: QNetwork, effort: Effort, after_log: Callable[[], None]
+    log: JobLog, reserve: QNetwork, effort: Effort, add: Add
 ) -> dict[int, PairedTrial]:
     logs = prepared_segments(log, _SEGMENTS, PROCESSORS_OF_2011, effort.jobs)
     found = {}
@@ -327,7 +263,7 @@ def _on_segments(
                 name: Contender(network=_scaled(reserve, factor)) for name, factor in SCALED.items()
             },
         }
-        found[number] = run_trial([segment], policies, effort.drop_of(SEGMENT_DROP), after_log)
+        found[number] = run_trial([segment], policies, effort.drop_of(SEGMENT_DROP), add)
     return found
 
 
@@ -353,26 +289,18 @@ def _figures(group: str, trial: PairedTrial, figure: Figure) -> Iterator[Row]:
 _MARKERS = "osD^v<>PX*hp"
 
 
-def drawings_of(found: ResponsiveReserve) -> Drawings:
-    """The generated loads, and the segments where there are any."""
-    drawings = {"responsive-reserve.png": lambda: _draw_synthetic(found)}
-    if found.segments:
-        drawings["responsive-reserve-segments.png"] = lambda: _draw_segments(found)
-    return drawings
-
-
-def _draw_synthetic(found: ResponsiveReserve) -> Any:
-    figure, axes = plt.subplots(1, len(found.synthetic), figsize=(12, 4.6), layout="constrained")
-    for axis, (p, trial) in zip(axes, found.synthetic.items(), strict=True):
+def _draw_synthetic(trials: Mapping[float, PairedTrial]) -> Any:
+    figure, axes = plt.subplots(1, len(trials), figsize=(12, 4.6), layout="constrained")
+    for axis, (p, trial) in zip(axes, trials.items(), strict=True):
         _panel(axis, trial, (WAIT_TO_FIFO, "J"), f"2008 load, p = {p}")
         axis.set_title(f"2008 load, p = {p}")
     legend_above(figure, axes[0], columns=6)
     return figure
 
 
-def _draw_segments(found: ResponsiveReserve) -> Any:
+def _draw_segments(trials: Mapping[int, PairedTrial]) -> Any:
     figure, axes = plt.subplots(2, 2, figsize=(11, 8.5), layout="constrained")
-    for axis, (number, trial) in zip(axes.flat, found.segments.items(), strict=True):
+    for axis, (number, trial) in zip(axes.flat, trials.items(), strict=True):
         _panel(axis, trial, (BATCH_TO_SJF, "R"), f"LPC-EGEE segment {number}")
         points = [
             [measured(trial, name, column).value for name in SCALED if name in trial.measures]
@@ -405,6 +333,21 @@ def run(asked: Asked) -> Outcome:
     """Train on the load of 2008, and try the shipped network, or a given one, on LPC-EGEE."""
     plan = Plan.of(asked)
     reserve = import_network(asked.policy or asked.shipped(asked.paper))
+    segments = {}
     with asked.bar("training and simulating", steps(plan)) as add:
-        found = reproduce(plan, reserve, ResultStore(asked.models, add), partial(add, 1))
-    return Outcome(claims=found.claims, seeds=range(plan.seeds), drawings=drawings_of(found))
+        store = ResultStore(asked.models, add)
+        if plan.traces is not None:
+            segments = _on_segments(read_lpc(plan.traces), reserve, plan.effort, add)
+        searched = {name: store.network(_task(name, plan.effort)).network for name in SEARCHES}
+        synthetic = {p: _on_synthetic(p, plan, searched, store) for p in FRACTIONS}
+    parts = [(f"2008 load, p = {p}", each, measured) for p, each in synthetic.items()]
+    parts += [
+        (f"LPC-EGEE segment {number}", each, measured_on_one_log)
+        for number, each in segments.items()
+    ]
+    claims = DECLARED.claims(row for each in parts for row in _rows(*each))
+    claims += [Claim(row=row) for each in parts for row in _figures(*each)]
+    drawings = {"responsive-reserve.png": lambda: _draw_synthetic(synthetic)}
+    if segments:
+        drawings["responsive-reserve-segments.png"] = lambda: _draw_segments(segments)
+    return Outcome(claims=claims, seeds=range(plan.seeds), drawings=drawings)

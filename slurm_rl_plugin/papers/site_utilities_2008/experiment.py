@@ -1,9 +1,12 @@
-"""The utility models of the three sites: fitted on the sites' own simulated histories."""
+"""Site utilities (2008, section II.C): a matchmaker that ranks three sites by what they publish.
+
+The utility models of the sites are fitted on the sites' own simulated histories.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -37,12 +40,11 @@ from slurm_rl_plugin.papers.site_utilities_2008.sites import (
     routed_by,
     site_terms,
 )
-from slurm_rl_plugin.papers.study.claims import Claim, Declared, Row, measure, row
+from slurm_rl_plugin.papers.study.claims import Declared, Row, measure, row
 from slurm_rl_plugin.papers.study.figures import draw_intervals, finished, panels
 from slurm_rl_plugin.papers.study.logs import SEGMENT_DROP, read_lpc
 from slurm_rl_plugin.papers.study.result_store import ResultStore, digest_of, stem_of
-from slurm_rl_plugin.papers.study.study import Asked, Drawings, Outcome
-from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.papers.study.study import Asked, Outcome
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy, load_q_network
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.sites.routed_sites import NOWHERE, RoutedSite, route_jobs
@@ -90,13 +92,11 @@ def fitted_models(
     order_name: str,
     size: SiteUtilitySize,
     store: ResultStore,
-    after_load: Callable[[], None],
 ) -> dict[str, QNetworkPolicy]:
     """The model of each site by its name: from its file in the store, or fitted now.
 
     Args:
         order_name: tells this order from others in the names of files.
-        after_load: told after each simulated load.
     """
     sites = [asdict(site) for site in SITES]
     key = (order_name, asdict(size), sites, list(TRAINING_SEGMENTS))
@@ -105,8 +105,7 @@ def fitted_models(
     }
     paths = {name: store.folder / f"{stem}.onnx" for name, stem in stems.items()}
     if all(path.exists() for path in paths.values()):
-        for _ in range(size.steps):
-            after_load()
+        store.add(size.steps)
         return {name: load_q_network(path) for name, path in paths.items()}
     loads = [
         draw_load(log, TRAINING_SEGMENTS, size.jobs, (TRAINING_SEED, number))
@@ -125,7 +124,7 @@ def fitted_models(
             each = pool.map(lambda one: try_jobs(one, medians, size.settings), histories)
             for place, found in enumerate(each):
                 tried[place].append(found)
-        after_load()
+        store.add(1)
         if (number + 1) % size.loads == 0:
             models = _exported(tried, medians, size.settings, beside)
     for name, path in paths.items():  # a model under its own name has seen all iterations
@@ -166,62 +165,6 @@ def _exported(
 COLUMNS = ("J", "U", "F", "mean wait", "interactive within 120 s")
 _GROUP = "three sites"
 DECLARED = Declared(__package__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteUtilities:
-    """Claims, and what they rest on.
-
-    Attributes:
-        claims: the differences, then every contender's figures.
-        figures: contender -> column -> a figure of each seed, shape [seeds].
-        routed: contender -> part of the routed jobs that each site got, shape [seeds, sites].
-        models: sha256 of each site's model by the site's name.
-    """
-
-    claims: list[Claim]
-    figures: Mapping[str, Mapping[str, FloatArray]]
-    routed: Mapping[str, FloatArray]
-    models: Mapping[str, str]
-
-
-def reproduce(
-    log: JobLog,
-    network: QNetwork,
-    seeds: int,
-    size: SiteUtilitySize,
-    store: ResultStore,
-    after_load: Callable[[], None],
-) -> SiteUtilities:
-    """Fit the sites' models on some segments, then route jobs of others with every broker.
-
-    Args:
-        network: that orders the queue of every site, the local scheduler of 2008.
-        seeds: loads drawn from the shown segments, seeds 0 to `seeds` - 1.
-        store: of the sites' utility models, and of what each seed gave.
-        after_load: told after each simulated load.
-    """
-    order = QueueOrder(network=network)
-    models = fitted_models(log, order, network.digest, size, store, after_load)
-    checksums = {name: policy.card.sha256 for name, policy in models.items()}
-    key = [digest_of(log.submit, log.run_time, log.user), network.digest, size.jobs, checksums]
-    measured: dict[str, list[tuple[dict[str, float], Sequence[float]]]] = {}
-    for seed in range(seeds):
-        stem = f"{stem_of('site-utilities', *key, module=__name__)}-{seed}"
-        run = partial(_seed, log, order, models, size.jobs, seed)
-        for contender, found in store.figures(stem, run).items():
-            measured.setdefault(contender, []).append(found)
-        after_load()
-    figures = {
-        name: {column: np.array([row[column] for row, _ in rows]) for column in COLUMNS}
-        for name, rows in measured.items()
-    }
-    return SiteUtilities(
-        claims=DECLARED.claims(rows_of(figures)),
-        figures=figures,
-        routed={name: np.array([part for _, part in rows]) for name, rows in measured.items()},
-        models=checksums,
-    )
 
 
 def _seed(
@@ -304,19 +247,11 @@ def rows_of(figures: Mapping[str, Mapping[str, FloatArray]]) -> Iterator[Row]:
 _LOCAL = "reactive-grids"
 
 
-def drawings_of(found: SiteUtilities) -> Drawings:
-    """What site utilities gain, and what every broker reached."""
-    return {
-        "site-utilities-gain.png": lambda: _gains(found),
-        "site-utilities-brokers.png": lambda: _brokers(found),
-    }
-
-
-def _gains(found: SiteUtilities) -> Any:
+def _gains(figures: Mapping[str, Mapping[str, FloatArray]]) -> Any:
     """J of site utilities less that of each baseline: a point a seed, and their mean."""
     figure, [axis] = panels([""], (8, 2.8))
-    ours = found.figures[SITE_UTILITIES]["J"]
-    gains = {f"less {name}": ours - found.figures[name]["J"] for name in reversed(BASELINES)}
+    ours = figures[SITE_UTILITIES]["J"]
+    gains = {f"less {name}": ours - figures[name]["J"] for name in reversed(BASELINES)}
     draw_intervals(axis, {name: measure(gain) for name, gain in gains.items()})
     for place, gain in enumerate(gains.values()):
         axis.plot(gain, np.full(len(gain), place - 0.2), ".", color="tab:grey", alpha=0.6)
@@ -325,15 +260,17 @@ def _gains(found: SiteUtilities) -> Any:
     return finished(figure, [axis], across, "")
 
 
-def _brokers(found: SiteUtilities) -> Any:
+def _brokers(
+    figures: Mapping[str, Mapping[str, FloatArray]], routed: Mapping[str, FloatArray]
+) -> Any:
     """U, F and J of each broker, and what part of the routed jobs each site got."""
-    names = list(found.figures)[::-1]
+    names = list(figures)[::-1]
     figure, axes = panels(["U", "F", "J", "part of the routed jobs"], (3.5, 3.6), share=True)
     for axis, column in zip(axes, ("U", "F", "J"), strict=False):
-        draw_intervals(axis, {name: measure(found.figures[name][column]) for name in names})
+        draw_intervals(axis, {name: measure(figures[name][column]) for name in names})
     left = np.zeros(len(names))
     for number, site in enumerate(SITES):
-        part = np.array([found.routed[name][:, number].mean() for name in names])
+        part = np.array([routed[name][:, number].mean() for name in names])
         label = f"{site.name}: {site.capacity} processors"
         axes[3].barh(range(len(names)), part, left=left, color=f"C{number + 3}", label=label)
         left += part
@@ -343,20 +280,37 @@ def _brokers(found: SiteUtilities) -> Any:
 
 
 def run(asked: Asked) -> Outcome:
-    """Fit the sites' models, then route with every broker."""
+    """Fit the sites' models on some segments, then route jobs of others with every broker."""
     needed = "no traces: give the directory of LPC-EGEE, or name it in SLURM_RL_TRACES."
     traces, seeds = asked.traces_or_refuse(needed), asked.number_of_seeds()
     local = asked.policy or asked.shipped(_LOCAL)
     network, log = import_network(local), read_lpc(traces)
-    size = QUICK_SIZE if asked.quick else FULL_SIZE
+    order, size = QueueOrder(network=network), QUICK_SIZE if asked.quick else FULL_SIZE
+    measured: dict[str, list[tuple[dict[str, float], Sequence[float]]]] = {}
     with asked.bar("fitting and routing", size.steps + seeds) as add:
-        store = ResultStore(asked.models)
-        found = reproduce(log, network, seeds, size, store, partial(add, 1))
-    facts = {"local_scheduler": file_checksum(local), "models": dict(found.models)}
+        store = ResultStore(asked.models, add)
+        models = fitted_models(log, order, network.digest, size, store)
+        checksums = {name: policy.card.sha256 for name, policy in models.items()}
+        key = [digest_of(log.submit, log.run_time, log.user), network.digest, size.jobs, checksums]
+        for seed in range(seeds):
+            stem = f"{stem_of('site-utilities', *key, module=__name__)}-{seed}"
+            each = store.figures(stem, partial(_seed, log, order, models, size.jobs, seed))
+            for contender, found in each.items():
+                measured.setdefault(contender, []).append(found)
+            add(1)
+    figures = {
+        name: {column: np.array([row[column] for row, _ in rows]) for column in COLUMNS}
+        for name, rows in measured.items()
+    }
+    routed = {name: np.array([part for _, part in rows]) for name, rows in measured.items()}
+    facts = {"local_scheduler": file_checksum(local), "models": checksums}
     return Outcome(
-        claims=found.claims,
+        claims=DECLARED.claims(rows_of(figures)),
         seeds=range(seeds),
         facts=facts,
-        drawings=drawings_of(found),
+        drawings={
+            "site-utilities-gain.png": lambda: _gains(figures),
+            "site-utilities-brokers.png": lambda: _brokers(figures, routed),
+        },
         manifest={"seeds": seeds, **facts},
     )

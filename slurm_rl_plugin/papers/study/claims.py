@@ -226,10 +226,17 @@ class Row:
     judged: Judgement | None = None
 
 
+def row_of(group: str, policy: str, column: str, measured: float | Measurement, **more: Any) -> Row:
+    """The row of a figure that is measured already; a number alone has no interval."""
+    if not isinstance(measured, Measurement):
+        measured = Measurement(value=float(measured))
+    return Row(cell=Cell(group, policy, column), measured=measured, **more)
+
+
 def row(group: str, policy: str, column: str, values: FloatArray, **more: Any) -> Row:
     """The row of a mean over logs, shape [logs]; each log is a draw."""
     more = {"draws": values, "logs": len(values), **more}
-    return Row(cell=Cell(group, policy, column), measured=measure(values), **more)
+    return row_of(group, policy, column, measure(values), **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -494,6 +501,15 @@ class TextTable(NamedTuple):
 
     header: Sequence[str]
     rows: Sequence[Sequence[Any]]
+
+    @classmethod
+    def of(cls, header: Sequence[str], rows: Iterable[Iterable[Any]], digits: str) -> TextTable:
+        """With fractions written as a format such as ".3f" says."""
+        shown = [
+            [format(cell, digits) if isinstance(cell, float) else cell for cell in each]
+            for each in rows
+        ]
+        return cls(header, shown)
 
 
 #: Lines or tables one below the other.

@@ -18,8 +18,9 @@ import numpy as np
 
 from slurm_rl_plugin import __version__
 from slurm_rl_plugin.errors import SimulationError
+from slurm_rl_plugin.learning.algorithms import Settings, steps_of, train_policy
 from slurm_rl_plugin.learning.onnx_file import export_model, import_model
-from slurm_rl_plugin.learning.training_load import Progress, TrainedPolicy, TrainingLoad
+from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.policies.echo_state import EchoStateNetwork
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.kernel.kept_code import closure_digest
@@ -58,23 +59,26 @@ class LearningTask:
 
     Attributes:
         name: of the experiment, for the file.
-        settings: of the trainer; a dataclass.
         sources: text that says which loads these are.
         loads: makes them; asked only where there is no file.
-        steps: how often the trainer reports progress.
+        start: a network to start from.
     """
 
     name: str
-    settings: Any
-    train: Callable[..., TrainedPolicy]
+    settings: Settings
     sources: Sequence[str]
     loads: Callable[[], Loads]
-    steps: int
+    start: QNetwork | None = None
+
+    @property
+    def steps(self) -> int:
+        """How often the trainer reports progress."""
+        return steps_of(self.settings)
 
     @property
     def stem(self) -> str:
         """Name and digest of code, settings and loads: another training has another file."""
-        module = self.train.__module__
+        module = type(self.settings).__module__
         return stem_of(self.name, asdict(self.settings), list(self.sources), module=module)
 
 
@@ -108,7 +112,7 @@ class ResultStore:
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self._add = add
+        self.add = add
 
     def figures(self, stem: str, measure: Callable[[], Any]) -> Any:
         """What was measured before, or is now.
@@ -133,7 +137,7 @@ class ResultStore:
         path = self.folder / f"{task.stem}.onnx"
         story = path.with_suffix(".json")
         if path.exists() and story.exists():
-            self._add(task.steps)
+            self.add(task.steps)
         else:
             self._train(task, path, story)
         curve = [tuple(point) for point in json.loads(story.read_text())["curve"]]
@@ -142,22 +146,14 @@ class ResultStore:
     def _train(self, task: LearningTask, path: Path, story: Path) -> None:
         training, validation = task.loads()
         checkpoint = path.with_name(path.name + ".checkpoint")
-        trained = task.train(
-            training,
-            validation,
-            task.settings,
+        trained = train_policy(
+            *(training, validation, task.settings),
             checkpoint=checkpoint,
             load_key=task.stem,
-            progress=self._report(),
+            progress=lambda *_: self.add(1),
+            start=task.start,
         )
         described = {"sources": list(task.sources), "curve": [list(p) for p in trained.curve]}
         export_model(trained.network, path, {"algorithm": task.name})
         write_whole(story, json.dumps(described, default=str) + "\n")
         checkpoint.unlink(missing_ok=True)
-
-    def _report(self) -> Progress:
-        def told(step: int, value: float) -> None:
-            del step, value
-            self._add(1)
-
-        return told

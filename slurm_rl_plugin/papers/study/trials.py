@@ -163,20 +163,20 @@ def run_trial(
     logs: Iterable[PreparedLog],
     contenders: Mapping[str, Contender],
     drop: tuple[int, int],
-    after_log: Callable[[], None],
+    add: Callable[[int], None],
 ) -> PairedTrial:
     """Simulate every contender on every log.
 
     Args:
         logs: all are run under every contender.
         drop: how many first and last jobs of a log are not counted.
-        after_log: told after each log.
+        add: told of each log.
     """
     schedules: dict[str, list[ScheduledJobs]] = {name: [] for name in contenders}
     for prepared in logs:
         for name, contender in contenders.items():
             schedules[name].append(contender.schedule(prepared))
-        after_log()
+        add(1)
     measures = {
         name: columns_of([measures_of(jobs, drop) for jobs in each])
         for name, each in schedules.items()

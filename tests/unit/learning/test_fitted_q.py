@@ -9,11 +9,11 @@ import pytest
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_2011
+from slurm_rl_plugin.learning.algorithms import train_policy
 from slurm_rl_plugin.learning.fitted_q import (
     FittedQSettings,
     rewards,
     targets,
-    train_fitted_q,
     with_a_choice,
 )
 from slurm_rl_plugin.learning.regression import (
@@ -46,7 +46,7 @@ TRAINING, VALIDATION = [load(1), load(2)], [load(3)]
 
 def train(regressor, **more):
     settings = replace(SETTINGS, regressor=regressor, **more.pop("settings", {}))
-    return train_fitted_q(TRAINING, VALIDATION, settings, **more)
+    return train_policy(TRAINING, VALIDATION, settings, **more)
 
 
 def weights(trained):
@@ -89,7 +89,7 @@ def test_it_learns_from_class_medians_as_much_as_they_tell(regressor):
     validation = [load(3, estimates=medians)]
     goal = RewardWeights(time_utility=0.0, responsiveness=1.0, fairness=0.0, tail=0.0)
     settings = replace(SETTINGS, regressor=regressor, passes=20, utility_weight=1.0, weights=goal)
-    learned = train_fitted_q(training, validation, settings).validation_objective
+    learned = train_policy(training, validation, settings).validation_objective
     fifo = rule_objective("fifo", validation, goal)
     first = rule_objective("interactive-first", validation, goal)
     assert first > fifo
@@ -103,8 +103,8 @@ def test_a_schema_with_the_wait_learns_from_class_medians_what_the_wait_tells(re
     goal = RewardWeights(time_utility=0.0, responsiveness=1.0, fairness=0.0, tail=0.0)
     plain = replace(SETTINGS, regressor=regressor, passes=20, utility_weight=1.0, weights=goal)
     waits = replace(plain, schema="reactive-grid-wait", reward="interchange")
-    learned = train_fitted_q(training, training, waits).validation_objective
-    assert learned > train_fitted_q(training, training, plain).validation_objective
+    learned = train_policy(training, training, waits).validation_objective
+    assert learned > train_policy(training, training, plain).validation_objective
     assert learned > rule_objective("interactive-first", training, goal)
 
 
@@ -223,4 +223,4 @@ def test_loads_without_any_queue_are_refused():
     log = egee_log(np.random.default_rng(1), processors=500, jobs=50, load=0.01)
     idle = TrainingLoad.of(prepare_log(log), None, SimulationSettings(capacity=500))
     with pytest.raises(ConfigurationError, match="busier"):
-        train_fitted_q([idle], [idle], SETTINGS)
+        train_policy([idle], [idle], SETTINGS)

@@ -7,12 +7,12 @@ import pytest
 
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.algorithms import train_policy
 from slurm_rl_plugin.learning.fitted_q import (
     SLOWDOWN,
     SitePatterns,
     site_targets,
     slowdown_rewards,
-    train_fitted_q,
     with_noise,
 )
 from slurm_rl_plugin.learning.regression import FeedForwardRegressor
@@ -117,7 +117,7 @@ def test_each_load_is_explored_in_its_own_way_and_the_same_in_every_run():
 
 
 def test_a_short_training_does_about_as_well_as_smallest_area_first():
-    trained = train_fitted_q(TRAINING, VALIDATION, SETTINGS)
+    trained = train_policy(TRAINING, VALIDATION, SETTINGS)
     fifo = rule_objective("fifo", VALIDATION, SETTINGS.weights)
     saf = rule_objective("saf", VALIDATION, SETTINGS.weights)
     assert trained.validation_objective > fifo + 0.7 * (saf - fifo)

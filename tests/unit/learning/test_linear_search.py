@@ -8,11 +8,11 @@ import pytest
 
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning import policy_search
+from slurm_rl_plugin.learning.algorithms import train_policy
 from slurm_rl_plugin.learning.policy_search import (
     RESERVE_NUMBERS,
     PolicySearchSettings,
     initial_parameters,
-    search_policy,
     searched_places,
     unsearched_network,
 )
@@ -54,7 +54,7 @@ TRAINING, VALIDATION = [load(seed) for seed in (1, 2, 3, 4)], [load(5)]
 
 
 def search(settings=LINEAR, **more):
-    return search_policy(TRAINING, VALIDATION, settings, **more)
+    return train_policy(TRAINING, VALIDATION, settings, **more)
 
 
 @cache

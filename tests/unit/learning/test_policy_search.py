@@ -12,7 +12,7 @@ import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.site import RESERVE_FEATURES, SITE, USUAL
-from slurm_rl_plugin.learning.algorithms import settings_of
+from slurm_rl_plugin.learning.algorithms import settings_of, train_policy
 from slurm_rl_plugin.learning.policy_search import (
     FEATURE_GROUPS,
     INITIAL_RESERVE,
@@ -22,7 +22,6 @@ from slurm_rl_plugin.learning.policy_search import (
     PolicySearchSettings,
     initial_parameters,
     search_bounds,
-    search_policy,
     searched_places,
 )
 from slurm_rl_plugin.learning.training_load import (
@@ -53,7 +52,7 @@ TRAINING, VALIDATION = [load(1), load(2)], [load(3)]
 
 def search(**more):
     settings = replace(SETTINGS, **more.pop("settings", {}))
-    return search_policy(TRAINING, VALIDATION, settings, **more)
+    return train_policy(TRAINING, VALIDATION, settings, **more)
 
 
 def weights(trained):
@@ -144,7 +143,7 @@ def test_the_search_starts_as_shortest_job_first():
 
 def test_the_search_improves_on_where_it_started():
     initial = mean_objective(initial_network(2), TRAINING, SETTINGS.weights)
-    found = search_policy(TRAINING, TRAINING, SETTINGS)
+    found = train_policy(TRAINING, TRAINING, SETTINGS)
     assert found.validation_objective > initial
     assert found.validation_objective == mean_objective(found.network, TRAINING, SETTINGS.weights)
     assert found.curve[0] == (0, initial, initial)
@@ -156,8 +155,8 @@ HOLDING = PolicySearchSettings(
 
 
 def test_a_search_of_the_reserve_leaves_the_order_alone():
-    found = search_policy(TRAINING, VALIDATION, HOLDING).network
-    order = search_policy(TRAINING, VALIDATION, replace(HOLDING, generations=1)).network
+    found = train_policy(TRAINING, VALIDATION, HOLDING).network
+    order = train_policy(TRAINING, VALIDATION, replace(HOLDING, generations=1)).network
     assert found.linear.tolist() == order.linear.tolist()
     assert found.linear[SITE.jobs.index("interactive")] == 2.0
     assert not found.output.any()
@@ -170,7 +169,7 @@ def test_a_search_that_may_hold_starts_with_two_processors_held():
     parameters = initial_parameters(HOLDING)
     assert parameters[-1] * RESERVE_STEP == INITIAL_RESERVE == 2.0
     settings = SimulationSettings(capacity=TRAINING[0].settings.capacity, reserve=2)
-    network = search_policy(TRAINING, TRAINING, replace(HOLDING, generations=1)).network
+    network = train_policy(TRAINING, TRAINING, replace(HOLDING, generations=1)).network
     held = replace(network, reserve_weights=np.zeros(len(SITE.queue)), reserve_bias=2.0)
     greedy = replace(network, reserve_weights=None, reserve_bias=0.0)
     load = TRAINING[0]

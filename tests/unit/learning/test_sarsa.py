@@ -7,6 +7,7 @@ import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
+from slurm_rl_plugin.learning.algorithms import train_policy
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, schedule_of, starts_under
 from slurm_rl_plugin.learning.sarsa import (
     PAPER,
@@ -16,7 +17,6 @@ from slurm_rl_plugin.learning.sarsa import (
     acted_starts,
     network_of,
     recorded_starts,
-    train_sarsa,
 )
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
@@ -56,7 +56,7 @@ TRAINING, VALIDATION = [load(1), load(2)], [load(3)]
 
 
 def train(settings=SETTINGS, training=TRAINING, **more):
-    return train_sarsa(training, VALIDATION, settings, **more)
+    return train_policy(training, VALIDATION, settings, **more)
 
 
 def weights(trained):

@@ -16,6 +16,7 @@ from slurm_rl_plugin.domain.site import JOB_CLASSES
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.algorithms import train_policy
 from slurm_rl_plugin.learning.policy_search import rule_network
 from slurm_rl_plugin.learning.site_utility import (
     SHARE_DEFICIT,
@@ -24,7 +25,6 @@ from slurm_rl_plugin.learning.site_utility import (
     TriedJobs,
     export_site_utility,
     fit_site_utility,
-    train_site_utility,
     try_jobs,
 )
 from slurm_rl_plugin.learning.training_load import TrainingLoad
@@ -166,11 +166,11 @@ def test_the_verb_writes_a_model_that_is_published_from(
 
 def test_the_order_of_the_queue_changes_what_a_job_is_worth(load: TrainingLoad) -> None:
     def curve(settings: SiteUtilitySettings, of: TrainingLoad = load) -> object:
-        return train_site_utility([of], [of], settings).curve
+        return train_policy([of], [of], settings).curve
 
     greedy = curve(replace(SMALL, order="utility-greedy"))
     assert curve(replace(SMALL, order="sjf")) != greedy
-    by_model = train_site_utility([load], [load], SMALL, start=rule_network("sjf")).curve
+    by_model = train_policy([load], [load], SMALL, start=rule_network("sjf")).curve
     assert by_model == curve(replace(SMALL, order="sjf"))
     nobody = replace(load, workload=load.workload._replace(past=NO_PAST))
     with pytest.raises(SimulationError, match="the rule drf needs to know the user of each job"):
@@ -180,13 +180,13 @@ def test_the_order_of_the_queue_changes_what_a_job_is_worth(load: TrainingLoad) 
 
 def test_what_cannot_be_simulated_is_refused(load: TrainingLoad) -> None:
     with pytest.raises(ConfigurationError, match="setting order is 'best': give the rule"):
-        train_site_utility([load], [load], replace(SMALL, order="best"))
+        train_policy([load], [load], replace(SMALL, order="best"))
     nameless = replace(load.prepared, log=replace(load.prepared.log, users=("-1",) * 4))
     with pytest.raises(ConfigurationError, match="the log names no users, and the rule drf orders"):
-        train_site_utility([replace(load, prepared=nameless)], [load], replace(SMALL, order="drf"))
+        train_policy([replace(load, prepared=nameless)], [load], replace(SMALL, order="drf"))
     limited = replace(load, settings=replace(load.settings, class_limit=ClassLimit()))
     with pytest.raises(ConfigurationError, match="leave out --reserve-as"):
-        train_site_utility([limited], [load], SMALL)
+        train_policy([limited], [load], SMALL)
     for name in ("rounds", "states", "horizon"):
         with pytest.raises(ConfigurationError, match=f"setting {name} is 0"):
             replace(SMALL, **{name: 0})

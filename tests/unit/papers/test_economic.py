@@ -13,7 +13,6 @@ from slurm_rl_plugin.papers.economic_2002.markets import (
     CHOICE,
     EASY,
     TABULATED,
-    Economic,
     LogResults,
     Market,
     MarketFigures,
@@ -66,7 +65,7 @@ def results(ratio: float) -> LogResults:
 @pytest.mark.parametrize("draws", [1, 10])
 def test_more_draws_of_the_same_weeks_do_not_narrow_the_interval(draws: int) -> None:
     seeds = tuple(results(ratio) for ratio in np.linspace(0.99, 1.004, 30)) * draws
-    for row in rows_over_seeds(Economic(logs={}, seeds=seeds)):
+    for row in rows_over_seeds(seeds):
         assert row.measured.value == pytest.approx(0.997)
         assert row.measured.ends == pytest.approx((0.99, 1.004), abs=1e-3)
 

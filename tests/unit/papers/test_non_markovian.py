@@ -50,7 +50,7 @@ def trial() -> PairedTrial:
     logs = generated(0.7, range(3), QUICK)
     networks = {name: [shortest_first()] * 2 for name in (*LEARNED, *FORGETFUL)}
     policies = contenders(networks, medians_of(*logs), native=False)
-    return with_averages(run_trial(logs, policies, (60, 60), lambda: None), networks)
+    return with_averages(run_trial(logs, policies, (60, 60), lambda _: None), networks)
 
 
 def test_no_times_deviate_as_table_1_says() -> None:

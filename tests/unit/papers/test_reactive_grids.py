@@ -63,7 +63,7 @@ def ordering_network(preference: float) -> QNetwork:
 def trial() -> PairedTrial:
     logs = generated(0.2, range(3), QUICK, FEASIBLE)
     policies = contenders(ordering_network(-1.0), medians_of(logs[0]))
-    return run_trial(logs, policies, QUICK.drop_of((0, 500)), lambda: None)
+    return run_trial(logs, policies, QUICK.drop_of((0, 500)), lambda _: None)
 
 
 def test_table_1_follows_from_p_the_load_and_the_processors() -> None:
@@ -131,7 +131,7 @@ def test_fairness_over_time_is_that_at_the_starts(trial: PairedTrial) -> None:
 def test_targets_that_cannot_be_met_bound_every_policy(trial: PairedTrial) -> None:
     logs = generated(0.2, range(2), QUICK, {"vo0": 0.4, "vo1": 0.2, "vo2": 0.2, "vo3": 0.2})
     policies = contenders(ordering_network(-1.0), medians_of(logs[0]))
-    infeasible = run_trial(logs, policies, (0, 60), lambda: None)
+    infeasible = run_trial(logs, policies, (0, 60), lambda _: None)
     claims = [
         c
         for c in DECLARED.claims(rows_of_shares(trial, infeasible))

@@ -39,7 +39,7 @@ def trial(seeds, jobs=600):
         prepare_log(mmn_log(np.random.default_rng(seed), processors=10, jobs=jobs))
         for seed in range(seeds)
     ]
-    return run_trial(logs, POLICIES, (0, 50), lambda: None)
+    return run_trial(logs, POLICIES, (0, 50), lambda _: None)
 
 
 MANY, ONE = trial(4), trial(1, jobs=3050)

@@ -150,18 +150,18 @@ def test_models_of_an_earlier_iteration_are_not_taken_for_the_last(
 ) -> None:
     size, loads = replace(QUICK_SIZE, iterations=2), 0
 
-    def interrupt() -> None:
+    def interrupt(_: int) -> None:
         nonlocal loads
         loads += 1
         if loads == 2:
             raise Interrupted
 
     with pytest.raises(Interrupted):
-        fitted_models(log, ORDER, "greedy", size, ResultStore(tmp_path / "a"), interrupt)
+        fitted_models(log, ORDER, "greedy", size, ResultStore(tmp_path / "a", interrupt))
     checksums = [
         [each.card.sha256 for each in found.values()]
         for found in (
-            fitted_models(log, ORDER, "greedy", size, ResultStore(tmp_path / name), lambda: None)
+            fitted_models(log, ORDER, "greedy", size, ResultStore(tmp_path / name))
             for name in ("a", "b", "b")
         )
     ]
