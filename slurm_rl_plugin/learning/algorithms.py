@@ -176,7 +176,6 @@ def train_policy(
     Args:
         training: loads that are learned from.
         validation: loads that choose what is kept; never learned from.
-        settings: of the algorithm.
         checkpoint: file that keeps the progress; an interrupted training with the same settings
             and loads continues from there and ends with the same result.
         load_key: names the loads, so that a checkpoint of other loads is not taken up.

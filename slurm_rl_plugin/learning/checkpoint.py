@@ -28,7 +28,6 @@ class Checkpoint:
         """Take up the file of an interrupted computation with this key; start afresh otherwise.
 
         Args:
-            path: of the file; None keeps nothing.
             key: everything that shapes the computation but the version of this package; JSON.
         """
         # as it will be read back: tuples become lists

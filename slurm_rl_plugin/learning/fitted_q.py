@@ -423,9 +423,6 @@ def train_fitted_q(
     """Collect, set targets, fit; again and again, and keep the network that validates best.
 
     Experience is collected on the training loads.
-
-    Raises:
-        ConfigurationError: no queue builds up in them.
     """
     patterns, simulated = _patterns(settings), 0
     collections: deque[Any] = deque(maxlen=settings.kept)

@@ -65,13 +65,6 @@ def heldout_loads(
 
     Args:
         logs: whole logs; what lies behind their first 60 % is not looked at.
-        classifier: job-class rules; by default as `class_known_at_submission`.
-        training: windows that train.
-        validation: windows that choose.
-        goals: of the site; None for those that the default model was trained with.
-
-    Raises:
-        ConfigurationError: a log too short for one window of either kind.
     """
     known = [class_known_at_submission(training_part(each), classifier) for each in logs]
     borders = [searched_jobs(each) for each in logs]
@@ -139,11 +132,7 @@ def compare_with_rules(
     classifier: JobClassifier | None = None,
     validation: HeldoutProtocol = VALIDATION,
 ) -> RuleComparison:
-    """Whether a network is better than the best simple rule, from the first 60 % of a log alone.
-
-    Raises:
-        ConfigurationError: a log too short.
-    """
+    """Whether a network is better than the best simple rule, from the first 60 % of a log alone."""
     known = class_known_at_submission(training_part(prepared), classifier)
     jobs = len(known.log)
     slowdown = heuristics_on_training_part(known, windows_of(0, jobs, validation), validation)
@@ -168,9 +157,6 @@ def compare_with_rules(
 def shipped_rule(comparisons: Iterable[RuleComparison]) -> str | None:
     """The rule to ship in place of a network that does not win; None to ship the network.
 
-    Args:
-        comparisons: one for each log.
-
     Returns:
         Of the rules that a network can stand for, the best on the training parts; None too where
         that is no better than the network, as where the best rule is none of them.
@@ -193,7 +179,6 @@ def heldout_entry(comparisons: Mapping[str, RuleComparison], shipped: str | None
     """The `heldout` part of a manifest: the protocol that was registered before any test.
 
     Args:
-        comparisons: log -> the network beside its best rule.
         shipped: the rule that stands in for the network; None for the network itself.
     """
     return {

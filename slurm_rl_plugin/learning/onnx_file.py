@@ -45,11 +45,7 @@ class OnnxFile:
 
     @property
     def schema(self) -> FeatureSchema:
-        """The schema that it was trained for.
-
-        Raises:
-            ModelSchemaMismatch: this release does not compute it.
-        """
+        """The schema that it was trained for."""
         return known_schema(self.path, self.metadata)
 
     def tensor(self, name: str) -> FloatArray:
@@ -174,9 +170,6 @@ def _graph(
     """A graph of some steps behind the scaling of the features.
 
     Args:
-        name: of the graph.
-        schema: of the features.
-        steps: operator, inputs and output of each.
         tensors: that do not change, written as float32.
         more: shapes of inputs and outputs by name, beside `queue` and `jobs`; those that end in
             `_in` are inputs.

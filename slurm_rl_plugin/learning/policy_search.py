@@ -298,9 +298,6 @@ def search_policy(
 
     Candidates of a generation see the same training loads. The validation loads choose among the
     search's means. `start` replaces `initial_parameters`.
-
-    Raises:
-        ConfigurationError: a start that does not fit.
     """
     from cmaes import CMA  # noqa: PLC0415 - brings scipy.stats, which no worker has to wait for
 

@@ -298,10 +298,6 @@ def learn_afresh(
 
     Args:
         parameters: of the network that gives the values of the next starts.
-        initial: where the new network starts.
-        collected: one element a sweep.
-        settings: of the learner.
-        rng: draws the order of the examples.
     """
     fitted, width = initial.copy(), input_width(settings.inputs)
     old, network = perceptron_of(parameters, width), perceptron_of(fitted, width)
@@ -337,11 +333,7 @@ class SarsaLearner:
         return random_parameters(self._generator(sweep, 0), self._width, self._settings.hidden)
 
     def sweep(self, number: int, load: TrainingLoad) -> None:
-        """Act and learn on one load; sweeps count from 1.
-
-        Raises:
-            ConfigurationError: pre-training on recorded starts that the log lacks.
-        """
+        """Act and learn on one load; sweeps count from 1."""
         settings = self._settings
         starts = self.starts(number, load)
         if settings.update == "batch":
@@ -386,9 +378,6 @@ def train_sarsa(
 
     Training loads are acted on in turn. The curve holds an entry for the untrained network and one
     a sweep, both objectives those of the greedy network.
-
-    Raises:
-        ConfigurationError: pre-training on recorded starts that a log lacks.
     """
     learner = SarsaLearner(settings)
     steps = [_step(learner, training, validation, settings)]
@@ -450,8 +439,6 @@ class OnLineLearner:
 
         Args:
             calibration: load that early deadline first schedules.
-            settings: of SARSA; its schema is the paper's.
-            replayed: examples of each training at a start.
             one_hot: whether a job's VO is an input for each VO instead of one number.
         """
         self._settings, self._replayed, self._one_hot = settings, replayed, one_hot

@@ -20,8 +20,6 @@ def side_by_side(
     """Results of a task in the order of the items; after a fault or Ctrl-C no further item begins.
 
     Args:
-        task: what is done with each item.
-        items: what the results are of.
         finished: called in this thread with the place of an item and its result, as it is done.
     """
     with ThreadPoolExecutor(max_workers=processors_here()) as pool:

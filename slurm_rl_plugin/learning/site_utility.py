@@ -241,10 +241,6 @@ def train_site_utility(
 
     Validated is the correlation between the gain that a fit expects of one more job and the gain
     that the simulation gives. `start` orders the site's queue, by default the rule of the settings.
-
-    Raises:
-        ConfigurationError: a rule that is not known, a rule that orders by users where the log
-            names none, or loads with a limit on a class.
     """
     order = _order(settings, start)
     medians = class_medians(training)

@@ -66,7 +66,6 @@ def parts_too_small(logs: Sequence[PreparedLog], *, heldout: bool) -> str | None
     another.
 
     Args:
-        logs: all that train, whose parts count together.
         heldout: whether the last 40 % of each is left untouched.
     """
     searched = TRAINING_FRACTION * SEARCHED_PART
@@ -200,9 +199,6 @@ def train_model(
     there.
 
     `progress` is told the steps of all trainings.
-
-    Raises:
-        ConfigurationError: a log too short, or settings that do not go with it.
     """
     loads = [_loads_of(each) for each in (plan, *plan.folds)]
     policies, checkpoints = _train_all(plan, loads, output, progress)

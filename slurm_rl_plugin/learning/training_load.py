@@ -130,11 +130,7 @@ class TrainingLoad:
         )
 
     def starts(self, network: QNetwork | EchoStateNetwork) -> FloatArray:
-        """When each job starts under a network, seconds, shape [n].
-
-        Raises:
-            ConfigurationError: an echo state network where partitions share no processors.
-        """
+        """When each job starts under a network, seconds, shape [n]."""
         if self.nodes is None:
             candidate = Candidate(name="this model", network=network)
             return starts_under(candidate, self.prepared, self.workload, self.settings)

@@ -117,7 +117,6 @@ def utilization_at(price: float, capacity: FloatArray, variability: float) -> Fl
 
     Args:
         price: the common derivative, ticks a unit of work over E[J].
-        capacity: work a tick, shape [R].
         variability: k = E[J^2]/E[J]^2.
     """
     over = np.maximum(price * capacity - 1.0, 0.0)
@@ -130,8 +129,6 @@ def optimal_split(capacity: FloatArray, work_rate: float, variability: float) ->
     Where the work does not fit, the split is in proportion to the capacities.
 
     Args:
-        capacity: work a tick, shape [R].
-        work_rate: work that is submitted in a tick.
         variability: k = E[J^2]/E[J]^2.
     """
     if work_rate >= capacity.sum():

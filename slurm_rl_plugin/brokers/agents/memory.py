@@ -130,12 +130,7 @@ def place_of(places: Rows, resource: int) -> int:
 
 @compiled_inline
 def learn_score(scores: IntArray, tally: Any, resource: int, met: float) -> None:
-    """Reward a resource for what a job met there (2005, section 2.3).
-
-    Args:
-        scores: of one agent, shape [R].
-        met: `experience` of the job.
-    """
+    """Reward a resource for what a job met there (2005, section 2.3)."""
     scores[resource] += reward(met, tally.total, tally.jobs)
     tally.total += met
     tally.jobs += 1
@@ -153,8 +148,6 @@ def choose_place(
     """The probed resource of an agent with the shortest expected response.
 
     Args:
-        places: of the agent, shape [M].
-        chances: of each, shape [M].
         jobs: all, with `tick` and `size`.
     """
     now, size = float(jobs[job].tick), jobs[job].size

@@ -44,22 +44,14 @@ def experience(wait: float, run_time: float, size: float) -> float:
 
 
 def reward(met: float, total: float, count: int) -> int:
-    """sign(mean - r) of integer parts: 1 if better than the agent's mean, -1 if worse (2005, 2.3).
-
-    Args:
-        met: `experience` of a job.
-    """
+    """sign(mean - r) of integer parts: 1 for better than the agent's mean, -1 for worse (2.3)."""
     if count == 0:
         return 0
     return int(np.sign(np.floor(total / count) - np.floor(met)))
 
 
 def best_score(scores: IntArray, chance: float) -> int:
-    """The resource with the highest score; `chance` in [0, 1) breaks ties evenly (2005, 2.3).
-
-    Args:
-        scores: of one agent, shape [R].
-    """
+    """The resource with the highest score; `chance` in [0, 1) breaks ties evenly (2005, 2.3)."""
     highest = scores.max()
     equal = 0
     for score in scores:
@@ -112,8 +104,6 @@ def expected_wait(
     Args:
         mean_wait: of the waits met; 0 where the agent has never been.
         silence: time since the agent last heard from there.
-        recent: `ProbeSettings.recent`.
-        fading: `ProbeSettings.fading`.
         known: the least that the wait is for certain; 0 where nothing is.
     """
     mean = mean_wait * np.exp(-silence / fading)
@@ -121,12 +111,7 @@ def expected_wait(
 
 
 def waited_so_far(age: float, size: float, capacity: float) -> float:
-    """The least that a job has waited that has not completed at this age.
-
-    Args:
-        age: time since its submission.
-        size: its work.
-    """
+    """The least that a job has waited that has not completed at this age."""
     return max(age - size / capacity, 0.0)
 
 
@@ -135,6 +120,5 @@ def learned_wait(mean_wait: float, count: int, wait: float, weight: float) -> fl
 
     Args:
         mean_wait: of `count` earlier waits.
-        weight: `ProbeSettings.weight`.
     """
     return mean_wait + max(1.0 / (count + 1), weight) * (wait - mean_wait)

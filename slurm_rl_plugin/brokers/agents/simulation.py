@@ -197,7 +197,6 @@ def run_grid(settings: GridSettings, grid: Grid, rule: AgentRule, seed: int) -> 
     """Simulate a grid tick by tick: agents submit jobs, resources work, agents learn.
 
     Args:
-        rule: of all agents.
         seed: of their own random choices; the same seed gives the same bytes.
     """
     known = min(rule.known, settings.resources)

@@ -134,7 +134,6 @@ def parse_formula(
 
     Args:
         text: at most 400 characters.
-        former: older name of a variable -> its name.
 
     Raises:
         FormulaError: refused; a ConfigurationError and a ValueError of one sentence.
@@ -168,11 +167,7 @@ def parse_formula(
 
 
 def _steps(node: ast.expr, known: Mapping[str, int], depth: int) -> Iterator[tuple[int, float]]:
-    """The program of a node of the syntax tree.
-
-    Args:
-        known: name of a variable -> its place.
-    """
+    """The program of a node of the syntax tree."""
     if depth > DEEPEST:
         raise _refusal(node, f"it is nested deeper than {DEEPEST} levels")
     match node:
@@ -308,19 +303,12 @@ def user_function(text: str) -> Formula:
     """A user's utility function over USER_VARIABLES, or one of the paper's by its name.
 
     More is better.
-
-    Raises:
-        FormulaError: refused.
     """
     return parse_formula(_USER_TEXTS.get(text.strip(), text), USER_VARIABLES, FORMER_NAMES)
 
 
 def machine_function(text: str) -> Formula:
-    """An owner's price function over MACHINE_VARIABLES, or one of the paper's by its name.
-
-    Raises:
-        FormulaError: refused.
-    """
+    """An owner's price function over MACHINE_VARIABLES, or one of the paper's by its name."""
     return parse_formula(_MACHINE_TEXTS.get(text.strip(), text), MACHINE_VARIABLES, FORMER_NAMES)
 
 

@@ -98,7 +98,6 @@ class Domains:
         Args:
             homes: domain of each job's user.
             wanted: processors that the machines within reach must have together, shape [n].
-            machines: processors of each.
 
         Raises:
             ConfigurationError: there are not as many machines as the domains have.

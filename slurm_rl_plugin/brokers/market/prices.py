@@ -163,10 +163,6 @@ def price(
     Args:
         gaps: each lane's gap at or before `start`.
         chosen: lanes, each free from `start` for `duration` seconds.
-        start: seconds.
-        duration: seconds.
-        now: seconds.
-        interactive: whether the job is of that class.
 
     Returns:
         -inf where the function has no value.

@@ -87,7 +87,6 @@ def reschedule(jobs: MarketJobs, state: Agreements, draft: Draft, now: float) ->
     """Make the schedule anew where some waiting job fits into the idle processors.
 
     Args:
-        jobs: all of them.
         state: changed in place; nobody's planned start is later than promised, before or after.
         now: seconds; what is due has started.
     """

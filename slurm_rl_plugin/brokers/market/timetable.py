@@ -192,11 +192,7 @@ class Gaps(NamedTuple):
 
 
 def empty_lanes(processors: IntArray, places: int) -> Lanes:
-    """One lane for each processor of each machine, with no allocation in any.
-
-    Args:
-        processors: of each machine.
-    """
+    """One lane for each processor of each machine, with no allocation in any."""
     first = np.concatenate([[0], np.cumsum(processors)]).astype(np.int64)
     shape = (places, int(first[-1]))
     return Lanes(
@@ -413,7 +409,6 @@ def earliest(
     """The first place of a timetable from which there is room for a job; -1 for none in time.
 
     Args:
-        jobs: all of them.
         latest: start that is still in time, seconds.
         parts: processors on each machine, filled in at a row; shape [rows, machines].
     """

@@ -7,8 +7,8 @@ that starves does so for months. docs/definitions.md says what each figure means
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from slurm_rl_plugin.learning.evaluation.schedule_waits import (
     waits_of,
 )
 from slurm_rl_plugin.learning.load_windows import LEFT_OUT, training_jobs
-from slurm_rl_plugin.learning.side_by_side import processors_here
+from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.measure.intervals import FEWEST_BLOCKS, drawn_places, interval_of
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, select_prepared
@@ -108,11 +108,7 @@ def replay_continuously(
     """Replay a log under each policy; all meet the same jobs in the same runs, by name.
 
     Args:
-        candidates: the policies, of different names.
         prepared: the log with classes known at submission (`class_known_at_submission`).
-        settings: the batch system.
-        protocol: how many runs.
-        progress: called after each run of a policy.
 
     Raises:
         ConfigurationError: an unknown policy, or a log too short for one stretch of counted jobs.
@@ -135,13 +131,13 @@ def replay_continuously(
         start = starts_under(replayed.candidate, run.log, workload, hooked)
         return figures_of(run, start, settings)
 
-    found: dict[str, list[ContinuousRun]] = {each.name: [] for each in candidates}
-    with ThreadPoolExecutor(max_workers=processors_here()) as pool:
-        for done, (task, figures) in enumerate(zip(tasks, pool.map(measured, tasks), strict=True)):
-            found[task[0].name].append(figures)
-            if progress is not None:
-                progress(done + 1, figures.waits.bounded_slowdown)
-    return found
+    done, report = count(1), progress or (lambda *_: None)
+    figures = side_by_side(
+        measured,
+        tasks,
+        finished=lambda _, each: report(next(done), each.waits.bounded_slowdown),
+    )
+    return {each.name: figures[place :: len(candidates)] for place, each in enumerate(candidates)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

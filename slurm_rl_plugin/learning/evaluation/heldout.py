@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from slurm_rl_plugin.learning.evaluation.paired import (
     starts_under,
 )
 from slurm_rl_plugin.learning.load_windows import log_windows, training_jobs
-from slurm_rl_plugin.learning.side_by_side import processors_here
+from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, SHORT_JOB_RUN_TIME, FloatArray
@@ -123,11 +123,7 @@ class WindowFigures:
 def training_and_test_windows(
     prepared: PreparedLog, protocol: HeldoutProtocol
 ) -> tuple[list[int], list[int]]:
-    """First jobs of the windows of both parts: of the first 60 % of the jobs, and of the rest.
-
-    Raises:
-        ConfigurationError: a part is shorter than a window.
-    """
+    """First jobs of the windows of both parts: of the first 60 % of the jobs, and of the rest."""
     jobs, border = len(prepared.log), training_jobs(prepared)
     return windows_of(0, border, protocol), windows_of(border, jobs, protocol)
 
@@ -163,14 +159,7 @@ def figures_of_windows(
     F1 counts submit times from the start of the log, not of the window.
 
     Args:
-        candidates: the policies, of different names.
         prepared: the log with classes known at submission (`class_known_at_submission`).
-        firsts: first job of each window, ascending.
-        protocol: lengths and batch system.
-        progress: called after each window.
-
-    Raises:
-        ConfigurationError: an unknown policy.
     """
     if any(goes_by_predictions(each) for each in candidates):
         workload = prepared.workload(RequestedLimit())
@@ -186,12 +175,9 @@ def figures_of_windows(
             for each in candidates
         ]
 
-    rows: list[list[list[float]]] = []
-    with ThreadPoolExecutor(max_workers=processors_here()) as pool:
-        for row in pool.map(measured, windows):
-            rows.append(row)
-            if progress is not None:
-                progress(len(rows), row[-1][0])
+    done = count(1)
+    report = progress or (lambda *_: None)
+    rows = side_by_side(measured, windows, finished=lambda _, row: report(next(done), row[-1][0]))
     columns = np.array(rows).transpose(1, 2, 0)
     pairs = zip(candidates, columns, strict=True)
     return {each.name: WindowFigures(*figures) for each, figures in pairs}

@@ -64,12 +64,7 @@ class Candidate:
 
 
 def candidate_of_model(name: str, path: Path) -> Candidate:
-    """A model of this package as it runs live, with the run times that it was trained to believe.
-
-    Raises:
-        ModuleNotFoundError: the extra that reads models is not installed.
-        PolicyError: the model cannot be used.
-    """
+    """A model of this package as it runs live, with the run times that it was trained on."""
     from slurm_rl_plugin.learning.onnx_file import import_model  # noqa: PLC0415 - extra
 
     network, policy = import_model(path), load_q_network(path)
@@ -90,11 +85,7 @@ def estimates_of(kind: str, training_log: PreparedLog) -> RunTimeEstimate | None
 def starts_under(
     candidate: Candidate, prepared: PreparedLog, workload: Workload, settings: SimulationSettings
 ) -> FloatArray:
-    """When each job starts under the candidate, seconds, shape [n].
-
-    Raises:
-        ConfigurationError: an unknown rule, or "native" on a log that records no starts.
-    """
+    """When each job starts under the candidate, seconds, shape [n]."""
     settings = replace(
         settings,
         goals=prepared.goals(settings.goals),

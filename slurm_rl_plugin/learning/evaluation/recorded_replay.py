@@ -89,7 +89,6 @@ def replay(
         known: the log with its recorded starts, and the classes that a policy may see.
         candidates: what reports call it -> policy; none of them called as what is always replayed.
         settings: the simulated batch system, with what the hook makes of a candidate's scores.
-        progress: called with 1 after each simulation: `SIMULATED`, and one a candidate.
 
     Raises:
         ConfigurationError: the log lacks recorded starts, or an unknown policy.

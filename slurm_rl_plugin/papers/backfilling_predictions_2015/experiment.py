@@ -129,12 +129,7 @@ def measure(
     *,
     most: int | None = None,
 ) -> dict[str, LogResults]:
-    """Simulate all cells and settings on each log, or take what was simulated before.
-
-    Args:
-        network: orders the queue of the one method and predicts.
-        most: jobs of each log; None for all.
-    """
+    """Simulate all cells and settings on each log, or take what was simulated before."""
     logs = {name: read_benchmark_log(traces, file, most) for name, file in LOGS.items()}
     found = {}
     for name, log in logs.items():

@@ -278,9 +278,6 @@ def by_requests(workload: Workload) -> Estimates:
 def by_last_runs(workload: Workload, correction: str) -> Estimates:
     """A consistent plan by the mean of the user's last two runs when a job arrives (EASY++).
 
-    Args:
-        correction: one of CORRECTIONS.
-
     Raises:
         SimulationError: the workload does not tell users apart.
     """
@@ -298,7 +295,6 @@ def by_prediction(workload: Workload, network: QNetwork, slack: float) -> Estima
     """A pending-only plan by the predicted median.
 
     Args:
-        network: whose order it is.
         slack: of a promise, as a part of the longest recent wait.
     """
     features = len(network.schema.history_jobs)
@@ -382,15 +378,7 @@ def starts_under(
     queue: BehindHead | OrderedQueue,
     estimates: Estimates,
 ) -> FloatArray:
-    """When each job starts under EASY backfilling, seconds, shape [n].
-
-    Args:
-        capacity: processors.
-        queue: its order.
-
-    Raises:
-        SimulationError: a job wider than the machine, or one that never started.
-    """
+    """When each job starts under EASY backfilling, seconds, shape [n]."""
     cluster = SimulationSettings(capacity=capacity).empty_cluster(workload)
     _run_singly(workload, cluster, queue, estimates)
     return finished_schedule(cluster).start
@@ -509,11 +497,7 @@ class Flows(NamedTuple):
 
 
 def read_benchmark_log(folder: Path, name: str, most: int | None) -> BenchmarkLog:
-    """A log of the Parallel Workloads Archive.
-
-    Args:
-        most: jobs to take; None for all.
-    """
+    """A log of the Parallel Workloads Archive."""
     path = archived_log(folder, name)
     log, report = read_log(path)
     asked = np.flatnonzero(np.isfinite(log.time_limit))[:most]

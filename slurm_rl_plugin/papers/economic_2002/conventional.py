@@ -39,10 +39,8 @@ def starts_on_machines(
 
     Args:
         workload: jobs in order of submission; `estimate` is the time that they ask for.
-        machines: processors of each.
         least_loaded: whether a job's home is the machine with the least work per processor, of
             those wide enough; otherwise the next in turn that is wide enough (round-robin).
-        conservative: whether every waiting job holds a reservation.
     """
     capacity, count = np.array(machines, dtype=np.int64), len(workload.submit)
     jobs = MarketJobs(

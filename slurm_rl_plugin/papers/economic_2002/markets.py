@@ -95,10 +95,6 @@ def untouched_weeks(log: JobLog, jobs: int = EXTRACT_JOBS) -> JobLog:
     """The weeks of CTC-SP2 in which no job of CHOICE was submitted, one behind the other.
 
     Logs drawn of all weeks would be made by half of what the rule was chosen on.
-
-    Args:
-        log: CTC-SP2.
-        jobs: of each extract.
     """
     week = ((log.submit - log.submit[0]) // WEEK).astype(np.int64)
     chosen = np.isin(np.arange(len(log)) // jobs, CHOICE)
@@ -326,12 +322,7 @@ def steps(seeds: int) -> int:
 def reproduce(
     log: JobLog, seeds: int, jobs: int, store: ResultStore
 ) -> tuple[dict[str, LogResults], list[LogResults]]:
-    """Workload -> results, and those on logs of weeks on which nothing was chosen, one a seed.
-
-    Args:
-        log: CTC-SP2.
-        jobs: of each workload.
-    """
+    """Workload -> results, and those on logs of weeks on which nothing was chosen, one a seed."""
     workloads = {name: extract(log, number, jobs) for name, number in EXTRACTS.items()}
     workloads[LIKE_CTC] = like_ctc(log, 0, jobs)
     compared = [Market(configuration=name) for name in TABULATED]

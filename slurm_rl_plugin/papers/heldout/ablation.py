@@ -80,12 +80,7 @@ class AblatedLog:
 def ablate(
     plan: HeldoutPlan, store: ResultStore, after_log: Callable[[], None]
 ) -> dict[str, AblatedLog]:
-    """Train every variant with every seed, then measure each log.
-
-    Args:
-        store: keeps the networks.
-        after_log: called when a log has been measured.
-    """
+    """Train every variant with every seed, then measure each log."""
     logs = list(plan.logs)
     networks: dict[str, list[QNetwork]] = {variant: [] for variant in (*VARIANTS, FITTED_Q)}
     for seed in range(plan.seeds):

@@ -185,11 +185,7 @@ class LogStudy:
 
 
 def study_log(name: str, plan: HeldoutPlan, store: ResultStore) -> LogStudy:
-    """Train, choose on the past of a log, then measure on what came after.
-
-    Args:
-        store: keeps the networks.
-    """
+    """Train, choose on the past of a log, then measure on what came after."""
     networks: dict[str, list[QNetwork]] = {kind: [] for kind in (WITHOUT, FITTED, TUNED, HOLDING)}
     reserves, validated = [], []
     for seed in range(plan.seeds):
@@ -249,12 +245,7 @@ def figures_by_kind(
     firsts: Sequence[int],
     protocol: HeldoutProtocol,
 ) -> tuple[dict[str, WindowFigures], dict[str, list[WindowFigures]]]:
-    """Rules and networks on the same windows: rule -> figures, and kind -> figures of each network.
-
-    Args:
-        networks: kind -> its networks.
-        firsts: first job of each window.
-    """
+    """Rule -> figures, and kind of networks -> figures of each, on the same windows."""
     learned = [
         Candidate(name=f"{kind} {place}", network=network)
         for kind, each in networks.items()
@@ -286,12 +277,7 @@ def _starvation_bound(
 
 
 def figure_of(study: LogStudy, policy: str, column: str) -> Measurement:
-    """Median over the seeds of a figure, its interval that of the mean over seeds by blocks.
-
-    Args:
-        policy: a kind of network, or a rule.
-        column: one of COLUMNS.
-    """
+    """Median over the seeds of a figure, its interval that of the mean over seeds by blocks."""
     figures = study.learned.get(policy) or [study.rules[policy]]
     rows = np.array([_per_window(study, each, column) for each in figures])
     found = ratio_over_seeds if column in (TO_BEST, TO_MULTIFACTOR) else over_seeds
@@ -502,7 +488,6 @@ class HeldoutTraining:
 
         Args:
             logs: name -> whole log.
-            store: keeps the networks.
         """
         self._logs, self._size, self._store = logs, size, store
         self._seed = seed

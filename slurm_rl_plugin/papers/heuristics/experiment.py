@@ -78,13 +78,7 @@ def steps(seeds: int, *, with_segments: bool) -> int:
 
 
 def reproduce(seeds: int, traces: Path | None, after_log: Callable[[], None]) -> list[Claim]:
-    """Measure every figure.
-
-    Args:
-        seeds: how many generated logs of each kind, seeds 0 to `seeds` - 1.
-        traces: folder that holds LPC-EGEE; without it the segments are left out.
-        after_log: told after each log.
-    """
+    """Measure every figure."""
     segments = {} if traces is None else _segments(read_lpc(traces))
     sample_of = partial(_sample, after_log=after_log)
     rows: list[Row] = []

@@ -7,9 +7,7 @@ round, and its utility as Tw + (Texc / J).
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -29,6 +27,7 @@ from slurm_rl_plugin.brokers.agents.simulation import (
     run_grid,
 )
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.papers.study.claims import (
     FEW_LOGS,
     Cell,
@@ -97,13 +96,13 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What came of an experiment.
+    """What came of an experiment, by rule.
 
     Attributes:
-        load: rule -> mean load of the last ticks, shape [seeds].
+        load: mean of the last ticks, shape [seeds].
         middle: the same of as many ticks in the middle of the run.
-        response: rule -> mean response of the jobs submitted in the last ticks, shape [seeds].
-        curve: rule -> load, mean over each part of the run and over the seeds, shape [parts].
+        response: mean of the jobs submitted in the last ticks, shape [seeds].
+        curve: load, mean over each part of the run and over the seeds, shape [parts].
         ends: of those parts, ticks, shape [parts].
     """
 
@@ -185,24 +184,18 @@ def steps(size: Size, seeds: int) -> int:
     return seeds * sum(len(each.rules) for each in experiments(size))
 
 
-def reproduce(
-    size: Size, seeds: int, after_run: Callable[[int], None], store: ResultStore, threads: int = 1
-) -> dict[str, Measured]:
-    """Run every experiment; group -> what came of it.
-
-    Args:
-        seeds: 0 to `seeds` - 1.
-        threads: how many grids at a time; the result does not depend on it.
-    """
+def reproduce(size: Size, seeds: int, store: ResultStore) -> dict[str, Measured]:
+    """Run every experiment on seeds 0 to `seeds` - 1; group -> what came of it."""
     planned = experiments(size)
-    tasks = [(experiment, seed) for experiment in planned for seed in range(seeds)]
-    rows: dict[str, list[GridFigures]] = {each.group: [] for each in planned}
-    with ThreadPoolExecutor(threads) as pool:
-        found = pool.map(lambda task: _figures_on_grid(task[0], task[1], store), tasks)
-        for (experiment, _), row in zip(tasks, found, strict=True):
-            rows[experiment.group].append(row)
-            after_run(len(row))
-    return {each.group: _together(each, rows[each.group]) for each in planned}
+    found = side_by_side(
+        lambda task: _figures_on_grid(*task, store),
+        [(experiment, seed) for experiment in planned for seed in range(seeds)],
+        finished=lambda _, row: store.add(len(row)),
+    )
+    return {
+        each.group: _together(each, found[place * seeds : (place + 1) * seeds])
+        for place, each in enumerate(planned)
+    }
 
 
 def _together(experiment: Experiment, rows: list[GridFigures]) -> Measured:
@@ -470,7 +463,7 @@ def run(asked: Asked) -> Outcome:
         )
     size = QUICK if asked.quick else FULL
     with asked.bar("simulating", steps(size, seeds)) as add:
-        found = reproduce(size, seeds, add, ResultStore(asked.models), threads=os.cpu_count() or 1)
+        found = reproduce(size, seeds, ResultStore(asked.models, add))
     claims = DECLARED.claims(rows_of(found))
     return Outcome(
         claims=claims,

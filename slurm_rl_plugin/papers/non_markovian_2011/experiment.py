@@ -128,11 +128,7 @@ def training_logs(effort: Effort) -> list[PreparedLog]:
 
 
 def learning_task(name: str, learner: int, effort: Effort) -> LearningTask:
-    """Fitted Q for a learned policy, on logs of seeds 1000 and above, chosen on 2000 and above.
-
-    Args:
-        name: one of LEARNED, FORGETFUL or AS_PRINTED.
-    """
+    """Fitted Q for a learned policy, on logs of seeds 1000 and above, chosen on 2000 and above."""
     regressor, estimates = name.removesuffix(PRINTED).split("-")
     settings = replace(_SETTINGS[regressor], iterations=effort.iterations, seed=learner)
     if name in AS_PRINTED:
@@ -170,13 +166,7 @@ def learn(effort: Effort, store: ResultStore) -> dict[str, list[LearnedNetwork]]
 def contenders(
     networks: Mapping[str, Sequence[LearnedNetwork]], medians: ClassMedian, *, native: bool
 ) -> dict[str, Contender]:
-    """The policies of an experiment; learned ones as "<name> <learner>".
-
-    Args:
-        networks: of each learned policy.
-        medians: of the classes' run times on logs that are not measured, for EST.
-        native: whether the logs record starts.
-    """
+    """The policies of an experiment; learned ones as "<name> <learner>"."""
     found = {NATIVE: Contender(rule="native")} if native else {}
     found |= {
         FIFO: Contender(rule="fifo"),
@@ -206,11 +196,7 @@ _PERIOD = (date(2006, 7, 25), date(2006, 10, 19))
 
 
 def rows_of_tables(group: str, trial: PairedTrial) -> Iterator[Row]:
-    """Every cell of Tables 2 and 3 whose policy took part.
-
-    Args:
-        trial: with an entry for each of LEARNED, perhaps of AS_PRINTED.
-    """
+    """Every cell of Tables 2 and 3 whose policy took part."""
     for table in ("Table 2", "Table 3"):
         for printed in (NATIVE, *LEARNED):
             for policy in (printed, f"{printed}{PRINTED}"):
@@ -226,11 +212,7 @@ def _row(group: str, trial: PairedTrial, policy: str, column: str) -> Row:
 
 
 def rows_of_sentences(group: str, trial: PairedTrial) -> Iterator[Row]:
-    """What section 5 says in words, on one load.
-
-    Args:
-        trial: with an entry for each of LEARNED.
-    """
+    """What section 5 says in words, on one load."""
     for section, column in _BOUNDS:
         for policy in LEARNED:
             yield _row(f"{section}, {group}", trial, policy, column)
@@ -317,11 +299,6 @@ def largest_deviation(mean: float, median: float, longest: float) -> float:
     The variance is largest with mass at 0, at the median and at the longest time only; let b be
     the mass at the median. Then E[x^2] = mean * longest - b * median * (longest - median), and at
     most half of the mass on either side of the median keeps b above a bound.
-
-    Args:
-        mean: seconds, in (0, longest).
-        median: seconds, in (0, longest).
-        longest: seconds.
     """
     low_side = (0.5 - mean / longest) / (1.0 - median / longest)  # at most half lies at 0
     high_side = (mean - 0.5 * longest) / median  # at most half lies at the longest
@@ -397,11 +374,7 @@ def estimate_figures(
     shipped: Callable[[str], Path],
     medians: ClassMedian,
 ) -> EstimateFigures:
-    """J of rules, learned networks and shipped models under every estimate.
-
-    Args:
-        learned: name -> its networks, one a learner.
-    """
+    """J of rules, learned networks and shipped models under every estimate."""
     if plan.traces is None:
         return {}
     prepared = crowded_segment(plan.traces, plan.effort)

@@ -207,10 +207,6 @@ _CROWDED = np.array([0.38, 0.02, 0.26, 0.9, 0.7, 0.2, 0.05, 0.05])
 def scores_by_run_time(network: QNetwork, run_times: FloatArray) -> FloatArray:
     """Scores of jobs of account 0 on a crowded grid; interactive below 900 s.
 
-    Args:
-        network: of the 2008 inputs.
-        run_times: seconds, shape [n].
-
     Returns:
         float64[n], standardised: only their order counts.
     """
@@ -258,11 +254,7 @@ INFEASIBLE_BOUND = 0.625
 
 
 def fairness_over_time(jobs: ScheduledJobs, times: FloatArray) -> FloatArray:
-    """Fairness (eq. 4) on the service consumed up to each of `times`, shape [times].
-
-    Args:
-        times: seconds on the clock of the schedule, shape [times].
-    """
+    """Fairness (eq. 4) on the service consumed up to each of `times` of the schedule's clock."""
     served = np.empty((len(times), len(jobs.shares)))
     for account in range(len(jobs.shares)):
         mine = jobs.account == account

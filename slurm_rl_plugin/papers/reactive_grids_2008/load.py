@@ -140,11 +140,7 @@ def training_loads(
 
 
 def contenders(network: QNetwork, medians: ClassMedian) -> dict[str, Contender]:
-    """The policies of the experiments on generated load.
-
-    Args:
-        medians: of the classes' run times on a training log, for EST.
-    """
+    """The policies of the experiments on generated load."""
     return {
         FIFO: Contender(rule="fifo"),
         RL: Contender(network=network),

@@ -142,11 +142,7 @@ def foretold(
     seed: int,
     add: Callable[[int], None],
 ) -> ForetoldLog:
-    """Foretell jobs that did not start at once, as their users would have asked right after.
-
-    Args:
-        add: told of each forecast.
-    """
+    """Foretell jobs that did not start at once, as their users would have asked right after."""
     workload = log.workload(RequestedLimit())
     everybody = np.arange(len(workload.submit))
     start = starts_of_order(order(workload, everybody), log, workload, settings)

@@ -149,8 +149,6 @@ def benchmark_starts(
     """When each job starts on an empty machine, seconds, shape [n].
 
     Args:
-        capacity: processors.
-        rule: one of RULES.
         backfilling: the benchmark's own, not EASY.
         wait_is_known: WFP3 and UNICEP see the time a job has waited; the benchmark's do not.
     """
@@ -170,7 +168,6 @@ def scored_starts(
     free part of the machine. Backfilling is the benchmark's own, not EASY.
 
     Args:
-        capacity: processors.
         coefficients: of each job, shape [n, len(STATE_TERMS)].
 
     Returns:

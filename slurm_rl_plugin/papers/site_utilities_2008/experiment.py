@@ -5,9 +5,7 @@ The utility models of the sites are fitted on the sites' own simulated histories
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +17,7 @@ from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.learning.manifest import file_checksum
 from slurm_rl_plugin.learning.onnx_file import import_network
+from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.learning.site_utility import (
     SiteHistory,
     SiteUtilitySettings,
@@ -120,10 +119,9 @@ def fitted_models(
     tried: list[list[TriedJobs]] = [[] for _ in SITES]
     for number, load in enumerate(loads):
         histories = _explored(load, order, models, number)
-        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-            each = pool.map(lambda one: try_jobs(one, medians, size.settings), histories)
-            for place, found in enumerate(each):
-                tried[place].append(found)
+        found = side_by_side(lambda each: try_jobs(each, medians, size.settings), histories)
+        for site, each in zip(tried, found, strict=True):
+            site.append(each)
         store.add(1)
         if (number + 1) % size.loads == 0:
             models = _exported(tried, medians, size.settings, beside)
@@ -183,8 +181,7 @@ def _seed(
         sent = np.bincount(where[load.home == NOWHERE], minlength=len(sites))
         return grid_figures(load, where, start), (sent / sent.sum()).tolist()
 
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        return dict(zip(CONTENDERS, pool.map(run, CONTENDERS), strict=True))
+    return dict(zip(CONTENDERS, side_by_side(run, CONTENDERS), strict=True))
 
 
 def grid_figures(load: GridLoad, where: IntArray, start: FloatArray) -> dict[str, float]:
@@ -195,7 +192,6 @@ def grid_figures(load: GridLoad, where: IntArray, start: FloatArray) -> dict[str
 
     Args:
         where: place of each job's site, shape [n].
-        start: seconds, shape [n].
     """
     jobs, count = load.offered, len(start)
     useful, fair = np.empty(count), np.empty(count)

@@ -228,7 +228,6 @@ class Publications:
         """Before the first publication.
 
         Args:
-            models: the utility model of each, by its name.
             period: seconds between two publications.
         """
         self._sites = {site.terms.name: site for site in sites}
@@ -255,9 +254,6 @@ def routed_by(
 
     Less loaded sites come first, which is where ties go. Only the earliest start is told expected
     starts.
-
-    Args:
-        models: the utility model of each site, by its name.
     """
     places = {site.terms.name: place for place, site in enumerate(sites)}
     arrival, period = Arrival(), _PERIODS.get(contender)

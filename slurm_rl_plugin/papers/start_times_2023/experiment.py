@@ -77,11 +77,6 @@ def knowing_all_earlier_days(
     """What the boosted trees without history say where waits are known that still last then.
 
     So the published experiments have it: fitted to all earlier days. Float64[now], log10.
-
-    Args:
-        jobs: those of the moment, and all before.
-        moment: seconds.
-        rng: of all chance.
     """
     told = replace(jobs, look={}, told=jobs.moment)
     trains = training_rows(told, moment, FITS, rng)
@@ -92,13 +87,7 @@ def knowing_all_earlier_days(
 def boosted_quantiles(
     jobs: SeenJobs, table: FeatureTable, moment: float, rng: np.random.Generator
 ) -> Forecasts:
-    """Quantile boosting on the same inputs and rows as ours, taken at its word.
-
-    Args:
-        jobs: those of the moment, and all before.
-        moment: seconds.
-        rng: of all chance.
-    """
+    """Quantile boosting on the same inputs and rows as ours, taken at its word."""
     (train,), now = training_rows(jobs, moment, 1, rng), jobs.moment == moment
     edges = bin_edges(table.values[train.rows], _BINS)
     fit_to, asked = binned(table.values[train.rows], edges), binned(table.values[now], edges)
@@ -168,11 +157,7 @@ class Polls:
 
     @classmethod
     def of(cls, jobs: SeenJobs, *, quick: bool) -> Polls:
-        """Make the inputs of all jobs.
-
-        Args:
-            quick: whether a few jobs of a few polls are enough.
-        """
+        """Make the inputs of all jobs."""
         jobs = _fewer(jobs) if quick else jobs
         first, moments = (QUICK_TRAINED_ON if quick else TRAINED_ON), np.unique(jobs.moment)
         if len(moments) <= first:
@@ -195,11 +180,7 @@ class Polls:
 
 
 def forward(polls: Polls, seed: int, add: Add) -> list[GivenForecasts]:
-    """The forecasts of each poll from the second on, each knowing what had happened by then.
-
-    Args:
-        seed: of all chance.
-    """
+    """The forecasts of each poll from the second on, each knowing what had happened by then."""
 
     def ask(place: int) -> SourceForecasts | None:
         rng = np.random.default_rng([seed, place])
@@ -218,7 +199,6 @@ def tested(
     """Those forecasts that are tested: of jobs that have started, at the polls from the first on.
 
     Args:
-        given: the forecasts of `forward`.
         others: what they are held against, of all jobs of the tested polls.
     """
     late = [each for each in given if each.moment >= polls.tested[0]]
@@ -241,11 +221,7 @@ def tested(
 
 
 def held_against(polls: Polls, seed: int, add: Add) -> dict[str, Forecasts]:
-    """What is learned from the same polls without joining and calibration, of the tested polls.
-
-    Args:
-        seed: of all chance.
-    """
+    """What is learned from the same polls without joining and calibration, of the tested polls."""
 
     def boosted(place: int) -> Forecasts:
         rng = np.random.default_rng([seed, place, 1])

@@ -27,11 +27,7 @@ def log_in(folder: Path, name: str) -> Path | None:
 def archived_log(
     folder: Path, name: str, where: str = "which is at the Parallel Workloads Archive"
 ) -> Path:
-    """The file of a log that a study cannot do without.
-
-    Args:
-        name: of the file, without its ending.
-    """
+    """The file of a log that a study cannot do without."""
     path = log_in(folder, name)
     if path is None:
         raise ConfigurationError(
@@ -63,12 +59,7 @@ def segment_of(log: JobLog, number: int) -> JobLog:
 def prepared_segments(
     log: JobLog, numbers: Iterable[int], capacity: int, jobs: int = 0
 ) -> dict[int, PreparedLog]:
-    """Segments with the groups' part of their own work as shares: groups 2, 6, 1 and the rest.
-
-    Args:
-        capacity: processors to run them on.
-        jobs: only the first so many of each; 0 for all.
-    """
+    """Segments with the groups' part of their own work as shares: groups 2, 6, 1 and the rest."""
     found = {}
     for number in numbers:
         segment = segment_of(log, number)

@@ -118,7 +118,6 @@ class ResultStore:
         """What was measured before, or is now.
 
         Args:
-            stem: see `stem_of`.
             measure: gives a document of JSON; a list may come back for a tuple.
         """
         path = self.folder / f"{stem}.json"

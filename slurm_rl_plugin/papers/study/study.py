@@ -178,11 +178,7 @@ class Plan:
 
     @classmethod
     def of(cls, asked: Asked) -> Plan:
-        """What is asked of a learning paper.
-
-        Raises:
-            ConfigurationError: too few seeds.
-        """
+        """What is asked of a learning paper."""
         return cls(
             seeds=asked.number_of_seeds(),
             traces=asked.traces_or_less("the parts on LPC-EGEE are left out"),

@@ -165,13 +165,7 @@ def run_trial(
     drop: tuple[int, int],
     add: Callable[[int], None],
 ) -> PairedTrial:
-    """Simulate every contender on every log.
-
-    Args:
-        logs: all are run under every contender.
-        drop: how many first and last jobs of a log are not counted.
-        add: told of each log.
-    """
+    """Simulate every contender on every log."""
     schedules: dict[str, list[ScheduledJobs]] = {name: [] for name in contenders}
     for prepared in logs:
         for name, contender in contenders.items():
@@ -222,8 +216,5 @@ def measure_over_learners(differences: FloatArray) -> Measurement:
     """Mean of paired differences; its interval draws learners and logs afresh, the same each time.
 
     Logs alone would credit one lucky network with an improvement of its kind.
-
-    Args:
-        differences: shape [learners, logs].
     """
     return Measurement.of(float(differences.mean()), of_learners_and_logs(differences))

@@ -31,11 +31,7 @@ _INTERACTIVE = 900.0
 
 
 def drawn_cluster(rng: np.random.Generator, days: int) -> Workload:
-    """The jobs of some days on PROCESSORS processors; the first day is a Monday.
-
-    Args:
-        rng: of all draws.
-    """
+    """The jobs of some days on PROCESSORS processors; the first day is a Monday."""
     usual = rng.lognormal(np.log(1800.0), 1.4, _USERS)
     width = 2.0 ** rng.integers(0, 6, _USERS)
     submit, user = _arrivals(rng, days)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +11,7 @@ from matplotlib import pyplot as plt
 
 from slurm_rl_plugin.domain.switchback import OURS, SITE, Declaration
 from slurm_rl_plugin.errors import ConfigurationError
+from slurm_rl_plugin.learning.side_by_side import side_by_side
 from slurm_rl_plugin.measure.intervals import BETTER, INCONCLUSIVE, WORSE
 from slurm_rl_plugin.papers.study.claims import (
     Cell,
@@ -171,9 +170,6 @@ def held_trial(kind: str, seed: int, length: TrialLength) -> HeldTrial:
 
     Evidence is valid at any time and is never taken back, so that one look at all blocks tells
     after which of them it was sure. Guards are asked after each.
-
-    Args:
-        kind: one of KINDS.
     """
     days = length.harm if kind == HARM else length.days
     trial = _drawn(kind, seed, days)
@@ -227,21 +223,9 @@ def stopped_after(held: HeldTrial) -> int:
 def held_trials(
     seeds: int, length: TrialLength, add: Callable[[int], None]
 ) -> dict[str, list[HeldTrial]]:
-    """Experiments of each kind, of seeds 0 to `seeds` - 1, in threads.
-
-    Args:
-        seeds: so many clusters of each kind.
-        add: told of each that is over.
-    """
-
-    def held(asked: tuple[str, int]) -> HeldTrial:
-        found = held_trial(*asked, length)
-        add(1)
-        return found
-
+    """Experiments of each kind, of seeds 0 to `seeds` - 1."""
     every = [(kind, seed) for kind in KINDS for seed in range(seeds)]
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        found = list(pool.map(held, every))
+    found = side_by_side(lambda each: held_trial(*each, length), every, finished=lambda *_: add(1))
     return {kind: found[place * seeds : (place + 1) * seeds] for place, kind in enumerate(KINDS)}
 
 
