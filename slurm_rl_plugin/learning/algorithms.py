@@ -33,30 +33,22 @@ Settings = PolicySearchSettings | SarsaSettings | FittedQSettings | SiteUtilityS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """A training algorithm as users choose it: its settings, what trains, and what that takes.
+    """A training algorithm as users choose it: its settings, what trains, and what that takes."""
 
-    Attributes:
-        train: from training loads, validation loads and settings to a policy; goes on behind the
-            steps that the checkpoint keeps, and reports each step.
-        takes_start: whether it takes a network to begin with, or one that orders the queue, as
-            `start`.
-        default: its settings where nothing is asked for.
-        presets: settings under a name: `paper` as the paper printed them, `slowdown` for bounded
-            slowdown on parallel machines.
-        steps: the setting that counts its steps, and by what name a person calls one.
-        measure: what is validated.
-        orders: whether the network orders the queue.
-        heldout: whether `--protocol heldout` takes it.
-    """
-
+    #: From training loads, validation loads and settings to a policy; goes on behind the steps that
+    #: the checkpoint keeps, and reports each step.
     train: Callable[..., TrainedPolicy]
+    #: Whether it takes a network to begin with, or one that orders the queue, as `start`.
     takes_start: bool = False
-    default: Settings
+    default: Settings  #: its settings where nothing is asked for
+    #: Settings under a name: `paper` as the paper printed them, `slowdown` for bounded slowdown on
+    #: parallel machines.
     presets: Mapping[str, Settings]
+    #: The setting that counts its steps, and by what name a person calls one.
     steps: tuple[str, str]
-    measure: str = "objective"
-    orders: bool = True
-    heldout: bool = True
+    measure: str = "objective"  #: what is validated
+    orders: bool = True  #: whether the network orders the queue
+    heldout: bool = True  #: whether `--protocol heldout` takes it
 
 
 ALGORITHMS: Mapping[str, Algorithm] = {

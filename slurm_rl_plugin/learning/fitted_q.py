@@ -16,11 +16,7 @@ from slurm_rl_plugin.features.schema import log_seconds
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning import policy_search
 from slurm_rl_plugin.learning.checkpoint import Checkpoint
-from slurm_rl_plugin.learning.regression import (
-    EchoStateRegressor,
-    FeedForwardRegressor,
-    Samples,
-)
+from slurm_rl_plugin.learning.regression import EchoStateRegressor, FeedForwardRegressor, Samples
 from slurm_rl_plugin.learning.side_by_side import processors_here, side_by_side
 from slurm_rl_plugin.learning.training_load import (
     Progress,
@@ -154,51 +150,35 @@ class FittedQSettings:
     reaches min(run + wait). With run times known that pair gives up those who have waited long.
     Schema "site" goes with reward "slowdown" and with nothing else; see SLOWDOWN.
 
-    Attributes:
-        regressor: one of REGRESSORS.
-        schema: name of one of the papers' schemas, "reactive-grid-wait" or "site".
-        iterations: N of Algorithm 1; experience is collected anew before each.
-        kept: how many collections are learned from, the last ones.
-        gamma: discount of one start.
-        epsilon: probability of a random start while collecting; not for `site`.
-        utility_weight: lambda, of responsiveness against fairness in the reward; not for `site`.
-        noise: on the weights while collecting, in parts of their root mean square; `site` only.
-        others: jobs left waiting that are learned from beside each start, MOST_OTHERS at most;
-            `site` only.
-        exponent: of what reward "slowdown" compares (`slowdown_rewards`).
-        batch: training loads drawn anew for each iteration; 0 takes all of them in each.
-        reward: one of REWARDS.
-        hidden: sigmoid units of the feed-forward network.
-        passes: over the samples in each fit of the feed-forward network.
-        decay: L2 penalty of the feed-forward network.
-        reservoir: of the echo state network.
-        ridge: penalty of its readout, per sample and on standardised inputs.
-        seed: of everything random.
-        weights: of the objective by which the best network is kept.
-
     Raises:
         ConfigurationError: an unknown name, names that do not go together, or a number out of its
             range.
     """
 
-    regressor: str = "echo-state"
+    regressor: str = "echo-state"  #: one of REGRESSORS
+    #: Name of one of the papers' schemas, "reactive-grid-wait" or "site".
     schema: str = "reactive-grid-2011"
-    iterations: int = 12
-    kept: int = 3
-    gamma: float = 0.9
-    epsilon: float = 0.1
+    iterations: int = 12  #: N of Algorithm 1; experience is collected anew before each
+    kept: int = 3  #: how many collections are learned from, the last ones
+    gamma: float = 0.9  #: discount of one start
+    epsilon: float = 0.1  #: probability of a random start while collecting; not for `site`
+    #: Lambda, of responsiveness against fairness in the reward; not for `site`.
     utility_weight: float = 0.5
+    #: On the weights while collecting, in parts of their root mean square; `site` only.
     noise: float = 0.3
+    #: Jobs left waiting that are learned from beside each start, MOST_OTHERS at most; `site` only.
     others: int = 8
-    exponent: float = 0.25
-    batch: int = 0
-    reward: str = "difference"
-    hidden: int = 16
-    passes: int = 20
-    decay: float = 1e-4
+    exponent: float = 0.25  #: of what reward "slowdown" compares (`slowdown_rewards`)
+    batch: int = 0  #: training loads drawn anew for each iteration; 0 takes all of them in each
+    reward: str = "difference"  #: one of REWARDS
+    hidden: int = 16  #: sigmoid units of the feed-forward network
+    passes: int = 20  #: over the samples in each fit of the feed-forward network
+    decay: float = 1e-4  #: L2 penalty of the feed-forward network
+    #: Of the echo state network.
     reservoir: ReservoirSettings = field(default_factory=ReservoirSettings)
-    ridge: float = 1e-4
-    seed: int = 1
+    ridge: float = 1e-4  #: penalty of its readout, per sample and on standardised inputs
+    seed: int = 1  #: of everything random
+    #: Of the objective by which the best network is kept.
     weights: RewardWeights = field(
         default_factory=lambda: RewardWeights(
             time_utility=0.0, responsiveness=0.5, fairness=0.5, tail=0.0
@@ -259,15 +239,10 @@ SLOWDOWN = FittedQSettings(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridPatterns:
-    """Collects by rollouts: at each start anything that fits may be chosen.
+    """Collects by rollouts: at each start anything that fits may be chosen."""
 
-    Attributes:
-        settings: of the iteration.
-        regressor: makes networks of parameters.
-    """
-
-    settings: FittedQSettings
-    regressor: FeedForwardRegressor | EchoStateRegressor
+    settings: FittedQSettings  #: of the iteration
+    regressor: FeedForwardRegressor | EchoStateRegressor  #: makes networks of parameters
 
     def collected(
         self, parameters: Sequence[float] | None, loads: Sequence[TrainingLoad], iteration: int
@@ -330,15 +305,10 @@ def with_noise(network: QNetwork, noise: float, rng: np.random.Generator) -> QNe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitePatterns:
-    """Collects from finished simulations, each under a network with noise of its own.
+    """Collects from finished simulations, each under a network with noise of its own."""
 
-    Attributes:
-        settings: of the iteration.
-        regressor: makes networks of parameters.
-    """
-
-    settings: FittedQSettings
-    regressor: FeedForwardRegressor
+    settings: FittedQSettings  #: of the iteration
+    regressor: FeedForwardRegressor  #: makes networks of parameters
 
     def collected(
         self, parameters: Sequence[float] | None, loads: Sequence[TrainingLoad], iteration: int

@@ -111,19 +111,12 @@ def best_reserve(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleComparison:
-    """A network beside the best simple rule of one log, on windows that neither was made on.
+    """A network beside the best simple rule of one log, on windows that neither was made on."""
 
-    Attributes:
-        best_heuristic: the rule, chosen on the training part.
-        slowdown: of each rule on the training part.
-        ratio: the network's bounded slowdown over the rule's, geometric mean over the windows.
-        ratio_to: the same over each rule that a network can stand for.
-    """
-
-    best_heuristic: str
-    slowdown: dict[str, float]
-    ratio: float
-    ratio_to: dict[str, float]
+    best_heuristic: str  #: the rule, chosen on the training part
+    slowdown: dict[str, float]  #: of each rule on the training part
+    ratio: float  #: the network's bounded slowdown over the rule's, geometric mean over the windows
+    ratio_to: dict[str, float]  #: the same over each rule that a network can stand for
 
 
 def compare_with_rules(

@@ -83,15 +83,10 @@ def class_known_at_submission(
 
 
 class Stretch(NamedTuple):
-    """Consecutive jobs of a log, replayed in one run.
+    """Consecutive jobs of a log, replayed in one run."""
 
-    Attributes:
-        log: the jobs.
-        drop: how many first and last ones are simulated but not counted.
-    """
-
-    log: PreparedLog
-    drop: tuple[int, int]
+    log: PreparedLog  #: the jobs
+    drop: tuple[int, int]  #: how many first and last ones are simulated but not counted
 
 
 def split_stretches(

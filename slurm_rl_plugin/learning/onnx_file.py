@@ -31,17 +31,11 @@ _OPSET, _IR_VERSION = 17, 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxFile:
-    """An ONNX file as read: its metadata and the tensors of its graph.
+    """An ONNX file as read: its metadata and the tensors of its graph."""
 
-    Attributes:
-        path: where it was read.
-        metadata: all entries.
-        tensors: the initializers by name, float64.
-    """
-
-    path: Path
-    metadata: Mapping[str, str]
-    tensors: Mapping[str, FloatArray]
+    path: Path  #: where it was read
+    metadata: Mapping[str, str]  #: all entries
+    tensors: Mapping[str, FloatArray]  #: the initializers by name, float64
 
     @property
     def schema(self) -> FeatureSchema:

@@ -78,40 +78,28 @@ RESERVE_NUMBERS = len(RESERVE_FEATURES) + 1
 class PolicySearchSettings:
     """Settings of the search (Hansen and Ostermeier 2001: CMA-ES).
 
-    Attributes:
-        hidden: hidden units of the network.
-        generations: how often the search distribution is updated.
-        population: candidates a generation; 0 takes 4 + 3 ln(parameters).
-        step: initial standard deviation.
-        validate_every: generations between looks at the validation loads.
-        seed: seed of the search.
-        weights: what is maximised.
-        hold: whether the network also says how many processors to keep free of batch work.
-        searched: one of SEARCHED: the whole network, the linear term only (and the reserve where
-            it holds), or the reserve only.
-        start: the order that it starts with, one of STARTS; with `hold`, interactive jobs first.
-        history: whether the network looks at past runs.
-        without: names of FEATURE_GROUPS that it does not look at, separated by commas.
-        batch: training loads drawn anew for each generation; 0 takes all of them in each.
-
     Raises:
         ConfigurationError: a word that is not known, words that do not go together, or a number out
             of its range.
     """
 
-    hidden: int = 6
-    generations: int = 120
-    population: int = 0
-    step: float = 0.3
-    validate_every: int = 5
-    seed: int = 1
-    weights: RewardWeights = field(default_factory=RewardWeights)
+    hidden: int = 6  #: hidden units of the network
+    generations: int = 120  #: how often the search distribution is updated
+    population: int = 0  #: candidates a generation; 0 takes 4 + 3 ln(parameters)
+    step: float = 0.3  #: initial standard deviation
+    validate_every: int = 5  #: generations between looks at the validation loads
+    seed: int = 1  #: seed of the search
+    weights: RewardWeights = field(default_factory=RewardWeights)  #: what is maximised
+    #: Whether the network also says how many processors to keep free of batch work.
     hold: bool = False
+    #: One of SEARCHED: the whole network, the linear term only (and the reserve where it holds), or
+    #: the reserve only.
     searched: str = "network"
+    #: The order that it starts with, one of STARTS; with `hold`, interactive jobs first.
     start: str = "sjf"
-    history: bool = False
-    without: str = ""
-    batch: int = 0
+    history: bool = False  #: whether the network looks at past runs
+    without: str = ""  #: names of FEATURE_GROUPS that it does not look at, separated by commas
+    batch: int = 0  #: training loads drawn anew for each generation; 0 takes all of them in each
 
     def __post_init__(self) -> None:
         for name, known in (("start", tuple(STARTS)), ("searched", SEARCHED)):

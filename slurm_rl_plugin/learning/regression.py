@@ -26,36 +26,22 @@ from slurm_rl_plugin.units import FloatArray
 
 
 class Samples(NamedTuple):
-    """What a Q-function is fitted to; the order of the rows does not matter any more.
+    """What a Q-function is fitted to; the order of the rows does not matter any more."""
 
-    Attributes:
-        queue: queue features, shape [samples, Fq].
-        jobs: features of the job that was started, shape [samples, Fx].
-        states: reservoir after that start, shape [samples, H].
-        targets: shape [samples].
-    """
-
-    queue: FloatArray
-    jobs: FloatArray
-    states: FloatArray
-    targets: FloatArray
+    queue: FloatArray  #: queue features, shape [samples, Fq]
+    jobs: FloatArray  #: features of the job that was started, shape [samples, Fx]
+    states: FloatArray  #: reservoir after that start, shape [samples, H]
+    targets: FloatArray  #: shape [samples]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedForwardRegressor:
-    """One hidden layer of sigmoid units, fitted from scratch each time (Riedmiller 2005).
+    """One hidden layer of sigmoid units, fitted from scratch each time (Riedmiller 2005)."""
 
-    Attributes:
-        schema: what the inputs mean.
-        hidden: units.
-        passes: over the samples.
-        decay: L2 penalty on the weights.
-    """
-
-    schema: FeatureSchema
-    hidden: int
-    passes: int
-    decay: float
+    schema: FeatureSchema  #: what the inputs mean
+    hidden: int  #: units
+    passes: int  #: over the samples
+    decay: float  #: L2 penalty on the weights
 
     def driven(self, parameters: Sequence[float] | None) -> EchoStateNetwork:
         """The network as a reservoir without links."""
@@ -105,15 +91,10 @@ class FeedForwardRegressor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EchoStateRegressor:
-    """The readout of a fixed reservoir and the direct weights by ridge regression (Jaeger 2003).
+    """The readout of a fixed reservoir and the direct weights by ridge regression (Jaeger 2003)."""
 
-    Attributes:
-        reservoir: the network with a silent output.
-        ridge: penalty on standardised inputs, per sample.
-    """
-
-    reservoir: EchoStateNetwork
-    ridge: float
+    reservoir: EchoStateNetwork  #: the network with a silent output
+    ridge: float  #: penalty on standardised inputs, per sample
 
     @classmethod
     def drawn(

@@ -70,49 +70,40 @@ class SarsaSettings:
 
     A sweep is one pass over one of the training loads, which take turns.
 
-    Attributes:
-        epsilon: probability that a start is drawn at random; exploring ends with training.
-        gamma: discount for each start.
-        learning_rate: step of the back-propagation, eta.
-        hidden: sigmoid units of the network.
-        sweeps: passes in all, pre-training included.
-        schema: "reactive-grid", the paper's 11 inputs, or "reactive-grid-wait", with the wait.
-        reward: "literal": lambda U + (1 - lambda) F; "difference": with what the choice of the
-            job saves in place of U; "difference-reached": that counted from the waits reached,
-            for the schema with the wait; "completed" and "running": with U of the jobs that end
-            until the next start, or run at it (see `simulator/rollouts/sarsa.py`).
-        utility_weight: lambda, the weight of time utility against fairness in the reward.
-        pretraining: "edf": the first sweeps act by early deadline first; "recorded": they learn
-            from the starts that the logs record; "none".
-        pretraining_sweeps: how many they are.
-        update: "online": the network moves at every start; "batch": it is trained afresh at the
-            end of every sweep on all starts collected so far. (The paper starts afresh at every
-            single start, as `learning/sarsa.py` does.)
-        epochs: of each such batch training.
-        keep: "best": the network of the sweep that validates best; "last": that of the last sweep,
-            as the paper's learner acts by what it has learned. (With the literal reward the best
-            one is often the untrained one.)
-        seed: of the initial weights, the exploration and the order of the epochs.
-        weights: by which the validation loads choose the network that is kept.
-
     Raises:
         ConfigurationError: a value out of its range.
     """
 
+    #: Probability that a start is drawn at random; exploring ends with training.
     epsilon: float = 0.05
-    gamma: float = 0.2
-    learning_rate: float = 0.1
-    hidden: int = 20
-    sweeps: int = 20
+    gamma: float = 0.2  #: discount for each start
+    learning_rate: float = 0.1  #: step of the back-propagation, eta
+    hidden: int = 20  #: sigmoid units of the network
+    sweeps: int = 20  #: passes in all, pre-training included
+    #: "reactive-grid", the paper's 11 inputs, or "reactive-grid-wait", with the wait.
     schema: str = "reactive-grid"
+    #: "literal": lambda U + (1 - lambda) F; "difference": with what the choice of the job saves in
+    #: place of U; "difference-reached": that counted from the waits reached, for the schema with
+    #: the wait; "completed" and "running": with U of the jobs that end until the next start, or run
+    #: at it (see `simulator/rollouts/sarsa.py`).
     reward: str = "difference"
+    #: Lambda, the weight of time utility against fairness in the reward.
     utility_weight: float = 0.5
+    #: "edf": the first sweeps act by early deadline first; "recorded": they learn from the starts
+    #: that the logs record; "none".
     pretraining: str = "edf"
-    pretraining_sweeps: int = 3
+    pretraining_sweeps: int = 3  #: how many they are
+    #: "online": the network moves at every start; "batch": it is trained afresh at the end of every
+    #: sweep on all starts collected so far. (The paper starts afresh at every single start, as
+    #: `learning/sarsa.py` does.)
     update: str = "online"
-    epochs: int = 5
+    epochs: int = 5  #: of each such batch training
+    #: "best": the network of the sweep that validates best; "last": that of the last sweep, as the
+    #: paper's learner acts by what it has learned. (With the literal reward the best one is often
+    #: the untrained one.)
     keep: str = "best"
-    seed: int = 1
+    seed: int = 1  #: of the initial weights, the exploration and the order of the epochs
+    #: By which the validation loads choose the network that is kept.
     weights: RewardWeights = field(default_factory=RewardWeights)
 
     def __post_init__(self) -> None:

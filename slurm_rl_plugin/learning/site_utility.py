@@ -52,33 +52,25 @@ _J_OF_2008 = RewardWeights(time_utility=0.5, responsiveness=0.0, fairness=0.5, t
 class SiteUtilitySettings:
     """How one more job is tried at a site, and how a network is fitted to what it was worth.
 
-    Attributes:
-        horizon: seconds that are looked ahead.
-        rounds: of a training on a site's own log; each tries jobs at other instants and fits anew.
-        states: instants of a history at which one more job is tried, in each round.
-        most: largest gain or loss of U and of F that counts, in jobs; beyond it one odd future
-            would decide.
-        hidden: sigmoid units.
-        passes: over the samples.
-        decay: L2 penalty on the weights.
-        order: rule that orders the queue of a site's own log where no model does.
-        seed: of everything random.
-        weights: of the objective, J of the 2008 paper: what sites publish must be in one unit, so
-            no site's [reward] changes them.
-
     Raises:
         ConfigurationError: a number out of its range.
     """
 
-    horizon: float = 24 * HOUR
+    horizon: float = 24 * HOUR  #: seconds that are looked ahead
+    #: Of a training on a site's own log; each tries jobs at other instants and fits anew.
     rounds: int = 6
-    states: int = 80
+    states: int = 80  #: instants of a history at which one more job is tried, in each round
+    #: Largest gain or loss of U and of F that counts, in jobs; beyond it one odd future would
+    #: decide.
     most: float = 3.0
-    hidden: int = 12
-    passes: int = 30
-    decay: float = 1e-3
+    hidden: int = 12  #: sigmoid units
+    passes: int = 30  #: over the samples
+    decay: float = 1e-3  #: L2 penalty on the weights
+    #: Rule that orders the queue of a site's own log where no model does.
     order: str = "multifactor"
-    seed: int = 1
+    seed: int = 1  #: of everything random
+    #: Of the objective, J of the 2008 paper: what sites publish must be in one unit, so no site's
+    #: [reward] changes them.
     weights: RewardWeights = _J_OF_2008
 
     def __post_init__(self) -> None:
@@ -91,31 +83,19 @@ class SiteUtilitySettings:
 
 
 class SiteHistory(NamedTuple):
-    """What came to a site in one simulation.
+    """What came to a site in one simulation."""
 
-    Attributes:
-        terms: of the site.
-        offered: every job of the simulation, in order of submission.
-        came: numbers of those that came to the site, ascending.
-    """
-
-    terms: SiteTerms
-    offered: Workload
-    came: IntArray
+    terms: SiteTerms  #: of the site
+    offered: Workload  #: every job of the simulation, in order of submission
+    came: IntArray  #: numbers of those that came to the site, ascending
 
 
 class TriedJobs(NamedTuple):
-    """Jobs of every kind tried in states of a site.
+    """Jobs of every kind tried in states of a site."""
 
-    Attributes:
-        queue: queue features, shape [samples, Fq].
-        jobs: job features, shape [samples, Fj].
-        gain: of the sums of U and of F, shape [samples, 2].
-    """
-
-    queue: FloatArray
-    jobs: FloatArray
-    gain: FloatArray
+    queue: FloatArray  #: queue features, shape [samples, Fq]
+    jobs: FloatArray  #: job features, shape [samples, Fj]
+    gain: FloatArray  #: of the sums of U and of F, shape [samples, 2]
 
 
 def try_jobs(

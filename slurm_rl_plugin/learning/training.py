@@ -118,41 +118,30 @@ COMPARED_RULES = ("fifo", "sjf", "interactive-first", "min-run-wait")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingPlan:
-    """Which logs are trained on, by which algorithm and how often, and what is left untouched.
+    """Which logs are trained on, by which algorithm and how often, and what is left untouched."""
 
-    Attributes:
-        logs: prepared logs.
-        sources: of each log, for the manifest.
-        estimates: kinds of run-time estimates; each log is trained on under each of them.
-        backfilling: of the simulated batch system.
-        runs: through the first 60 % of each log that train; see `split_stretches`.
-        algorithm: one of ALGORITHMS.
-        settings: of that algorithm.
-        command: for the manifest.
-        seeds: trainings that differ by their seed alone; the best on the validation loads is kept.
-        heldout: leave the last 40 % of each log untouched (`learning.heldout_training`).
-        classifier: the site's job-class rules and classes; None for the default ones.
-        start: a network to start the search from.
-        class_limit: how the simulated batch system keeps a reserve; None keeps processors free.
-        leave_one_out: also train without each of the logs, and say what that is worth on it.
-        goals: that the model will be run with, so that no goal counts twice: the simulated queue is
-            ordered with them; None for those that the default model was trained with.
-    """
-
-    logs: Sequence[PreparedLog]
-    sources: Sequence[dict[str, Any]]
+    logs: Sequence[PreparedLog]  #: prepared logs
+    sources: Sequence[dict[str, Any]]  #: of each log, for the manifest
+    #: Kinds of run-time estimates; each log is trained on under each of them.
     estimates: Sequence[str]
-    backfilling: str
-    runs: int
-    algorithm: str
-    settings: Settings
-    command: str
+    backfilling: str  #: of the simulated batch system
+    runs: int  #: through the first 60 % of each log that train; see `split_stretches`
+    algorithm: str  #: one of ALGORITHMS
+    settings: Settings  #: of that algorithm
+    command: str  #: for the manifest
+    #: Trainings that differ by their seed alone; the best on the validation loads is kept.
     seeds: int = 1
+    #: Leave the last 40 % of each log untouched (`learning.heldout_training`).
     heldout: bool = False
+    #: The site's job-class rules and classes; None for the default ones.
     classifier: JobClassifier | None = None
-    start: QNetwork | None = None
+    start: QNetwork | None = None  #: a network to start the search from
+    #: How the simulated batch system keeps a reserve; None keeps processors free.
     class_limit: ClassLimit | None = None
+    #: Also train without each of the logs, and say what that is worth on it.
     leave_one_out: bool = False
+    #: That the model will be run with, so that no goal counts twice: the simulated queue is ordered
+    #: with them; None for those that the default model was trained with.
     goals: Goals | None = None
 
     def __post_init__(self) -> None:

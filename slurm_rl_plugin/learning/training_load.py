@@ -33,21 +33,14 @@ Progress = Callable[[int, float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedPolicy:
-    """The outcome of a training.
+    """The outcome of a training."""
 
-    Attributes:
-        network: the best by the validation loads.
-        validation_objective: its objective there.
-        curve: [step, objective on the training loads, objective on the validation loads].
-        simulated_jobs: jobs simulated in all.
-        compared: what else was validated beside it, and its objective; () leaves that to the
-            ordering rules.
-    """
-
-    network: QNetwork | EchoStateNetwork
-    validation_objective: float
+    network: QNetwork | EchoStateNetwork  #: the best by the validation loads
+    validation_objective: float  #: its objective there
+    #: [step, objective on the training loads, objective on the validation loads].
     curve: tuple[tuple[int, float, float], ...]
-    simulated_jobs: int
+    simulated_jobs: int  #: jobs simulated in all
+    #: What else was validated beside it, and its objective; () leaves that to the ordering rules.
     compared: tuple[tuple[str, float], ...] = ()
 
 
@@ -72,29 +65,18 @@ _GROUP_JOBS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingLoad:
-    """One load, simulated again and again with paired input.
+    """One load, simulated again and again with paired input."""
 
-    Attributes:
-        prepared: the jobs.
-        workload: the same as the policy believes them.
-        settings: the batch system.
-        fifo_max_wait: longest wait under FIFO, seconds.
-        sjf_batch_wait: mean wait of batch jobs under SJF with known run times, seconds.
-        saf_slowdown: mean bounded slowdown under SAF with requested times.
-        site_wait: of each job under the site's own priority with past usage decayed, seconds, [n].
-        drop: how many first and last jobs are simulated but not counted.
-        nodes: that the jobs run on; None for a pool of processors.
-    """
-
-    prepared: PreparedLog
-    workload: Workload
-    settings: SimulationSettings
-    fifo_max_wait: float
-    sjf_batch_wait: float
-    saf_slowdown: float
+    prepared: PreparedLog  #: the jobs
+    workload: Workload  #: the same as the policy believes them
+    settings: SimulationSettings  #: the batch system
+    fifo_max_wait: float  #: longest wait under FIFO, seconds
+    sjf_batch_wait: float  #: mean wait of batch jobs under SJF with known run times, seconds
+    saf_slowdown: float  #: mean bounded slowdown under SAF with requested times
+    #: Of each job under the site's own priority with past usage decayed, seconds, [n].
     site_wait: FloatArray
-    drop: tuple[int, int] = (0, 0)
-    nodes: NodeMachine | None = None
+    drop: tuple[int, int] = (0, 0)  #: how many first and last jobs are simulated but not counted
+    nodes: NodeMachine | None = None  #: that the jobs run on; None for a pool of processors
 
     @classmethod
     def of(

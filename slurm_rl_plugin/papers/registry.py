@@ -16,19 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A study, and what must be known of it before it is imported.
+    """A study, and what must be known of it before it is imported."""
 
-    Attributes:
-        module: its module below `papers`, which has `run`.
-        seeds: how many it runs where nobody says.
-        keeps: whether it takes --models, --policy and --quick, or refuses them itself.
-        searches: whether it takes --search.
-    """
-
-    module: str
-    seeds: int = 30
-    keeps: bool = True
-    searches: bool = False
+    module: str  #: its module below `papers`, which has `run`
+    seeds: int = 30  #: how many it runs where nobody says
+    keeps: bool = True  #: whether it takes --models, --policy and --quick, or refuses them itself
+    searches: bool = False  #: whether it takes --search
 
     def load(self) -> Study:
         """Import the study."""

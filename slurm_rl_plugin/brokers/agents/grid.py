@@ -20,23 +20,17 @@ _TICKS_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridSettings:
-    """Sizes of a grid and its load.
+    """Sizes of a grid and its load."""
 
-    Attributes:
-        agents: N, who submit independently of each other.
-        ticks: how long it runs.
-        rate: g, probability that an agent submits a job in a tick.
-        capacity: lowest and highest, drawn uniformly; work a tick.
-        job_size: lowest and highest, drawn uniformly; work, that is ticks at capacity 1.
-        leaving: probability that an agent is replaced by one that knows nothing, in a tick.
-    """
-
-    agents: int = 1000
+    agents: int = 1000  #: N, who submit independently of each other
     resources: int = 250
-    ticks: int = 6000
-    rate: float = 0.2
+    ticks: int = 6000  #: how long it runs
+    rate: float = 0.2  #: g, probability that an agent submits a job in a tick
+    #: Lowest and highest, drawn uniformly; work a tick.
     capacity: tuple[float, float] = (10.0, 1000.0)
+    #: Lowest and highest, drawn uniformly; work, that is ticks at capacity 1.
     job_size: tuple[float, float] = (10.0, 1000.0)
+    #: Probability that an agent is replaced by one that knows nothing, in a tick.
     leaving: float = 0.0
 
     @property
@@ -57,20 +51,13 @@ class GridSettings:
 
 
 class Grid(NamedTuple):
-    """One draw of a grid with all its submissions; every rule meets the same.
+    """One draw of a grid with all its submissions; every rule meets the same."""
 
-    Attributes:
-        capacity: work a tick, shape [R].
-        tick: of each submission, ascending, shape [n].
-        agent: who submits, in random order within a tick, shape [n].
-        size: work, shape [n].
-        leaver_tick, leaver: replacements of agents, ascending, both of shape [m].
-    """
-
-    capacity: FloatArray
-    tick: IntArray
-    agent: IntArray
-    size: FloatArray
+    capacity: FloatArray  #: work a tick, shape [R]
+    tick: IntArray  #: of each submission, ascending, shape [n]
+    agent: IntArray  #: who submits, in random order within a tick, shape [n]
+    size: FloatArray  #: work, shape [n]
+    #: leaver_tick, leaver: replacements of agents, ascending, both of shape [m].
     leaver_tick: IntArray
     leaver: IntArray
 

@@ -51,19 +51,12 @@ Rows = NDArray[np.void]
 
 
 class AgentMemory(NamedTuple):
-    """What the agents know by their rule; without rows where the rule is another.
+    """What the agents know by their rule; without rows where the rule is another."""
 
-    Attributes:
-        scores: of each resource, by the paper's agents, shape [agents, R].
-        tallies: of TALLY, by the paper's agents, shape [agents].
-        places: of PLACE, by probing agents, shape [agents, M].
-        chances: of each place to be looked at, by probing agents, shape [agents, M].
-    """
-
-    scores: IntArray
-    tallies: Rows
-    places: Rows
-    chances: FloatArray
+    scores: IntArray  #: of each resource, by the paper's agents, shape [agents, R]
+    tallies: Rows  #: of TALLY, by the paper's agents, shape [agents]
+    places: Rows  #: of PLACE, by probing agents, shape [agents, M]
+    chances: FloatArray  #: of each place to be looked at, by probing agents, shape [agents, M]
 
 
 def agent_memory(scoring: int, probing: int, resources: int, places: int) -> AgentMemory:

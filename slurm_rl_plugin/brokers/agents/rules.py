@@ -17,19 +17,13 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 class ProbeSettings(NamedTuple):
-    """Constants of the probing rule.
+    """Constants of the probing rule."""
 
-    Attributes:
-        probes: at how many of the resources that it knows an agent looks for a job.
-        weight: of the newest wait in the mean; until 1 / weight waits are met, all count alike.
-        recent: time in which the last wait falls back to the mean, to 1/e of the distance.
-        fading: time in which the mean falls to 1/e while nothing is heard.
-    """
-
-    probes: int
+    probes: int  #: at how many of the resources that it knows an agent looks for a job
+    #: Of the newest wait in the mean; until 1 / weight waits are met, all count alike.
     weight: float
-    recent: float
-    fading: float
+    recent: float  #: time in which the last wait falls back to the mean, to 1/e of the distance
+    fading: float  #: time in which the mean falls to 1/e while nothing is heard
 
 
 def experience(wait: float, run_time: float, size: float) -> float:

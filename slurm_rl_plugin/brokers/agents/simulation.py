@@ -52,21 +52,13 @@ TICK = np.dtype([("load", np.float64), ("first", np.int64), ("last", np.int64)])
 
 
 class GridState(NamedTuple):
-    """The jobs and resources of a grid while it is simulated.
+    """The jobs and resources of a grid while it is simulated."""
 
-    Attributes:
-        jobs: of JOB, shape [n].
-        resources: of RESOURCE, shape [R].
-        ticks: of TICK, shape [ticks].
-        born: tick in which an agent began, shape [agents].
-        split: probability of the resources up to each in the optimal split, shape [R].
-    """
-
-    jobs: Rows
-    resources: Rows
-    ticks: Rows
-    born: IntArray
-    split: FloatArray
+    jobs: Rows  #: of JOB, shape [n]
+    resources: Rows  #: of RESOURCE, shape [R]
+    ticks: Rows  #: of TICK, shape [ticks]
+    born: IntArray  #: tick in which an agent began, shape [agents]
+    split: FloatArray  #: probability of the resources up to each in the optimal split, shape [R]
 
 
 def begin(settings: GridSettings, grid: Grid) -> GridState:
@@ -148,40 +140,27 @@ TICK_PROBES = ProbeSettings(probes=4, weight=0.03, recent=3.0, fading=300.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRule:
-    """By which rule the agents of a grid choose a resource, and when they learn.
+    """By which rule the agents of a grid choose a resource, and when they learn."""
 
-    Attributes:
-        name: one of RULES.
-        noise: probability of a random choice instead (2005, section 3.2).
-        at_completion: they learn when a job completes; otherwise as soon as it is submitted.
-        known: M, resources that a probing agent uses.
-    """
-
-    name: str
-    noise: float = 0.0
+    name: str  #: one of RULES
+    noise: float = 0.0  #: probability of a random choice instead (2005, section 3.2)
+    #: They learn when a job completes; otherwise as soon as it is submitted.
     at_completion: bool = False
-    known: int = 4
+    known: int = 4  #: M, resources that a probing agent uses
     probes: ProbeSettings = TICK_PROBES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridRun:
-    """What came of a grid under a rule.
+    """What came of a grid under a rule."""
 
-    Attributes:
-        load: queued work / capacity, mean over the resources, after the submissions of each tick;
-            shape [ticks].
-        resource: that each job went to, shape [n].
-        wait: ticks from submission to start, shape [n].
-        response: ticks from submission to completion, shape [n].
-        backlog: work left at the end, shape [R].
-    """
-
+    #: Queued work / capacity, mean over the resources, after the submissions of each tick; shape
+    #: [ticks].
     load: FloatArray
-    resource: IntArray
-    wait: FloatArray
-    response: FloatArray
-    backlog: FloatArray
+    resource: IntArray  #: that each job went to, shape [n]
+    wait: FloatArray  #: ticks from submission to start, shape [n]
+    response: FloatArray  #: ticks from submission to completion, shape [n]
+    backlog: FloatArray  #: work left at the end, shape [R]
 
 
 class _Compiled(NamedTuple):

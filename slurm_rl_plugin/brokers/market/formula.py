@@ -70,15 +70,12 @@ _PRINTED = {"\u2212": "-", "\u00b7": "*", "\u00d7": "*", "^": "**"}
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula that was read.
-
-    Attributes:
-        variables: those that it may name, in the order of their numbers in the program.
-        program: steps for a stack: what to do, and the number or the variable's place.
-    """
+    """A formula that was read."""
 
     text: str
+    #: Those that it may name, in the order of their numbers in the program.
     variables: tuple[str, ...]
+    #: Steps for a stack: what to do, and the number or the variable's place.
     program: tuple[tuple[int, float], ...]
 
     @property

@@ -51,23 +51,15 @@ from slurm_rl_plugin.units import HOUR, BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domains:
-    """Domains and how requests are forwarded between them.
+    """Domains and how requests are forwarded between them."""
 
-    Attributes:
-        sizes: machines of each domain; those of the first domain come first in the market.
-        links: domains to which each forwards requests.
-        hops: how often a request may be forwarded; 0 asks the user's own domain only.
-        time_to_live: seconds after which a request is not forwarded.
-        delay: seconds that one forwarding takes; starts are not put off by it.
-        directory: whether a domain that lacks processors within reach finds all others by a
-            directory.
-    """
-
+    #: Machines of each domain; those of the first domain come first in the market.
     sizes: tuple[int, ...]
-    links: tuple[tuple[int, ...], ...]
-    hops: int
-    time_to_live: float = math.inf
-    delay: float = 0.0
+    links: tuple[tuple[int, ...], ...]  #: domains to which each forwards requests
+    hops: int  #: how often a request may be forwarded; 0 asks the user's own domain only
+    time_to_live: float = math.inf  #: seconds after which a request is not forwarded
+    delay: float = 0.0  #: seconds that one forwarding takes; starts are not put off by it
+    #: Whether a domain that lacks processors within reach finds all others by a directory.
     directory: bool = True
 
     def __post_init__(self) -> None:
@@ -128,44 +120,31 @@ MARGIN = HOUR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketSettings:
-    """Who takes part in a market, by which functions they decide, and what is allowed.
+    """Who takes part in a market, by which functions they decide, and what is allowed."""
 
-    Attributes:
-        machines: processors of each.
-        owner: price function of every machine.
-        user: utility function of every job.
-        splitting: when a job may run on several machines at once: "never", "where too wide" for
-            any, or "wherever better" to the user.
-        rescheduling: whether jobs may start before the agreed time.
-        margin: with rescheduling, what owners add to a planned start that is not at once before
-            they offer it, seconds: room to reschedule others. The user's function sees the sum.
-        domains: whose the machines are; the users' own domains take turns, as in the paper. None
-            lets every request get to every machine.
-    """
-
-    machines: tuple[int, ...]
-    owner: Formula = MACHINE_FUNCTIONS["MF1"]
-    user: Formula = USER_FUNCTIONS["UF1"]
+    machines: tuple[int, ...]  #: processors of each
+    owner: Formula = MACHINE_FUNCTIONS["MF1"]  #: price function of every machine
+    user: Formula = USER_FUNCTIONS["UF1"]  #: utility function of every job
+    #: When a job may run on several machines at once: "never", "where too wide" for any, or
+    #: "wherever better" to the user.
     splitting: str = "wherever better"
-    rescheduling: bool = True
+    rescheduling: bool = True  #: whether jobs may start before the agreed time
+    #: With rescheduling, what owners add to a planned start that is not at once before they offer
+    #: it, seconds: room to reschedule others. The user's function sees the sum.
     margin: float = MARGIN
+    #: Whose the machines are; the users' own domains take turns, as in the paper. None lets every
+    #: request get to every machine.
     domains: Domains | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketSchedule:
-    """What came of it; columns of shape [n].
+    """What came of it; columns of shape [n]."""
 
-    Attributes:
-        start: seconds.
-        promised: latest start, as agreed at submission, seconds; never before `start`.
-        parts: processors on each machine, shape [n, machines].
-    """
-
-    start: FloatArray
-    promised: FloatArray
+    start: FloatArray  #: seconds
+    promised: FloatArray  #: latest start, as agreed at submission, seconds; never before `start`
     price: FloatArray
-    parts: IntArray
+    parts: IntArray  #: processors on each machine, shape [n, machines]
 
 
 def simulate_market(workload: Workload, settings: MarketSettings) -> MarketSchedule:

@@ -34,39 +34,24 @@ _WAYS = 5
 
 
 class Request(NamedTuple):
-    """A job as machines are told of it.
+    """A job as machines are told of it."""
 
-    Attributes:
-        now: when it is asked for, seconds.
-        processors: how many it asks for.
-        duration: seconds that it is allocated.
-        splits: whether it may run on several of them at once.
-        margin: what owners add to a start that is not now, seconds.
-        interactive: whether it is of that class.
-        reach: machines that the request gets to, shape [machines].
-    """
-
-    now: float
-    processors: int
-    duration: float
-    splits: bool
-    margin: float
-    interactive: bool
-    reach: BoolArray
+    now: float  #: when it is asked for, seconds
+    processors: int  #: how many it asks for
+    duration: float  #: seconds that it is allocated
+    splits: bool  #: whether it may run on several of them at once
+    margin: float  #: what owners add to a start that is not now, seconds
+    interactive: bool  #: whether it is of that class
+    reach: BoolArray  #: machines that the request gets to, shape [machines]
 
 
 class Offer(NamedTuple):
-    """The best offer so far.
+    """The best offer so far."""
 
-    Attributes:
-        worth: [utility, price, planned start]; utility and price in their own units, seconds.
-        lanes: the processors, the first `used[0]` entries.
-        used: how many lanes; 0 while there is no offer; shape [1].
-    """
-
+    #: [utility, price, planned start]; utility and price in their own units, seconds.
     worth: FloatArray
-    lanes: IntArray
-    used: IntArray
+    lanes: IntArray  #: the processors, the first `used[0]` entries
+    used: IntArray  #: how many lanes; 0 while there is no offer; shape [1]
 
 
 @compiled_borrowing

@@ -28,17 +28,11 @@ from slurm_rl_plugin.units import FloatArray, IntArray
 
 
 class CompiledFormula(NamedTuple):
-    """A formula as steps of a stack machine, which compiled code runs.
+    """A formula as steps of a stack machine, which compiled code runs."""
 
-    Attributes:
-        steps: what to do, shape [steps].
-        operands: number, or place of the variable, of each step.
-        names: 1 for each variable that the formula names, shape [variables].
-    """
-
-    steps: IntArray
-    operands: FloatArray
-    names: IntArray
+    steps: IntArray  #: what to do, shape [steps]
+    operands: FloatArray  #: number, or place of the variable, of each step
+    names: IntArray  #: 1 for each variable that the formula names, shape [variables]
 
 
 def compile_formula(formula: Formula) -> CompiledFormula:

@@ -41,29 +41,18 @@ PUT_FIRST = 4
 
 
 class Draft(NamedTuple):
-    """Arrays in which a schedule is tried before it is adopted.
+    """Arrays in which a schedule is tried before it is adopted."""
 
-    Attributes:
-        fixed: timetable of what runs, and of the first jobs of an order whose places stay.
-        table: the same with the others put in.
-        order: jobs in the order in which they got a place in the adopted schedule, shape [n].
-        trial: the order that is tried, shape [n].
-        wanted: jobs by their weight, the largest first, shape [n].
-        weight: less of it is more, shape [n] by job.
-        planned: starts in the order of the trial, shape [n].
-        parts: processors on each machine in that order, shape [n, machines].
-        idle: idle processors of each machine.
-    """
-
-    fixed: Timetable
-    table: Timetable
+    fixed: Timetable  #: timetable of what runs, and of the first jobs of an order whose places stay
+    table: Timetable  #: the same with the others put in
+    #: Jobs in the order in which they got a place in the adopted schedule, shape [n].
     order: IntArray
-    trial: IntArray
-    wanted: IntArray
-    weight: FloatArray
-    planned: FloatArray
-    parts: IntArray
-    idle: IntArray
+    trial: IntArray  #: the order that is tried, shape [n]
+    wanted: IntArray  #: jobs by their weight, the largest first, shape [n]
+    weight: FloatArray  #: less of it is more, shape [n] by job
+    planned: FloatArray  #: starts in the order of the trial, shape [n]
+    parts: IntArray  #: processors on each machine in that order, shape [n, machines]
+    idle: IntArray  #: idle processors of each machine
 
 
 def empty_draft(jobs: int, machines: int) -> Draft:

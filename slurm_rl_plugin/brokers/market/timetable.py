@@ -20,53 +20,31 @@ WAITING, RUNNING, NEXT = 0, 1, 2
 
 
 class MarketJobs(NamedTuple):
-    """Jobs in order of submission; columns of shape [n].
+    """Jobs in order of submission; columns of shape [n]."""
 
-    Attributes:
-        submit: seconds.
-        run_time: seconds that a job will really run.
-        allocated: seconds that it asks for and is given; never less than it runs.
-        processors: that it asks for.
-        splits: whether it may run on several of them at once.
-        interactive: whether it is of that class.
-        reach: machines that its request gets to, shape [n, machines].
-    """
-
-    submit: FloatArray
-    run_time: FloatArray
-    allocated: FloatArray
-    processors: IntArray
-    splits: BoolArray
-    interactive: BoolArray
-    reach: BoolArray
+    submit: FloatArray  #: seconds
+    run_time: FloatArray  #: seconds that a job will really run
+    allocated: FloatArray  #: seconds that it asks for and is given; never less than it runs
+    processors: IntArray  #: that it asks for
+    splits: BoolArray  #: whether it may run on several of them at once
+    interactive: BoolArray  #: whether it is of that class
+    reach: BoolArray  #: machines that its request gets to, shape [n, machines]
 
 
 class Agreements(NamedTuple):
-    """The changing state of a market; functions of the market change it in place.
+    """The changing state of a market; functions of the market change it in place."""
 
-    Attributes:
-        promised: latest start that was agreed, NaN before; shape [n]. Its end is `allocated` later.
-        planned: start in the present schedule, in which every job has a place; shape [n].
-        start: start, NaN until then; shape [n].
-        price: that was agreed; shape [n].
-        parts: processors on each machine, as planned and then as run; shape [n, machines].
-        waiting: jobs with an agreement that have not started, the first counts[WAITING].
-        running: jobs that run, the first counts[RUNNING].
-        lane_job: the job on each processor, -1 for none; shape [lanes].
-        capacity: processors of each machine.
-        counts: see the index names above.
-    """
-
+    #: Latest start that was agreed, NaN before; shape [n]. Its end is `allocated` later.
     promised: FloatArray
-    planned: FloatArray
-    start: FloatArray
-    price: FloatArray
-    parts: IntArray
-    waiting: IntArray
-    running: IntArray
-    lane_job: IntArray
-    capacity: IntArray
-    counts: IntArray
+    planned: FloatArray  #: start in the present schedule, in which every job has a place; shape [n]
+    start: FloatArray  #: start, NaN until then; shape [n]
+    price: FloatArray  #: that was agreed; shape [n]
+    parts: IntArray  #: processors on each machine, as planned and then as run; shape [n, machines]
+    waiting: IntArray  #: jobs with an agreement that have not started, the first counts[WAITING]
+    running: IntArray  #: jobs that run, the first counts[RUNNING]
+    lane_job: IntArray  #: the job on each processor, -1 for none; shape [lanes]
+    capacity: IntArray  #: processors of each machine
+    counts: IntArray  #: see the index names above
 
 
 def no_agreements(jobs: int, capacity: IntArray) -> Agreements:
@@ -158,37 +136,25 @@ def sort_waiting(state: Agreements, key: FloatArray, found: IntArray) -> None:
 
 
 class Lanes(NamedTuple):
-    """Allocations of every processor in order of time; functions of this module change it.
+    """Allocations of every processor in order of time; functions of this module change it."""
 
-    Attributes:
-        begin, finish: seconds, shape [places, lanes]: neighbouring lanes are looked at together.
-        owner: job number, shape [places, lanes].
-        depth: how many allocations a lane has, shape [lanes].
-        last: end of the last one, -inf where there is none, shape [lanes].
-        first: first lane of each machine and one past the last, shape [machines + 1].
-    """
-
+    #: begin, finish: seconds, shape [places, lanes]: neighbouring lanes are looked at together.
     begin: FloatArray
     finish: FloatArray
-    owner: IntArray
-    depth: IntArray
-    last: FloatArray
-    first: IntArray
+    owner: IntArray  #: job number, shape [places, lanes]
+    depth: IntArray  #: how many allocations a lane has, shape [lanes]
+    last: FloatArray  #: end of the last one, -inf where there is none, shape [lanes]
+    first: IntArray  #: first lane of each machine and one past the last, shape [machines + 1]
 
 
 class Gaps(NamedTuple):
-    """The free interval of each lane around one instant; shape [lanes].
+    """The free interval of each lane around one instant; shape [lanes]."""
 
-    Attributes:
-        place: number of the first allocation that ends after the instant.
-        begin, end: of the gap, seconds; both the end of the allocation where the lane is taken.
-        free: 1 where the lane is free at the instant.
-    """
-
-    place: IntArray
+    place: IntArray  #: number of the first allocation that ends after the instant
+    #: begin, end: of the gap, seconds; both the end of the allocation where the lane is taken.
     begin: FloatArray
     end: FloatArray
-    free: IntArray
+    free: IntArray  #: 1 where the lane is free at the instant
 
 
 def empty_lanes(processors: IntArray, places: int) -> Lanes:
@@ -294,19 +260,12 @@ def taken_area(lanes: Lanes, machine: int, begin: float, end: float) -> float:
 
 
 class Timetable(NamedTuple):
-    """Free processors from each of `points[0]` instants on; functions here change it.
+    """Free processors from each of `points[0]` instants on; functions here change it."""
 
-    Attributes:
-        time: instants, ascending, seconds.
-        free: free processors of each machine from then on, shape [places, machines].
-        points: how many instants are in use, shape [1].
-        room: what `earliest` counts in, shape [machines].
-    """
-
-    time: FloatArray
-    free: IntArray
-    points: IntArray
-    room: IntArray
+    time: FloatArray  #: instants, ascending, seconds
+    free: IntArray  #: free processors of each machine from then on, shape [places, machines]
+    points: IntArray  #: how many instants are in use, shape [1]
+    room: IntArray  #: what `earliest` counts in, shape [machines]
 
 
 def empty_timetable(places: int, machines: int) -> Timetable:

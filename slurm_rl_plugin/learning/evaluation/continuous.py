@@ -44,19 +44,15 @@ RunProgress = Callable[[int, float], None]
 class ContinuousProtocol:
     """How often a log is replayed.
 
-    Attributes:
-        runs: each without LEFT_OUT of the jobs, drawn at random, the same for all policies.
-        seed: of the draws.
-        whole: whether figures are of all jobs; by default of those behind the training part.
-        by_days: intervals are drawn of days of submissions, and not of stretches of jobs.
-
     Raises:
         ConfigurationError: no runs.
     """
 
-    runs: int = 4
-    seed: int = 1
+    runs: int = 4  #: each without LEFT_OUT of the jobs, drawn at random, the same for all policies
+    seed: int = 1  #: of the draws
+    #: Whether figures are of all jobs; by default of those behind the training part.
     whole: bool = False
+    #: Intervals are drawn of days of submissions, and not of stretches of jobs.
     by_days: bool = False
 
     @property
@@ -71,29 +67,20 @@ class ContinuousProtocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """A policy, and whether the hook brings it about.
+    """A policy, and whether the hook brings it about."""
 
-    Attributes:
-        name: what reports call it.
-        candidate: the policy.
-        alone: the batch system is left to itself, whatever the settings say of the hook.
-    """
-
-    name: str
-    candidate: Candidate
+    name: str  #: what reports call it
+    candidate: Candidate  #: the policy
+    #: The batch system is left to itself, whatever the settings say of the hook.
     alone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContinuousRun:
-    """One policy in one run, over the counted jobs.
+    """One policy in one run, over the counted jobs."""
 
-    Attributes:
-        waits: its figures.
-        slowdowns: sum over each stretch of jobs, and how many it has, shape [2, stretches].
-    """
-
-    waits: ScheduleWaits
+    waits: ScheduleWaits  #: its figures
+    #: Sum over each stretch of jobs, and how many it has, shape [2, stretches].
     slowdowns: FloatArray
 
 
@@ -142,18 +129,12 @@ def replay_continuously(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnRun:
-    """A log without the jobs of one draw.
+    """A log without the jobs of one draw."""
 
-    Attributes:
-        log: the jobs that are kept.
-        counted: which of them count, shape [n].
-        stretch: number of each one's stretch, shape [n].
-        stretches: of the whole log, so that runs have as many though one keeps no job of the last.
-    """
-
-    log: PreparedLog
-    counted: BoolArray
-    stretch: IntArray
+    log: PreparedLog  #: the jobs that are kept
+    counted: BoolArray  #: which of them count, shape [n]
+    stretch: IntArray  #: number of each one's stretch, shape [n]
+    #: Of the whole log, so that runs have as many though one keeps no job of the last.
     stretches: int
 
 

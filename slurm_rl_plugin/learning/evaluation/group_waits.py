@@ -20,33 +20,21 @@ LEAST_LOSS = MINUTE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupWaits:
-    """Waits of the jobs of one group under one schedule.
+    """Waits of the jobs of one group under one schedule."""
 
-    Attributes:
-        jobs: how many there are.
-        mean_wait: seconds.
-        longest_wait: seconds.
-    """
-
-    jobs: int
-    mean_wait: float
-    longest_wait: float
+    jobs: int  #: how many there are
+    mean_wait: float  #: seconds
+    longest_wait: float  #: seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loser:
-    """A group that waits longer under one order than under another; waits in seconds.
+    """A group that waits longer under one order than under another; waits in seconds."""
 
-    Attributes:
-        by: what the jobs are grouped by.
-        group: its name.
-        jobs: how many it has.
-        mean_wait, longest_wait: under the order that is compared with, and under the other.
-    """
-
-    by: str
-    group: str
-    jobs: int
+    by: str  #: what the jobs are grouped by
+    group: str  #: its name
+    jobs: int  #: how many it has
+    #: mean_wait, longest_wait: under the order that is compared with, and under the other.
     mean_wait: tuple[float, float]
     longest_wait: tuple[float, float]
 

@@ -47,28 +47,19 @@ WindowProgress = Callable[[int, float], None]
 class HeldoutProtocol:
     """Sizes of the protocol, in jobs, and the batch system of its windows.
 
-    Attributes:
-        windows: of each part of the log; fewer where a part has fewer places to begin one.
-        warm_up: jobs before the counted ones, so that these do not meet an empty machine.
-        counted: jobs that are measured.
-        further: jobs behind, so that the last counted ones are overtaken as they would be.
-        cycle: seconds between scheduling decisions; 0 decides at every event.
-        influence: hours of age that the best place in a network's order is worth to a job.
-        refresh: seconds between two cycles of the hook that writes a network's scores.
-        starvation: seconds of waiting after which a job goes first under a network.
-
     Raises:
         ConfigurationError: no windows, none counted, or a negative number.
     """
 
-    windows: int = 128
-    warm_up: int = 1000
-    counted: int = 1024
-    further: int = 512
-    cycle: float = 0.0
+    windows: int = 128  #: of each part of the log; fewer where a part has fewer places to begin one
+    warm_up: int = 1000  #: jobs before the counted ones, so that these do not meet an empty machine
+    counted: int = 1024  #: jobs that are measured
+    further: int = 512  #: jobs behind, so that the last counted ones are overtaken as they would be
+    cycle: float = 0.0  #: seconds between scheduling decisions; 0 decides at every event
+    #: Hours of age that the best place in a network's order is worth to a job.
     influence: float = math.inf
-    refresh: float = 0.0
-    starvation: float = math.inf
+    refresh: float = 0.0  #: seconds between two cycles of the hook that writes a network's scores
+    starvation: float = math.inf  #: seconds of waiting after which a job goes first under a network
 
     def __post_init__(self) -> None:
         if min(self.windows, self.counted) < 1 or min(self.warm_up, self.further, self.cycle) < 0:
@@ -103,20 +94,13 @@ class WindowFigures:
     """Figures of one policy over the counted jobs of each window; shape [windows], time order.
 
     Logs are pooled by concatenation.
-
-    Attributes:
-        bounded_slowdown: mean bounded slowdown.
-        short_jobs: jobs of an actual run time < 900 s.
-        short_within_120s: those of them that waited 120 s at most.
-        max_wait: longest wait, seconds.
-        misdelivered: part of the service of a fortnight that went to the wrong account, by the
-            shares of the log.
     """
 
-    bounded_slowdown: FloatArray
-    short_jobs: FloatArray
-    short_within_120s: FloatArray
-    max_wait: FloatArray
+    bounded_slowdown: FloatArray  #: mean bounded slowdown
+    short_jobs: FloatArray  #: jobs of an actual run time < 900 s
+    short_within_120s: FloatArray  #: those of them that waited 120 s at most
+    max_wait: FloatArray  #: longest wait, seconds
+    #: Part of the service of a fortnight that went to the wrong account, by the shares of the log.
     misdelivered: FloatArray
 
 

@@ -45,21 +45,15 @@ from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A policy to evaluate: a rule, a network, or one that is asked at each decision.
+    """A policy to evaluate: a rule, a network, or one that is asked at each decision."""
 
-    Attributes:
-        name: of a rule of the registry, or what reports call the network or policy.
-        network: simulated in the compiled loop.
-        policy: asked decision by decision; for what the compiled loop cannot run.
-        reserve: processors that are kept free of batch work all the time.
-        estimates: that the policy has of its own, as live; None takes those of the workload. Where
-            jobs are backfilled it is asked decision by decision, for the plan goes by requests.
-    """
-
-    name: str
-    network: QNetwork | EchoStateNetwork | None = None
+    name: str  #: of a rule of the registry, or what reports call the network or policy
+    network: QNetwork | EchoStateNetwork | None = None  #: simulated in the compiled loop
+    #: Asked decision by decision; for what the compiled loop cannot run.
     policy: Policy | None = None
-    reserve: int = 0
+    reserve: int = 0  #: processors that are kept free of batch work all the time
+    #: That the policy has of its own, as live; None takes those of the workload. Where jobs are
+    #: backfilled it is asked decision by decision, for the plan goes by requests.
     estimates: RunTimeEstimate | None = None
 
 

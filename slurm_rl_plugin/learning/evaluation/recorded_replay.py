@@ -55,14 +55,10 @@ UNCOUNTED = (0.1, 0.05)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedReplay:
-    """The same jobs under each policy.
+    """The same jobs under each policy."""
 
-    Attributes:
-        schedules: policy -> its schedule of all jobs, in submit order.
-        first, last: the counted jobs, as a slice has them.
-    """
-
-    schedules: dict[str, ScheduledJobs]
+    schedules: dict[str, ScheduledJobs]  #: policy -> its schedule of all jobs, in submit order
+    #: first, last: the counted jobs, as a slice has them.
     first: int
     last: int
 
@@ -166,23 +162,17 @@ FIGURES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedFigure:
-    """One figure of a model beside the site's own order, both on the simulated machine.
+    """One figure of a model beside the site's own order, both on the simulated machine."""
 
-    Attributes:
-        jobs: behind it.
-        model, site: the figure of each; NaN without a job of the class.
-        difference: model less site.
-        ci95: 95 % interval of the difference; None where the jobs are too few.
-        verdict: see `measure.intervals`.
-        jobs_needed: about how many jobs would tell; None where it is known, or none would.
-    """
-
-    jobs: int
+    jobs: int  #: behind it
+    #: model, site: the figure of each; NaN without a job of the class.
     model: float
     site: float
-    difference: float
+    difference: float  #: model less site
+    #: 95 % interval of the difference; None where the jobs are too few.
     ci95: tuple[float, float] | None
-    verdict: str
+    verdict: str  #: see `measure.intervals`
+    #: About how many jobs would tell; None where it is known, or none would.
     jobs_needed: int | None
 
 

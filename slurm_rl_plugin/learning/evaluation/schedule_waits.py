@@ -24,25 +24,17 @@ RATIOS = ("bounded_slowdown", "longest_wait", "p999_wait", "wide_wait", "mean_wa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleWaits:
-    """Figures of one schedule over the counted jobs; docs/definitions.md says what each means.
+    """Figures of one schedule over the counted jobs; docs/definitions.md says what each means."""
 
-    Attributes:
-        bounded_slowdown: mean bounded slowdown.
-        mean_wait, longest_wait, p999_wait: seconds.
-        wide_wait: mean wait of the widest tenth, seconds.
-        short_within_120s: share of the jobs that ran less than 900 s.
-        fairness: mean of F_j.
-        misdelivered: part of a fortnight's service that went to the wrong account.
-    """
-
-    bounded_slowdown: float
+    bounded_slowdown: float  #: mean bounded slowdown
+    #: mean_wait, longest_wait, p999_wait: seconds.
     mean_wait: float
     longest_wait: float
     p999_wait: float
-    wide_wait: float
-    short_within_120s: float
-    fairness: float
-    misdelivered: float
+    wide_wait: float  #: mean wait of the widest tenth, seconds
+    short_within_120s: float  #: share of the jobs that ran less than 900 s
+    fairness: float  #: mean of F_j
+    misdelivered: float  #: part of a fortnight's service that went to the wrong account
 
 
 #: Their names.

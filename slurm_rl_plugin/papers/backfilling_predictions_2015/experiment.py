@@ -104,16 +104,11 @@ _BASE, _CLAIRVOYANT = Cell(EASY, REQUEST), Cell(PLUS_PLUS, TRUE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogResults:
-    """What came out on one log.
-
-    Attributes:
-        cells: each without learning.
-        method: the one method under each setting.
-    """
+    """What came out on one log."""
 
     jobs: int
-    cells: Mapping[Cell, Flows]
-    method: Mapping[Setting, Flows]
+    cells: Mapping[Cell, Flows]  #: each without learning
+    method: Mapping[Setting, Flows]  #: the one method under each setting
 
     def longest_ratio(self, setting: Setting) -> float:
         """Longest wait of the one method over that of EASY."""

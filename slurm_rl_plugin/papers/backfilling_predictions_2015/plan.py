@@ -58,18 +58,12 @@ DOUBLED, REQUESTED, STEPPED = "doubled", "then request", "stepped"
 
 
 class Cell(NamedTuple):
-    """What was simulated.
+    """What was simulated."""
 
-    Attributes:
-        scheduler: EASY and PREDICTED take the first that fits behind the head, the other two the
-            shortest.
-        predictor: of the run times that the plan goes by.
-        correction: of a run time that is outlived; empty where none can be.
-    """
-
+    #: EASY and PREDICTED take the first that fits behind the head, the other two the shortest.
     scheduler: str
-    predictor: str
-    correction: str = ""
+    predictor: str  #: of the run times that the plan goes by
+    correction: str = ""  #: of a run time that is outlived; empty where none can be
 
     @property
     def name(self) -> str:
@@ -112,23 +106,17 @@ _STEPS = np.array(
 
 
 class Plan(NamedTuple):
-    """Plan estimates, and the promises to heads.
-
-    Attributes:
-        correction: of an estimate that a running job has outlived, for CONSISTENT.
-        seconds: the plan's estimate of each job, shape [n]; inf for its request.
-        promise: start of each job by the requests of running jobs, when it first became head; NaN
-            until then, shape [n].
-        slack: seconds by which a candidate may push the head beyond its promise, shape [1].
-        ends: space for the planned end of each running job.
-    """
+    """Plan estimates, and the promises to heads."""
 
     kind: int
-    correction: int
-    seconds: FloatArray
+    correction: int  #: of an estimate that a running job has outlived, for CONSISTENT
+    seconds: FloatArray  #: the plan's estimate of each job, shape [n]; inf for its request
+    #: Start of each job by the requests of running jobs, when it first became head; NaN until then,
+    #: shape [n].
     promise: FloatArray
+    #: Seconds by which a candidate may push the head beyond its promise, shape [1].
     slack: FloatArray
-    ends: FloatArray
+    ends: FloatArray  #: space for the planned end of each running job
 
 
 @compiled_borrowing
@@ -225,35 +213,23 @@ _ARRIVED, _ENDED = 0, 1
 
 
 class LastRuns(NamedTuple):
-    """The last two run times of each user, and what is counted.
+    """The last two run times of each user, and what is counted."""
 
-    Attributes:
-        seconds: the older and the newer, NaN where there is none, shape [users, 2].
-        seen: jobs that have been predicted, and that have ended; shape [2].
-    """
-
-    seconds: FloatArray
-    seen: IntArray
+    seconds: FloatArray  #: the older and the newer, NaN where there is none, shape [users, 2]
+    seen: IntArray  #: jobs that have been predicted, and that have ended; shape [2]
 
 
 _NO_RUNS = LastRuns(seconds=np.empty((0, 2)), seen=np.zeros(2, dtype=np.int64))
 
 
 class Estimates(NamedTuple):
-    """The plan, and where its estimates come from.
-
-    Attributes:
-        history: past runs; NO_HISTORY where the estimates do not come from there.
-        runs: last runs of users; empty where the estimates do not come from there.
-        slack: of a promise, as a part of the longest recent wait.
-        site: time of the last look, and the longest recent wait, seconds.
-    """
+    """The plan, and where its estimates come from."""
 
     plan: Plan
-    history: HistoryPart
-    runs: LastRuns
-    slack: float
-    site: FloatArray
+    history: HistoryPart  #: past runs; NO_HISTORY where the estimates do not come from there
+    runs: LastRuns  #: last runs of users; empty where the estimates do not come from there
+    slack: float  #: of a promise, as a part of the longest recent wait
+    site: FloatArray  #: time of the last look, and the longest recent wait, seconds
 
 
 def by_requests(workload: Workload) -> Estimates:
@@ -353,17 +329,12 @@ def _note_ended(workload: Workload, cluster: Cluster, runs: LastRuns, before: fl
 
 
 class BehindHead(NamedTuple):
-    """First come, first served up to the head, and the shortest job first behind it.
+    """First come, first served up to the head, and the shortest job first behind it."""
 
-    Attributes:
-        seconds: assumed run time of each job, shape [n]; all equal for first come, first served.
-        scores: space for a score of every job.
-        jobs: space for their numbers.
-    """
-
+    #: Assumed run time of each job, shape [n]; all equal for first come, first served.
     seconds: FloatArray
-    scores: FloatArray
-    jobs: IntArray
+    scores: FloatArray  #: space for a score of every job
+    jobs: IntArray  #: space for their numbers
 
 
 def behind_head(seconds: FloatArray) -> BehindHead:

@@ -38,16 +38,12 @@ CHOICE = (0, 2, 4, 5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EconomicLog:
-    """A workload with what its users asked for, and with what its jobs really take.
+    """A workload with what its users asked for, and with what its jobs really take."""
 
-    Attributes:
-        asked: estimates as users gave them; the run time where a job ran longer, which some did
-            by seconds, so that no job is cut off and every scheduler runs the same work.
-        exact: estimates are the run times.
-    """
-
+    #: Estimates as users gave them; the run time where a job ran longer, which some did by seconds,
+    #: so that no job is cut off and every scheduler runs the same work.
     asked: Workload
-    exact: Workload
+    exact: Workload  #: estimates are the run times
 
     def weighted_response(self, start: FloatArray) -> float:
         """Average weighted response time: weighted by processors times run time, seconds."""
@@ -140,23 +136,15 @@ FCFS, EASY, EASY_EXACT = "FCFS", "EASY", "EASY, exact times"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Market:
-    """A market to run.
+    """A market to run."""
 
-    Attributes:
-        configuration: one of CONFIGURATIONS.
-        owner: one of MACHINE_FUNCTIONS.
-        user: one of USER_FUNCTIONS.
-        way: EXACT, ASKED or RESCHEDULED.
-        splitting: when jobs may run on several machines.
-        hops: how often a request is forwarded between domains of one machine each, which are linked
-            in a ring; None lets it get to every machine.
-    """
-
-    configuration: str
-    owner: str = "MF1"
-    user: str = "UF1"
-    way: str = RESCHEDULED
-    splitting: str = "wherever better"
+    configuration: str  #: one of CONFIGURATIONS
+    owner: str = "MF1"  #: one of MACHINE_FUNCTIONS
+    user: str = "UF1"  #: one of USER_FUNCTIONS
+    way: str = RESCHEDULED  #: EXACT, ASKED or RESCHEDULED
+    splitting: str = "wherever better"  #: when jobs may run on several machines
+    #: How often a request is forwarded between domains of one machine each, which are linked in a
+    #: ring; None lets it get to every machine.
     hops: int | None = None
 
     @property
@@ -175,18 +163,12 @@ class Market:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketFigures:
-    """What a schedule is like.
+    """What a schedule is like."""
 
-    Attributes:
-        response: average weighted response time, seconds.
-        wait: average weighted wait time, seconds.
-        squashed_area: processor-seconds run by each machine.
-        utilization: of each machine, from the first submission to the last end, in [0, 1].
-    """
-
-    response: float
-    wait: float
-    squashed_area: Sequence[float]
+    response: float  #: average weighted response time, seconds
+    wait: float  #: average weighted wait time, seconds
+    squashed_area: Sequence[float]  #: processor-seconds run by each machine
+    #: Of each machine, from the first submission to the last end, in [0, 1].
     utilization: Sequence[float]
 
 
@@ -248,16 +230,12 @@ QUICK_JOBS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogResults:
-    """What came out on one workload.
+    """What came out on one workload."""
 
-    Attributes:
-        conventional: scheduler on one machine of 512 -> average weighted response time, seconds.
-        markets: market -> figures.
-        same_machines: configuration -> what `run_on_machines` gives.
-    """
-
+    #: Scheduler on one machine of 512 -> average weighted response time, seconds.
     conventional: Mapping[str, float]
-    markets: Mapping[Market, MarketFigures]
+    markets: Mapping[Market, MarketFigures]  #: market -> figures
+    #: Configuration -> what `run_on_machines` gives.
     same_machines: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
 
     def response(self, market: Market) -> float:

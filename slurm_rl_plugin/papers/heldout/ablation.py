@@ -54,19 +54,13 @@ ALL_LOGS = "all logs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AblatedLog:
-    """What came out on one log.
+    """What came out on one log."""
 
-    Attributes:
-        best: the best rule of the training part.
-        rule: its figures on the test windows.
-        variants: variant -> figures of each seed in the same windows.
-        block: consecutive windows that depend on each other.
-    """
-
-    best: str
-    rule: WindowFigures
+    best: str  #: the best rule of the training part
+    rule: WindowFigures  #: its figures on the test windows
+    #: Variant -> figures of each seed in the same windows.
     variants: Mapping[str, list[WindowFigures]]
-    block: int
+    block: int  #: consecutive windows that depend on each other
 
     def ratios(self, variant: str, column: str) -> FloatArray:
         """Logarithm of a ratio of each seed and window, shape [seeds, windows]."""

@@ -125,17 +125,11 @@ EFFECTS: Mapping[str, Mapping[str, float]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldoutPlan:
-    """What is studied.
+    """What is studied."""
 
-    Attributes:
-        logs: name -> log.
-        seeds: trainings of each kind.
-        size: how much is trained.
-    """
-
-    logs: Mapping[str, StudyLog]
-    seeds: int
-    size: StudySize
+    logs: Mapping[str, StudyLog]  #: name -> log
+    seeds: int  #: trainings of each kind
+    size: StudySize  #: how much is trained
 
     @classmethod
     def of(cls, asked: Asked) -> HeldoutPlan:
@@ -157,31 +151,19 @@ class HeldoutPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStudy:
-    """What came out on one log.
+    """What came out on one log."""
 
-    Attributes:
-        best: the best rule of the training part.
-        training_slowdown: of each rule there, geometric mean over windows.
-        rules: rule -> figures on the test windows.
-        learned: policy -> figures of each seed on the same windows.
-        block: consecutive windows that depend on each other.
-        reserves: part of the machine kept free, of each seed.
-        starvation: bound of the tail-safe setting, hours.
-        effects: what the hook does to scores -> figures of one fine-tuned network.
-        shares: of each account, sum 1.
-        shares_from: one of `log_shares.SHARES_WORDS`.
-    """
-
-    best: str
-    training_slowdown: dict[str, float]
-    rules: dict[str, WindowFigures]
-    learned: dict[str, list[WindowFigures]]
-    block: int
-    reserves: list[float]
-    starvation: float
+    best: str  #: the best rule of the training part
+    training_slowdown: dict[str, float]  #: of each rule there, geometric mean over windows
+    rules: dict[str, WindowFigures]  #: rule -> figures on the test windows
+    learned: dict[str, list[WindowFigures]]  #: policy -> figures of each seed on the same windows
+    block: int  #: consecutive windows that depend on each other
+    reserves: list[float]  #: part of the machine kept free, of each seed
+    starvation: float  #: bound of the tail-safe setting, hours
+    #: What the hook does to scores -> figures of one fine-tuned network.
     effects: dict[str, WindowFigures] = field(default_factory=dict)
-    shares: dict[str, float] = field(default_factory=dict)
-    shares_from: str = PAST_WORK
+    shares: dict[str, float] = field(default_factory=dict)  #: of each account, sum 1
+    shares_from: str = PAST_WORK  #: one of `log_shares.SHARES_WORDS`
 
 
 def study_log(name: str, plan: HeldoutPlan, store: ResultStore) -> LogStudy:
@@ -444,22 +426,14 @@ RESERVES = (0.0, 0.02, 0.04, 0.08)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudySize:
-    """How much is trained.
+    """How much is trained."""
 
-    Attributes:
-        settings: of the search on several logs.
-        fitted: of fitted Q iteration on the same.
-        training: windows of a log that train.
-        validation: windows of a log that choose.
-        test: windows of a log that measure.
-    """
-
-    settings: PolicySearchSettings = SLOWDOWN
-    fitted: FittedQSettings = fitted_q.SLOWDOWN
+    settings: PolicySearchSettings = SLOWDOWN  #: of the search on several logs
+    fitted: FittedQSettings = fitted_q.SLOWDOWN  #: of fitted Q iteration on the same
     tuning: int = TUNING_GENERATIONS
-    training: HeldoutProtocol = TRAINING
-    validation: HeldoutProtocol = VALIDATION
-    test: HeldoutProtocol = TEST
+    training: HeldoutProtocol = TRAINING  #: windows of a log that train
+    validation: HeldoutProtocol = VALIDATION  #: windows of a log that choose
+    test: HeldoutProtocol = TEST  #: windows of a log that measure
 
 
 _SMALL = HeldoutProtocol(windows=4, warm_up=100, counted=200, further=50)

@@ -63,15 +63,11 @@ RATE_OF_DYNAMICS = 0.20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How large a reproduction is.
-
-    Attributes:
-        ticks: of Fig. 3, and of Fig. 2 at the critical rate.
-    """
+    """How large a reproduction is."""
 
     agents: int = 1000
     resources: int = 250
-    ticks: int = 6000
+    ticks: int = 6000  #: of Fig. 3, and of Fig. 2 at the critical rate
     other_ticks: int = 2000
 
 
@@ -82,35 +78,24 @@ QUICK = Size(agents=60, resources=15, ticks=240, other_ticks=120)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """Rules on the same grids.
+    """Rules on the same grids."""
 
-    Attributes:
-        group: figure of the paper and its setting.
-        rules: by the name that is shown.
-    """
-
-    group: str
+    group: str  #: figure of the paper and its setting
     settings: GridSettings
-    rules: Mapping[str, AgentRule]
+    rules: Mapping[str, AgentRule]  #: by the name that is shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What came of an experiment, by rule.
+    """What came of an experiment, by rule."""
 
-    Attributes:
-        load: mean of the last ticks, shape [seeds].
-        middle: the same of as many ticks in the middle of the run.
-        response: mean of the jobs submitted in the last ticks, shape [seeds].
-        curve: load, mean over each part of the run and over the seeds, shape [parts].
-        ends: of those parts, ticks, shape [parts].
-    """
-
-    load: Mapping[str, FloatArray]
-    middle: Mapping[str, FloatArray]
+    load: Mapping[str, FloatArray]  #: mean of the last ticks, shape [seeds]
+    middle: Mapping[str, FloatArray]  #: the same of as many ticks in the middle of the run
+    #: Mean of the jobs submitted in the last ticks, shape [seeds].
     response: Mapping[str, FloatArray]
+    #: Load, mean over each part of the run and over the seeds, shape [parts].
     curve: Mapping[str, FloatArray]
-    ends: IntArray
+    ends: IntArray  #: of those parts, ticks, shape [parts]
 
 
 def group_of(figure: int, rate: float) -> str:

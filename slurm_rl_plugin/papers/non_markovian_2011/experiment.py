@@ -36,12 +36,7 @@ from slurm_rl_plugin.papers.study.claims import (
     measure,
     row,
 )
-from slurm_rl_plugin.papers.study.figures import (
-    draw_cumulative,
-    draw_intervals,
-    finished,
-    panels,
-)
+from slurm_rl_plugin.papers.study.figures import draw_cumulative, draw_intervals, finished, panels
 from slurm_rl_plugin.papers.study.logs import (
     PROCESSORS_OF_2011,
     PROCESSORS_OF_LPC,

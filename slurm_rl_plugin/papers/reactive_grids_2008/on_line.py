@@ -45,11 +45,7 @@ from slurm_rl_plugin.papers.study.claims import (
     ratio_of_means,
     row,
 )
-from slurm_rl_plugin.papers.study.logs import (
-    PROCESSORS_OF_LPC,
-    SEGMENT_DROP,
-    prepared_segments,
-)
+from slurm_rl_plugin.papers.study.logs import PROCESSORS_OF_LPC, SEGMENT_DROP, prepared_segments
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
 from slurm_rl_plugin.papers.study.study import Effort, Plan
 from slurm_rl_plugin.papers.study.trials import Contender, columns_of, measures_of
@@ -78,15 +74,10 @@ _READINGS = {
 
 
 class Reading(NamedTuple):
-    """One way to read the paper.
+    """One way to read the paper."""
 
-    Attributes:
-        reward: of the settings of SARSA.
-        one_hot: whether each virtual organisation is an input of its own.
-    """
-
-    reward: str
-    one_hot: bool
+    reward: str  #: of the settings of SARSA
+    one_hot: bool  #: whether each virtual organisation is an input of its own
 
     @property
     def name(self) -> str:
@@ -98,15 +89,10 @@ READINGS = tuple(Reading(reward, one_hot) for one_hot in (False, True) for rewar
 
 
 class Followed(NamedTuple):
-    """What one policy made of several logs.
+    """What one policy made of several logs."""
 
-    Attributes:
-        measures: column -> one figure a log, shape [logs].
-        windows: mean time utility of each window, shape [logs, WINDOWS].
-    """
-
-    measures: Mapping[str, FloatArray]
-    windows: FloatArray
+    measures: Mapping[str, FloatArray]  #: column -> one figure a log, shape [logs]
+    windows: FloatArray  #: mean time utility of each window, shape [logs, WINDOWS]
 
 
 #: Policy, as "<reading>, <how it acts>" or a rule's name -> what it made of the logs.
@@ -114,15 +100,11 @@ Trial = Mapping[str, Followed]
 
 
 class OnLine(NamedTuple):
-    """Figures of the learners and of what stands beside them.
+    """Figures of the learners and of what stands beside them."""
 
-    Attributes:
-        generated: fraction of interactive jobs -> policies on the generated load.
-        segments: policies on the segments of LPC-EGEE; empty without traces.
-    """
-
+    #: Fraction of interactive jobs -> policies on the generated load.
     generated: Mapping[float, Trial]
-    segments: Trial
+    segments: Trial  #: policies on the segments of LPC-EGEE; empty without traces
 
 
 def on_line_steps(plan: Plan) -> int:
@@ -153,14 +135,10 @@ def learn_on_line(plan: Plan, log: JobLog | None, store: ResultStore) -> OnLine:
 
 
 class _Runs(NamedTuple):
-    """Logs that are scheduled in the same ways.
-
-    Attributes:
-        past: one that initialises, and one that the frozen policy learns on.
-    """
+    """Logs that are scheduled in the same ways."""
 
     source: str
-    past: Sequence[TrainingLoad]
+    past: Sequence[TrainingLoad]  #: one that initialises, and one that the frozen policy learns on
     measured: Sequence[TrainingLoad]
     drop: tuple[int, int]
     effort: Effort

@@ -77,12 +77,7 @@ from slurm_rl_plugin.papers.reactive_grids_2008.on_line import (
     rows_on_line,
 )
 from slurm_rl_plugin.papers.study.claims import Report, TextTable
-from slurm_rl_plugin.papers.study.figures import (
-    draw_cumulative,
-    draw_intervals,
-    finished,
-    panels,
-)
+from slurm_rl_plugin.papers.study.figures import draw_cumulative, draw_intervals, finished, panels
 from slurm_rl_plugin.papers.study.logs import (
     LOGS,
     PROCESSORS_OF_2011,

@@ -47,35 +47,23 @@ _MOST_TIMES = 3
 
 
 class Sampling(NamedTuple):
-    """How much is foretold.
+    """How much is foretold."""
 
-    Attributes:
-        warm_up: days whose forecasts set the first bands.
-        jobs: of each day at most; up to three times as many where the log has fewer days.
-        draws: replays for each job.
-    """
-
-    warm_up: int = 12
+    warm_up: int = 12  #: days whose forecasts set the first bands
     days: int = 20
-    jobs: int = 20
-    draws: int = 16
+    jobs: int = 20  #: of each day at most; up to three times as many where the log has fewer days
+    draws: int = 16  #: replays for each job
 
 
 QUICK = Sampling(warm_up=3, days=3, jobs=4, draws=4)
 
 
 class SampledJobs(NamedTuple):
-    """Jobs to foretell, ascending; arrays of shape [m].
+    """Jobs to foretell, ascending; arrays of shape [m]."""
 
-    Attributes:
-        jobs: numbers in the log.
-        day: number of each one's day.
-        counted: whether its day counts.
-    """
-
-    jobs: IntArray
-    day: IntArray
-    counted: BoolArray
+    jobs: IntArray  #: numbers in the log
+    day: IntArray  #: number of each one's day
+    counted: BoolArray  #: whether its day counts
 
 
 def sampled_jobs(
@@ -116,21 +104,13 @@ def _spread(first: int, last: int, count: int) -> IntArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForetoldLog:
-    """What was foretold of the counted jobs of a log under one order, and what became of them.
+    """What was foretold of the counted jobs of a log under one order, and what became of them."""
 
-    Attributes:
-        day: number of each one's day, shape [m].
-        wait: seconds, shape [m].
-        planned: wait by the plan of limits, seconds, shape [m].
-        plain: the forecasts before their bands were set.
-        forecasts: as they were given.
-    """
-
-    day: IntArray
-    wait: FloatArray
-    planned: FloatArray
-    plain: Forecasts
-    forecasts: Forecasts
+    day: IntArray  #: number of each one's day, shape [m]
+    wait: FloatArray  #: seconds, shape [m]
+    planned: FloatArray  #: wait by the plan of limits, seconds, shape [m]
+    plain: Forecasts  #: the forecasts before their bands were set
+    forecasts: Forecasts  #: as they were given
 
 
 def foretold(

@@ -30,19 +30,12 @@ _WHERE = (
 
 
 class BenchmarkJobs(NamedTuple):
-    """Jobs in the order of their number; columns of shape [n].
+    """Jobs in the order of their number; columns of shape [n]."""
 
-    Attributes:
-        submit: seconds since the log's epoch; never goes back.
-        run_time: seconds, > 0.
-        requested: requested seconds; the run time where none were requested.
-        processors: the larger of allocated and requested processors.
-    """
-
-    submit: FloatArray
-    run_time: FloatArray
-    requested: FloatArray
-    processors: IntArray
+    submit: FloatArray  #: seconds since the log's epoch; never goes back
+    run_time: FloatArray  #: seconds, > 0
+    requested: FloatArray  #: requested seconds; the run time where none were requested
+    processors: IntArray  #: the larger of allocated and requested processors
 
     def part(self, first: int, count: int) -> BenchmarkJobs:
         """`count` jobs from the 0-based index `first` on."""
@@ -123,19 +116,12 @@ class _State(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """How the next job is chosen.
+    """How the next job is chosen."""
 
-    Attributes:
-        rule: one of the numbers of RULES, or _BY_COEFFICIENTS.
-        wait_is_known: whether the rule sees the time a job has waited.
-        capacity: processors.
-        coefficients: of each job, shape [n, len(STATE_TERMS)]; empty under a rule.
-    """
-
-    rule: int
-    wait_is_known: bool
-    capacity: int
-    coefficients: FloatArray
+    rule: int  #: one of the numbers of RULES, or _BY_COEFFICIENTS
+    wait_is_known: bool  #: whether the rule sees the time a job has waited
+    capacity: int  #: processors
+    coefficients: FloatArray  #: of each job, shape [n, len(STATE_TERMS)]; empty under a rule
 
 
 def benchmark_starts(

@@ -206,30 +206,19 @@ def sjf_weights() -> FloatArray:
 
 
 class Scored(NamedTuple):
-    """What came of one vector of weights.
+    """What came of one vector of weights."""
 
-    Attributes:
-        slowdown: bounded slowdown, mean over the jobs of a sequence, then over the sequences.
-        decisions: how often a job was chosen.
-    """
-
-    slowdown: float
-    decisions: int
+    slowdown: float  #: bounded slowdown, mean over the jobs of a sequence, then over the sequences
+    decisions: int  #: how often a job was chosen
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredSequences:
-    """Sequences of one trace on which weights are tried.
+    """Sequences of one trace on which weights are tried."""
 
-    Attributes:
-        sequences: each on an empty machine of its own.
-        capacity: processors, more than one.
-        terms: JOB_TERMS of the jobs of each sequence.
-    """
-
-    sequences: tuple[BenchmarkJobs, ...]
-    capacity: int
-    terms: tuple[FloatArray, ...]
+    sequences: tuple[BenchmarkJobs, ...]  #: each on an empty machine of its own
+    capacity: int  #: processors, more than one
+    terms: tuple[FloatArray, ...]  #: JOB_TERMS of the jobs of each sequence
 
     @classmethod
     def of(cls, sequences: Iterable[BenchmarkJobs], capacity: int) -> ScoredSequences:
@@ -254,16 +243,11 @@ class ScoredSequences:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSettings:
-    """Settings of one search (Hansen and Ostermeier 2001: CMA-ES), which begins at SJF.
+    """Settings of one search (Hansen and Ostermeier 2001: CMA-ES), which begins at SJF."""
 
-    Attributes:
-        generations: how often the search distribution is updated.
-        step: initial standard deviation of each weight.
-    """
-
-    generations: int = 100
+    generations: int = 100  #: how often the search distribution is updated
     population: int = 14
-    step: float = 0.3
+    step: float = 0.3  #: initial standard deviation of each weight
 
 
 FULL = SearchSettings()
@@ -273,18 +257,12 @@ QUICK = SearchSettings(generations=2, population=4)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """What one search found.
-
-    Attributes:
-        slowdown: the lowest mean bounded slowdown that any candidate had.
-        weights: of that candidate, shape [WEIGHTS].
-        decisions: how often a job was chosen, over all candidates.
-    """
+    """What one search found."""
 
     seed: int
-    slowdown: float
-    weights: FloatArray
-    decisions: int
+    slowdown: float  #: the lowest mean bounded slowdown that any candidate had
+    weights: FloatArray  #: of that candidate, shape [WEIGHTS]
+    decisions: int  #: how often a job was chosen, over all candidates
 
 
 def search_weights(

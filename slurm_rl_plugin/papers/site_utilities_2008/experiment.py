@@ -58,17 +58,12 @@ _EXPLORED = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteUtilitySize:
-    """How much is simulated.
+    """How much is simulated."""
 
-    Attributes:
-        jobs: routed in each load.
-        loads: to learn on, in each iteration.
-        iterations: the sites are first fitted on what least loaded sends them, then on what the
-            broker sends that goes by the last fit.
-    """
-
-    jobs: int = 2000
-    loads: int = 4
+    jobs: int = 2000  #: routed in each load
+    loads: int = 4  #: to learn on, in each iteration
+    #: The sites are first fitted on what least loaded sends them, then on what the broker sends
+    #: that goes by the last fit.
     iterations: int = 2
     settings: SiteUtilitySettings = field(default_factory=SiteUtilitySettings)
 

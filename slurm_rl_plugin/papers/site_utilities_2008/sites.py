@@ -38,18 +38,12 @@ SHOWN_SEGMENTS = (8, 10, 12, 14, 16, 18, 20)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridSite:
-    """A site of the experiment.
-
-    Attributes:
-        capacity: processors.
-        shares: of ACCOUNTS; over all processors of the grid they make ACCOUNT_MIX.
-        local_load: work of its own users over its processors' time.
-    """
+    """A site of the experiment."""
 
     name: str
-    capacity: int
-    shares: tuple[float, ...]
-    local_load: float
+    capacity: int  #: processors
+    shares: tuple[float, ...]  #: of ACCOUNTS; over all processors of the grid they make ACCOUNT_MIX
+    local_load: float  #: work of its own users over its processors' time
 
 
 SITES = (
@@ -74,14 +68,10 @@ def site_terms(site: GridSite, order: QueueOrder) -> SiteTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridLoad:
-    """The jobs of one seed.
+    """The jobs of one seed."""
 
-    Attributes:
-        offered: all of them in order of submission; its shares are of no site.
-        home: place of the site whose users submit the job, NOWHERE for one to route, shape [n].
-    """
-
-    offered: Workload
+    offered: Workload  #: all of them in order of submission; its shares are of no site
+    #: Place of the site whose users submit the job, NOWHERE for one to route, shape [n].
     home: IntArray
 
 
@@ -178,14 +168,11 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSite:
-    """A simulated site as a broker sees it.
-
-    Attributes:
-        published: what the sites have published; without it they work out expected starts.
-    """
+    """A simulated site as a broker sees it."""
 
     site: RoutedSite
     arrival: Arrival
+    #: What the sites have published; without it they work out expected starts.
     published: Publications | None
 
     @property

@@ -123,37 +123,24 @@ _AT_A_TIME = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tested:
-    """What came out on the polls that are tested.
+    """What came out on the polls that are tested."""
 
-    Attributes:
-        jobs: of these polls, all of which have started.
-        forecasts: as they were given, of these jobs.
-        plain: before their bands were set.
-        others: name -> forecasts that ours are held against; those without a spread have none.
-        weights: of the sources at each poll, float64[polls, sources].
-    """
-
-    jobs: SeenJobs
-    forecasts: Forecasts
-    plain: Forecasts
+    jobs: SeenJobs  #: of these polls, all of which have started
+    forecasts: Forecasts  #: as they were given, of these jobs
+    plain: Forecasts  #: before their bands were set
+    #: Name -> forecasts that ours are held against; those without a spread have none.
     others: Mapping[str, Forecasts]
-    weights: FloatArray
+    weights: FloatArray  #: of the sources at each poll, float64[polls, sources]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Polls:
-    """The jobs of a file, their inputs, and which polls are tested.
+    """The jobs of a file, their inputs, and which polls are tested."""
 
-    Attributes:
-        jobs: in the order of their polls.
-        moments: of the polls, seconds, rising.
-        first: place of the first poll that is tested.
-    """
-
-    jobs: SeenJobs
+    jobs: SeenJobs  #: in the order of their polls
     table: FeatureTable
-    moments: FloatArray
-    first: int
+    moments: FloatArray  #: of the polls, seconds, rising
+    first: int  #: place of the first poll that is tested
 
     @classmethod
     def of(cls, jobs: SeenJobs, *, quick: bool) -> Polls:

@@ -38,15 +38,11 @@ FEW_LOGS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """A figure and how well it is known.
-
-    Attributes:
-        standard_error: over the seeds; None where there is but one log.
-        ci95: bootstrap interval over the seeds; None where there is but one log.
-    """
+    """A figure and how well it is known."""
 
     value: float
-    standard_error: float | None = None
+    standard_error: float | None = None  #: over the seeds; None where there is but one log
+    #: Bootstrap interval over the seeds; None where there is but one log.
     ci95: tuple[float, float] | None = None
 
     @property
@@ -180,16 +176,11 @@ def as_gain(difference: Measurement, remark: str = "") -> Judgement:
 
 
 class Cell(NamedTuple):
-    """Where a figure stands.
+    """Where a figure stands."""
 
-    Attributes:
-        group: the experiment that it belongs to.
-        column: what was measured; empty where it is the same in all of the group.
-    """
-
-    group: str
+    group: str  #: the experiment that it belongs to
     policy: str
-    column: str = ""
+    column: str = ""  #: what was measured; empty where it is the same in all of the group
 
     @property
     def in_group(self) -> str:
@@ -204,26 +195,19 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A figure of an experiment, before anything is claimed of it.
+    """A figure of an experiment, before anything is claimed of it."""
 
-    Attributes:
-        cell: where it stands.
-        draws: one figure a log, for a printed figure that is one of them.
-        logs: how many were measured; see `as_bound`.
-        baselines: policy -> the same figure under it.
-        words: what the texts of its entry name in braces.
-        printed: where that follows from other printed figures; else the entry has it.
-        judged: where the verdict follows from more than this row.
-    """
-
-    cell: Cell
+    cell: Cell  #: where it stands
     measured: Measurement
-    draws: FloatArray | None = None
-    logs: int = FEW_LOGS
+    draws: FloatArray | None = None  #: one figure a log, for a printed figure that is one of them
+    logs: int = FEW_LOGS  #: how many were measured; see `as_bound`
+    #: Policy -> the same figure under it.
     baselines: Mapping[str, float] = field(default_factory=dict)
+    #: What the texts of its entry name in braces.
     words: Mapping[str, Any] = field(default_factory=dict)
+    #: Where that follows from other printed figures; else the entry has it.
     printed: Printed | None = None
-    judged: Judgement | None = None
+    judged: Judgement | None = None  #: where the verdict follows from more than this row
 
 
 def row_of(group: str, policy: str, column: str, measured: float | Measurement, **more: Any) -> Row:
@@ -241,24 +225,18 @@ def row(group: str, policy: str, column: str, values: FloatArray, **more: Any) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A row beside what was printed.
-
-    Attributes:
-        printed: by the source; None where there is no earlier figure.
-        source: who published it; GOAL where nobody did, READING where the number is ours.
-        algorithm: whose algorithm was measured; "ours" never counts for a paper.
-        remark: why it may differ; for those that do not reproduce.
-        judged: the verdict where the printed figure is not the expected value but one draw, a
-            bound or a sentence; None compares within three standard errors.
-        decimals: in which the two are compared, where the input is no matter of chance; else None.
-    """
+    """A row beside what was printed."""
 
     row: Row
-    printed: Printed | None = None
+    printed: Printed | None = None  #: by the source; None where there is no earlier figure
+    #: Who published it; GOAL where nobody did, READING where the number is ours.
     source: str = "paper"
-    algorithm: Algorithm = "paper"
-    remark: str = ""
+    algorithm: Algorithm = "paper"  #: whose algorithm was measured; "ours" never counts for a paper
+    remark: str = ""  #: why it may differ; for those that do not reproduce
+    #: The verdict where the printed figure is not the expected value but one draw, a bound or a
+    #: sentence; None compares within three standard errors.
     judged: Judgement | None = None
+    #: In which the two are compared, where the input is no matter of chance; else None.
     decimals: int | None = None
 
     @property
@@ -342,38 +320,30 @@ _VERDICTS = {True: "reproduces", False: "does not", None: None}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What is claimed of some rows: a table [[claims]] of a paper's `claims.toml`.
+    """What is claimed of some rows: a table [[claims]] of a paper's `claims.toml`."""
 
-    Attributes:
-        group, policy, column: of the rows, each a pattern as of file names, or several.
-        printed: the figure as text; or policies (patterns) -> figures of `columns`, in a line,
-            "-" where there is none.
-        columns: of such a line.
-        kind: "equal" (within three standard errors), "decimals" (in so many of them), "draw" (the
-            printed figure is one log's), "least" or "most" (it is a bound), "gain" (it is a
-            difference above 0), "row" (the row is judged already), "told" (nothing is claimed).
-        bound: in place of the printed figure.
-        source, algorithm, remark: of the claims; the remark may name the row's words in braces.
-        because: the reason of the verdict in a longer sentence, which may name the words too.
-        holding: what is added to that reason where the row reproduces.
-        alone: judge a bound by the mean itself, not by what its interval reaches.
-        decimals: see `Claim`.
-    """
-
+    #: group, policy, column: of the rows, each a pattern as of file names, or several.
     group: str | Sequence[str] = "*"
     policy: str | Sequence[str] = "*"
     column: str | Sequence[str] = "*"
+    #: The figure as text; or policies (patterns) -> figures of `columns`, in a line, "-" where
+    #: there is none.
     printed: str | Mapping[str, str] = ""
-    columns: Sequence[str] = ()
+    columns: Sequence[str] = ()  #: of such a line
+    #: "equal" (within three standard errors), "decimals" (in so many of them), "draw" (the printed
+    #: figure is one log's), "least" or "most" (it is a bound), "gain" (it is a difference above 0),
+    #: "row" (the row is judged already), "told" (nothing is claimed).
     kind: str = "equal"
-    bound: float | None = None
+    bound: float | None = None  #: in place of the printed figure
+    #: source, algorithm, remark: of the claims; the remark may name the row's words in braces.
     source: str = "paper"
     algorithm: Algorithm = "paper"
     remark: str = ""
+    #: The reason of the verdict in a longer sentence, which may name the words too.
     because: str = ""
-    holding: str = ""
-    alone: bool = False
-    decimals: int | None = None
+    holding: str = ""  #: what is added to that reason where the row reproduces
+    alone: bool = False  #: judge a bound by the mean itself, not by what its interval reaches
+    decimals: int | None = None  #: see `Claim`
 
     def matches(self, cell: Cell) -> bool:
         """Whether it is about a row."""

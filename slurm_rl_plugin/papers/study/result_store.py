@@ -55,20 +55,13 @@ def digest_of(*columns: np.ndarray[Any, Any]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningTask:
-    """What a network is trained on, and how.
+    """What a network is trained on, and how."""
 
-    Attributes:
-        name: of the experiment, for the file.
-        sources: text that says which loads these are.
-        loads: makes them; asked only where there is no file.
-        start: a network to start from.
-    """
-
-    name: str
+    name: str  #: of the experiment, for the file
     settings: Settings
-    sources: Sequence[str]
-    loads: Callable[[], Loads]
-    start: QNetwork | None = None
+    sources: Sequence[str]  #: text that says which loads these are
+    loads: Callable[[], Loads]  #: makes them; asked only where there is no file
+    start: QNetwork | None = None  #: a network to start from
 
     @property
     def steps(self) -> int:

@@ -22,35 +22,21 @@ Drawings = Mapping[str, Callable[[], Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is asked of a study, and what it works with.
+    """What is asked of a study, and what it works with."""
 
-    Attributes:
-        paper: name of the study.
-        usual_seeds: how many where nobody says.
-        seeds: how many of its logs, grids or trainings; None where nobody says.
-        traces: folder of job logs; None where none is named.
-        traces_given: whether that folder was given with this study, not named for all.
-        models: folder of the result store.
-        policy: file of a network to take in place of trained ones; None for none.
-        quick: whether all is to be small, to see that it runs.
-        search: whether a score is to be searched, too, of the study that does.
-        shipped: gives the file of a model that comes with the package, by its name.
-        bar: shows how far the work is.
-        say: tells the user a sentence.
-    """
-
-    paper: str
-    usual_seeds: int
-    seeds: int | None
-    traces: Path | None
-    traces_given: bool
-    models: Path
-    policy: Path | None
-    quick: bool
-    search: bool
+    paper: str  #: name of the study
+    usual_seeds: int  #: how many where nobody says
+    seeds: int | None  #: how many of its logs, grids or trainings; None where nobody says
+    traces: Path | None  #: folder of job logs; None where none is named
+    traces_given: bool  #: whether that folder was given with this study, not named for all
+    models: Path  #: folder of the result store
+    policy: Path | None  #: file of a network to take in place of trained ones; None for none
+    quick: bool  #: whether all is to be small, to see that it runs
+    search: bool  #: whether a score is to be searched, too, of the study that does
+    #: Gives the file of a model that comes with the package, by its name.
     shipped: Callable[[str], Path]
-    bar: Bar
-    say: Callable[[str], None]
+    bar: Bar  #: shows how far the work is
+    say: Callable[[str], None]  #: tells the user a sentence
 
     def number_of_seeds(
         self, fewest: int = 2, why: str = "an interval over the seeds needs at least 2"
@@ -96,22 +82,15 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came out of a study.
+    """What came out of a study."""
 
-    Attributes:
-        claims: each with the published and the measured figure.
-        table: makes a report of the claims.
-        more: what people are told behind it.
-        facts: further entries of the JSON document.
-        manifest: what the file beside the figures tells of them; None for no such file.
-    """
-
-    claims: Sequence[Claim]
+    claims: Sequence[Claim]  #: each with the published and the measured figure
     seeds: Sequence[int]
-    table: Callable[[Any], Report] = judged_claims
-    more: Report = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    table: Callable[[Any], Report] = judged_claims  #: makes a report of the claims
+    more: Report = ()  #: what people are told behind it
+    facts: Mapping[str, Any] = field(default_factory=dict)  #: further entries of the JSON document
     drawings: Drawings = field(default_factory=dict)
+    #: What the file beside the figures tells of them; None for no such file.
     manifest: Mapping[str, Any] | None = None
 
 
@@ -130,19 +109,15 @@ class Study(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """Sizes of logs and trainings.
+    """Sizes of logs and trainings."""
 
-    Attributes:
-        jobs: of a generated log; 0 for as many as the paper has.
-        training, validation: generated logs to learn on, and to choose on.
-        learners: networks that differ by their seed alone, where learning itself is measured.
-    """
-
-    jobs: int = 0
+    jobs: int = 0  #: of a generated log; 0 for as many as the paper has
+    #: training, validation: generated logs to learn on, and to choose on.
     training: int = 6
     validation: int = 4
     sweeps: int = 20
     iterations: int = 6
+    #: Networks that differ by their seed alone, where learning itself is measured.
     learners: int = 3
 
     def jobs_of(self, printed: int) -> int:
@@ -162,19 +137,12 @@ QUICK = Effort(jobs=600, training=2, validation=1, sweeps=3, iterations=2, learn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a learning paper runs.
+    """What a learning paper runs."""
 
-    Attributes:
-        seeds: generated logs of each kind, seeds 0 to `seeds` - 1.
-        traces: folder with LPC-EGEE; None leaves its segments out.
-        network: in place of those trained here.
-        effort: sizes of logs and trainings.
-    """
-
-    seeds: int
-    traces: Path | None = None
-    network: QNetwork | None = None
-    effort: Effort = FULL
+    seeds: int  #: generated logs of each kind, seeds 0 to `seeds` - 1
+    traces: Path | None = None  #: folder with LPC-EGEE; None leaves its segments out
+    network: QNetwork | None = None  #: in place of those trained here
+    effort: Effort = FULL  #: sizes of logs and trainings
 
     @classmethod
     def of(cls, asked: Asked) -> Plan:

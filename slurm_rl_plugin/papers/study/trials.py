@@ -28,19 +28,12 @@ _WORST = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A policy with what it knows and what it holds back.
+    """A policy with what it knows and what it holds back."""
 
-    Attributes:
-        rule: as `evaluate` calls it, "native" or LONGEST_FIRST; "" for a network.
-        network: learned; None for a rule.
-        estimates: of run times; None is the oracle.
-        reserve: processors kept free of batch work.
-    """
-
-    rule: str = ""
-    network: LearnedNetwork | None = None
-    estimates: RunTimeEstimate | None = None
-    reserve: int = 0
+    rule: str = ""  #: as `evaluate` calls it, "native" or LONGEST_FIRST; "" for a network
+    network: LearnedNetwork | None = None  #: learned; None for a rule
+    estimates: RunTimeEstimate | None = None  #: of run times; None is the oracle
+    reserve: int = 0  #: processors kept free of batch work
 
     def schedule(self, prepared: PreparedLog) -> ScheduledJobs:
         """The log's jobs as this policy starts them."""
@@ -118,17 +111,12 @@ def _worst(response: FloatArray) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedTrial:
-    """What each policy made of the same logs.
+    """What each policy made of the same logs."""
 
-    Attributes:
-        schedules: policy -> one schedule a log.
-        measures: policy -> column -> one figure a log, shape [logs].
-        drop: first and last jobs that are not counted.
-    """
-
-    schedules: Mapping[str, Sequence[ScheduledJobs]]
+    schedules: Mapping[str, Sequence[ScheduledJobs]]  #: policy -> one schedule a log
+    #: Policy -> column -> one figure a log, shape [logs].
     measures: Mapping[str, Mapping[str, FloatArray]]
-    drop: tuple[int, int]
+    drop: tuple[int, int]  #: first and last jobs that are not counted
 
     def figure(self, policy: str, column: str) -> FloatArray:
         """One figure a log, shape [logs]."""

@@ -94,16 +94,11 @@ _AROUND = np.geomspace(1.0, 3.0, 30)[1:].repeat(2) ** np.tile([1.0, -1.0], 29)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnTrial:
-    """A cluster, the two orders that it is really held by, and what replays know of them.
+    """A cluster, the two orders that it is really held by, and what replays know of them."""
 
-    Attributes:
-        jobs: of the warm-up and of the experiment.
-        scores: SITE and OURS -> score of each job, as the cluster has it.
-        known: the same as replays have it, without the leads that nobody tells.
-    """
-
-    jobs: Workload
-    scores: Mapping[str, FloatArray]
+    jobs: Workload  #: of the warm-up and of the experiment
+    scores: Mapping[str, FloatArray]  #: SITE and OURS -> score of each job, as the cluster has it
+    #: The same as replays have it, without the leads that nobody tells.
     known: Mapping[str, FloatArray]
 
     def starts(self, blocks: Sequence[TurnBlock]) -> FloatArray:

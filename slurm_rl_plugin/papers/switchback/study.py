@@ -59,52 +59,34 @@ _LOOK, _FIRST_LOOK = 4, 48
 
 
 class TrialLength(NamedTuple):
-    """How long experiments last.
+    """How long experiments last."""
 
-    Attributes:
-        days: where nothing differs, or something is gained.
-        harm: of those with harm.
-    """
-
-    days: int = 56
-    harm: int = 4
+    days: int = 56  #: where nothing differs, or something is gained
+    harm: int = 4  #: of those with harm
 
 
 QUICK = TrialLength(days=6)
 
 
 class Damage(NamedTuple):
-    """What ours cost users beyond the site's order.
+    """What ours cost users beyond the site's order."""
 
-    Attributes:
-        waited: hours of jobs that waited longer, all added up.
-        slowdown: slowdowns of jobs that grew, all added up.
-    """
-
-    waited: float
-    slowdown: float
+    waited: float  #: hours of jobs that waited longer, all added up
+    slowdown: float  #: slowdowns of jobs that grew, all added up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTrial:
-    """What came of an experiment on a drawn cluster.
-
-    Attributes:
-        costs: of all of its blocks.
-        floors: see `findings`.
-        found: what the blocks tell, by goal.
-        guard: how many blocks were over when a guard tripped first; None for never.
-        ratio: true mean bounded slowdown, ours in force all the time over the site's.
-        really: blocks -> damage to all jobs if our order is taken back after so many of them, as a
-            simulation of the same cluster without the experiment tells; of HARM alone.
-    """
+    """What came of an experiment on a drawn cluster."""
 
     declared: Declaration
-    costs: BlockCosts
-    floors: FloatArray
-    found: Sequence[GoalFinding]
-    guard: int | None
-    ratio: float
+    costs: BlockCosts  #: of all of its blocks
+    floors: FloatArray  #: see `findings`
+    found: Sequence[GoalFinding]  #: what the blocks tell, by goal
+    guard: int | None  #: how many blocks were over when a guard tripped first; None for never
+    ratio: float  #: true mean bounded slowdown, ours in force all the time over the site's
+    #: Blocks -> damage to all jobs if our order is taken back after so many of them, as a
+    #: simulation of the same cluster without the experiment tells; of HARM alone.
     really: dict[int, Damage]
 
     @property
