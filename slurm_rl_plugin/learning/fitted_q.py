@@ -149,10 +149,6 @@ class FittedQSettings:
     then all alike: schema "reactive-grid-wait" with reward "interchange" tells them apart and
     reaches min(run + wait). With run times known that pair gives up those who have waited long.
     Schema "site" goes with reward "slowdown" and with nothing else; see SLOWDOWN.
-
-    Raises:
-        ConfigurationError: an unknown name, names that do not go together, or a number out of its
-            range.
     """
 
     regressor: str = "echo-state"  #: one of REGRESSORS

@@ -76,12 +76,7 @@ RESERVE_NUMBERS = len(RESERVE_FEATURES) + 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySearchSettings:
-    """Settings of the search (Hansen and Ostermeier 2001: CMA-ES).
-
-    Raises:
-        ConfigurationError: a word that is not known, words that do not go together, or a number out
-            of its range.
-    """
+    """Settings of the search (Hansen and Ostermeier 2001: CMA-ES)."""
 
     hidden: int = 6  #: hidden units of the network
     generations: int = 120  #: how often the search distribution is updated

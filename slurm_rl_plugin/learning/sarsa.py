@@ -69,9 +69,6 @@ class SarsaSettings:
     """Settings of SARSA (Perez et al. 2008, Fig. 1 and section V.A).
 
     A sweep is one pass over one of the training loads, which take turns.
-
-    Raises:
-        ConfigurationError: a value out of its range.
     """
 
     #: Probability that a start is drawn at random; exploring ends with training.

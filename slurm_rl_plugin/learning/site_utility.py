@@ -50,11 +50,7 @@ _J_OF_2008 = RewardWeights(time_utility=0.5, responsiveness=0.0, fairness=0.5, t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteUtilitySettings:
-    """How one more job is tried at a site, and how a network is fitted to what it was worth.
-
-    Raises:
-        ConfigurationError: a number out of its range.
-    """
+    """How one more job is tried at a site, and how a network is fitted to what it was worth."""
 
     horizon: float = 24 * HOUR  #: seconds that are looked ahead
     #: Of a training on a site's own log; each tries jobs at other instants and fits anew.

@@ -7,18 +7,15 @@ stands for numpy's default generator of seed k, which gave the earlier measureme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from slurm_rl_plugin.accounting.port import JobLog
-from slurm_rl_plugin.learning.evaluation.paired import estimates_of
-from slurm_rl_plugin.papers.reactive_grids_2008.load import FEASIBLE
+from slurm_rl_plugin.papers.reactive_grids_2008.load import FEASIBLE, medians_of
 from slurm_rl_plugin.papers.study.claims import (
-    Cell,
     Claim,
     Declared,
     Row,
@@ -27,12 +24,13 @@ from slurm_rl_plugin.papers.study.claims import (
     median,
     quantile,
     ratio_of_means,
+    row_of,
     sampled_claims,
 )
 from slurm_rl_plugin.papers.study.figures import comparison
 from slurm_rl_plugin.papers.study.logs import PROCESSORS_OF_2011, SEGMENT_DROP, read_lpc, segment_of
-from slurm_rl_plugin.papers.study.study import Asked, Outcome
-from slurm_rl_plugin.papers.study.trials import Contender, columns_of, measures_of
+from slurm_rl_plugin.papers.study.study import Add, Asked, Outcome
+from slurm_rl_plugin.papers.study.trials import FIFO, SJF, columns_of, measures_of, rules
 from slurm_rl_plugin.simulator.workloads.generators import egee_log, mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import FloatArray
@@ -41,32 +39,9 @@ from slurm_rl_plugin.utility.fairness import fairness_at_starts
 DECLARED = Declared(__package__)
 #: Interactive fractions p of the 2008 load, and the segments of LPC-EGEE that are tried.
 FRACTIONS, SEGMENTS = (0.2, 0.4, 0.5), (14, 17, 18, 19)
-FIFO, SJF = "FIFO", "SJF oracle"
 _DROP_GENERATED = (0, 500)
 _NOMINAL = "J with nominal shares"
 
-
-class Heuristic(NamedTuple):
-    """A rule as `evaluate` calls it, how it knows run times, and processors free of batch work."""
-
-    rule: str
-    estimates: str = "oracle"
-    reserve: int = 0
-
-
-HEURISTICS = {
-    FIFO: Heuristic("fifo"),
-    "EDF": Heuristic("edf"),
-    "interactive first": Heuristic("interactive-first"),
-    "SJF EST": Heuristic("sjf", "class-median"),
-    SJF: Heuristic("sjf"),
-    "utility-greedy oracle": Heuristic("utility-greedy"),
-    "utility-greedy EST": Heuristic("utility-greedy", "class-median"),
-    "min(run + wait) EST": Heuristic("min-run-wait", "class-median"),
-    "SJF oracle, 1 held": Heuristic("sjf", reserve=1),
-    "SJF oracle, 2 held": Heuristic("sjf", reserve=2),
-    "SJF oracle, 4 held": Heuristic("sjf", reserve=4),
-}
 
 #: Policy -> column -> one figure a seed.
 Sample = dict[str, dict[str, FloatArray]]
@@ -77,70 +52,54 @@ def steps(seeds: int, *, with_segments: bool) -> int:
     return (len(FRACTIONS) + 1) * seeds + with_segments * len(SEGMENTS)
 
 
-def reproduce(seeds: int, traces: Path | None, after_log: Callable[[], None]) -> list[Claim]:
-    """Measure every figure."""
+def reproduce(seeds: int, traces: Path | None, add: Add) -> list[Claim]:
+    """Measure every figure; `add` is told of each log."""
     segments = {} if traces is None else _segments(read_lpc(traces))
-    sample_of = partial(_sample, after_log=after_log)
     rows: list[Row] = []
     for p in FRACTIONS:
-        logs = (mmn_log(np.random.default_rng(seed), interactive=p) for seed in range(seeds))
+        drawn = (mmn_log(np.random.default_rng(seed), interactive=p) for seed in range(seeds))
         group = f"2008, p = {p}"
-        sample = sample_of(group, logs, capacity=50, drop=_DROP_GENERATED)
+        sample = _sample(group, drawn, 50, _DROP_GENERATED, add)
         rows += [*_rows(group, sample), *_ratios(group, sample)]
-    logs = (egee_log(np.random.default_rng(seed)) for seed in range(seeds))
-    group = "EGEE-like"
-    sample = sample_of(group, logs, capacity=PROCESSORS_OF_2011, drop=_DROP_GENERATED)
-    rows += _rows(group, sample)
-    for group, segment in segments.items():
-        sample = sample_of(group, [segment], capacity=PROCESSORS_OF_2011, drop=SEGMENT_DROP)
-        rows += _rows(group, sample)
+    loads = {"EGEE-like": (egee_log(np.random.default_rng(seed)) for seed in range(seeds))}
+    for group, logs in {**loads, **segments}.items():
+        drop = SEGMENT_DROP if group in segments else _DROP_GENERATED
+        rows += _rows(group, _sample(group, logs, PROCESSORS_OF_2011, drop, add))
     return DECLARED.claims(rows)
 
 
-def _segments(log: JobLog) -> dict[str, JobLog]:
-    return {f"LPC-EGEE segment {number}": segment_of(log, number) for number in SEGMENTS}
+def _segments(log: JobLog) -> dict[str, Iterable[JobLog]]:
+    return {f"LPC-EGEE segment {number}": [segment_of(log, number)] for number in SEGMENTS}
 
 
 def _cells(group: str) -> Iterator[tuple[str, str]]:
-    """Policies and columns of which an earlier figure of the group is looked for."""
+    """Rules and columns of which an earlier figure of the group is looked for."""
     for entry in DECLARED.entries:
         if entry.group == group:
             for policy in entry.printed:
-                if policy in HEURISTICS:
+                if " / " not in policy:
                     yield from ((policy, column) for column in entry.columns)
 
 
 def _sample(
-    group: str,
-    logs: Iterable[JobLog],
-    *,
-    capacity: int,
-    drop: tuple[int, int],
-    after_log: Callable[[], None],
+    group: str, logs: Iterable[JobLog], capacity: int, drop: tuple[int, int], add: Add
 ) -> Sample:
     """The figures of every policy of a group on every log."""
-    rows: dict[str, list[dict[str, float]]] = {policy: [] for policy, _ in _cells(group)}
+    found: dict[str, list[dict[str, float]]] = {policy: [] for policy, _ in _cells(group)}
     for log in logs:
         prepared = prepare_log(log, capacity=capacity)
-        for name, found in rows.items():
-            found.append(figures_of(HEURISTICS[name], prepared, drop))
-        after_log()
-    return {name: columns_of(each) for name, each in rows.items()}
+        for name, each in found.items():
+            each.append(figures_of(name, prepared, drop))
+        add(1)
+    return {name: columns_of(each) for name, each in found.items()}
 
 
-def figures_of(
-    heuristic: Heuristic, prepared: PreparedLog, drop: tuple[int, int]
-) -> dict[str, float]:
-    """Columns of `measures_of` for one log, and J with nominal shares.
+def figures_of(name: str, prepared: PreparedLog, drop: tuple[int, int]) -> dict[str, float]:
+    """Columns of `measures_of` for one log under a rule, and J with nominal shares.
 
     Class medians are those of the log itself.
     """
-    contender = Contender(
-        rule=heuristic.rule,
-        estimates=estimates_of(heuristic.estimates, prepared),
-        reserve=heuristic.reserve,
-    )
-    jobs = contender.schedule(prepared)
+    jobs = rules(name, medians=medians_of(prepared))[name].schedule(prepared)
     found = measures_of(jobs, drop)
     fairness = _fairness_of_nominal_shares(prepared, jobs.start)
     fairness = fairness[drop[0] : len(fairness) - drop[1]]
@@ -157,12 +116,12 @@ def _fairness_of_nominal_shares(prepared: PreparedLog, start: FloatArray) -> Flo
 
 def _rows(group: str, sample: Sample) -> Iterator[Row]:
     for policy, column in _cells(group):
-        yield Row(cell=Cell(group, policy, column), measured=measure(sample[policy][column]))
+        yield row_of(group, policy, column, measure(sample[policy][column]))
 
 
 def _ratios(group: str, sample: Sample) -> Iterator[Row]:
     def row(name: str, values: FloatArray, statistic: Statistic) -> Row:
-        return Row(cell=Cell(group, f"{FIFO} / {SJF}", name), measured=measure(values, statistic))
+        return row_of(group, f"{FIFO} / {SJF}", name, measure(values, statistic))
 
     for column in ("mean wait", "interactive mean wait", "batch mean wait"):
         pair = np.stack([sample[FIFO][column], sample[SJF][column]])
@@ -190,7 +149,7 @@ def run(asked: Asked) -> Outcome:
     seeds = asked.number_of_seeds(why="a standard error needs at least 2")
     traces = asked.traces_or_less("the segments of LPC-EGEE are left out")
     with asked.bar("simulating", steps(seeds, with_segments=traces is not None)) as add:
-        claims = reproduce(seeds, traces, partial(add, 1))
+        claims = reproduce(seeds, traces, add)
     return Outcome(
         claims=claims,
         seeds=range(seeds),

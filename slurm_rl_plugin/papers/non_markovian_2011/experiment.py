@@ -52,11 +52,17 @@ from slurm_rl_plugin.papers.study.result_store import (
 )
 from slurm_rl_plugin.papers.study.study import Add, Asked, Effort, Outcome, Plan
 from slurm_rl_plugin.papers.study.trials import (
+    FIFO,
+    INTERACTIVE_FIRST,
+    MIN_RUN_WAIT,
+    NATIVE,
+    SJF,
     Contender,
     PairedTrial,
     figures_by_learner,
     measure_over_learners,
     measures_of,
+    rules,
     run_trial,
     with_averages,
 )
@@ -73,7 +79,6 @@ from slurm_rl_plugin.units import (
 )
 from slurm_rl_plugin.utility.time_utility import responsiveness
 
-NATIVE, FIFO, SJF = "native", "FIFO", "SJF oracle"
 #: The learned policies: feed-forward (NN) or echo state network (ESN), run times known (ORA) or
 #: taken to be the median of the class (EST).
 LEARNED = ("NN-ORA", "NN-EST", "ESN-ORA", "ESN-EST")
@@ -83,14 +88,8 @@ AS_PRINTED = tuple(f"{name}{PRINTED}" for name in LEARNED)
 #: Controls: the same echo state network, its reservoir forgetting at once.
 FORGETFUL = ("ESN0-ORA", "ESN0-EST")
 #: Policies that stand beside the learned ones in every claim.
-BASELINES = (
-    NATIVE,
-    FIFO,
-    SJF,
-    "interactive first",
-    "min(run + wait) EST",
-    "SJF oracle, 4 held",
-)
+_HOLDING = f"{SJF}, 4 held"
+BASELINES = (NATIVE, FIFO, SJF, INTERACTIVE_FIRST, MIN_RUN_WAIT, _HOLDING)
 
 JOBS, PROCESSORS = 9500, 81
 SHARES = {"vo0": 0.53, "vo1": 0.19, "vo2": 0.10, "vo3": 0.18}
@@ -162,14 +161,9 @@ def contenders(
     networks: Mapping[str, Sequence[LearnedNetwork]], medians: ClassMedian, *, native: bool
 ) -> dict[str, Contender]:
     """The policies of an experiment; learned ones as "<name> <learner>"."""
-    found = {NATIVE: Contender(rule="native")} if native else {}
-    found |= {
-        FIFO: Contender(rule="fifo"),
-        "interactive first": Contender(rule="interactive-first"),
-        SJF: Contender(rule="sjf"),
-        "min(run + wait) EST": Contender(rule="min-run-wait", estimates=medians),
-        "SJF oracle, 4 held": Contender(rule="sjf", reserve=4),
-    }
+    found = rules(NATIVE) if native else {}
+    names = (FIFO, INTERACTIVE_FIRST, SJF, MIN_RUN_WAIT, _HOLDING)
+    found |= rules(*names, medians=medians)
     for name, learned in networks.items():
         estimates = medians if "EST" in name else None
         for learner, network in enumerate(learned, start=1):

@@ -16,13 +16,11 @@ from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     BASELINES,
     DECLARED,
-    FIFO,
     FRACTIONS,
+    HOLDING,
     JOBS,
-    NATIVE,
     OBJECTIVE,
     RL,
-    SJF,
     learning_task,
     printed_waits,
     rates,
@@ -42,7 +40,7 @@ from slurm_rl_plugin.papers.study.claims import (
 from slurm_rl_plugin.papers.study.logs import PROCESSORS_OF_2011, prepared_segments
 from slurm_rl_plugin.papers.study.result_store import LearningTask, Loads, ResultStore
 from slurm_rl_plugin.papers.study.study import Effort
-from slurm_rl_plugin.papers.study.trials import LONGEST_FIRST, PairedTrial
+from slurm_rl_plugin.papers.study.trials import FIFO, LONGEST_FIRST, NATIVE, SJF, PairedTrial
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import HOUR, MINUTE, SHORT_JOB_RUN_TIME, FloatArray
 from slurm_rl_plugin.utility.fairness import fairness, service_at
@@ -171,7 +169,6 @@ def _rows_of_figure_3(group: str, trial: PairedTrial) -> Iterator[Row]:
         yield _row(group, policy, shown, values, baselines=means, words=best)
 
 
-_HOLDING = ("SJF oracle, 1 held", "SJF oracle, 2 held")
 _BESIDE = (RL, *BASELINES)
 
 
@@ -183,7 +180,7 @@ def rows_of_holding(interactive: float, trial: PairedTrial) -> Iterator[Row]:
     batch work shows what that leaves out, and what it costs.
     """
     group = f"Hold action, p = {interactive}"
-    for policy in _HOLDING:
+    for policy in HOLDING:
         column = "interactive within 120 s"
         beside = trial.means(column, _BESIDE)
         yield _row(group, policy, column, trial.figure(policy, column), baselines=beside)

@@ -15,7 +15,15 @@ from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.papers.study.claims import Declared
 from slurm_rl_plugin.papers.study.result_store import LearningTask, Loads
 from slurm_rl_plugin.papers.study.study import Effort
-from slurm_rl_plugin.papers.study.trials import LONGEST_FIRST, Contender
+from slurm_rl_plugin.papers.study.trials import (
+    FIFO,
+    INTERACTIVE_FIRST,
+    LONGEST_FIRST,
+    MIN_RUN_WAIT,
+    SJF,
+    Contender,
+    rules,
+)
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
@@ -23,17 +31,10 @@ from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepar
 from slurm_rl_plugin.units import SHORT_JOB_RUN_TIME
 from slurm_rl_plugin.utility.reward import RewardWeights
 
-FIFO, RL, NATIVE, SJF = "FIFO", "RL", "native", "SJF oracle"
+RL = "RL"
+HOLDING = (f"{SJF}, 1 held", f"{SJF}, 2 held")
 #: Policies that stand beside FIFO and RL in every claim.
-BASELINES = (
-    FIFO,
-    SJF,
-    "EDF",
-    "interactive first",
-    "min(run + wait) EST",
-    "SJF oracle, 1 held",
-    "SJF oracle, 2 held",
-)
+BASELINES = (FIFO, SJF, "EDF", INTERACTIVE_FIRST, MIN_RUN_WAIT, *HOLDING)
 #: Interactive fractions p of the experiments.
 FRACTIONS = (0.2, 0.4, 0.5)
 
@@ -141,17 +142,9 @@ def training_loads(
 
 def contenders(network: QNetwork, medians: ClassMedian) -> dict[str, Contender]:
     """The policies of the experiments on generated load."""
-    return {
-        FIFO: Contender(rule="fifo"),
-        RL: Contender(network=network),
-        SJF: Contender(rule="sjf"),
-        "EDF": Contender(rule="edf"),
-        "interactive first": Contender(rule="interactive-first"),
-        "min(run + wait) EST": Contender(rule="min-run-wait", estimates=medians),
-        LONGEST_FIRST: Contender(rule=LONGEST_FIRST),
-        "SJF oracle, 1 held": Contender(rule="sjf", reserve=1),
-        "SJF oracle, 2 held": Contender(rule="sjf", reserve=2),
-    }
+    names = (SJF, "EDF", INTERACTIVE_FIRST, MIN_RUN_WAIT, LONGEST_FIRST, *HOLDING)
+    learned = {RL: Contender(network=network)}
+    return rules(FIFO) | learned | rules(*names, medians=medians)
 
 
 def medians_of(*logs: PreparedLog) -> ClassMedian:

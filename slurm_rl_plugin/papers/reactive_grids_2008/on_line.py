@@ -27,8 +27,6 @@ from slurm_rl_plugin.papers.reactive_grids_2008.claims import MEASURED_SEGMENTS
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     DROP,
     FEASIBLE,
-    FIFO,
-    NATIVE,
     RL,
     TRAINING_SEED,
     generated,
@@ -48,7 +46,7 @@ from slurm_rl_plugin.papers.study.claims import (
 from slurm_rl_plugin.papers.study.logs import PROCESSORS_OF_LPC, SEGMENT_DROP, prepared_segments
 from slurm_rl_plugin.papers.study.result_store import ResultStore, stem_of
 from slurm_rl_plugin.papers.study.study import Effort, Plan
-from slurm_rl_plugin.papers.study.trials import Contender, columns_of, measures_of
+from slurm_rl_plugin.papers.study.trials import FIFO, NATIVE, Contender, columns_of, measures_of
 from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.utility.summary import JobMeasures, ScheduledJobs
 

@@ -51,12 +51,9 @@ from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     DECLARED,
     DROP,
     FEASIBLE,
-    FIFO,
     FRACTIONS,
     INFEASIBLE,
-    NATIVE,
     RL,
-    SJF,
     TRAINING_SEED,
     contenders,
     generated,
@@ -89,7 +86,16 @@ from slurm_rl_plugin.papers.study.logs import (
 )
 from slurm_rl_plugin.papers.study.result_store import LearningTask, ResultStore
 from slurm_rl_plugin.papers.study.study import Asked, Effort, Outcome, Plan
-from slurm_rl_plugin.papers.study.trials import LONGEST_FIRST, Contender, PairedTrial, run_trial
+from slurm_rl_plugin.papers.study.trials import (
+    FIFO,
+    LONGEST_FIRST,
+    NATIVE,
+    SJF,
+    Contender,
+    PairedTrial,
+    rules,
+    run_trial,
+)
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.policies.registry import SHIPPED_MODELS
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
@@ -213,8 +219,7 @@ def _on_segments(plan: Plan, store: ResultStore, log: JobLog) -> Segments:
         logs = prepared_segments(log, MEASURED_SEGMENTS, capacity, effort.jobs)
         earlier = prepared_segments(log, [each - 1 for each in MEASURED_SEGMENTS], capacity)
         for number, prepared in logs.items():
-            rules = contenders(network, medians_of(earlier[number - 1]))
-            policies = {NATIVE: Contender(rule="native"), **rules}
+            policies = rules(NATIVE) | contenders(network, medians_of(earlier[number - 1]))
             drop = effort.drop_of(SEGMENT_DROP)
             found[number, capacity] = run_trial([prepared], policies, drop, store.add)
     return found

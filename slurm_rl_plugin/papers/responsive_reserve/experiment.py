@@ -24,10 +24,7 @@ from slurm_rl_plugin.measure.intervals import BLOCK_JOBS
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     DROP,
     FEASIBLE,
-    FIFO,
     FRACTIONS,
-    NATIVE,
-    SJF,
     TRAINING_SEED,
     VALIDATION_SEED,
     generated,
@@ -59,7 +56,17 @@ from slurm_rl_plugin.papers.study.result_store import (
     ResultStore,
 )
 from slurm_rl_plugin.papers.study.study import Add, Asked, Effort, Outcome, Plan
-from slurm_rl_plugin.papers.study.trials import Contender, PairedTrial, run_trial
+from slurm_rl_plugin.papers.study.trials import (
+    FIFO,
+    INTERACTIVE_FIRST,
+    MIN_RUN_WAIT,
+    NATIVE,
+    SJF,
+    Contender,
+    PairedTrial,
+    rules,
+    run_trial,
+)
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.units import INTERACTIVE_WAIT_GOAL, FloatArray
 from slurm_rl_plugin.utility.reward import RewardWeights
@@ -129,7 +136,6 @@ def measured_on_one_log(trial: PairedTrial, policy: str, column: str) -> Measure
     return measure(np.array(sums), ratio_of_means)
 
 
-INTERACTIVE_FIRST = "interactive first"
 GREEDY, HOLD, TAIL_SAFE = "SARSA", "hold", "tail-safe"
 GREEDY_EST, HOLD_EST = "greedy EST", "hold EST"
 
@@ -148,8 +154,8 @@ BASELINES = (FIFO, SJF)
 
 #: A figure of a policy in a trial, by the name of its column.
 Figure = Callable[[PairedTrial, str, str], Measurement]
-#: Reserves of SJF that stand beside the networks.
-_FIXED = (1, 2, 4)
+#: Rules that stand beside the networks.
+_RULES = (FIFO, INTERACTIVE_FIRST, SJF, *(f"{SJF}, {held} held" for held in (1, 2, 4)))
 #: Logs of each fraction that a network learns on, and that choose among its steps.
 _LOGS = 2
 _J = {"time_utility": 0.5, "responsiveness": 0.0, "fairness": 0.5}
@@ -221,15 +227,6 @@ def _medians(interactive: float, effort: Effort) -> ClassMedian:
     return medians_of(training_log)
 
 
-def _rules() -> dict[str, Contender]:
-    return {
-        FIFO: Contender(rule="fifo"),
-        INTERACTIVE_FIRST: Contender(rule="interactive-first"),
-        SJF: Contender(rule="sjf"),
-        **{f"{SJF}, {held} held": Contender(rule="sjf", reserve=held) for held in _FIXED},
-    }
-
-
 def _on_synthetic(
     interactive: float,
     plan: Plan,
@@ -240,8 +237,8 @@ def _on_synthetic(
         learning_task("reactive-grids", interactive, plan.effort, SarsaSettings())
     )
     medians = _medians(interactive, plan.effort)
-    policies = {**_rules(), GREEDY: Contender(network=greedy.network)}
-    policies["min(run + wait) EST"] = Contender(rule="min-run-wait", estimates=medians)
+    policies = {**rules(*_RULES), GREEDY: Contender(network=greedy.network)}
+    policies |= rules(MIN_RUN_WAIT, medians=medians)
     for name, (_, oracle) in SEARCHES.items():
         policies[name] = Contender(network=searched[name], estimates=None if oracle else medians)
     logs = generated(interactive, range(plan.seeds), plan.effort, FEASIBLE)
@@ -255,8 +252,7 @@ def _on_segments(
     found = {}
     for number, segment in logs.items():
         policies = {
-            NATIVE: Contender(rule="native"),
-            **_rules(),
+            **rules(NATIVE, *_RULES),
             HOLD: Contender(network=reserve),
             HOLD_EST: Contender(network=reserve, estimates=medians_of(segment)),
             **{

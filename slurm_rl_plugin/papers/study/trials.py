@@ -50,6 +50,36 @@ class Contender:
         return starts_under(candidate, prepared, workload, settings)
 
 
+NATIVE, FIFO, SJF = "native", "FIFO", "SJF oracle"
+INTERACTIVE_FIRST, MIN_RUN_WAIT = "interactive first", "min(run + wait) EST"
+#: Name in tables -> rule as `evaluate` calls it; EST goes by the medians of the classes.
+_RULES = {
+    NATIVE: "native",
+    FIFO: "fifo",
+    "EDF": "edf",
+    INTERACTIVE_FIRST: "interactive-first",
+    SJF: "sjf",
+    "SJF EST": "sjf",
+    "utility-greedy oracle": "utility-greedy",
+    "utility-greedy EST": "utility-greedy",
+    MIN_RUN_WAIT: "min-run-wait",
+    LONGEST_FIRST: LONGEST_FIRST,
+}
+
+
+def rules(*names: str, medians: RunTimeEstimate | None = None) -> dict[str, Contender]:
+    """Rules by their names; one "..., 2 held" keeps two processors free of batch work.
+
+    `medians` are of the classes' run times on logs that are not measured, for EST.
+    """
+    found = {}
+    for name in names:
+        rule, _, held = name.removesuffix(" held").partition(", ")
+        estimates = medians if rule.endswith("EST") else None
+        found[name] = Contender(rule=_RULES[rule], estimates=estimates, reserve=int(held or 0))
+    return found
+
+
 def measures_of(jobs: ScheduledJobs, drop: tuple[int, int]) -> dict[str, float]:
     """What the papers' tables and sentences speak of, column -> figure.
 

@@ -11,7 +11,6 @@ import pytest
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.papers.heuristics.experiment import (
     FRACTIONS,
-    HEURISTICS,
     SEGMENTS,
     figures_of,
     reproduce,
@@ -31,7 +30,7 @@ needs_traces = pytest.mark.skipif(
 
 def test_nominal_shares_change_nothing_but_the_fairness() -> None:
     prepared = prepare_log(generated_log("mmn:jobs=500,seed=3"), capacity=50)
-    found = figures_of(HEURISTICS["FIFO"], prepared, (0, 50))
+    found = figures_of("FIFO", prepared, (0, 50))
     fairness = 2 * found["J"] - found["U"]
     of_nominal = 2 * found["J with nominal shares"] - found["U"]
     assert fairness != of_nominal
@@ -40,7 +39,7 @@ def test_nominal_shares_change_nothing_but_the_fairness() -> None:
 
 def test_generated_loads_need_no_traces() -> None:
     told: list[int] = []
-    claims = reproduce(2, None, lambda: told.append(1))
+    claims = reproduce(2, None, told.append)
     assert len(told) == steps(2, with_segments=False)
     groups = {each.cell.group for each in claims}
     assert groups == {"EGEE-like", *(f"2008, p = {p}" for p in FRACTIONS)}
@@ -72,7 +71,7 @@ def test_the_command_prints_one_document_and_draws(
 
 @pytest.fixture(scope="module")
 def claims() -> list[Claim]:
-    return reproduce(40, Path(TRACES or ""), lambda: None)
+    return reproduce(40, Path(TRACES or ""), lambda _: None)
 
 
 @needs_traces

@@ -9,11 +9,8 @@ from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_2011
 from slurm_rl_plugin.papers.non_markovian_2011.experiment import (
     AS_PRINTED,
     DECLARED,
-    FIFO,
     FORGETFUL,
     LEARNED,
-    NATIVE,
-    SJF,
     contenders,
     generated,
     largest_deviation,
@@ -27,6 +24,9 @@ from slurm_rl_plugin.papers.non_markovian_2011.experiment import (
 from slurm_rl_plugin.papers.reactive_grids_2008.load import medians_of
 from slurm_rl_plugin.papers.study.study import QUICK
 from slurm_rl_plugin.papers.study.trials import (
+    FIFO,
+    NATIVE,
+    SJF,
     PairedTrial,
     figures_by_learner,
     measure_over_learners,

@@ -25,10 +25,7 @@ from slurm_rl_plugin.papers.reactive_grids_2008.claims import (
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     DECLARED,
     FEASIBLE,
-    FIFO,
-    NATIVE,
     RL,
-    SJF,
     contenders,
     generated,
     learning_task,
@@ -39,7 +36,10 @@ from slurm_rl_plugin.papers.study.claims import GOAL
 from slurm_rl_plugin.papers.study.result_store import ResultStore
 from slurm_rl_plugin.papers.study.study import FULL, QUICK, Effort
 from slurm_rl_plugin.papers.study.trials import (
+    FIFO,
     LONGEST_FIRST,
+    NATIVE,
+    SJF,
     Contender,
     PairedTrial,
     run_trial,
