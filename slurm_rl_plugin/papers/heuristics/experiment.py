@@ -25,7 +25,6 @@ from slurm_rl_plugin.papers.study.claims import (
     quantile,
     ratio_of_means,
     row_of,
-    sampled_claims,
 )
 from slurm_rl_plugin.papers.study.figures import comparison
 from slurm_rl_plugin.papers.study.logs import PROCESSORS_OF_2011, SEGMENT_DROP, read_lpc, segment_of
@@ -153,6 +152,5 @@ def run(asked: Asked) -> Outcome:
     return Outcome(
         claims=claims,
         seeds=range(seeds),
-        table=sampled_claims,
         drawings={file: partial(comparison, claims, *shown) for file, shown in _FIGURES.items()},
     )

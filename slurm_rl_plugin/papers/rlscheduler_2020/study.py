@@ -38,7 +38,6 @@ from slurm_rl_plugin.papers.study.claims import (
     Judgement,
     Printed,
     Report,
-    TextTable,
     row_of,
 )
 from slurm_rl_plugin.papers.study.figures import comparison
@@ -51,26 +50,6 @@ from slurm_rl_plugin.utility.time_utility import bounded_slowdown
 #: Claims of this group are to be at most as published, all others equal.
 SEARCHED = "in-sample search, their backfilling"
 DECLARED = Declared(__package__)
-
-
-def fixed_claims(claims: Sequence[Claim]) -> Report:
-    """A table for people: published, measured, difference; then how many reproduce."""
-    rows = []
-    for claim in claims:
-        printed = "" if claim.printed is None else claim.printed.text
-        texts = [f"{each:.{claim.decimals}f}" for each in (claim.measured.value, claim.difference)]
-        rows.append([claim.cell.name, claim.source, printed, *texts, claim.because])
-    header = ["CELL", "SOURCE", "PUBLISHED", "MEASURED", "DIFFERENCE", "BECAUSE"]
-    equal = [claim.reproduces for claim in claims if claim.cell.group != SEARCHED]
-    bounds = [claim.reproduces for claim in claims if claim.cell.group == SEARCHED]
-    searched = (
-        f"{sum(map(bool, bounds))} of {len(bounds)} searched in-sample are at most as published."
-    )
-    return [
-        TextTable(header, rows),
-        f"\n{sum(map(bool, equal))} of {len(equal)} reproduce.",
-        *([searched] if bounds else []),
-    ]
 
 
 #: 0-based index of the first job of each sequence, the same for all traces.
@@ -357,24 +336,26 @@ def run(asked: Asked) -> Outcome:
     seeds = range(asked.number_of_seeds(fewest=1, why="a search needs at least 1"))
     traces = asked.traces_or_refuse(_NO_TRACES)
     claims = reproduce(traces)
-    more: list[str] = []
+    more: Report = ()
     facts: dict[str, Any] = {}
     if asked.search:
         settings = QUICK if asked.quick else FULL
         with asked.bar("searching", len(TRACES) * len(seeds) * settings.generations) as add:
             found = search_all(traces, settings, seeds, add)
-        claims += search_claims(found)
+        searched = search_claims(found)
+        claims += searched
         facts = {"search": search_facts(settings, found)}
+        reached = sum(bool(each.reproduces) for each in searched)
         more = [
+            f"{reached} of {len(searched)} searched in-sample are at most as published.",
             f"In-sample: searches of seeds {', '.join(map(str, seeds))} on each trace, "
             f"{settings.generations} generations of {settings.population} candidates, step "
-            f"{settings.step}; {facts['search']['simulated_decisions']} simulated decisions."
+            f"{settings.step}; {facts['search']['simulated_decisions']} simulated decisions.",
         ]
     slowdowns = [claim for claim in claims if not claim.cell.column]
     return Outcome(
         claims=claims,
         seeds=SEQUENCE_STARTS,
-        table=fixed_claims,
         more=more,
         facts=facts,
         drawings={"rlscheduler.png": lambda: comparison(slowdowns, "mean bounded slowdown")},

@@ -288,12 +288,17 @@ class Claim:
         return f"{off}, {self._off / error:.1f} standard errors" if error else off
 
     @property
+    def why(self) -> str:
+        """The reason of the verdict, with the remark where it does not reproduce."""
+        differs = self.reproduces is False and self.remark
+        return f"{self.because}: {self.remark}" if differs else self.because
+
+    @property
     def _off(self) -> float:
         return abs(self.difference or 0.0)
 
     def as_json(self) -> dict[str, Any]:
         """Its entry of `reproduce --json`; null where a figure has no value, as 0 over 0."""
-        differs = self.reproduces is False and self.remark
         interval, error = self.measured.ci95, self.measured.standard_error
         return {
             "name": self.cell.name,
@@ -306,7 +311,7 @@ class Claim:
             "difference": _finite(self.difference),
             "baselines": {name: _finite(value) for name, value in self.row.baselines.items()},
             "verdict": _VERDICTS[self.reproduces],
-            "because": f"{self.because}: {self.remark}" if differs else self.because,
+            "because": self.why,
         }
 
 
@@ -486,26 +491,6 @@ class TextTable(NamedTuple):
 Report = Sequence[str | TextTable]
 
 
-def sampled_claims(claims: Sequence[Claim]) -> Report:
-    """Figures of random input with their errors, and what is known of those that differ."""
-    rows = []
-    for claim in claims:
-        printed, measured = claim.printed, claim.measured
-        error = None if measured.standard_error is None else f"{measured.standard_error:.2g}"
-        text = None if printed is None else printed.text
-        rows.append([claim.cell.name, text, measured.value, error, claim.because])
-    differing = [claim.remark for claim in claims if claim.reproduces is False and claim.remark]
-    known = {remark: differing.count(remark) for remark in differing}
-    return [
-        TextTable(["CELL", "EARLIER", "MEASURED", "ERROR", "BECAUSE"], rows),
-        f"\n{_counted(claims)} What is known of the others:",
-        *(
-            f"* {cells} {'cell' if cells == 1 else 'cells'}: {remark}."
-            for remark, cells in known.items()
-        ),
-    ]
-
-
 def judged_claims(claims: Sequence[Claim]) -> Report:
     """Claims of a paper: its figure, ours with its interval and the verdict; then why not."""
     rows = []
@@ -515,7 +500,7 @@ def judged_claims(claims: Sequence[Claim]) -> Report:
             [
                 claim.cell.name,
                 _bound(claim),
-                f"{claim.measured.value:.4g}",
+                format(claim.measured.value, _digits(claim)),
                 None if interval is None else f"{interval[0]:.4g} .. {interval[1]:.4g}",
                 claim.algorithm,
                 _VERDICTS[claim.reproduces],
@@ -524,8 +509,12 @@ def judged_claims(claims: Sequence[Claim]) -> Report:
     return [
         TextTable(["CLAIM", "PRINTED", "MEASURED", "95 % INTERVAL", "ALGORITHM", "VERDICT"], rows),
         f"\n{_counted(claims)} What does not:",
-        *(f"* {each.cell.name}: {each.because}." for each in claims if each.reproduces is False),
+        *(f"* {each.cell.name}: {each.why}." for each in claims if each.reproduces is False),
     ]
+
+
+def _digits(claim: Claim) -> str:
+    return ".4g" if claim.decimals is None else f".{claim.decimals}f"
 
 
 def _bound(claim: Claim) -> str | None:
