@@ -133,13 +133,7 @@ def broker_named(
     formula: str,
     is_interactive: Callable[[JobDescription], bool],
 ) -> Broker:
-    """One of BROKERS, which has learned nothing yet; ConfigurationError if it refuses a formula.
-
-    Args:
-        seed: of draws.
-        formula: of the user, that values offers.
-        is_interactive: rules for job classes.
-    """
+    """One of BROKERS, which has learned nothing yet; FormulaError for a refused formula."""
     if name == "learning":
         return LearningAgentBroker(clock=clock, seed=seed)
     if name == "market":

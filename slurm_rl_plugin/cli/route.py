@@ -214,8 +214,7 @@ def _bound(route: Route, site: str) -> list[str]:
 def _remember(route: Route, job: JobOnItsWay | RoutedJob) -> None:
     """Keep a job in the user's file; only experience is lost where that fails."""
     try:
-        with route.past.changing() as change:
-            change.jobs = change.jobs.with_submitted(job)
+        route.past.change(lambda jobs: jobs.with_submitted(job))
     except OSError as error:
         _tell(f"the job is not remembered ({error}).")
 

@@ -70,9 +70,7 @@ def quantiles_of(outcomes: Outcomes, weight: FloatArray, levels: FloatArray) -> 
     leaving long waits out does not make bands too short.
 
     Args:
-        outcomes: at least one.
         weight: how much each counts, float64[n], not all 0.
-        levels: between 0 and 1.
     """
     order = np.lexsort((~outcomes.known, outcomes.place))
     place, known, mass = outcomes.place[order], outcomes.known[order], weight[order]
@@ -121,10 +119,7 @@ def calibrated(forecasts: Forecasts, kind: IntArray, outcomes: Outcomes, tails: 
     """The forecasts with their bands as the outcomes of earlier ones have them.
 
     Args:
-        forecasts: as a source gave them.
-        kind: of each job, int64[n], as in the outcomes.
         outcomes: of earlier forecasts of that source, before they were calibrated.
-        tails: shares to leave out.
     """
     if not outcomes.known.any():
         return forecasts

@@ -112,12 +112,7 @@ class LimitRule:
     margin: float  #: the limit over the longest
 
     def advised(self, past: RunsAlike, limit: FloatArray) -> FloatArray:
-        """Limits in whole minutes, seconds; nan where none is advised; shape [n].
-
-        Args:
-            past: what was known of each job's like.
-            limit: that it asked for, seconds, nan for none.
-        """
+        """Limits in whole minutes, seconds; nan where none is advised; shape [n]."""
         known = (past.seen >= self.fewest) & (past.longest <= self.alike * past.middle)
         told = np.ceil(self.margin * past.longest / MINUTE) * MINUTE
         return np.where(known & (told <= _WORTH * limit), told, np.nan)
@@ -135,10 +130,6 @@ def chosen_rule(jobs: SeenLimits, judged: BoolArray) -> LimitRule | None:
     """The safe rule that takes most hours off the limits; None where none is safe.
 
     One user has at most half of the weight, or the rule for all would be that user's.
-
-    Args:
-        jobs: of a log.
-        judged: those to choose by, shape [n].
     """
     best, most = None, 0.0
     for rule in rules():
@@ -195,7 +186,6 @@ def limits_report(log: JobLog, days: float) -> dict[str, Any]:
     """Limits against run times.
 
     Args:
-        log: with recorded starts.
         days: at the end of the log that accounts are reported of.
     """
     past, known = runs_alike(log)

@@ -49,7 +49,6 @@ def scores_of(forecasts: Forecasts, waits: FloatArray) -> Scores:
     """Score forecasts by what came true.
 
     Args:
-        forecasts: of at least one job.
         waits: seconds from the forecast to the start, float64[n].
     """
     truth = log_waits(waits)

@@ -74,7 +74,6 @@ def checks_of(
 
     Args:
         offers: `offer_checks`, which need files that are closed to the daemon's account.
-        now: seconds since the epoch.
         jobs: waiting jobs to decide on; by default those of now, FEWEST_JOBS at least.
     """
     checks = [

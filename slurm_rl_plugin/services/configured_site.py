@@ -41,7 +41,6 @@ def build_batch_system(
     """The adapter for the batch system that [batch_system] names, or that is found here.
 
     Args:
-        configuration: of the site.
         calls: receives the duration of every command.
         learns_from_runs: the first snapshot is to report the runs of the past.
     """

@@ -237,13 +237,11 @@ def room_of(
     """What nodes have for a request.
 
     Args:
-        nodes: all of the machine.
         partitions: that the job may start in.
         asked: of the whole job, by resource; what is 0 is not looked for.
         count: nodes that it is spread over; 0 counts as one.
         exclusive: it wants them for itself.
         constraint: over features of nodes; None for any node.
-        licences: that are free, by resource.
     """
     of_job = [each for each in nodes if each.partitions & set(partitions)]
     of_job = of_job or [each for each in nodes if not each.partitions]

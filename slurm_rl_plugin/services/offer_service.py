@@ -168,7 +168,7 @@ def build_own_utilities(configuration: Configuration, site: OfferingSite) -> Own
         return published_utilities(policy, batch_system().snapshot(), site=name())
 
     return OwnUtilities(
-        publish,
+        make=publish,
         patience=float(given.timeout) / 2.0,  # the will-run test of the same request takes time
         busy_share=float(given.busy_share),
         clock=time.time,  # noqa: TID251 - the composition root hands out the clock

@@ -139,8 +139,7 @@ def learn_from_past(
     news = _news(known, submission, sites, unknown, now, tell)
     if news != News():
         try:
-            with past.changing() as change:
-                known = change.jobs = change.jobs.with_ended(news, now)
+            known = past.change(lambda jobs: jobs.with_ended(news, now))
         except OSError as error:
             tell(f"what became of jobs is not remembered ({error}).")
     for job in known.ended:

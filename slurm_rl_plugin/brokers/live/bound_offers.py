@@ -14,7 +14,7 @@ import math
 import secrets
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -79,25 +79,25 @@ class BoundOffer:
     processors: int  #: that it holds
 
 
+@dataclass(slots=True)
 class BoundOffers:
     """Makes reservations and takes them back; safe for threads.
-
-    Args:
-        file: in which they stand.
-        clock: seconds since the epoch.
 
     Raises:
         ConfigurationError: the file cannot be read.
     """
 
-    def __init__(
-        self, site: ReservingSite, file: Path, limits: BindingLimits, clock: Callable[[], float]
-    ) -> None:
-        self._site, self._file, self._limits, self._clock = site, file, limits, clock
-        self._lock = threading.Lock()
+    site: ReservingSite
+    file: Path  #: in which they stand
+    limits: BindingLimits
+    clock: Callable[[], float]  #: seconds since the epoch
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _bound: dict[str, BoundOffer] = field(init=False)
+
+    def __post_init__(self) -> None:
         # of an earlier process: nobody waits for these any more
         self._bound = {
-            name: BoundOffer(name=name, until=0.0, processors=n) for name, n in _read(file)
+            name: BoundOffer(name=name, until=0.0, processors=n) for name, n in _read(self.file)
         }
 
     def accept(self, request: JobRequest, start: float, all_processors: int) -> BoundOffer:
@@ -111,7 +111,7 @@ class BoundOffers:
         """
         if not request.job.account or math.isnan(request.job.time_limit):
             raise RequestRefused(BAD, "an offer binds for an account and a time_limit: give both.")
-        limits = self._limits
+        limits = self.limits
         with self._lock:
             held = sum(each.processors for each in self._bound.values())
             most = limits.part * all_processors
@@ -119,13 +119,13 @@ class BoundOffers:
                 raise RequestRefused(_CANNOT_BIND, "the site binds no more offers now.")
             bound = BoundOffer(
                 name=f"{PREFIX}{secrets.token_hex(6)}",
-                until=self._clock() + limits.seconds,
+                until=self.clock() + limits.seconds,
                 processors=request.processors,
             )
             self._bound[bound.name] = bound
             try:
                 self._write()  # before it is made: a crash behind this line leaves a name
-                self._site.reserve(bound.name, request, start, limits.seconds)
+                self.site.reserve(bound.name, request, start, limits.seconds)
             except OSError as error:
                 del self._bound[bound.name]
                 logger.warning("bound=none reason=%s", error)
@@ -144,11 +144,11 @@ class BoundOffers:
     def renew(self, *, everything: bool = False) -> None:
         """Take back what nobody has used in time, or all that no job uses; never raises."""
         with self._lock:
-            now = self._clock()
+            now = self.clock()
             due = [each for each in self._bound.values() if everything or each.until <= now]
             for each in due:
                 try:
-                    if not self._site.release(each.name):
+                    if not self.site.release(each.name):
                         continue
                 except BatchSystemError as error:
                     logger.warning("bound=stays name=%s reason=%s", each.name, error)
@@ -163,7 +163,7 @@ class BoundOffers:
 
     def _write(self) -> None:
         rows = [[each.name, each.processors] for each in self._bound.values()]
-        write_whole(self._file, json.dumps({"bound": rows}))
+        write_whole(self.file, json.dumps({"bound": rows}))
 
 
 def _refused(error: Exception) -> RequestRefused:

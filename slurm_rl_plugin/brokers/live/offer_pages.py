@@ -59,22 +59,19 @@ _METHODS = {OFFER: "POST", ACCEPT: "POST", UTILITIES: "GET"}
 _LOG_EVERY = 60.0
 
 
+@dataclass(slots=True)
 class Forwarder:
     """Asks the sites that this one knows, as a MetaManager does (2002, section 4); thread-safe.
 
     A site that gets a request for the first time asks the sites of its own list, while the request
     has hops left and its time to live lasts. Only offers are asked for: nothing is submitted.
-
-    Args:
-        ask: asks all of them, within `time_to_live`.
-        most_hops: that a request may be forwarded from here on, whatever it says.
     """
 
-    def __init__(self, ask: AskOthers, most_hops: int) -> None:
-        self._ask, self._most_hops = ask, most_hops
-        self._seen: OrderedDict[str, None] = OrderedDict()
-        self._complaints: dict[str, str] = {}
-        self._lock = threading.Lock()
+    ask: AskOthers  #: asks all of them, within `time_to_live`
+    most_hops: int  #: that a request may be forwarded from here on, whatever it says
+    _seen: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    _complaints: dict[str, str] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, request: JobRequest, forwarding: Forwarding) -> Callable[[], list[SiteOffer]]:
         """Begin to ask; what is returned waits for the offers, for a part of the time to live.
@@ -88,7 +85,7 @@ class Forwarder:
             self._seen[forwarding.request_id] = None
             while len(self._seen) > _MOST_SEEN:
                 self._seen.popitem(last=False)
-        hops = min(forwarding.hops, self._most_hops)
+        hops = min(forwarding.hops, self.most_hops)
         if hops == 0:
             return list
         left = forwarding.time_to_live * _WAITS
@@ -96,7 +93,7 @@ class Forwarder:
         found: list[SiteOffer] = []
 
         def ask() -> None:
-            offers, silent = self._ask(request, onward)
+            offers, silent = self.ask(request, onward)
             found.extend(offers)
             self._complain(silent)
 

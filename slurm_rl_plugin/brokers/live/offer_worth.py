@@ -108,8 +108,6 @@ def schedule_variables(
 
     Args:
         schedule: what runs and what is planned, without the job.
-        now: when it is asked for.
-        capacity: processors of the site.
     """
     begins, ends, taken = np.array(schedule, dtype=float).reshape(-1, 3).T
     horizon = max(ends.max(initial=end), end)

@@ -7,8 +7,10 @@ at most one at a time and at most once a minute, and the last one serves as long
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from slurm_rl_plugin.domain.site import JobRequest, PublishedUtilities
 from slurm_rl_plugin.errors import SlurmRLError
@@ -19,40 +21,28 @@ logger = logging.getLogger(__name__)
 PERIOD = 60.0
 
 
+@dataclass(slots=True, kw_only=True)
 class OwnUtilities:
-    """Tells what the site publishes; safe for threads.
+    """Tells what the site publishes; safe for threads."""
 
-    Args:
-        make: a publication of now; may take a while, or fail.
-        patience: seconds that whoever asks waits where nothing fresh is there.
-        busy_share: most of the time that may be spent with making them, in (0, 1].
-        clock: seconds since the epoch.
-        monotonic: seconds.
-    """
+    make: Callable[[], PublishedUtilities]  #: a publication of now; may take a while, or fail
+    patience: float  #: seconds that whoever asks waits where nothing fresh is there
+    busy_share: float  #: most of the time that may be spent with making them, in (0, 1]
+    clock: Callable[[], float]  #: seconds since the epoch
+    monotonic: Callable[[], float]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _made: PublishedUtilities | None = None
+    _due: float = -math.inf
+    _done: threading.Event = field(default_factory=threading.Event)  #: set where none is being made
 
-    def __init__(
-        self,
-        make: Callable[[], PublishedUtilities],
-        *,
-        patience: float,
-        busy_share: float,
-        clock: Callable[[], float],
-        monotonic: Callable[[], float],
-    ) -> None:
-        self._make, self._patience, self._busy_share = make, patience, busy_share
-        self._clock, self._monotonic = clock, monotonic
-        self._lock = threading.Lock()
-        self._made: PublishedUtilities | None = None
-        self._due = -float("inf")
-        #: Set while none is being made.
-        self._done = threading.Event()
+    def __post_init__(self) -> None:
         self._done.set()
 
     def current(self) -> PublishedUtilities | None:
         """What is published now; None where nothing fresh is there in time."""
         self.renew()
         if self._fresh() is None:
-            self._done.wait(self._patience)
+            self._done.wait(self.patience)
         return self._fresh()
 
     def utility(self, request: JobRequest, interactive: bool) -> float | None:
@@ -65,7 +55,7 @@ class OwnUtilities:
     def renew(self) -> None:
         """Begin a new publication where one is due; nobody waits for it here."""
         with self._lock:
-            if not self._done.is_set() or self._monotonic() < self._due:
+            if not self._done.is_set() or self.monotonic() < self._due:
                 return
             self._done.clear()
         try:
@@ -73,24 +63,24 @@ class OwnUtilities:
         except RuntimeError as error:  # no more threads: or nobody would ever try again
             logger.warning("utilities=none reason=%s", error)
             with self._lock:
-                self._due = self._monotonic() + PERIOD
+                self._due = self.monotonic() + PERIOD
                 self._done.set()
 
     def _fresh(self) -> PublishedUtilities | None:
         made = self._made
-        return made if made is not None and made.fresh_at(self._clock()) else None
+        return made if made is not None and made.fresh_at(self.clock()) else None
 
     def _renew(self) -> None:
-        began = self._monotonic()
+        began = self.monotonic()
         try:
-            self._made = self._make()
+            self._made = self.make()
         except SlurmRLError as error:
             logger.warning("utilities=none reason=%s", error)
         except Exception:  # our bug must show in the log, not end the thread without a word
             logger.exception("utilities=broken")
         finally:
-            ended = self._monotonic()
-            pause = (ended - began) * (1.0 / self._busy_share - 1.0)
+            ended = self.monotonic()
+            pause = (ended - began) * (1.0 / self.busy_share - 1.0)
             with self._lock:
                 self._due = max(began + PERIOD, ended + pause)
                 self._done.set()

@@ -56,27 +56,22 @@ class _Question:
         return self.start
 
 
+@dataclass(slots=True)
 class RecentStarts:
-    """Asks for starts within limits; safe for threads.
+    """Asks for starts within limits; safe for threads."""
 
-    Args:
-        ask: the batch system, which tells seconds since the epoch, or None where it would take the
-            job and knows no time.
-        monotonic: seconds.
-    """
+    #: The batch system, which tells seconds since the epoch, or None where it would take the job
+    #: and knows no time.
+    ask: Callable[[JobRequest], float | None]
+    limits: StartLimits
+    monotonic: Callable[[], float]
+    _questions: OrderedDict[JobRequest, _Question] = field(default_factory=OrderedDict)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _places: list[float] = field(init=False)  #: when each empty place may be taken
+    _rest_until: float = 0.0
 
-    def __init__(
-        self,
-        ask: Callable[[JobRequest], float | None],
-        limits: StartLimits,
-        monotonic: Callable[[], float],
-    ) -> None:
-        self._ask, self._limits, self._monotonic = ask, limits, monotonic
-        self._questions: OrderedDict[JobRequest, _Question] = OrderedDict()
-        self._changed = threading.Condition()
-        #: when each empty place may be taken.
-        self._places = [0.0] * limits.at_once
-        self._rest_until = 0.0
+    def __post_init__(self) -> None:
+        self._places = [0.0] * self.limits.at_once
 
     def expected_start(self, request: JobRequest) -> float | None:
         """Seconds since the epoch; None where the batch system says none.
@@ -88,49 +83,46 @@ class RecentStarts:
         asked = replace(request, job=replace(request.job, user=""))  # not part of the question
         with self._changed:
             question = self._questions.get(asked)
-            if question is None or (question.done.is_set() and question.until < self._monotonic()):
+            if question is None or (question.done.is_set() and question.until < self.monotonic()):
                 question = self._questions[asked] = _Question()
                 self._questions.move_to_end(asked)
-                self._forget()
+                while len(self._questions) > MOST_KEPT:
+                    self._questions.popitem(last=False)
                 mine = True
             else:
                 mine = False
         if mine:
             self._find_out(asked, question)
-        elif not question.done.wait(2.0 * self._limits.patience):
+        elif not question.done.wait(2.0 * self.limits.patience):
             raise RequestRefused(BUSY, "the batch system is slow: ask again.", retry_after=5.0)
         return question.answer()
-
-    def _forget(self) -> None:
-        while len(self._questions) > MOST_KEPT:
-            self._questions.popitem(last=False)
 
     def _find_out(self, request: JobRequest, question: _Question) -> None:
         try:
             self._take_place()
-            began = self._monotonic()
+            began = self.monotonic()
             try:
-                question.start = self._ask(request)
+                question.start = self.ask(request)
             finally:
-                self._give_place(self._monotonic() - began)
+                self._give_place(self.monotonic() - began)
         except BatchSystemUnavailable as error:
             question.error = error
-            self._rest_until = self._monotonic() + REST
+            self._rest_until = self.monotonic() + REST
         except (BatchSystemError, RequestRefused) as error:
             question.error = error
         except BaseException:
             question.error = RequestRefused("500 Internal Server Error", "see the log of the site.")
             raise
         finally:
-            kept = 0.0 if isinstance(question.error, RequestRefused) else self._limits.keep
-            question.until = self._monotonic() + kept
+            kept = 0.0 if isinstance(question.error, RequestRefused) else self.limits.keep
+            question.until = self.monotonic() + kept
             question.done.set()
 
     def _take_place(self) -> None:
-        end = self._monotonic() + self._limits.patience
+        end = self.monotonic() + self.limits.patience
         with self._changed:
             while True:
-                now = self._monotonic()
+                now = self.monotonic()
                 if now < self._rest_until:
                     raise RequestRefused(
                         BUSY,
@@ -146,7 +138,7 @@ class RecentStarts:
                 self._changed.wait(max(min(first, end) - now, 0.001))
 
     def _give_place(self, took: float) -> None:
-        pause = min(took * (1.0 / self._limits.busy_share - 1.0), LONGEST_PAUSE)
+        pause = min(took * (1.0 / self.limits.busy_share - 1.0), LONGEST_PAUSE)
         with self._changed:
-            self._places.append(self._monotonic() + pause)
+            self._places.append(self.monotonic() + pause)
             self._changed.notify_all()

@@ -56,8 +56,6 @@ class TlsConnection(HTTPSConnection):
 
     Args:
         host: that the certificate must be for.
-        timeout: seconds for each step.
-        tls: with what.
     """
 
     def __init__(self, host: str, port: int, *, timeout: float, tls: ssl.SSLContext) -> None:
@@ -111,7 +109,6 @@ def why_refused(address: str, host: str) -> str | None:
     """What keeps an address from being a site's, in words; None where nothing does.
 
     Args:
-        address: that is about to be asked.
         host: of the URL, which stands for it.
     """
     found: ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -329,9 +326,7 @@ def ask_sites(
     ends with the process.
 
     Args:
-        sites: to be asked.
         timeout: seconds for all of it.
-        monotonic: seconds.
         forwarding: how far the request may go from these sites; None for no further.
         places: a question takes one as long as it lasts, and is left out where none is free.
     """

@@ -13,8 +13,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
@@ -90,7 +89,6 @@ class RoutedJobs:
         Args:
             news: of a routed job that is not on its way any more, another call took it over; a
                 further run that is known already is left out.
-            now: seconds since the epoch.
         """
         left = tuple(
             job
@@ -122,14 +120,20 @@ class RoutedJobsFile:
                 ended=tuple(_ended(each) for each in document["ended"]),
                 asked={str(site): float(at) for site, at in document.get("asked", {}).items()},
             )
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
-            return RoutedJobs()
-        except (RecursionError, RequestRefused):
+        except (
+            OSError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+            RequestRefused,
+        ):
             return RoutedJobs()
 
-    @contextmanager
-    def changing(self) -> Iterator[RoutedJobsChange]:
-        """Change what the file holds: nobody else does meanwhile.
+    def change(self, update: Callable[[RoutedJobs], RoutedJobs]) -> RoutedJobs:
+        """Change what the file holds, and tell what it is then: nobody else does meanwhile.
 
         Raises:
             OSError: the file cannot be written.
@@ -138,16 +142,9 @@ class RoutedJobsFile:
         opened = own_file(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
         with os.fdopen(opened, "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            change = RoutedJobsChange(self.read())
-            yield change
-            write_whole(self.path, json.dumps(_document(change.jobs)), mode=0o600)
-
-
-@dataclass(slots=True)
-class RoutedJobsChange:
-    """The jobs as read from the file; what they are at the end is written to it."""
-
-    jobs: RoutedJobs = field(default_factory=RoutedJobs)
+            jobs = update(self.read())
+            write_whole(self.path, json.dumps(_document(jobs)), mode=0o600)
+        return jobs
 
 
 def _document(jobs: RoutedJobs) -> dict[str, Any]:

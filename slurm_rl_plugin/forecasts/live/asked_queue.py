@@ -213,7 +213,6 @@ class Variant:
 
         Args:
             sooner: seconds in replays, at least one.
-            run_times: draws of how long it may run as it stands, seconds.
         """
         ends_sooner = np.subtract.outer(sooner, (self.runs_longer - 1.0) * run_times)
         low, middle = np.quantile(sooner, [0.05, 0.5])
@@ -232,7 +231,6 @@ def variants_of(limit: float, processors: int, run_times: FloatArray) -> Iterato
 
     Args:
         limit: seconds that it asks for; nan for none.
-        processors: that it asks for.
         run_times: draws of how long it may run, seconds.
     """
     safe = float(np.quantile(run_times, 1.0 - KILLED))
@@ -265,7 +263,6 @@ def advice_for(
     """What other requests of one pending job would bring; only what is sure is said.
 
     Args:
-        run_times: draws of how long it may run, seconds.
         base: its waits as it stands, seconds, shape [draws].
         waits: plays another queue forward, by the same draws, as far as there is time.
     """

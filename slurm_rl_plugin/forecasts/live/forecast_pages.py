@@ -118,11 +118,7 @@ class ForecastDesk:
             self._queue, self._written = queue, {}
 
     def of_job(self, asker: Asker, job: int, *, advice: bool = False) -> dict[str, Any]:
-        """What is told of one job.
-
-        Args:
-            advice: whether also what other requests of it would bring.
-        """
+        """What is told of one job."""
         queue = self._ready()
         place = queue.place_of(job)
         if place is None or not self._may_see(asker, queue.user_of(place)):

@@ -110,7 +110,6 @@ class Forecaster:
 
         Args:
             jobs: ascending, shape [m].
-            most: replays.
             seconds: that they may take.
             least: replays that are made whatever time they take.
         """
@@ -167,7 +166,6 @@ class Forecaster:
         So that the first forecasts that are shown have been scored on this site.
 
         Args:
-            history: what accounting tells of runs that have ended.
             snapshot: the present look: who runs or waits now did so in the past too.
             progress: told the looks done and how many there are.
 

@@ -64,12 +64,8 @@ def join(
     """What is to be told of some jobs.
 
     Args:
-        replays: what replays say.
         past: what past waits say; None for nothing.
         own: seconds that the batch system expects, nan where it says nothing, shape [n].
-        interactive: job class, shape [n].
-        earlier: forecasts that were given before.
-        now: seconds.
     """
     sources = _sources(replays, past, own)
     weights = worth(earlier, now)
@@ -161,12 +157,7 @@ def _tails(earlier: GivenRows, now: float) -> Tails:
 
 
 def scores_document(rows: GivenRows, now: float) -> dict[str, Any]:
-    """Scores of the last weeks' forecasts whose jobs have started.
-
-    Args:
-        rows: forecasts that were given.
-        now: seconds since the epoch.
-    """
+    """Scores of the last weeks' forecasts whose jobs have started."""
     lately = rows.moment >= now - LATELY
     over = lately & rows.known
     found: dict[str, Any] = {

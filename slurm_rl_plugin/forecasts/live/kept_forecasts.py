@@ -231,7 +231,6 @@ class KeptForecasts:
         of short waits: of two that were given together, the shorter one is known first.
 
         Args:
-            since: seconds since the epoch.
             most: of those that have come true, and as many of the others: a long queue must not
                 hide what is known.
         """

@@ -203,13 +203,7 @@ class SiteAt:
 
 
 def site_in_log(prepared: PreparedLog, now: float, half_life: float) -> SiteAt:
-    """A site as its accounting alone shows it at a time in the past.
-
-    Args:
-        prepared: the log, with recorded starts.
-        now: seconds.
-        half_life: of past usage, seconds.
-    """
+    """A site as its accounting alone shows it at a time in the past."""
     log = prepared.log
     running = np.flatnonzero((log.start <= now) & (log.start + log.run_time > now))
     pending = np.flatnonzero((log.submit <= now) & ~(log.start <= now))
@@ -224,12 +218,7 @@ def site_in_log(prepared: PreparedLog, now: float, half_life: float) -> SiteAt:
 
 
 def longest_wait_until(log: JobLog, now: float) -> FloatArray:
-    """The longest wait known lately, and when, seconds, shape [2] (`features.site.longest_wait`).
-
-    Args:
-        log: with recorded starts.
-        now: seconds.
-    """
+    """The longest wait known, and when, seconds, shape [2] (`features.site.longest_wait`)."""
     until = np.minimum(np.where(np.isfinite(log.start), log.start, now), now)
     waits = np.maximum(until - log.submit, 0.0) * 0.5 ** ((now - until) / HALF_LIFE)
     return np.array([np.max(waits, initial=0.0), now])
@@ -267,9 +256,7 @@ def site_now(
     """The site at the instant of a look, and of each pending job of the look its row.
 
     Args:
-        history: what accounting tells of runs that have ended.
         waits: which pending jobs wait for room, shape [pending].
-        half_life: of past usage, seconds.
 
     Returns:
         The site; of each pending job its place in `site.pending`, shape [pending]: -1 for one that
@@ -303,10 +290,6 @@ def with_present(history: PreparedLog, snapshot: QueueSnapshot, half_life: float
 
     Whoever runs has his number and his start; the number of who waits is negative, and when he
     starts is not known.
-
-    Args:
-        history: what accounting tells.
-        half_life: of past usage, seconds.
     """
     prepared = site_now(history, snapshot, snapshot.waits_for_machine, half_life)[0].prepared
     job_id, runs = prepared.log.job_id.copy(), snapshot.running.jobs.job_id

@@ -78,10 +78,7 @@ class ReplaySource:
         """Waits that are left to some pending jobs in replays, seconds, float64[m, draws].
 
         Args:
-            site: at an instant.
             jobs: some of its pending ones, or all, ascending, shape [m].
-            draws: replays at most.
-            rng: draws them.
             goes_on: see `ReplayedSite.starts`.
         """
         replayed, queue = self.at(site)

@@ -24,7 +24,6 @@ def polled_log(prepared: PreparedLog, now: float) -> SeenJobs:
 
     Args:
         prepared: the log; whoever still waits may be in it with any start later than `now`.
-        now: seconds.
     """
     log = prepared.log
     first = max(float(log.submit[0]), now - _DAYS * DAY)

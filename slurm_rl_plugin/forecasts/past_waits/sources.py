@@ -87,7 +87,6 @@ def last_similar_log_waits(
     Args:
         jobs: those seen then, and those before.
         log_wait: of all, as it is known by then, float64[n].
-        moment: seconds.
         fallback: where there is none.
     """
     now, before = np.flatnonzero(jobs.moment == moment), np.flatnonzero(jobs.moment < moment)
@@ -109,7 +108,6 @@ def median_of_partition(
     Args:
         jobs: those seen then, and those before.
         log_wait: of all, as it is known by then, float64[n].
-        moment: seconds.
         fallback: of a partition without any, where there is no earlier job at all.
     """
     now, before = jobs.moment == moment, jobs.moment < moment
@@ -133,11 +131,6 @@ def ask_sources(
     jobs: SeenJobs, table: FeatureTable, moment: float, rng: np.random.Generator
 ) -> SourceForecasts | None:
     """Fit every source to what is known at a moment, and ask it about the jobs seen then.
-
-    Args:
-        jobs: those seen at the moment and before; later ones are left out.
-        table: their inputs.
-        moment: seconds.
 
     Returns:
         None where too little is known to fit to.
@@ -171,10 +164,7 @@ def boosted_log_waits(
     """What boosted trees say, log10 of the wait, float64[asked]; the mean of a fit to each sample.
 
     Args:
-        table: inputs of the jobs.
-        trains: samples of rows to fit to.
         asked: inputs of the jobs that are asked about, float64[asked, names].
-        without: kinds of inputs that are left out.
     """
     columns = table.columns(*without)
     fits = [

@@ -54,9 +54,7 @@ def training_rows(
 
     Args:
         jobs: any; those seen at the moment or later are left out.
-        moment: seconds.
         samples: how often rows are chosen among equal jobs.
-        rng: chooses them.
     """
     before = np.flatnonzero(jobs.moment < moment)
     seen = replace(jobs, look={}).select(before)
@@ -100,7 +98,6 @@ def fit_forest(
         features: float[n, columns]; nan where not known.
         log_wait: log10 of the waits, float64[n].
         weight: how much each counts, float64[n].
-        rng: of the trees, and of what a leaf keeps.
     """
     trees = ExtraTreesRegressor(
         n_estimators=_TREES,

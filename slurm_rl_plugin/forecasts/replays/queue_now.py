@@ -31,13 +31,31 @@ def resumed_queue(
     *,
     keeps_order: bool = False,
 ) -> ProcessorRun | NodeRun:
-    """A run at the instant of a queue, right behind a decision.
+    """A run at the instant of a queue, right behind a decision; see `run_before`."""
+    run, runs = run_before(queue, workload, jobs, order, settings, machine, keeps_order=keeps_order)
+    if isinstance(run, NodeRun):
+        resume_on_nodes(run, queue.now, runs, queue.start, queue.held, queue.looks)
+    else:
+        run.resume(queue.now, runs, queue.start)
+    return run
+
+
+def run_before(
+    queue: QueueNow,
+    workload: Workload,
+    jobs: IntArray,
+    order: QueueOrder,
+    settings: SimulationSettings,
+    machine: NodeMachine | None,
+    *,
+    keeps_order: bool = False,
+) -> tuple[ProcessorRun | NodeRun, IntArray]:
+    """A run that has not begun, and the places of the running jobs in its workload.
 
     Args:
         queue: who runs and who waits; numbers of known jobs.
         workload: those jobs in order of submission, behind them who comes later.
         jobs: number of each job of the workload among the known ones, shape [n].
-        order: of the queue, for the workload.
         settings: the batch system; a machine that holds less than what runs is made as large: some
             may run on what was taken off it since.
         machine: its nodes, for all known jobs; None for a pool of processors.
@@ -51,14 +69,9 @@ def resumed_queue(
     if machine is None:
         run = ProcessorRun.of(workload, order, settings, keeps_order=keeps_order)
     else:
-        nodes = machine.of_jobs(jobs)
-        run = NodeRun.of(workload, nodes, order, settings, keeps_order=keeps_order)
+        run = NodeRun.of(workload, machine.of_jobs(jobs), order, settings, keeps_order=keeps_order)
     met_by(run, queue)
-    if isinstance(run, NodeRun):
-        resume_on_nodes(run, queue.now, runs, queue.start, queue.held, queue.looks)
-    else:
-        run.resume(queue.now, runs, queue.start)
-    return run
+    return run, runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +103,7 @@ def queue_of(
     Who came in the same second, but before it, waits as it does.
 
     Args:
-        workload: all jobs.
         cluster: as it stands right before.
-        submit: seconds.
     """
     running = cluster.running.expected_job[: cluster.state[0].running]
     # of jobs that are expected to end together it keeps who was started first
@@ -127,7 +138,6 @@ def met_by(run: ProcessorRun | NodeRun, queue: QueueNow) -> None:
 
     Args:
         run: changed in place.
-        queue: that it begins with.
     """
     run.cluster.accounts.usage[: len(queue.usage)] = queue.usage
     if queue.fair is not None:

@@ -15,10 +15,10 @@ from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.forecasts.replays.queue_now import (
     QueueNow,
-    met_by,
     queue_of,
     queue_on_nodes,
     resumed_queue,
+    run_before,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.nodes.machine_now import NodeMachine
@@ -113,40 +113,32 @@ def _at_share(knots: FloatArray, share: FloatArray) -> FloatArray:
     return np.asarray(knots[row, place] + part * (knots[row, place + 1] - knots[row, place]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastArrivals:
-    """Submissions that are known."""
+def past_arrivals(
+    known: FloatArray, now: float, span: float, rng: np.random.Generator
+) -> tuple[IntArray, FloatArray]:
+    """Jobs of past weeks as if they came again, one drawn week behind the other.
 
-    submit: FloatArray  #: of all known jobs in order, seconds, shape [n]
+    In the first week of a log days are drawn, at the same hour; on its first day nobody comes.
 
-    def drawn(
-        self, now: float, span: float, rng: np.random.Generator
-    ) -> tuple[IntArray, FloatArray]:
-        """Jobs of past weeks as if they came again, one drawn week behind the other.
+    Args:
+        known: submissions of all jobs in order, seconds; those after `now` are not looked at.
+        span: seconds from now in which they come.
 
-        In the first week of a log days are drawn, at the same hour; on its first day nobody comes.
-
-        Args:
-            now: seconds; what was submitted later is not known.
-            span: seconds from now in which they come.
-            rng: draws the weeks.
-
-        Returns:
-            Numbers of the jobs, and when they come: seconds behind now, ascending; each [m].
-        """
-        known = now - self.submit[0]
-        block = WEEK if known >= WEEK else DAY
-        whole = int(known // block)
-        if whole < 1:
-            return np.empty(0, dtype=np.int64), np.empty(0)
-        jobs, submit = [], []
-        for ahead in range(math.ceil(span / block)):
-            back = block * int(rng.integers(1, min(whole, _BLOCKS) + 1))
-            until = min(span - ahead * block, block)
-            first, last = np.searchsorted(self.submit, [now - back, now - back + until], "right")
-            jobs.append(np.arange(first, last))
-            submit.append(self.submit[first:last] + back + ahead * block)
-        return np.concatenate(jobs), np.concatenate(submit)
+    Returns:
+        Numbers of the jobs, and when they come: seconds behind now, ascending; each [m].
+    """
+    block = WEEK if now - known[0] >= WEEK else DAY
+    whole = int((now - known[0]) // block)
+    if whole < 1:
+        return np.empty(0, dtype=np.int64), np.empty(0)
+    jobs, submit = [], []
+    for ahead in range(math.ceil(span / block)):
+        back = block * int(rng.integers(1, min(whole, _BLOCKS) + 1))
+        until = min(span - ahead * block, block)
+        first, last = np.searchsorted(known, [now - back, now - back + until], "right")
+        jobs.append(np.arange(first, last))
+        submit.append(known[first:last] + back + ahead * block)
+    return np.concatenate(jobs), np.concatenate(submit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,17 +179,14 @@ class ReplayedSite:
 
         Args:
             awaited: some of the pending jobs, or all, shape [m].
-            draws: how many replays at most.
-            rng: draws them.
             goes_on: asked after each replay, with how many were made, whether there is time for
                 more; fewer columns come back where it says no.
         """
-        arrivals = PastArrivals(submit=self.jobs.submit)
         planned = float(self.planned(queue, awaited).max(initial=queue.now)) - queue.now
         span = min(max(_BEYOND_PLAN * planned, _SOONEST), _LATEST)
         found: list[FloatArray] = []
         while len(found) < draws and not (found and goes_on and not goes_on(len(found))):
-            coming, submit = arrivals.drawn(queue.now, span, rng)
+            coming, submit = past_arrivals(self.jobs.submit, queue.now, span, rng)
             found.append(self._replayed(queue, awaited, coming, submit, rng))
         return np.stack(found, axis=1)
 
@@ -213,14 +202,11 @@ class ReplayedSite:
         """The pending jobs in the order that replays begin with, the first first, shape [p]."""
         jobs = np.sort(np.concatenate([queue.running, queue.pending]))
         workload = self.jobs.select(jobs)
-        runs = np.searchsorted(jobs, queue.running)
-        held = int(workload.processors[runs].sum())
-        capacity = max(self.settings.capacity, held)
         # who goes first is a matter of the order, not of nodes or of who is let past
-        settings = replace(self.settings, capacity=capacity, backfilling="none")
+        settings = replace(self.settings, backfilling="none")
         order = self.order(workload, jobs)
-        run = ProcessorRun.of(workload, order, settings, keeps_order=True)
-        met_by(run, queue)
+        run, runs = run_before(queue, workload, jobs, order, settings, None, keeps_order=True)
+        assert isinstance(run, ProcessorRun)
         return np.asarray(jobs[run.line_up(queue.now, runs, queue.start)])
 
     def _replayed(
@@ -292,9 +278,7 @@ def replayed_waits(
         start: of all jobs in the schedule that is foretold, seconds, shape [n].
         order: of the queue, the same that made the schedule.
         jobs: numbers, ascending, shape [m].
-        draws: replays for each.
         seed: of the draws; those of a job are the same whichever others are foretold.
-        progress: called with how many jobs are done.
     """
     scheduled = replace(prepared, log=replace(prepared.log, start=start))
     workload = scheduled.workload(RequestedLimit())

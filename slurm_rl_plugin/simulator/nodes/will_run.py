@@ -68,7 +68,6 @@ def end_of_group(
     waits for it may be planned late.
 
     Args:
-        last: seconds.
         stop: place behind the last job that may be counted.
 
     Returns:
@@ -362,13 +361,7 @@ def several_nodes_will_run(
     begin: float,
     until: float,
 ) -> tuple[float, int]:
-    """When a job of several nodes finds room as running jobs end, and on how many of `chosen`.
-
-    Args:
-        closed: nodes that are not to be taken, as a set.
-        begin: seconds; jobs that end by then count as ended.
-        until: jobs that end later count as running; 0 for no bound.
-    """
+    """When a job of several nodes finds room as others end, and on how many of `chosen`."""
     now, fails, fewest = (
         cluster.state[0].now,
         fails_now(machine, shape),

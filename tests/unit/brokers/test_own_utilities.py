@@ -45,7 +45,11 @@ class Site:
     def own(self, patience: float = LONG, busy_share: float = 1.0) -> OwnUtilities:
         clock: Callable[[], float] = lambda: self.now  # noqa: E731
         return OwnUtilities(
-            self.make, patience=patience, busy_share=busy_share, clock=clock, monotonic=clock
+            make=self.make,
+            patience=patience,
+            busy_share=busy_share,
+            clock=clock,
+            monotonic=clock,
         )
 
 

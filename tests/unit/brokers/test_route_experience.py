@@ -26,11 +26,11 @@ def test_jobs_that_wait_or_run_are_known_beside_those_that_ended(tmp_path: Path)
     past = RoutedJobsFile(tmp_path / "jobs.json")
     waiting = JobOnItsWay(site="north", job_id=2, request=REQUEST, submitted=NOW - 7200.0)
     times = {"submitted": NOW - 9000.0, "started": NOW - 8990.0, "ended": NOW - 8900.0}
-    with past.changing() as change:
-        ended = RoutedJob(site="north", request=REQUEST, **times)
-        running = replace(waiting, job_id=3)
-        asked = {"north": NOW - 60.0}
-        change.jobs = RoutedJobs(on_their_way=(waiting, running), ended=(ended,), asked=asked)
+    ended = RoutedJob(site="north", request=REQUEST, **times)
+    running = replace(waiting, job_id=3)
+    asked = {"north": NOW - 60.0}
+    kept = RoutedJobs(on_their_way=(waiting, running), ended=(ended,), asked=asked)
+    past.change(lambda _: kept)
     sacct = tmp_path / "sacct"
     times = f"{NOW - 7200:.0f}|{NOW - 7200:.0f}|{NOW - 7170:.0f}|Unknown"
     sacct.write_text(f'#!/bin/sh\necho "3|{times}|RUNNING|0:0"\n')
@@ -70,10 +70,11 @@ def test_own_jobs_that_were_not_routed_are_asked_for_once_in_a_while(tmp_path: P
 
 def test_accounting_that_does_not_answer_is_waited_for_once(tmp_path: Path) -> None:
     past = RoutedJobsFile(tmp_path / "jobs.json")
-    with past.changing() as change:
-        for site in ("north", "south", "west"):
-            job = JobOnItsWay(site=site, job_id=2, request=REQUEST, submitted=NOW - 60.0)
-            change.jobs = change.jobs.with_submitted(job)
+    jobs = tuple(
+        JobOnItsWay(site=site, job_id=2, request=REQUEST, submitted=NOW - 60.0)
+        for site in ("north", "south", "west")
+    )
+    past.change(lambda _: RoutedJobs(on_their_way=jobs))
     sacct = tmp_path / "sacct"
     sacct.write_text(f"#!/bin/sh\necho asked >>{tmp_path}/calls\nexec sleep 30\n")
     sacct.chmod(0o755)

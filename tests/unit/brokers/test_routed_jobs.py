@@ -44,8 +44,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     jobs = RoutedJobs(
         on_their_way=(on_its_way(1),), ended=(ended(50.0), refused), asked={"north": 70.0}
     )
-    with file.changing() as change:
-        change.jobs = jobs
+    file.change(lambda _: jobs)
     assert file.read() == jobs
     assert (tmp_path / "deep").stat().st_mode & 0o077 == 0
 
@@ -92,8 +91,8 @@ def test_many_may_write_at_once_and_none_is_lost(tmp_path: Path) -> None:
 
     def add(numbers: Sequence[int]) -> None:
         for number in numbers:
-            with file.changing() as change:
-                change.jobs = change.jobs.with_submitted(on_its_way(number))
+            job = on_its_way(number)
+            file.change(lambda jobs, job=job: jobs.with_submitted(job))
 
     threads = [threading.Thread(target=add, args=(range(n, n + 5),)) for n in range(0, 20, 5)]
     for thread in threads:

@@ -11,9 +11,9 @@ from slurm_rl_plugin.features.history.run_prediction import PARTS
 from slurm_rl_plugin.forecasts.replays.queue_now import QueueNow
 from slurm_rl_plugin.forecasts.replays.replayed_site import (
     WEEK,
-    PastArrivals,
     ReplayedSite,
     RunSpreads,
+    past_arrivals,
 )
 from slurm_rl_plugin.simulator.kernel.workload import Workload, nothing_past
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
@@ -121,7 +121,7 @@ def test_what_never_starts_is_said_to_start_after_ninety_days() -> None:
 @pytest.mark.parametrize("span", [DAY, WEEK, 2 * WEEK])
 def test_jobs_of_the_past_come_at_their_hour(span: float) -> None:
     now = 8 * WEEK + 1000.0
-    jobs, submit = PastArrivals(submit=SUBMIT).drawn(now, span, np.random.default_rng(1))
+    jobs, submit = past_arrivals(SUBMIT, now, span, np.random.default_rng(1))
     assert len(jobs) == np.searchsorted(SUBMIT, now) - np.searchsorted(SUBMIT, now - span)
     assert (np.diff(submit) >= 0.0).all()
     assert submit[0] > now
@@ -131,18 +131,18 @@ def test_jobs_of_the_past_come_at_their_hour(span: float) -> None:
 
 
 def test_the_last_six_weeks_are_drawn() -> None:
-    arrivals, now = PastArrivals(submit=SUBMIT), 9 * WEEK
+    now = 9 * WEEK
     back = set()
     for seed in range(60):
-        jobs, submit = arrivals.drawn(now, DAY, np.random.default_rng(seed))
+        jobs, submit = past_arrivals(SUBMIT, now, DAY, np.random.default_rng(seed))
         back.add(round((submit[0] - SUBMIT[jobs[0]]) / WEEK))
     assert back == {1, 2, 3, 4, 5, 6}
 
 
 def test_in_the_first_week_days_are_drawn_at_their_hour() -> None:
-    arrivals, now, back = PastArrivals(submit=SUBMIT), 4.5 * DAY, set()
+    now, back = 4.5 * DAY, set()
     for seed in range(40):
-        jobs, submit = arrivals.drawn(now, 1.5 * DAY, np.random.default_rng(seed))
+        jobs, submit = past_arrivals(SUBMIT, now, 1.5 * DAY, np.random.default_rng(seed))
         assert (SUBMIT[jobs] <= now).all()
         assert (np.diff(submit) >= 0.0).all()
         np.testing.assert_allclose((submit - SUBMIT[jobs]) % DAY, 0.0)
@@ -151,7 +151,7 @@ def test_in_the_first_week_days_are_drawn_at_their_hour() -> None:
 
 
 def test_on_the_first_day_nobody_is_known_to_come() -> None:
-    jobs, submit = PastArrivals(submit=SUBMIT).drawn(0.9 * DAY, DAY, np.random.default_rng(1))
+    jobs, submit = past_arrivals(SUBMIT, 0.9 * DAY, DAY, np.random.default_rng(1))
     assert len(jobs) == len(submit) == 0
 
 
