@@ -18,7 +18,6 @@ from tests.unit.hook.queues import (
     FACTS,
     QueueInMemory,
     ScorePolicy,
-    audit_lines,
     cycle_over,
     pending_jobs,
 )
@@ -79,24 +78,6 @@ class Hook:
 @pytest.fixture
 def hook(tmp_path: Path) -> Hook:
     return Hook(tmp_path)
-
-
-def test_interactive_jobs_go_first_and_batch_jobs_are_limited(hook: Hook, tmp_path: Path) -> None:
-    report = hook.cycle.run()
-    assert hook.queue.limit == 3
-    assert hook.queue.order() == [3, 1, 2]
-    assert (report.reserve, report.limit.processors, report.limit.change) == (1, 3, "lowered")
-    (line,) = [each for each in audit_lines(tmp_path) if each["event"] == "limit"]
-    assert (line["old"], line["new"], line["reason"]) == (None, 3, "kept")
-    assert hook.cycle.run().limit.change is None
-    assert len([each for each in audit_lines(tmp_path) if each["event"] == "limit"]) == 1
-
-
-def test_shadow_mode_takes_the_limit_of_an_earlier_run_back(tmp_path: Path) -> None:
-    hook = Hook(tmp_path, shadow=True)
-    hook.queue.limit_batch({"cpus": 3})
-    hook.cycle.run()
-    assert hook.queue.limit is None
 
 
 def test_it_changes_no_oftener_than_it_may(hook: Hook) -> None:

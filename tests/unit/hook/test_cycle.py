@@ -1,55 +1,49 @@
+"""One cycle over a queue: what it decides, writes, audits and tells."""
+
 from __future__ import annotations
 
+import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slurm_rl_plugin.batch_systems.port import FactorChange
-from slurm_rl_plugin.domain import RunningJobs
+from slurm_rl_plugin.domain import Decision, PendingJobs, RunningJobs
+from slurm_rl_plugin.errors import BatchSystemUnavailable
+from slurm_rl_plugin.hook.disturbances import (
+    ACCOUNTING,
+    CLOCK,
+    FACTOR,
+    FOUND,
+    STATE,
+    AccountingWatch,
+    ClockWatch,
+    Disturbances,
+)
 from slurm_rl_plugin.hook.memory.carried_factors import REMEMBERED_AFTER_END
 from slurm_rl_plugin.hook.memory.records import MemoryFile
 from slurm_rl_plugin.hook.order.order_changes import in_safe_order
-from slurm_rl_plugin.hook.rails.guard_rails import (
-    MEMORY_INTERVAL,
-    UntouchedJobs,
-)
+from slurm_rl_plugin.hook.order.queue_plan import ConsideredJobs, QueuePlan, planned_order
+from slurm_rl_plugin.hook.rails.guard_rails import MEMORY_INTERVAL, UntouchedJobs
 from tests.unit.hook.queues import (
+    FACTS,
+    CountedStop,
     CountingPolicy,
     QueueInMemory,
     ScorePolicy,
     audit_lines,
     cycle_over,
+    daemon_of,
     pending_jobs,
     site,
+    snapshot_of,
     state_jobs,
 )
-
-
-def test_the_queue_follows_the_scores(tmp_path: Path) -> None:
-    queue, cycle = site(tmp_path, [5, 4, 3, 2], [1, 4, 2, 3])
-    report = cycle.run()
-    assert queue.order() == [2, 4, 3, 1]
-    assert report.succeeded
-    assert report.mode == "active"
-    assert report.writes == len(queue.written)
-
-
-def test_a_second_cycle_with_the_same_scores_writes_nothing(tmp_path: Path) -> None:
-    queue, cycle = site(tmp_path, [5, 4, 3, 2], [1, 4, 2, 3])
-    cycle.run()
-    queue.written.clear()
-    assert cycle.run().writes == 0
-    assert not queue.written
-
-
-def test_shadow_mode_audits_and_writes_nothing(tmp_path: Path) -> None:
-    queue, cycle = site(tmp_path, [5, 4, 3], shadow=True)
-    report = cycle.run()
-    assert not queue.written
-    assert report.suppressed["shadow"] > 0
-    assert {line["event"] for line in audit_lines(tmp_path)} == {"cycle", "would_write"}
 
 
 def test_held_and_admin_set_jobs_are_never_written(tmp_path: Path) -> None:
@@ -119,16 +113,6 @@ def test_an_unreachable_batch_system_is_reported_and_nothing_is_touched(tmp_path
     assert not (tmp_path / "audit.jsonl").exists()
 
 
-def test_writes_are_bounded_and_the_first_places_come_first(tmp_path: Path) -> None:
-    queue, cycle = site(tmp_path, [1] * 10, range(10), max_writes=3)
-    report = cycle.run()
-    assert [change.job_id for change in queue.written] == [10, 9, 8]
-    assert report.suppressed["write_bound"] > 0
-    for _ in range(5):
-        cycle.run()
-    assert queue.order() == list(range(10, 0, -1))
-
-
 def test_jobs_are_remembered_before_they_are_written(tmp_path: Path) -> None:
     queue = QueueInMemory(pending_jobs([1, 1, 1]))
     seen: list[list[int]] = []
@@ -148,16 +132,6 @@ def test_release_takes_back_every_factor_also_after_a_restart(tmp_path: Path) ->
     assert queue.pending.factor.tolist() == [0, 0, 0]
     assert not restarted.has_outstanding
     assert state_jobs(tmp_path) == []
-
-
-def test_a_broken_state_file_makes_release_take_back_every_factor(tmp_path: Path) -> None:
-    queue, cycle = site(tmp_path)
-    cycle.run()
-    (tmp_path / "state.json").write_text('{"version": 1, "jo')
-    restarted = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
-    assert restarted.has_outstanding
-    restarted.release()
-    assert queue.pending.factor.tolist() == [0, 0, 0]
 
 
 def test_jobs_that_ended_are_forgotten(tmp_path: Path) -> None:
@@ -347,3 +321,216 @@ def test_the_audit_ranks_as_the_jobs_are_tried_tier_by_tier(tmp_path: Path) -> N
     (line,) = [each for each in audit_lines(tmp_path) if each["event"] == "cycle"]
     assert line["order"] == [2, 4, 1, 3]
     assert line["site_rank"] == [0, 1, 2, 3]
+
+
+def considered(pending: PendingJobs, scores: list[float]) -> ConsideredJobs:
+    snapshot = snapshot_of(pending)
+    decision = Decision(scores=np.array(scores, dtype=np.float64))
+    order, changes = planned_order(snapshot, decision, UntouchedJobs())
+    plan = QueuePlan(
+        snapshot=snapshot, decision=decision, fallback_reason=None, order=order, changes=changes
+    )
+    return ConsideredJobs.of(plan, UntouchedJobs())
+
+
+def test_a_job_that_cannot_start_has_no_rank_and_comes_last() -> None:
+    pending = pending_jobs([40, 0, 20, 10], held=[False, True, False, False])
+    pending.jobs.eligible[0] = np.inf
+    jobs = considered(pending, [4, 3, 1, 2])
+    assert jobs.rank.tolist() == [0, 0, 2, 1]
+    assert jobs.untouched == ("not_eligible", "held", "", "")
+    assert jobs.in_order == [3, 2, 0, 1]
+    assert jobs.wait.tolist() == [0, 0, 970, 960]
+
+
+def test_equal_priorities_are_ranked_by_job_number() -> None:
+    jobs = considered(pending_jobs([7, 7, 7]), [3, 2, 1])
+    assert jobs.site_rank.tolist() == [1, 2, 3]
+
+
+def test_a_higher_tier_comes_first_whatever_the_priorities() -> None:
+    pending = pending_jobs([40, 30, 20, 10], factor=[0, 0, 0, 100], tier=[1, 5, 1, 5])
+    jobs = considered(pending, [4, 1, 3, 2])
+    assert jobs.site_rank.tolist() == [3, 1, 4, 2]
+    assert jobs.current_rank.tolist() == [3, 2, 4, 1]
+    assert jobs.rank.tolist() == [3, 2, 4, 1]
+
+
+def test_a_fallback_to_the_site_ranks_by_its_own_priority() -> None:
+    plan = considered(pending_jobs([1, 2, 3], factor=[500, 0, 0]), [3, 2, 1]).plan
+    jobs = ConsideredJobs.of(replace(plan, changes=[], releases=True), UntouchedJobs())
+    assert jobs.rank.tolist() == jobs.site_rank.tolist() == [3, 2, 1]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 60), st.integers(0, 9), st.booleans()), min_size=1, max_size=30
+    )
+)
+def test_once_all_is_written_the_ranks_of_now_are_the_decided_ones(
+    jobs: list[tuple[int, int, bool]],
+) -> None:
+    pending = pending_jobs(
+        [native for native, _, _ in jobs], admin_set=[by_hand for _, _, by_hand in jobs]
+    )
+    before = considered(pending, [float(score) for _, score, _ in jobs])
+    for change in before.plan.changes:
+        pending.factor[pending.jobs.job_id == change.job_id] = change.new
+    after = considered(pending, [float(score) for _, score, _ in jobs])
+    assert after.current_rank.tolist() == before.rank.tolist() == after.rank.tolist()
+    assert after.site_rank.tolist() == before.site_rank.tolist()
+    ranked = [place for place in before.in_order if not before.untouched[place]]
+    assert ranked == before.plan.order
+
+
+def test_a_look_decides_as_the_next_cycle_and_leaves_nothing(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([5, 4, 3]))
+    cycle = cycle_over(queue, CountingPolicy([1.0, 2.0, 3.0]), tmp_path)
+    plan = cycle.look()
+    assert list(tmp_path.iterdir()) == []
+    assert not queue.written
+    cycle.run()
+    assert [change.job_id for change in plan.changes] == [each.job_id for each in queue.written]
+    line = json.loads((tmp_path / "audit.jsonl").read_text().splitlines()[0])
+    assert line["order"] == plan.snapshot.pending.jobs.job_id[plan.order].tolist()
+    assert cycle.look().memory == [1.0]
+    memory = MemoryFile(path=tmp_path / "state.json.memory", model_sha256="abc")
+    assert memory.read() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("backlog", "told"),
+    [
+        ([0, 5, 0, 7, 0], 0),
+        ([3, 3, 3], 1),
+        ([3, 4, 5, 6, 7, 8], 1),  # once until it is gone
+        ([9, 8, 7, 6, 5, 4], 0),  # somebody takes them
+        ([3, 4, 5, 0, 3, 4, 5], 2),
+        ([3, 4, 2, 5, 1, 6, 2], 0),  # a busy site: never empty, and taken all the same
+        ([3, 4, 5, 2, 4, 5, 6], 1),
+    ],
+)
+def test_accounting_that_takes_no_messages_is_told_once(backlog: list[int], told: int) -> None:
+    watch, disturbances = AccountingWatch(), Disturbances()
+    for waiting in backlog:
+        watch.look(waiting, disturbances)
+    assert disturbances.taken() == ({ACCOUNTING: told} if told else {})
+    assert disturbances.taken() == {}
+
+
+def test_a_clock_that_is_set_is_told_with_the_step(caplog: pytest.LogCaptureFixture) -> None:
+    watch, disturbances = ClockWatch(), Disturbances()
+    for now, monotonic in ((1000.0, 5.0), (1030.0, 35.0), (4630.0, 65.0), (1090.0, 95.0)):
+        watch.look(now, monotonic, disturbances)
+    assert disturbances.taken() == {CLOCK: 2}
+    steps = [record.getMessage().split()[1] for record in caplog.records]
+    assert steps == ["seconds=+3570:", "seconds=-3570:"]
+
+
+def test_refused_writes_and_hidden_factors_are_no_lost_ones(tmp_path: Path) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]), refuse=(3,))
+    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    for _ in range(3):
+        assert cycle.run().disturbances == {}
+    queue.pending.factor[:] = 0
+    queue.pending.admin_set[:] = True
+    assert cycle.run().disturbances == {}
+
+
+@pytest.mark.parametrize("what", ["held", "not_eligible", "apart"])
+def test_factors_that_are_only_taken_for_0_are_no_lost_ones(tmp_path: Path, what: str) -> None:
+    """A requeued job waits a while without being listed, and then shows the factor it had."""
+    queue = QueueInMemory(pending_jobs([1, 2, 3], spread=[0, 0, 0]))
+    job = queue.pending.jobs
+    if what == "held":
+        queue.pending.held[0] = True
+    elif what == "not_eligible":
+        job.eligible[0] = queue.now + 120.0
+    else:  # another component of the job speaks for it next time
+        assert queue.pending.spread is not None
+        queue.pending.spread[0] = 1
+    cycle = cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path)
+    assert cycle.run().disturbances == {}
+    queue.pending.factor[0] -= 1
+    queue.pending.held[0] = False
+    queue.now += 120.0
+    assert cycle.run().disturbances == {}
+    queue.pending.factor[1] += 5
+    assert cycle.run().disturbances == {FACTOR: 1}
+
+
+def test_what_another_hosts_daemon_wrote_meanwhile_is_no_lost_write(tmp_path: Path) -> None:
+    queue, cycle = site(tmp_path, beside_controllers=True)
+    cycle.run()
+    queue.known = replace(FACTS, in_charge=False)
+    assert cycle.run().mode == "standby"
+    cycle_over(queue, ScorePolicy([3, 1, 2]), tmp_path).run()
+    queue.known = FACTS
+    report = cycle.run()
+    assert (report.mode, report.disturbances) == ("active", {})
+
+
+def test_a_release_that_is_cut_short_is_no_lost_write(tmp_path: Path) -> None:
+    queue, policy = QueueInMemory(pending_jobs([3, 2, 1])), ScorePolicy([1, 2, 3])
+    cycle = cycle_over(queue, policy, tmp_path, fallback="site")
+    cycle.run()
+    release = queue.release
+
+    def cut(job_ids: np.ndarray | None = None):  # type: ignore[no-untyped-def]
+        release(job_ids)
+        raise BatchSystemUnavailable("no answer")
+
+    queue.release = cut  # type: ignore[method-assign]
+    policy.scores = [float("nan")] * 3
+    assert cycle.run().failure == "batch_system"
+    queue.release, policy.scores = release, [1, 2, 3]  # type: ignore[method-assign]
+    assert cycle.run().disturbances == {}
+
+
+def test_factors_of_an_earlier_run_are_told_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = QueueInMemory(pending_jobs([3, 2, 1]))
+    cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path).run()  # and is killed
+    daemon, reports = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), CountedStop(2))
+    with caplog.at_level(logging.WARNING):
+        daemon.run()
+    assert [report.disturbances for report in reports] == [{FOUND: 1}, {}]
+    assert "disturbance=found_factors" in caplog.text
+    daemon, reports = daemon_of(cycle_over(queue, ScorePolicy([1, 2, 3]), tmp_path), CountedStop(1))
+    daemon.run()
+    assert reports[0].disturbances == {}  # the one before left
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.5])
+def test_a_cut_state_file_is_told_and_forgets_no_job(tmp_path: Path, kept: float) -> None:
+    """A job of ours that runs meanwhile may be requeued: it must still be taken back."""
+    queue, cycle = site(tmp_path)
+    cycle.run()
+    carrying = set(queue.pending.jobs.job_id[queue.pending.factor != 0].tolist())
+    assert carrying
+    path = cycle.state.path
+    path.write_bytes(path.read_bytes()[: int(kept * path.stat().st_size)])
+    queue.pending = pending_jobs([])  # all of them run now
+    assert cycle.run().disturbances == {STATE: 1}
+    assert carrying <= (cycle.state.read() or set())
+    assert cycle.run().disturbances == {}
+
+
+def test_a_release_after_a_lost_state_file_also_frees_jobs_that_run(tmp_path: Path) -> None:
+    queue, cycle = site(tmp_path)
+    cycle.run()
+    cycle.state.path.write_text("")
+    released: list[set[int] | None] = []
+    release = queue.release
+
+    def noted(job_ids: np.ndarray | None = None):  # type: ignore[no-untyped-def]
+        released.append(None if job_ids is None else set(job_ids.tolist()))
+        return release(job_ids)
+
+    queue.release = noted  # type: ignore[method-assign]
+    known = set(queue.pending.jobs.job_id[queue.pending.factor != 0].tolist())
+    cycle.release()
+    assert released[0] is None
+    assert known <= (released[1] or set())
+    assert cycle.state.read() == set()

@@ -149,16 +149,6 @@ def test_without_a_declaration_nothing_is_different(tmp_path: Path, files: Exper
     assert sorted(path.name for path in tmp_path.glob("*.7"))
 
 
-def test_a_standing_that_is_not_running_leaves_the_queue_to_the_site(
-    files: ExperimentFiles,
-) -> None:
-    declare(files)
-    stand(files, STEPPED_BACK, looked=1000.0)
-    turn = turn_at(files, 1500.0)
-    assert turn.left_to_site
-    assert "it is harm." in turn.why
-
-
 def test_an_experiment_that_nobody_watches_is_left_to_the_site(files: ExperimentFiles) -> None:
     declare(files, looked=1000.0)
     assert not turn_at(files, 1900.0).left_to_site
