@@ -91,13 +91,6 @@ def test_xdmods_form_with_trailing_separators(read):
     assert read(XDMOD_ROW + "|")[0].job_name == ("run",)
 
 
-def test_epochs_and_local_times_mean_the_same(read):
-    epochs = {"Submit": SUBMIT, "Eligible": SUBMIT + 10, "Start": SUBMIT + 60, "End": SUBMIT + 3660}
-    log, _ = read(HEADER, line(), line(JobIDRaw="8", **{k: f"{v:.0f}" for k, v in epochs.items()}))
-    for column in (log.submit, log.eligible, log.start):
-        assert column[0] == column[1]
-
-
 def test_field_names_are_told_in_any_case_and_order(read):
     log, _ = read("ncpus|SUBMIT|start|elapsed|jobid|User", "4|100|150|1-00:00:05|12_[1-3%2]|bob")
     assert (log.job_id.tolist(), log.users) == ([12], ("bob",))
@@ -201,14 +194,21 @@ def test_runs_of_a_requeued_job_and_tasks_of_an_array_are_jobs_of_their_own(read
         {"SubmitLine": "sbatch --wrap 'a | b'"},
         {"JobName": "a|b|c", "Constraints": "x|y", "SubmitLine": "s | t"},
         {"JobName": "COMPLETED|7|x"},
+        {"JobName": "two\nlines"},
+        {"JobName": "a\n\nb"},
+        {"JobName": "a|b\nc|d"},
+        {"SubmitLine": "sbatch --wrap 'a\nb\n | c'"},
+        {"JobName": "a\nb", "SubmitLine": "c\nd"},
+        {"JobName": "\n".join("x" * 40)},
     ],
 )
-def test_separators_go_to_the_free_text_that_holds_them(read, changes):
-    log, report = read(HEADER, line(JobIDRaw="6"), line(**changes))
-    assert (report.kept, report.dropped) == (2, {})
-    assert log.job_name[1] == changes.get("JobName", "run")
-    assert log.submit_line[1] == changes.get("SubmitLine", "sbatch run.sh")
-    assert log.processors.tolist() == [8, 8]
+def test_separators_and_line_breaks_go_to_the_free_text_that_holds_them(read, changes):
+    log, report = read(HEADER, line(JobIDRaw="6"), line(**changes), line(JobIDRaw="8"))
+    assert (report.kept, report.dropped) == (3, {})
+    assert log.job_name == ("run", changes.get("JobName", "run"), "run")
+    submitted = changes.get("SubmitLine", "sbatch run.sh")
+    assert log.submit_line == ("sbatch run.sh", submitted, "sbatch run.sh")
+    assert log.processors.tolist() == [8, 8, 8]
 
 
 def test_between_two_free_texts_the_job_name_is_likelier_to_hold_the_separator(read):
@@ -233,24 +233,6 @@ def test_no_line_break_is_read_into_a_field_that_cannot_hold_one(read):
     assert report.dropped == {"truncated record": 1}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"JobName": "two\nlines"},
-        {"JobName": "a\n\nb"},
-        {"JobName": "a|b\nc|d"},
-        {"SubmitLine": "sbatch --wrap 'a\nb\n | c'"},
-        {"JobName": "a\nb", "SubmitLine": "c\nd"},
-        {"JobName": "\n".join("x" * 40)},
-    ],
-)
-def test_line_breaks_inside_free_text(read, changes):
-    log, report = read(HEADER, line(**changes), line(JobIDRaw="8"))
-    assert (report.kept, report.dropped) == (2, {})
-    assert log.job_name == (changes.get("JobName", "run"), "run")
-    assert log.submit_line == (changes.get("SubmitLine", "sbatch run.sh"), "sbatch run.sh")
-
-
 def test_line_breaks_in_the_last_field_of_xdmods_form(read):
     log, report = read(XDMOD_ROW, "second line", "third | line", XDMOD_ROW.replace("|9|", "|10|"))
     assert (report.kept, report.dropped) == (2, {})
@@ -259,16 +241,12 @@ def test_line_breaks_in_the_last_field_of_xdmods_form(read):
 
 @pytest.mark.parametrize("broken_off", range(20, len(line()) - len("sbatch run.sh") - 1, 7))
 def test_a_record_cut_off_is_counted_and_costs_no_other(read, broken_off):
-    log, report = read(HEADER, line(), line()[:broken_off], line(JobIDRaw="8"), line(JobIDRaw="9"))
-    assert report.dropped == {"truncated record": 1}
-    assert (report.read, log.job_id.tolist()) == (4, [7, 8, 9])
-
-
-@pytest.mark.parametrize("broken_off", range(20, len(line()) - len("sbatch run.sh") - 1, 7))
-def test_a_last_record_cut_off_is_counted(read, broken_off):
-    log, report = read(HEADER, line(), line()[:broken_off])
-    assert report.dropped == {"truncated record": 1}
-    assert log.submit_line == ("sbatch run.sh",)
+    cut = line()[:broken_off]
+    for rows, kept in (([line(JobIDRaw="8"), line(JobIDRaw="9")], [7, 8, 9]), ([], [7])):
+        log, report = read(HEADER, line(), cut, *rows)
+        assert report.dropped == {"truncated record": 1}
+        assert (report.read, log.job_id.tolist()) == (len(kept) + 1, kept)
+        assert log.submit_line[0] == "sbatch run.sh"
 
 
 def test_the_end_of_a_lost_record_is_no_part_of_the_one_before(read):

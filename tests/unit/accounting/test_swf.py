@@ -90,21 +90,12 @@ def test_a_log_where_nothing_ran_is_an_empty_table(read):
     assert (len(log), report.read, report.dropped) == (0, 1, {"never ran": 1})
 
 
-def test_unknown_allocated_processors_are_the_requested_ones(read):
-    log, _ = read(row(allocated=-1, requested=9))
-    assert log.processors.tolist() == [9]
-
-
-def test_an_unknown_wait_leaves_the_start_unknown(read):
-    log, report = read(row(wait=-1))
+@pytest.mark.parametrize(("wait", "noticed"), [(-1, {}), (-4, {"negative wait": 1})])
+def test_an_unknown_wait_leaves_the_start_unknown(read, wait, noticed):
+    log, report = read(row(wait=wait, allocated=-1, requested=9))
     assert np.isnan(log.start).all()
-    assert report.noticed == {}
-
-
-def test_a_negative_wait_is_noticed(read):
-    log, report = read(row(wait=-4))
-    assert np.isnan(log.start).all()
-    assert report.noticed == {"negative wait": 1}
+    assert report.noticed == noticed
+    assert log.processors.tolist() == [9]  # those that were given are not known either
 
 
 @pytest.mark.parametrize("limit", [-1, 0, -5])
@@ -119,11 +110,6 @@ def test_submits_going_backwards_are_sorted_and_noticed(read):
     )
     assert log.job_id.tolist() == [2, 4, 1, 3]
     assert report.noticed == {"submit going backwards": 2}
-
-
-def test_many_jobs_of_equal_submit_keep_the_order_of_the_log(read):
-    log, _ = read(*[row(job=i, submit=i % 2) for i in range(1000)])
-    assert log.job_id.tolist() == [*range(0, 1000, 2), *range(1, 1000, 2)]
 
 
 def test_accounts_are_groups_where_there_are_two(read):

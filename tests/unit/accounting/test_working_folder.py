@@ -72,43 +72,28 @@ def test_what_may_be_of_a_living_process_stays(tmp_path, owner):
     assert left_in(left) == before
 
 
-def test_a_folder_that_we_did_not_make_stays(tmp_path):
-    for name in (".log.parquet.work", ".log.parquet.backup-of-may.work"):
+def test_what_is_not_plainly_ours_stays(tmp_path, monkeypatch):
+    """Other names, a folder that holds another, a link, and a folder of another user."""
+    for name in (".log.parquet.work", ".log.parquet.backup-of-may.work", "elsewhere"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "owner").write_text(socket.gethostname())
+    (tmp_path / ".log.parquet.abcd1234.work" / "within").mkdir(parents=True)
+    for folder in list(tmp_path.iterdir()):
+        for name in ("before", "after"):
+            (folder / name).write_text("mine")
+        (folder / "owner").write_text(socket.gethostname())
+    (tmp_path / ".log.parquet.abcd5678.work").symlink_to("elsewhere")
+    before = {str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*")}
     with working_folder(tmp_path / "log.parquet"):
         pass
-    assert left_in(tmp_path) == [".log.parquet.backup-of-may.work", ".log.parquet.work"]
-
-
-def test_a_folder_that_holds_another_keeps_all_of_its_files(tmp_path):
-    left = tmp_path / ".log.parquet.abcd1234.work"
-    left.mkdir()
-    (left / "before").write_text("mine")
-    (left / "within").mkdir()
-    (left / "after").write_text("mine")
-    (left / "owner").write_text(socket.gethostname())
-    with working_folder(tmp_path / "log.parquet"):
-        pass
-    assert left_in(left) == ["after", "before", "owner", "within"]
-
-
-def test_a_link_is_not_followed(tmp_path):
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "data").write_text("mine")
-    (tmp_path / "other" / "owner").write_text(socket.gethostname())
-    (tmp_path / ".log.parquet.abcd1234.work").symlink_to("other")
-    with working_folder(tmp_path / "log.parquet"):
-        pass
-    assert left_in(tmp_path / "other") == ["data", "owner"]
-
-
-def test_a_folder_of_another_user_stays(tmp_path, monkeypatch):
-    left = tmp_path / ".log.parquet.abcd1234.work"
+    assert {str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*")} == before
+    left = tmp_path / ".log.parquet.abcd9012.work"
     left.mkdir()
     (left / "owner").write_text(socket.gethostname())
     user = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
-    with working_folder(tmp_path / "log.parquet"):
-        pass
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: user + 1)
+        with working_folder(tmp_path / "log.parquet"):
+            pass
     assert left_in(left) == ["owner"]
+    with working_folder(tmp_path / "log.parquet"):
+        assert not left.exists()

@@ -23,7 +23,6 @@ from slurm_rl_plugin.batch_systems.pbs.answers.fields import (
     ATTRIBUTES,
     job_number,
     parse_job,
-    parse_score,
     parse_time,
 )
 from slurm_rl_plugin.batch_systems.pbs.answers.machine import parse_capacity, parse_nodes
@@ -140,18 +139,13 @@ def test_odd_values_are_taken(changes: dict[str, Any], attribute: str, value: An
     assert getattr(job, attribute) == value
 
 
-def test_a_users_priority_orders_his_jobs_as_nice_does(tmp_path: Path, library: Path) -> None:
-    for name, has_library in (("by_libpbs", library), ("by_qstat", None)):
-        (tmp_path / name).mkdir()
-        fake = FakePbs(tmp_path / name, has_library)
-        priorities_are_read(fake)
-
-
-def priorities_are_read(fake: FakePbs) -> None:
-    for job in (1, 2, 3):
-        fake.add(f"{job}.head")
-    fake.change("1.head", Priority=-5)
-    fake.change("3.head", Priority=1023)
+@pytest.mark.parametrize("by_library", [True, False])
+def test_a_users_priority_orders_his_jobs_as_nice_does(
+    tmp_path: Path, library: Path, by_library: bool
+) -> None:
+    fake = FakePbs(tmp_path, library if by_library else None)
+    for job, priority in ((1, -5), (2, 0), (3, 1023)):
+        fake.add(f"{job}.head", Priority=priority)
     pending = adapter(fake).snapshot().pending
     nice = dict(zip(pending.jobs.job_id.tolist(), pending.nice.tolist(), strict=True))
     assert nice == {1: 5, 2: 0, 3: -1023}
@@ -161,13 +155,6 @@ def priorities_are_read(fake: FakePbs) -> None:
 def test_what_is_no_job_is_passed_over(changes: dict[str, Any]) -> None:
     assert parse_job("5199.host", {**JOB, **changes}) is None
     assert parse_job("no job id", JOB) is None
-
-
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "NaN", "1e39x", "infinity"])
-def test_scores_that_are_not_finite_are_told(value: str) -> None:
-    score = parse_score(value)
-    assert score is not None
-    assert math.isnan(score)
 
 
 def test_numbers_of_subjobs_are_their_own() -> None:

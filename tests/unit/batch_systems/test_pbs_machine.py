@@ -191,25 +191,36 @@ def test_a_line_that_pbs_refuses_is_passed_over(line: str) -> None:
     assert parse_tree(f"grp1 50 root 40\n{line}\n", 0) == parse_tree("grp1 50 root 40\n", 0)
 
 
-def test_what_is_set(tmp_path: Path) -> None:
-    found = files(
-        tmp_path,
-        "fair_share: true ALL\nunknown_shares: 10\nfairshare_entity: queue\n"
-        "fairshare_usage_res: ncpus*walltime\nfairshare_decay_time: 12:00:00\n"
-        "fairshare_decay_factor: 0.25\n",
-    )
-    assert (found.entity, found.usage, found.sorts_by_usage) == ("queues", {}, True)
-    assert (found.decay_every, found.decay_factor) == (43200.0, 0.25)
-    assert Association("unknown", parent="root", share=10.0) in found.associations
-    assert len(found.notes) == 1
+SET = """fair_share: true ALL
+unknown_shares: 10
+fairshare_entity: queue
+fairshare_usage_res: ncpus*walltime
+fairshare_decay_time: 12:00:00
+fairshare_decay_factor: 0.25
+"""
+BY_CPUT = "fairshare_usage_res cput: jobs are taken to use all of their CPUs."
 
 
-def test_what_holds_where_nothing_is_set(tmp_path: Path) -> None:
-    found = files(tmp_path, "")
-    assert (found.entity, found.usage, found.sorts_by_usage) == ("users", {}, False)
-    assert (found.decay_every, found.decay_factor) == (86400.0, 0.5)
-    assert Association("unknown", parent="root", share=0.0) in found.associations
-    assert found.notes == ("fairshare_usage_res cput: jobs are taken to use all of their CPUs.",)
+@pytest.mark.parametrize(
+    ("config", "entity", "sorts_by_usage", "decay", "unknown", "notes"),
+    [(SET, "queues", True, (43200.0, 0.25), 10.0, 1), ("", "users", False, (86400.0, 0.5), 0.0, 1)],
+    ids=["set", "not set"],
+)
+def test_what_sched_config_says(
+    tmp_path: Path,
+    config: str,
+    entity: str,
+    sorts_by_usage: bool,
+    decay: tuple[float, float],
+    unknown: float,
+    notes: int,
+) -> None:
+    found = files(tmp_path, config)
+    assert (found.entity, found.usage, found.sorts_by_usage) == (entity, {}, sorts_by_usage)
+    assert (found.decay_every, found.decay_factor) == decay
+    assert Association("unknown", parent="root", share=unknown) in found.associations
+    assert len(found.notes) == notes
+    assert config or found.notes == (BY_CPUT,)
 
 
 @pytest.mark.parametrize(

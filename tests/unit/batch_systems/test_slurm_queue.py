@@ -1,4 +1,4 @@
-"""Each end is told once over random lives of jobs, and rows are numbered once."""
+"""Slurm's queue over random lives of jobs, one job's record, and heterogeneous jobs."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ import gc
 import math
 import random
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from slurm_rl_plugin.batch_systems.command_process import collector_paused
-from slurm_rl_plugin.batch_systems.port import Names
+from slurm_rl_plugin.batch_systems.kind import JobRecord
+from slurm_rl_plugin.batch_systems.port import LARGEST_FACTOR, FactorChange
 from slurm_rl_plugin.batch_systems.slurm.answers.fields import PENDING, RUNNING_STATES, QueueRow
+from slurm_rl_plugin.batch_systems.slurm.cluster import SlurmCommands
+from slurm_rl_plugin.batch_systems.slurm.job_record import job_record
 from slurm_rl_plugin.batch_systems.slurm.queue import job_tables
 from slurm_rl_plugin.batch_systems.slurm.queue import job_watch as slurm_watch
-from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import RowNumbers, numbers_of
+from slurm_rl_plugin.batch_systems.slurm.queue.job_tables import RowNumbers
 from slurm_rl_plugin.batch_systems.slurm.queue.job_watch import JobWatch
+from slurm_rl_plugin.batch_systems.slurm.queue.reader import whole_jobs
+from slurm_rl_plugin.domain import PendingJobs
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobDescription
-from tests.fakes.fake_cluster import OF_A_MINUTE
+from tests.fakes.fake_cluster import NOW, OF_A_MINUTE, FakeCluster
 
 #: Seconds for which Slurm keeps a job that is over.
 KEPT = 300.0
@@ -164,20 +171,6 @@ def test_what_slurm_has_forgotten_is_not_guessed_and_nothing_is_kept_of_it() -> 
     assert not watch._requested
 
 
-def test_a_suspended_job_is_asked_for_until_it_is_over() -> None:
-    watch = JobWatch()
-    row = waiting_row(1, 1)._replace(state="RUNNING", start=5.0, nodes="n1")
-    watch.ask_about([row])
-    watch.told([row], [], 10.0)
-    for now in (20.0, 30.0):
-        assert watch.ask_about([]) == [1]
-        assert watch.told([], [row._replace(state="SUSPENDED")], now) == ([], [])
-    assert watch.ask_about([]) == [1]
-    over = row._replace(state="COMPLETED", end=35.0)
-    assert watch.told([], [over], 40.0) == ([], [over])
-    assert watch.ask_about([]) == []
-
-
 def test_the_last_start_of_an_array_is_known_while_a_task_of_it_waits() -> None:
     watch = JobWatch()
     rest = waiting_row(1, 1)._replace(tasks="4-9")
@@ -266,13 +259,6 @@ def test_a_row_tells_its_class_and_what_it_waits_for() -> None:
     assert (line["interactive"], line["own_doing"], line["for_processors"]) == (True, False, True)
 
 
-def test_names_are_numbered_in_the_order_of_the_rows() -> None:
-    names = Names(["known"])
-    found = numbers_of(names, np.array([2, 0, 2, 1]), ["x", "known", "y", "never met"])
-    assert names.all == ("known", "y", "x")
-    assert found.tolist() == [1, 2, 1, 0]
-
-
 def test_the_collector_goes_on_after_a_pause_and_stays_off_where_it_was() -> None:
     assert gc.isenabled()
     with collector_paused():
@@ -293,3 +279,197 @@ def test_the_collector_goes_on_after_a_pause_and_stays_off_where_it_was() -> Non
 @collector_paused()
 def _failing() -> None:
     raise ValueError("within")
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    fake = FakeCluster(tmp_path)
+    fake.enter(monkeypatch)
+    return fake
+
+
+def test_terms_of_each_partition_without_those_that_are_nothing(slurm: FakeCluster) -> None:
+    slurm.add(7, partition="batch,short", tres="cpu=12.6,mem=3", nice=5)
+    slurm.add(8)
+    record = job_record(7, 5.0)
+    assert record.unread == ()
+    assert record.terms["short"]["partition"] == 1000
+    assert record.terms["batch"] == {
+        "total": 10422,
+        "site": 0,
+        "nice": 5,
+        "fairshare": 10000,
+        "job_size": 312,
+        "partition": 100,
+        "tres_cpu": 13,
+        "tres_mem": 3,
+    }
+
+
+def test_of_an_array_the_record_that_can_start_first_speaks(slurm: FakeCluster) -> None:
+    slurm.add(7, array_id=6, tasks="1", state="RUNNING", start=1)
+    slurm.add(8, array_id=6, tasks="2", reason="JobHeldUser", eligible=None)
+    slurm.add(6, tasks="3-9", name="sweep")
+    record = job_record(6, 5.0)
+    assert record.tasks == "3-9"
+    assert record.description is not None
+    assert record.description.name == "sweep"
+
+
+@pytest.mark.parametrize("command", ["squeue", "sprio"])
+@pytest.mark.parametrize("mode", ["down", "garbage", "fail:oh"])
+def test_a_command_that_fails_is_told(slurm: FakeCluster, command: str, mode: str) -> None:
+    slurm.add(7)
+    slurm.break_command(command, mode)
+    record = job_record(7, 5.0)
+    assert len(record.unread) == 1
+    assert record.terms == {}
+    assert record.is_pending == (command != "squeue")
+
+
+def test_sprio_says_in_words_that_it_lists_no_such_job(
+    slurm: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm.add(7, eligible=None, reason="Dependency")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    sprio = programs / "sprio"
+    sprio.write_text("#!/bin/sh\necho 'Unable to find jobs matching user/id(s) specified'\n")
+    sprio.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{slurm.env['PATH']}")
+    record = job_record(7, 5.0)
+    assert (record.unread, record.terms) == ((), {})
+
+
+def test_an_unknown_job_has_no_record(slurm: FakeCluster) -> None:
+    record = job_record(99, 5.0)
+    assert record == JobRecord()
+
+
+LEADER, SECOND, THIRD, PLAIN = 7, 8, 9, 20
+
+
+@pytest.fixture
+def het(tmp_path: Path) -> FakeCluster:
+    """A heterogeneous job of three components and a plain job."""
+    fake = FakeCluster(tmp_path)
+    fake.add(LEADER, het_id=LEADER, processors=3)
+    fake.add(SECOND, het_id=LEADER, processors=2, nice=40)
+    fake.add(THIRD, het_id=LEADER, partition="short")
+    fake.add(PLAIN)
+    return fake
+
+
+def adapter(het: FakeCluster) -> SlurmCommands:
+    return SlurmCommands(het.adapter_settings(classifier=JobClassifier(()), history_days=0.0))
+
+
+def pending(system: SlurmCommands) -> PendingJobs:
+    return system.snapshot().pending
+
+
+def sites(het: FakeCluster) -> dict[int, int]:
+    return {job["job_id"]: job["site"] for job in het.state["jobs"]}
+
+
+def test_it_is_one_row_under_the_number_of_its_leader(het: FakeCluster) -> None:
+    jobs = pending(adapter(het)).jobs
+    assert sorted(jobs.job_id.tolist()) == [LEADER, PLAIN]
+    assert jobs.processors[jobs.job_id == LEADER].tolist() == [6]
+
+
+def test_the_lowest_component_tells_its_priority(het: FakeCluster) -> None:
+    found = pending(adapter(het))
+    native = dict(zip(found.jobs.job_id.tolist(), found.native_priority.tolist(), strict=True))
+    assert native == {LEADER: 10412 - 40, PLAIN: 10412}
+
+
+def test_each_component_counts_the_nice_that_it_has_now(het: FakeCluster) -> None:
+    het.change(LEADER, nice=200, counted_nice=0)
+    found = pending(adapter(het))
+    native = dict(zip(found.jobs.job_id.tolist(), found.native_priority.tolist(), strict=True))
+    assert native == {LEADER: 10412 - 200, PLAIN: 10412}
+
+
+def test_a_factor_puts_all_components_at_one_priority_and_one_write_takes_it_back(
+    het: FakeCluster,
+) -> None:
+    system = adapter(het)
+    assert sorted(_spread(pending(system))) == [0, 11312 - 10372]
+    report = system.apply([FactorChange(job_id=LEADER, old=0, new=500)])
+    assert (report.applied, report.rejected) == (1, {})
+    # 10412, 10372 and 11312 points without us
+    assert sites(het) == {LEADER: 460, SECOND: 500, THIRD: -440, PLAIN: 0}
+    found = pending(system)
+    assert sorted(found.factor.tolist()) == [0, 500]
+    assert _spread(found) == [0, 0]
+    assert system.release().applied == 1
+    assert set(sites(het).values()) == {0}
+
+
+def test_a_component_that_cannot_be_written_is_told_under_its_job(het: FakeCluster) -> None:
+    system = adapter(het)
+    system.snapshot()
+    report = system.apply([FactorChange(job_id=LEADER, old=0, new=-LARGEST_FACTOR + 100)])
+    assert (report.applied, set(report.rejected)) == (0, {LEADER})
+
+
+def _spread(found: PendingJobs) -> list[int]:
+    assert found.spread is not None
+    return [int(points) for points in found.spread]
+
+
+@pytest.mark.parametrize("component", [LEADER, SECOND, THIRD])
+def test_release_finds_a_factor_that_only_one_component_has(
+    het: FakeCluster, component: int
+) -> None:
+    het.change(component, site=90)
+    assert adapter(het).release().applied == 1
+    assert set(sites(het).values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "column"),
+    [
+        ({"reason": "JobHeldUser", "eligible": None}, "held"),
+        ({"by_hand": 5000}, "admin_set"),
+    ],
+)
+def test_what_one_component_is_the_whole_job_is(
+    het: FakeCluster, changes: dict[str, Any], column: str
+) -> None:
+    het.change(SECOND, **changes)
+    found = pending(adapter(het))
+    assert getattr(found, column)[found.jobs.job_id == LEADER].tolist() == [True]
+    assert getattr(found, column)[found.jobs.job_id == PLAIN].tolist() == [False]
+
+
+def test_it_is_eligible_when_all_components_are(het: FakeCluster) -> None:
+    het.change(THIRD, eligible=NOW + 60)
+    found = pending(adapter(het)).jobs
+    assert found.eligible[found.job_id == LEADER].tolist() == [NOW + 60]
+
+
+def test_it_starts_once_and_ends_once_when_the_last_component_has(het: FakeCluster) -> None:
+    system = adapter(het)
+    system.snapshot()
+    for component in (LEADER, SECOND, THIRD):
+        het.run_job(component)
+    running = system.snapshot()
+    assert running.started.jobs.job_id.tolist() == [LEADER]
+    assert running.running.jobs.processors.tolist() == [6]
+    het.end_job(LEADER, NOW + 5)
+    het.end_job(THIRD, NOW + 6)
+    assert len(system.snapshot().ended) == 0
+    het.end_job(SECOND, NOW + 9)
+    ended = system.snapshot().ended
+    assert (ended.jobs.job_id.tolist(), ended.end.tolist()) == ([LEADER], [NOW + 9])
+    assert ended.jobs.processors.tolist() == [6]
+    assert len(system.snapshot().ended) == 0
+
+
+def test_a_limit_that_one_component_lacks_the_job_lacks() -> None:
+    parts = [waiting_row(job, job)._replace(het_id=1) for job in (1, 2)]
+    (whole,) = whole_jobs([parts[0], parts[1]._replace(time_limit=math.nan)])
+    assert math.isnan(whole.time_limit)
+    assert whole_jobs(parts)[0].time_limit == 600

@@ -65,16 +65,11 @@ def test_a_time_limit_rule_includes_its_bound_and_skips_unknown_limits(limit, ma
     assert rule.matches(job(time_limit=limit)) is matches
 
 
-@pytest.mark.parametrize(("script", "matches"), [(False, True), (True, False), (None, False)])
-def test_no_batch_script_matches_only_jobs_known_to_have_none(script, matches):
-    rule = JobClassRule(job_class="interactive", no_batch_script=True)
-    assert rule.matches(job(has_batch_script=script)) is matches
-
-
-@pytest.mark.parametrize(("script", "matches"), [(False, False), (True, True), (None, False)])
-def test_no_batch_script_false_matches_only_jobs_known_to_have_one(script, matches):
-    rule = JobClassRule(job_class="batch", no_batch_script=False)
-    assert rule.matches(job(has_batch_script=script)) is matches
+@pytest.mark.parametrize("none", [True, False])
+@pytest.mark.parametrize("script", [True, False, None])
+def test_only_jobs_known_to_have_a_batch_script_or_none_match(none, script):
+    rule = JobClassRule(job_class="interactive", no_batch_script=none)
+    assert rule.matches(job(has_batch_script=script)) is (script is (not none))
 
 
 def test_the_first_matching_rule_decides():
@@ -83,12 +78,6 @@ def test_the_first_matching_rule_decides():
     assert not JobClassifier((batch, interactive)).is_interactive(job())
     assert JobClassifier((interactive, batch)).is_interactive(job())
     assert JobClassifier((interactive, batch)).matching_rule(job(partition="x")) is batch
-
-
-def test_a_job_that_no_rule_matches_is_batch():
-    classifier = JobClassifier(())
-    assert classifier.matching_rule(job()) is None
-    assert not classifier.is_interactive(job())
 
 
 @pytest.mark.parametrize(
@@ -139,11 +128,6 @@ def test_a_class_of_the_sites_own_says_itself_whether_it_is_interactive():
 def test_a_broken_pattern_is_refused_by_its_text():
     with pytest.raises(ConfigurationError, match=r"'\(' is no regular expression"):
         JobClassRule(job_class="batch", name="(")
-
-
-def test_a_rule_says_what_it_names():
-    rule = JobClassRule(job_class="interactive", partition="short", time_limit_at_most=900.0)
-    assert str(rule) == "interactive if partition='short', time_limit_at_most=900.0"
 
 
 @pytest.mark.parametrize(

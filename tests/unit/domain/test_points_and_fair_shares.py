@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -16,11 +15,8 @@ from slurm_rl_plugin.domain.resources import ResourceRequests
 from slurm_rl_plugin.domain.share_tree import Association, ShareTree
 from slurm_rl_plugin.domain.site_priority import association_factors, fixed_points, next_reset
 from tests.reference.slurm_priority import (
-    BilledJobs,
     age_factors,
     fair_share_factors,
-    usage_at,
-    whole_points,
     with_those_below,
 )
 
@@ -102,23 +98,6 @@ def test_classic_fair_share_inherits_usage_of_the_account_above() -> None:
     )
 
 
-def test_running_and_ended_jobs_are_added_to_decayed_usage() -> None:
-    tree, usage = tree_of(("a", "", "root", 1, 0), ("a", "u", "", 1, 1000))
-    second = 1 - 0.693 / 600
-    jobs = BilledJobs(
-        association=np.array([2, 2]),
-        billed=np.array([4.0, 1.0]),
-        start=np.array([50.0, 110.0]),
-        end=np.array([math.inf, 130.0]),
-    )
-    weights = PriorityWeights(half_life=600.0)
-    grown = usage_at(weights, tree, usage, jobs, last=100.0, now=160.0)
-    whole = 1000 * second**60 + 4 * 60 * second**60 + 1 * 20 * second**20 * second**60
-    assert grown == pytest.approx([whole, whole, whole])
-    weights = PriorityWeights(half_life=math.inf)
-    assert usage_at(weights, tree, usage, jobs, 100.0, 160.0)[0] == 1000 + 240 + 20
-
-
 @pytest.mark.parametrize(
     ("period", "following"),
     [
@@ -195,8 +174,3 @@ def test_priorities_of_associations_come_from_above() -> None:
     assert [factors[tree.places[pair]] for pair in pairs] == [0.25, 0.0, 0.0, 1.0]
     raw = PriorityWeights(flags=frozenset({"NO_NORMAL_ASSOC"}))
     assert association_factors(raw, tree) is tree.priority
-
-
-def test_priorities_are_whole_and_never_that_of_a_held_job() -> None:
-    points = np.array([-7.0, 0.5, 9.99, 1e12])
-    assert whole_points(points).tolist() == [1, 1, 9, 2**32 - 1]

@@ -1,22 +1,30 @@
-"""Figures of schedules: all are drawn, with the queue that there was, and no two jobs in a row."""
+"""Schedules drawn and exported: all jobs are there, with the queue that there was."""
 
+import csv
 import time
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.evaluation import schedule_figures as figures
 from slurm_rl_plugin.evaluation.schedule_figures import (
     busiest_window,
     draw_schedules,
     processor_rows,
 )
+from slurm_rl_plugin.evaluation.schedule_files import COLUMNS, export_schedule, file_names
+from slurm_rl_plugin.learning.evaluation.paired import schedule_of as paired_schedule_of
 from slurm_rl_plugin.simulator.kernel.workload import Workload
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
-from slurm_rl_plugin.utility.summary import ScheduledJobs
+from slurm_rl_plugin.simulator.workloads.generators import egee_log
+from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
+from slurm_rl_plugin.utility.summary import ScheduledJobs, summarise
 
 NAMES = ["wait-cdf.png", "fairness.png", "queue-length.png", "gantt.png"]
 
@@ -158,3 +166,90 @@ def test_a_single_job_has_a_window():
     (block,) = processor_rows(jobs, begin, end)
     assert (block.begin, block.end) == (begin, end)
     assert block.top - block.bottom == jobs.processors[0]
+
+
+@pytest.fixture
+def prepared():
+    return prepare_log(egee_log(np.random.default_rng(1), jobs=200, processors=4, load=0.9))
+
+
+@pytest.fixture
+def schedule(prepared):
+    settings = SimulationSettings(capacity=prepared.capacity)
+    start = simulate_scores(prepared.workload(None), -prepared.log.submit, settings).start
+    return paired_schedule_of(prepared, start, settings)
+
+
+def test_the_table_holds_what_the_summary_is_made_of(tmp_path, prepared, schedule):
+    _, table = export_schedule(tmp_path, "fifo", prepared, schedule, [])
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == COLUMNS
+    assert [int(row["job_id"]) for row in rows] == prepared.log.job_id.tolist()
+    entry = summarise(schedule, accounts=prepared.accounts)
+    for column, key in [
+        ("wait", "mean_wait"),
+        ("bounded_slowdown", "mean_bounded_slowdown"),
+        ("responsiveness", "responsiveness"),
+        ("time_utility", "time_utility"),
+        ("fairness", "fairness"),
+    ]:
+        assert np.mean([float(row[column]) for row in rows]) == pytest.approx(entry[key]), column
+    quick = [row for row in rows if row["class"] == "interactive"]
+    assert len(quick) == entry["classes"]["interactive"]["jobs"]
+    for row in rows:
+        assert float(row["end"]) == pytest.approx(float(row["start"]) + float(row["run_time"]))
+
+
+def test_names_with_commas_quotes_and_lines_stay_one_field(tmp_path, prepared, schedule):
+    names = ('a,"b', "two\nlines", "\udce9", *prepared.log.accounts[3:])
+    odd = replace(prepared, log=replace(prepared.log, accounts=names, users=names))
+    _, table = export_schedule(tmp_path, "odd", odd, schedule, [])
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    known = {*names[:2], "?", *names[3:]}
+    assert {row["account"] for row in rows} <= known
+    assert len(rows) == len(prepared.log)
+
+
+def test_nothing_but_whole_files_is_left(tmp_path, prepared, schedule):
+    for _ in range(2):
+        paths = export_schedule(tmp_path, "fifo", prepared, schedule, [])
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path, prepared, schedule):
+    (tmp_path / "fifo.csv").mkdir()
+    with pytest.raises(ConfigurationError, match=r"fifo\.csv"):
+        export_schedule(tmp_path, "fifo", prepared, schedule, [])
+
+
+@pytest.mark.parametrize(
+    ("policies", "names"),
+    [
+        (["fifo", "sjf"], ["fifo", "sjf"]),
+        (["models/a.onnx", "other/a.onnx", "A"], ["a", "a-2", "A-3"]),
+        (["reserve:20", "reserve_20"], ["reserve_20", "reserve_20-2"]),
+        (["../../etc/passwd", "..", "/", ".hidden"], ["passwd", "policy", "policy-2", "hidden"]),
+        (["é" * 300, "a b\n;c"], ["policy", "a_b_c"]),
+        (["x" * 300], ["x" * 80]),
+    ],
+)
+def test_file_names_are_safe_and_differ(policies, names):
+    assert file_names(policies) == names
+    assert all(Path(name).name == name for name in names)
+
+
+def test_the_table_tells_submission_and_eligibility_apart(tmp_path):
+    log = egee_log(np.random.default_rng(1), jobs=50, processors=4, load=0.9)
+    late = replace(log, eligible=log.submit + np.where(np.arange(50) % 7 == 3, 5000.0, 0.0))
+    prepared = prepare_log(late)
+    start = prepared.log.eligible + 5
+    schedule = paired_schedule_of(prepared, start, SimulationSettings(capacity=prepared.capacity))
+    _, table = export_schedule(tmp_path, "late", prepared, schedule, [])
+    with table.open(newline="") as file:
+        rows = {int(row["job_id"]): row for row in csv.DictReader(file)}
+    for job, submit, eligible in zip(late.job_id, late.submit, late.eligible, strict=True):
+        assert float(rows[job]["submit"]) == pytest.approx(submit)
+        assert float(rows[job]["eligible"]) == eligible
+        assert float(rows[job]["wait"]) == pytest.approx(5)

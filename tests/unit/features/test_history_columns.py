@@ -1,4 +1,4 @@
-"""History columns: the whole queue at once is each job alone, and each prediction is made once."""
+"""What past runs tell of the queue: the whole queue at once is each job alone."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.columns import site_job_features, site_queue_features
-from slurm_rl_plugin.features.history.columns import history_columns, known_past
-from slurm_rl_plugin.features.history.past_runs import PastRuns
-from slurm_rl_plugin.features.history.run_history import LARGE_REQUEST
+from slurm_rl_plugin.features.history.columns import (
+    ForetoldRuns,
+    foretold_now,
+    history_columns,
+    known_past,
+)
+from slurm_rl_plugin.features.history.job_keys import user_key
+from slurm_rl_plugin.features.history.past_runs import HistoryTable, PastRuns
+from slurm_rl_plugin.features.history.run_history import BOUNDS, LARGE_REQUEST, SPENT
 from slurm_rl_plugin.features.history.run_prediction import (
     PARTS,
+    SHARES,
+    fill_shares,
     nominal_shares,
 )
+from slurm_rl_plugin.features.history.run_prediction import run_time_at as quantile_at
 from slurm_rl_plugin.features.site import SITE
 from tests.reference.readable_past_runs import predicted_features, run_time_at
 from tests.unit.features.run_tables import USERS, Run, request_of, snapshot_of, told_by
@@ -146,3 +155,143 @@ def test_a_template_that_has_run_is_predicted_apart():
     assert predictions(waiting, past) == 2
     other, same = history_columns(snapshot_of(DAY, pending=waiting[:2]), past)[:, 0]
     assert same < other
+
+
+FIRST_OF_RUNS = Run(1, 0, 4, 3600.0, start=100.0)
+
+
+def unknown_quantiles(time_limit):
+    """Of runs of which nothing is known: 0.12 of them end before each bound."""
+    shares = np.empty(SHARES)
+    fill_shares(shares, np.full(len(BOUNDS), 0.12))
+    return [min(quantile_at(shares, part), time_limit) for part in PARTS]
+
+
+def started(run, past=None):
+    return ForetoldRuns().after(snapshot_of(run.start, running=[run]), past or PastRuns())
+
+
+def test_a_job_that_starts_is_predicted_by_what_is_known_then():
+    known = started(FIRST_OF_RUNS)
+    assert known.lines.shape == (1, 1 + len(PARTS))
+    assert known.lines[0].tolist() == pytest.approx([1, *unknown_quantiles(3600.0)])
+    runs = [Run(10 + n, 0, 4, 3600.0, 0.0, 5.0) for n in range(9)]
+    past = PastRuns().after(snapshot_of(50.0, ended=runs))
+    assert (started(FIRST_OF_RUNS, past).lines[0, 1:] < known.lines[0, 1:]).all()
+    second = replace(FIRST_OF_RUNS, job_id=2)
+    again = known.after(snapshot_of(200.0, running=[second, FIRST_OF_RUNS]), past)
+    np.testing.assert_array_equal(again.lines[0], known.lines[0])  # once, as it started
+    np.testing.assert_array_equal(again.lines[1, 1:], started(FIRST_OF_RUNS, past).lines[0, 1:])
+
+
+@pytest.mark.parametrize(
+    ("length", "below"), [(1.0, 1.0), (4e5, 0.0)], ids=["below all", "above all"]
+)
+def test_an_end_moves_the_shares_that_are_asked_for(length, below):
+    known = started(FIRST_OF_RUNS)
+    over = replace(FIRST_OF_RUNS, end=FIRST_OF_RUNS.start + length)
+    after = known.after(snapshot_of(over.end, ended=[over]), PastRuns())
+    assert after.asked == pytest.approx(np.array(PARTS) + 0.005 * (np.array(PARTS) - below))
+    assert len(after.lines) == 0
+    other = replace(over, job_id=2)  # of which nothing was predicted
+    assert known.after(snapshot_of(over.end, ended=[other]), PastRuns()).asked.tolist() == [*PARTS]
+
+
+def test_shares_that_are_asked_for_choose_the_quantile():
+    waiting = snapshot_of(100.0, pending=[FIRST_OF_RUNS, Run(2, 1, 1, 60.0, 0.0)])
+    told = known_past(waiting, waiting.pending.jobs, PastRuns())
+    now = foretold_now(told, ForetoldRuns())
+    np.testing.assert_allclose(now, [unknown_quantiles(3600.0), unknown_quantiles(60.0)])
+    more = foretold_now(told, ForetoldRuns(asked=np.array([0.25, 0.5, 0.75, 0.9, 0.95])))
+    np.testing.assert_allclose(more[:, :4], now[:, 1:])
+    assert foretold_now(None, ForetoldRuns()).shape == (0, len(PARTS))
+
+
+def test_memory_keeps_every_bit_and_what_is_behind():
+    known = replace(started(FIRST_OF_RUNS), asked=np.array([0.11, 0.25, 0.5, 0.75, 0.9]))
+    back, behind = ForetoldRuns.from_memory(np.concatenate([known.to_memory(), [7.0, 8.0]]))
+    np.testing.assert_array_equal(back.lines, known.lines)
+    np.testing.assert_array_equal(back.asked, known.asked)
+    assert behind.tolist() == [7.0, 8.0]
+    for place, value in ((0, 2.0), (1, -1.0), (1, 0.5), (1, 9.0)):
+        wrong = known.to_memory()
+        wrong[place] = value
+        nothing, behind = ForetoldRuns.from_memory(wrong)
+        assert (len(nothing.lines), behind) == (0, None)
+        assert nothing.asked.tolist() == [*PARTS]
+
+
+ANN, BOB = 0, 1
+#: A day on 64 processors: 5,529,600 core-seconds.
+LARGE = Run(1000, ANN, 64, DAY, 0.0)
+#: Of another class: a minute on one processor.
+SMALL = Run(1001, ANN, 1, 60.0, 0.0)
+
+
+def spent_by(past, user):
+    place = past.users.places(np.array([user_key(USERS[user])]))
+    return float(past.users.rows[place[0], SPENT])
+
+
+def told_of(pending, past):
+    """The history columns of some pending jobs."""
+    return history_columns(snapshot_of(past.time, pending=pending), past)
+
+
+def by_class(past):
+    """What is known if no run has told of a user or a template."""
+    nothing = HistoryTable.empty()
+    return replace(past, users=nothing, limits=nothing, templates=nothing)
+
+
+def after(*ended, now=1e6):
+    return PastRuns().after(snapshot_of(now, ended=list(ended)))
+
+
+def test_who_outlives_two_hours_loses_all_while_he_runs_and_gains_nothing_at_the_end():
+    dummy = Run(1, ANN, 100, 7200.0, start=0.0, end=7000.0)
+    long = Run(2, ANN, 1, 9000.0, start=1000.0, end=8300.0)
+    past = PastRuns().after(snapshot_of(8199.0, ended=[dummy], running=[long]))
+    assert spent_by(past, ANN) == 700_000.0
+    past = past.after(snapshot_of(8200.0, running=[long]))
+    assert spent_by(past, ANN) == 0.0
+    after_it = Run(3, ANN, 1, 9000.0, start=8210.0, end=8220.0)
+    past = past.after(snapshot_of(8250.0, ended=[after_it], running=[long]))
+    past = past.after(snapshot_of(8310.0, ended=[long]))
+    assert spent_by(past, ANN) == 0.0
+
+
+def test_nobody_inherits_what_another_has_spent():
+    paid = Run(1, ANN, 1000, 7000.0, start=0.0, end=7000.0)
+    first = Run(2, BOB, 8, DAY, start=7001.0, end=7003.0)
+    past = after(paid, first)
+    assert (spent_by(past, ANN), spent_by(past, BOB)) == (7e6, 16.0)
+    assert not past.site.rows[:, SPENT].any()
+    for user in (BOB, 2):  # one who has run and one who has not
+        large = Run(9, user, 64, DAY, 0.0)
+        np.testing.assert_array_equal(told_of([large], past), told_of([large], PastRuns(time=1e6)))
+
+
+def test_a_large_request_without_a_paid_past_is_judged_by_its_class_alone():
+    """By runs of others that asked for as much; of its own user's other runs it learns nothing."""
+    others = [Run(n, BOB, 64, DAY, 10.0 * n, 10.0 * n + 900.0) for n in range(50)]
+    dummies = [Run(100 + n, ANN, 1, 60.0, 10.0 * n, 10.0 * n + 5) for n in range(50)]
+    expected = told_of([LARGE], after(*others))
+    np.testing.assert_array_equal(told_of([LARGE], after(*others, *dummies)), expected)
+    nobody = told_of([LARGE], PastRuns(time=1e6))
+    length = SITE.history_jobs.index("log_run_time")
+    assert expected[0, length] != nobody[0, length]
+    # the dummies do tell of a small request of the same user
+    assert (told_of([SMALL], after(*dummies)) != told_of([SMALL], by_class(after(*dummies)))).any()
+
+
+@pytest.mark.parametrize(
+    ("processors", "limit", "learns"),
+    [(64, DAY - 1.0, True), (64, DAY, False), (31, math.nan, True), (32, math.nan, False)],
+)
+def test_only_a_smaller_request_goes_on_learning(processors, limit, learns):
+    """A request without a time limit asks for two days: on 32 processors it is a large one."""
+    request = Run(1000, ANN, processors, limit, 0.0)
+    dummies = [Run(n, ANN, processors, limit, 10.0 * n, 10.0 * n + 5) for n in range(10)]
+    past = after(*dummies)
+    assert (told_of([request], past) != told_of([request], by_class(past))).any() == learns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -109,20 +109,6 @@ def jobs(path: Path, count: int, gap: int = 1000, nice: Sequence[int] = ()) -> O
     return user
 
 
-def test_two_tops_between_two_cycles(path: Path) -> None:
-    user = jobs(path, 6)
-    user.top(6)
-    user.top(3)
-    assert user.cycle() == [3, 6, 1, 2, 4, 5]
-
-
-def test_several_jobs_on_top_go_first_in_their_order(path: Path) -> None:
-    user = jobs(path, 6)
-    user.top(5, 2, 6)
-    for _ in range(2):
-        assert user.cycle() == [5, 2, 6, 1, 3, 4]
-
-
 def test_a_job_with_a_nice_of_its_own_can_be_put_on_top(path: Path) -> None:
     """Its place is worth fewer points than its nice, which stays above that of the others."""
     user = OneUser(path, [3000, 51_000, 2000], [0, 50_000, 0])
@@ -132,24 +118,36 @@ def test_a_job_with_a_nice_of_its_own_can_be_put_on_top(path: Path) -> None:
     assert user.cycle() == [2, 1, 3]
 
 
-def test_a_job_that_comes_later_stands_by_its_score(path: Path) -> None:
-    user = jobs(path, 4)
-    user.top(3)
-    user.cycle()
-    user.nice.append(0)
-    user.factor.append(0)
-    assert min(user.nice[0], user.nice[1], user.nice[3]) > 0
-    assert user.cycle() == [3, 1, 2, 4, 5]
+Step = Callable[[OneUser], object]
 
 
-def test_a_nice_that_the_user_sets_counts_as_it_is(path: Path) -> None:
-    user = jobs(path, 4)
-    user.top(4)
-    user.cycle()
-    user.nice[3] = 0
-    assert user.cycle() == [1, 2, 3, 4]
-    user.nice[0] = 700
-    assert user.cycle() == [2, 3, 4, 1]
+@pytest.mark.parametrize(
+    ("count", "steps", "order"),
+    [
+        (6, [lambda user: (user.top(6), user.top(3))], [3, 6, 1, 2, 4, 5]),
+        (6, [lambda user: user.top(5, 2, 6), lambda user: None], [5, 2, 6, 1, 3, 4]),
+        # while no daemon runs
+        (4, [lambda user: user.top(4), lambda user: (user.restart(), user.top(2))], [2, 4, 1, 3]),
+        # who comes later stands by the score
+        (
+            4,
+            [lambda user: user.top(3), lambda user: (user.nice.append(0), user.factor.append(0))],
+            [3, 1, 2, 4, 5],
+        ),
+        # a nice that the user sets counts as it is
+        (4, [lambda user: user.top(4), lambda user: user.nice.__setitem__(3, 0)], [1, 2, 3, 4]),
+        (4, [lambda user: user.nice.__setitem__(0, 700)], [2, 3, 4, 1]),
+    ],
+    ids=["two tops", "several at once", "no daemon", "comes later", "set back", "set"],
+)
+def test_what_a_user_does_between_two_cycles(
+    path: Path, count: int, steps: list[Step], order: list[int]
+) -> None:
+    user = jobs(path, count)
+    for step in steps:
+        step(user)
+        found = user.cycle()
+    assert found == order
 
 
 def test_two_values_that_the_user_changes_at_once_are_no_top(path: Path) -> None:
@@ -172,15 +170,6 @@ def test_a_restart_remembers_it_and_a_broken_file_leaves_the_nice(path: Path, co
     path.write_text(content)
     user.restart()
     assert user.cycle()[0] == 10
-
-
-def test_what_a_user_does_while_no_daemon_runs_is_seen_at_the_start(path: Path) -> None:
-    user = jobs(path, 10)
-    user.top(10)
-    user.cycle()
-    user.restart()
-    user.top(2)
-    assert user.cycle()[:3] == [2, 10, 1]
 
 
 @pytest.mark.parametrize(

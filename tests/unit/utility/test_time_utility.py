@@ -49,14 +49,6 @@ def test_batch_utility_halves_at_2_to_the_inverse_of_beta_deadlines():
 
 
 @BOTH
-def test_utility_falls_strictly_past_the_deadline_and_stays_positive(interactive):
-    turnaround = np.linspace(DEADLINE, DEADLINE + 7200, 500)
-    utility = time_utility(turnaround, RUN, paper_row(interactive))
-    assert (np.diff(utility) < 0).all()
-    assert utility[-1] > 0
-
-
-@BOTH
 @pytest.mark.parametrize("late", [1.0, 100.0, 3000.0])
 def test_loss_rate_is_minus_the_derivative_of_the_utility(late, interactive):
     at, step = DEADLINE + late, 1e-3
@@ -74,17 +66,6 @@ def test_loss_rate_of_a_fresh_job_is_that_at_its_deadline(interactive):
     fresh = time_utility_loss_rate(RUN, RUN, paper_row(interactive), 1.0)
     assert fresh == time_utility_loss_rate(DEADLINE, RUN, paper_row(interactive), 1.0)
     assert fresh == pytest.approx(0.5 / 60 if interactive else 0.3 / DEADLINE)
-
-
-def test_a_column_gets_what_its_jobs_get_one_by_one():
-    turnaround = np.array([100.0, 500.0, 5000.0, 5000.0])
-    run = np.array([100.0, 100.0, 600.0, 600.0])
-    interactive = np.array([True, True, True, False])
-    one_by_one = [
-        time_utility(turn, ran, paper_row(quick))
-        for turn, ran, quick in zip(turnaround, run, interactive, strict=True)
-    ]
-    assert time_utility(turnaround, run, paper_row(interactive)).tolist() == one_by_one
 
 
 def utility_after(wait, **keys):
@@ -194,10 +175,3 @@ def test_relative_overhead_is_wait_over_run_time_from_one_second_on(wait, run, e
 )
 def test_bounded_slowdown_has_a_ten_second_bound_and_is_at_least_one(wait, run, expected):
     assert bounded_slowdown(wait, run) == expected
-
-
-def test_measures_work_on_columns():
-    wait, run = np.array([0.0, 90.0]), np.array([10.0, 10.0])
-    assert responsiveness(wait, run).tolist() == [1.0, 0.1]
-    assert bounded_slowdown(wait, run).tolist() == [1.0, 10.0]
-    assert relative_overhead(wait, run).tolist() == [0.0, 9.0]

@@ -1,19 +1,29 @@
-"""PBS's queue: what waits, starts and ends, and what jobs ask of nodes."""
+"""PBS: what waits, starts and ends, what jobs ask for, and what overrules a score."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts
 from slurm_rl_plugin.batch_systems.pbs.answers.fields import PbsJob, parse_job
 from slurm_rl_plugin.batch_systems.pbs.answers.machine import parse_nodes
+from slurm_rl_plugin.batch_systems.pbs.answers.server import (
+    formula_with,
+    is_bounded,
+    parse_schedulers,
+    without_ours,
+)
 from slurm_rl_plugin.batch_systems.pbs.cluster import Pbs
 from slurm_rl_plugin.batch_systems.pbs.queue import PbsWatch
+from slurm_rl_plugin.batch_systems.pbs.scores import HIGHEST_SCORE, LOWEST_SCORE
 from slurm_rl_plugin.batch_systems.port import FactorChange
 from slurm_rl_plugin.cli.explain import room_sentences
 from slurm_rl_plugin.domain import QueueSnapshot
@@ -21,6 +31,7 @@ from slurm_rl_plugin.domain.job_class import JobClassifier
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, GPUS, MEMORY
 from slurm_rl_plugin.services.explained_job import room_of
 from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, NOW, FakePbs, fake_libpbs
+from tests.unit.batch_systems.test_pbs_jobs_and_scores import adapter
 
 
 @pytest.fixture(scope="module")
@@ -31,18 +42,6 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(params=["libpbs", "qstat"])
 def fake(request: pytest.FixtureRequest, tmp_path: Path, library: Path) -> FakePbs:
     return FakePbs(tmp_path, library if request.param == "libpbs" else None)
-
-
-def adapter(fake: FakePbs, timeout: float = 10.0) -> Pbs:
-    return Pbs(
-        AdapterParts(
-            shares=None,
-            classifier=JobClassifier(),
-            clock=lambda: float(NOW),
-            timeout=timeout,
-            environment=fake.env,
-        )
-    )
 
 
 def snapshot_of(fake: FakePbs) -> QueueSnapshot:
@@ -138,14 +137,23 @@ def nobody(names: Sequence[str]) -> list[PbsJob]:
     return []
 
 
-def test_a_job_whose_prologue_runs_starts_when_it_has_a_start() -> None:
-    """PBS says R of it, and tells no stime before its prologue is over."""
+@pytest.mark.parametrize(
+    ("looks", "starts"),
+    [
+        # PBS says R of a job whose prologue runs, and tells no stime before it is over
+        ((job("Q"), job("R"), job("R", stime=130), job("R", stime=130)), [[], [], [130.0], []]),
+        (
+            (job("Q"), job("R", stime=130), job("Q"), job("R", stime=190)),
+            [[], [130.0], [], [190.0]],
+        ),
+    ],
+    ids=["a prologue runs", "it waits again"],
+)
+def test_a_job_starts_when_it_has_a_start(
+    looks: Sequence[PbsJob], starts: list[list[float]]
+) -> None:
     watch = PbsWatch()
-    started = [
-        [each.start for each in watch.told([now], nobody)[0]]
-        for now in (job("Q"), job("R"), job("R", stime=130), job("R", stime=130))
-    ]
-    assert started == [[], [], [130.0], []]
+    assert [[each.start for each in watch.told([now], nobody)[0]] for now in looks] == starts
 
 
 def test_a_job_that_ended_after_its_prologue_is_asked_for() -> None:
@@ -155,15 +163,6 @@ def test_a_job_that_ended_after_its_prologue_is_asked_for() -> None:
     over = job("F", stime=130, obittime=140)
     started, ended = watch.told([], lambda names: [over] if list(names) == ["7.server"] else [])
     assert (started, ended) == ([over], [over])
-
-
-def test_a_job_that_waits_again_starts_anew() -> None:
-    watch = PbsWatch()
-    starts = [
-        [each.start for each in watch.told([now], nobody)[0]]
-        for now in (job("Q"), job("R", stime=130), job("Q"), job("R", stime=190))
-    ]
-    assert starts == [[], [130.0], [], [190.0]]
 
 
 def test_the_last_start_of_an_array_is_known_while_a_subjob_of_it_waits() -> None:
@@ -197,16 +196,6 @@ NODES = {
 }
 
 
-def snapshot_with_requests(fake: FakePbs) -> QueueSnapshot:
-    given = AdapterParts(
-        shares=None,
-        classifier=JobClassifier(),
-        clock=lambda: float(NOW),
-        environment=fake.env,
-    )
-    return Pbs(given).snapshot()
-
-
 def test_requests_and_what_is_free(tmp_path: Path) -> None:
     fake = FakePbs(tmp_path)
     fake.set_nodes(NODES)
@@ -216,7 +205,7 @@ def test_requests_and_what_is_free(tmp_path: Path) -> None:
     fake.request("2.head", select="2:ncpus=1:mem=4gb:ngpus=2", mem="8gb", ncpus=2, ngpus=4)
     fake.add("3.head")
     fake.request("3.head", select="1:ncpus=2", mem=None, place="excl")
-    snapshot = snapshot_with_requests(fake)
+    snapshot = snapshot_of(fake)
     requests, now = snapshot.pending.jobs.requests, snapshot.resources
     assert requests is not None
     assert now is not None
@@ -231,7 +220,7 @@ def test_requests_and_what_is_free(tmp_path: Path) -> None:
 def test_vnodes_of_processors_alone_tell_of_nothing_else(tmp_path: Path) -> None:
     fake = FakePbs(tmp_path)
     fake.add("1.head")
-    snapshot = snapshot_with_requests(fake)
+    snapshot = snapshot_of(fake)
     assert snapshot.resources is None
     assert snapshot.pending.jobs.requests is None
 
@@ -247,3 +236,147 @@ def test_vnodes_of_a_queue_serve_it_alone() -> None:
     in_queue, elsewhere = (room_of(nodes, [name], {GPUS: 4.0}, 1) for name in ("gpu", "workq"))
     four = "It waits for 4 GPUs; 2 are free on one node, none has 4 (2 on all nodes)."
     assert room_sentences(in_queue) == room_sentences(elsewhere) == [four]
+
+
+def value_of(formula: str, **values: float) -> float:
+    """As pbs_sched evaluates it."""
+    return float(eval(formula, {**vars(math), **values}))
+
+
+@given(
+    score=st.integers(LOWEST_SCORE, HIGHEST_SCORE - 1),
+    of_lower=st.floats(-1e200, 1e200),
+    of_higher=st.floats(-1e200, 1e200),
+)
+def test_the_sites_terms_overrule_no_score(score: int, of_lower: float, of_higher: float) -> None:
+    formula = formula_with("terms")
+    lower = value_of(formula, rl_score=score, terms=of_lower)
+    higher = value_of(formula, rl_score=score + 1, terms=of_higher)
+    assert lower < higher
+
+
+@given(seconds=st.integers(0, 10**6), score=st.integers(LOWEST_SCORE, HIGHEST_SCORE))
+def test_the_sites_terms_decide_between_jobs_of_one_score(seconds: int, score: int) -> None:
+    formula = formula_with("eligible_time/60 + queue_priority")
+    sooner, later = (
+        value_of(formula, rl_score=score, queue_priority=100, eligible_time=waited)
+        for waited in (seconds + 60, seconds)
+    )
+    assert sooner > later
+
+
+@pytest.mark.parametrize(
+    ("formula", "bounded"),
+    [
+        ("rl_score", True),
+        ("1000*rl_score", True),
+        ("1000*rl_score + asinh(queue_priority + ncpus)", True),
+        ("1000*rl_score + asinh(ncpus) + asinh(mem)", False),
+        ("1000*rl_score + (queue_priority)", False),
+        ("rl_score + asinh(ncpus)", False),
+        ("1000*rl_score + asinh(ncpus)*mem", False),
+        ("-1*rl_score", False),
+        ("0*rl_score", False),
+        ("rl_score +", False),
+    ],
+)
+def test_check_warns_of_terms_that_are_not_bounded(
+    tmp_path: Path, formula: str, bounded: bool
+) -> None:
+    assert is_bounded(formula) == bounded
+    server = FakePbs(tmp_path)
+    server.set_server(job_sort_formula=formula)
+    (check,) = [each for each in adapter(server).own_checks() if each.name == "formula"]
+    assert check.result == ("pass" if bounded else "warn")
+
+
+@pytest.mark.parametrize("site", ["", "queue_priority", "(ncpus) + asinh(mem)"])
+def test_what_was_extended_is_taken_apart_again(site: str) -> None:
+    assert without_ours(formula_with(site)) == site
+
+
+OURS = "1000*rl_score"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> FakePbs:
+    return FakePbs(tmp_path)
+
+
+class Site:
+    """An adapter with a clock and a list of the commands that it ran."""
+
+    def __init__(self, server: FakePbs) -> None:
+        self.now = float(NOW)
+        self.calls: list[str] = []
+        self.system = Pbs(
+            AdapterParts(
+                shares=None,
+                classifier=JobClassifier(),
+                clock=lambda: self.now,
+                environment=server.env,
+                on_call=lambda name, _: self.calls.append(name),
+            )
+        )
+
+    def harm(self) -> str | None:
+        return self.system.facts().harm
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words"),
+    [
+        ({}, None),
+        ({"job_sort_formula": OURS}, "which the dead-man hook cannot take back"),
+        ({"job_sort_formula": "queue_priority"}, "formula of its own that is not the server's"),
+        ({"job_sort_formula_threshold": 0}, "unset sched second job_sort_formula_threshold"),
+        ({"job_sort_formula_threshold": -7.5}, "never runs"),
+        ({"job_sort_formula_threshold": 0, "job_sort_formula": OURS}, "never runs"),
+    ],
+)
+def test_what_any_scheduler_says_is_told(
+    server: FakePbs, attributes: dict[str, Any], words: str | None
+) -> None:
+    server.set(schedulers=["default", "second"], sched={"second": attributes})
+    harm = Site(server).harm()
+    assert harm is None if words is None else words in str(harm)
+
+
+def test_a_formula_of_a_scheduler_alone_is_not_ours(server: FakePbs) -> None:
+    """The dead-man hook would not take it back."""
+    server.set_server(job_sort_formula="")
+    server.set(sched={"default": {"job_sort_formula": OURS}})
+    assert "does not hold rl_score" in str(Site(server).harm())
+
+
+def test_a_queues_own_default_of_the_score_is_told(server: FakePbs) -> None:
+    """What is cleared there would have it, in place of the server's."""
+    server.set_queue("long", attributes={"resources_default": {"rl_score": 7}})
+    harm = str(Site(server).harm())
+    assert "qmgr -c 'unset queue long resources_default.rl_score'" in harm
+
+
+def test_it_is_asked_once_a_minute_while_nothing_is_wrong(server: FakePbs) -> None:
+    site = Site(server)
+    assert [site.harm(), site.harm()] == [None, None]
+    assert site.calls == ["qstat", "qstat", "qmgr", "qstat"]
+    server.set(sched={"default": {"job_sort_formula_threshold": 5}})
+    site.now += 61.0
+    assert site.harm() is not None
+    server.set(sched={})
+    assert site.harm() is None  # what was wrong is asked for in each cycle
+    site.calls.clear()
+    server.set_server(job_sort_formula="rl_score")
+    assert site.harm() is None
+    assert site.calls == ["qstat", "qstat", "qmgr"]  # another formula has to be compared anew
+
+
+def test_a_long_value_goes_on_in_the_next_line() -> None:
+    told = (
+        "Sched default\n    job_sort_formula = max(ncpus,\n\t\tnodect)*rl_score\n"
+        "    state = idle\n\n"
+        "Sched second\n    job_sort_formula_threshold = 1.5\n"
+    )
+    first, second = parse_schedulers(told)
+    assert (first.name, first.formula) == ("default", "max(ncpus,nodect)*rl_score")
+    assert (first.threshold, second.threshold, second.formula) == (None, 1.5, "")

@@ -1,0 +1,319 @@
+"""Networks: digests, what they are told of waits and goals, and what a site publishes of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slurm_rl_plugin.domain import Memory, PendingJobs, QueueSnapshot
+from slurm_rl_plugin.domain.goals import Goals
+from slurm_rl_plugin.domain.site import JOB_CLASSES
+from slurm_rl_plugin.errors import ModelSchemaMismatch, ScoreInvalid
+from slurm_rl_plugin.features.estimates import ClassMedian
+from slurm_rl_plugin.features.history.run_events import ARRIVAL_MEMORY
+from slurm_rl_plugin.features.site import SITE
+from slurm_rl_plugin.learning.onnx_file import export_network
+from slurm_rl_plugin.learning.site_utility import export_site_utility
+from slurm_rl_plugin.policies.q_network import (
+    ModelCard,
+    QNetworkPolicy,
+    feature_effects,
+    load_q_network,
+)
+from slurm_rl_plugin.policies.registry import rule_policy
+from slurm_rl_plugin.policies.site_utilities import published_utilities, utility_of
+from tests.functional.small_network import small_network
+from tests.unit.hook.queues import job_table, pending_jobs, snapshot_of
+
+
+def test_the_same_numbers_have_the_same_digest() -> None:
+    one, other = small_network(), small_network()
+    assert one is not other
+    assert one.digest == other.digest
+    assert len(one.digest) == 16
+
+
+@pytest.mark.parametrize(
+    "name", ["linear", "bias", "output", "queue_weights", "job_weights", "job_mean", "queue_scale"]
+)
+def test_one_number_makes_another_digest(name: str) -> None:
+    network = small_network()
+    changed = getattr(network, name).copy()
+    changed.ravel()[-1] += 1e-9
+    assert replace(network, **{name: changed}).digest != network.digest
+
+
+def test_what_is_no_array_counts_too() -> None:
+    network = small_network()
+    assert replace(network, output_bias=network.output_bias + 1.0).digest != network.digest
+    assert replace(network, activation="sigmoid").digest != network.digest
+    holds = replace(network, reserve_weights=np.zeros_like(network.queue_mean))
+    assert len({network.digest, holds.digest, replace(holds, reserve_bias=1.0).digest}) == 3
+
+
+def test_values_that_change_places_are_seen() -> None:
+    network = small_network()
+    first = replace(network, queue_mean=network.queue_mean + 1.0)
+    second = replace(network, queue_scale=network.queue_scale + 1.0)
+    assert first.digest != second.digest
+
+
+def test_a_network_looks_at_the_past_where_a_weight_of_history_counts() -> None:
+    network = small_network()
+    assert not network.looks_at_past
+    for name in ("linear", "job_weights"):
+        weights = getattr(network, name).copy()
+        weights[-1] = 1e-9
+        assert replace(network, **{name: weights}).looks_at_past
+        weights[-1], weights[-len(SITE.history_jobs) - 1] = 0.0, 1.0  # the last one of no history
+        assert not replace(network, **{name: weights}).looks_at_past
+
+
+PATH = Path("model.onnx")
+DEEP = "[" * 200_000
+HUGE = "1" + "0" * 400
+NO_WEIGHTS = ["", "[", "[1]", "null", '"x"', '{"wait": "much"}', '{"wait": null}', DEEP]
+
+
+@pytest.mark.parametrize("text", [*NO_WEIGHTS, f'{{"wait": {HUGE}}}'])
+def test_weights_that_are_no_numbers_are_as_good_as_none(text: str) -> None:
+    card = ModelCard(path=PATH, sha256="", metadata={"reward_weights": text})
+    assert card.reward_weights == {}
+
+
+def test_weights_are_read() -> None:
+    told = json.dumps({"wait": 1, "fairness": 0.5})
+    card = ModelCard(path=PATH, sha256="", metadata={"reward_weights": told})
+    assert card.reward_weights == {"wait": 1.0, "fairness": 0.5}
+    assert ModelCard(path=PATH, sha256="").reward_weights == {}
+
+
+@pytest.mark.parametrize("hidden_counts", [0.0, 1.0])
+def test_effects_are_differences_of_scores(tmp_path: Path, hidden_counts: float) -> None:
+    network = small_network()
+    network.output[:] *= hidden_counts
+    export_network(network, tmp_path / "model.onnx", {"estimates": "requested"})
+    policy = load_q_network(tmp_path / "model.onnx")
+    pending = pending_jobs([1, 1, 1])
+    pending.jobs.time_limit[:] = [60.0, 3600.0, 86400.0]
+    pending.jobs.interactive[0] = True
+    snapshot = snapshot_of(pending)
+    effects = {each.name: each for each in feature_effects(policy, snapshot, None, 2)}
+    assert effects["interactive"].effect == 0.0  # the median already
+    limit = effects["log_time_limit"]
+    assert limit.value == pytest.approx(np.log(86_400))
+    assert limit.median == pytest.approx(np.log(3600))
+    column = policy.schema.jobs.index("log_time_limit")
+    alone = network.linear[column] * (limit.value - limit.median) / network.job_scale[column]
+    if hidden_counts:
+        assert limit.effect != pytest.approx(alone, rel=1e-3)
+    else:
+        assert limit.effect == pytest.approx(alone, rel=1e-3)
+    sizes = [abs(each.effect) for each in feature_effects(policy, snapshot, None, 2)]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+HOUR, DAY = 3600.0, 86_400.0
+NOW = 1e8
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> QNetworkPolicy:
+    export_network(small_network(), tmp_path / "model.onnx", {})
+    return load_q_network(tmp_path / "model.onnx")
+
+
+def waiting(*hours: float, now: float = NOW, **columns: np.ndarray) -> QueueSnapshot:
+    """A queue of jobs that have waited so many hours."""
+    came = now - HOUR * np.array(hours)
+    jobs = replace(job_table(len(hours)), submit=came, eligible=came)
+    return snapshot_of(replace(PendingJobs.untouched(jobs), **columns), now)
+
+
+def longest_of(memory: Memory | None) -> float:
+    assert memory is not None
+    return float(memory[ARRIVAL_MEMORY])
+
+
+def told(policy: QNetworkPolicy, name: str, snapshot: QueueSnapshot, memory: Memory | None = None):
+    """One feature of the pending jobs."""
+    return policy.job_features(snapshot, memory)[:, policy.schema.jobs.index(name)].tolist()
+
+
+def test_the_memory_keeps_the_longest_wait_and_half_of_it_after_30_days(
+    policy: QNetworkPolicy,
+) -> None:
+    first = policy.decide(waiting(2.0, 10.0, 3.0))
+    assert longest_of(first.memory) == 10 * HOUR
+    later = policy.decide(waiting(now=NOW + 30 * DAY), first.memory)
+    assert longest_of(later.memory) == pytest.approx(5 * HOUR)
+    last = policy.decide(waiting(4.0, now=NOW + 60 * DAY), later.memory)
+    assert longest_of(last.memory) == pytest.approx(4 * HOUR)  # 2.5 hours of what was are left
+
+
+def test_a_lifted_wait_counts_more_and_the_memory_keeps_the_true_one(
+    policy: QNetworkPolicy,
+) -> None:
+    lifted = waiting(4.0, 12.0, wait_counts=np.array([2.0, 1.0]))
+    # of four hours, after which waits are told apart: ln(1 + 8 / 4) and ln(1 + 12 / 4)
+    assert told(policy, "log_age", lifted) == pytest.approx(np.log([3.0, 4.0]))
+    assert longest_of(policy.decide(lifted).memory) == 12 * HOUR
+
+
+@pytest.mark.parametrize("name", ["fifo", "multifactor"])
+def test_rules_count_a_lifted_wait_more(name: str) -> None:
+    rule = rule_policy(name)
+    assert np.argmax(rule.decide(waiting(4.0, 7.0)).scores) == 1
+    lifted = waiting(4.0, 7.0, wait_counts=np.array([2.0, 1.0]))
+    assert np.argmax(rule.decide(lifted).scores) == 0
+
+
+def test_a_job_is_overdue_by_the_longest_wait_that_is_remembered(policy: QNetworkPolicy) -> None:
+    memory = policy.decide(waiting(10.0)).memory
+    later = waiting(6.0, 4.0, now=NOW + 30 * DAY)
+    # of ten hours five are left, so the six of now are the longest: half is three
+    assert told(policy, "overdue", later, memory) == pytest.approx(np.log([2.0, 4 / 3]))
+    soon = waiting(6.0, 4.0)
+    assert told(policy, "overdue", soon, memory) == pytest.approx([np.log(6 / 5), 0.0])
+    assert told(policy, "overdue", soon) == pytest.approx(np.log([2.0, 4 / 3]))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"held": np.array([True, False])}, {"own_doing": np.array([True, False])}],
+    ids=["held", "own doing"],
+)
+def test_a_job_that_does_not_wait_for_the_machine_is_not_the_longest(
+    policy: QNetworkPolicy, columns: dict[str, np.ndarray]
+) -> None:
+    assert longest_of(policy.decide(waiting(100.0, 2.0, **columns)).memory) == 2 * HOUR
+
+
+def test_the_longest_wait_is_one_that_the_batch_system_counts(policy: QNetworkPolicy) -> None:
+    banked = waiting(100.0, 2.0, accrued=np.array([HOUR, 2 * HOUR]))
+    assert longest_of(policy.decide(banked).memory) == 2 * HOUR
+
+
+def test_a_job_without_times_spoils_nothing_of_the_others(policy: QNetworkPolicy) -> None:
+    decision = policy.decide(waiting(np.nan, 2.0))
+    assert longest_of(decision.memory) == 2 * HOUR
+
+
+def test_a_clock_that_was_ahead_leaves_no_long_wait(policy: QNetworkPolicy) -> None:
+    right = policy.decide(waiting(2.0))
+    ahead = 87_600 * HOUR
+    wrong = policy.decide(waiting(2.0 + ahead / HOUR, now=NOW + ahead), right.memory)
+    assert longest_of(wrong.memory) == 2 * HOUR + ahead
+    again = policy.decide(waiting(2.0), wrong.memory)
+    assert longest_of(again.memory) == pytest.approx(2 * HOUR)
+
+
+def test_a_model_without_the_memory_begins_anew(policy: QNetworkPolicy) -> None:
+    memory = policy.decide(waiting(10.0)).memory
+    assert memory is not None
+    assert longest_of(policy.decide(waiting(2.0), memory[:-1]).memory) == 2 * HOUR
+    assert longest_of(policy.decide(waiting(2.0), np.empty(0)).memory) == 2 * HOUR
+
+
+def of_accounts(*shares: float) -> QueueSnapshot:
+    """A job of the first account, which has used twice its share, and one of the second."""
+    snapshot = waiting(1.0, 1.0)
+    jobs = replace(snapshot.pending.jobs, account=np.array([0, 1]))
+    usage = 2 * shares[0]
+    return replace(
+        snapshot,
+        pending=PendingJobs.untouched(jobs),
+        accounts=("physics", "biology"),
+        shares=np.array(shares),
+        usage=np.array([usage, 1 - usage]),
+    )
+
+
+def test_shares_count_by_themselves_where_they_are_configured(policy: QNetworkPolicy) -> None:
+    points = told(policy, "share_points", of_accounts(0.25, 0.75))
+    assert points == pytest.approx([16.0, 16.0 * np.log2(0.5 / 0.75)])  # 16 points a doubling
+    # equal shares are what every account gets that nobody gave any
+    assert told(policy, "share_points", of_accounts(0.5, 0.5)) == [0.0, 0.0]
+
+
+def test_wide_jobs_count_as_the_site_says(policy: QNetworkPolicy) -> None:
+    snapshot = waiting(1.0)
+    jobs = replace(snapshot.pending.jobs, processors=np.array([4]))
+    wide = replace(snapshot, pending=PendingJobs.untouched(jobs))
+    assert told(policy, "log_size", wide) == pytest.approx([np.log(4)])
+    wants = replace(policy, goals=Goals(wide_jobs=3.0))
+    assert told(wants, "log_size", wide) == pytest.approx([3 * np.log(4)])
+    assert wants.decide(wide).scores.tolist() != policy.decide(wide).scores.tolist()
+
+
+def test_shares_count_as_the_site_says(policy: QNetworkPolicy) -> None:
+    unequal, equal = of_accounts(0.25, 0.75), of_accounts(0.3, 0.3)
+    none = replace(policy, goals=Goals(shares=0.0))
+    assert told(none, "share_points", unequal) == [0.0, 0.0]
+    two = replace(policy, goals=Goals(shares=2.0))
+    assert told(two, "share_points", unequal)[0] == pytest.approx(2.0)
+    assert told(two, "share_points", equal)[0] == pytest.approx(2.0)
+
+
+MEDIANS = ClassMedian(interactive_median=60.0, batch_median=3600.0)
+
+
+def two_accounts() -> QueueSnapshot:
+    one = snapshot_of(pending_jobs([1, 1, 1]))
+    return replace(
+        one,
+        accounts=("physics", "biology"),
+        shares=np.array([0.7, 0.3]),
+        usage=np.array([0.2, 0.8]),
+    )
+
+
+def test_utilities_are_the_networks_scores_for_jobs_that_come_now(tmp_path: Path) -> None:
+    network = small_network()
+    path = tmp_path / "site.onnx"
+    export_site_utility(network, path, MEDIANS)
+    policy, snapshot = load_q_network(path), two_accounts()
+    published = published_utilities(policy, snapshot, site="north", valid_for=60.0)
+    assert (published.site, published.time, published.valid_for) == ("north", snapshot.now, 60.0)
+    assert published.model == policy.card.sha256
+    assert tuple(published.utilities) == JOB_CLASSES
+    # the same by hand: a queue of which the newcomer is the last, scored by the plain arrays
+    queue = policy._ready(snapshot, None)[0]["queue"].astype(np.float64)
+    for job_class, estimate in (("interactive", 60.0), ("batch", 3600.0)):
+        for account in (0, 1):
+            jobs = np.zeros((1, len(SITE.jobs)))
+            # one processor; it asks for no time: the estimate; it has not waited
+            jobs[0, SITE.jobs.index("log_time_limit")] = np.log(estimate)
+            jobs[0, SITE.jobs.index("interactive")] = job_class == "interactive"
+            doublings = np.log2(snapshot.usage[account] / snapshot.shares[account])
+            jobs[0, SITE.jobs.index("share_doublings")] = doublings
+            gain = network.scores(queue, jobs)[0]
+            found = published.of(job_class, snapshot.accounts[account])
+            assert found == pytest.approx(1 / (1 + np.exp(-gain)), abs=2e-5)
+
+
+def test_a_model_that_only_orders_jobs_publishes_nothing(tmp_path: Path) -> None:
+    export_network(small_network(), tmp_path / "order.onnx", {"estimates": "requested"})
+    policy = load_q_network(tmp_path / "order.onnx")
+    with pytest.raises(ModelSchemaMismatch, match="orders jobs"):
+        published_utilities(policy, two_accounts(), site="north")
+
+
+def test_a_broken_model_publishes_nothing(tmp_path: Path) -> None:
+    network = replace(small_network(), output_bias=float("nan"))
+    export_site_utility(network, tmp_path / "site.onnx", MEDIANS)
+    policy = load_q_network(tmp_path / "site.onnx")
+    with pytest.raises(ScoreInvalid, match="no numbers"):
+        published_utilities(policy, two_accounts(), site="north")
+
+
+def test_the_scale_keeps_order_and_bounds() -> None:
+    gain = np.array([-1e6, -3.0, -0.1, 0.0, 0.1, 3.0, 1e6])
+    found = utility_of(gain)
+    assert found[3] == 0.5
+    assert ((found >= 0) & (found <= 1)).all()
+    assert (np.diff(found) > 0).all()
