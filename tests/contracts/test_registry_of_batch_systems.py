@@ -10,15 +10,12 @@ import pytest
 
 from slurm_rl_plugin.batch_systems.kind import AdapterParts, BatchSystemKind, LimitKeys
 from slurm_rl_plugin.batch_systems.port import BatchSystem
-from slurm_rl_plugin.batch_systems.registry import ADAPTERS, AUTO, BATCH_SYSTEMS, LIMITS
-from slurm_rl_plugin.configuration import KEYS
-from slurm_rl_plugin.configuration.sections import OFF
+from slurm_rl_plugin.batch_systems.registry import AUTO, BATCH_SYSTEMS
 from slurm_rl_plugin.domain.job_class import JobClassifier
 
 each_kind = pytest.mark.parametrize("kind", BATCH_SYSTEMS.values(), ids=BATCH_SYSTEMS)
 #: What only the way in needs, or an adapter.
 HEAVY = ("onnxruntime", "prometheus_client", "numba", "pyslurm", "slurm_rl_plugin.accounting")
-FOLDER = Path(__file__).parents[2] / "slurm_rl_plugin" / "batch_systems"
 
 
 def limit_of(mechanism: str | None) -> LimitKeys:
@@ -49,22 +46,6 @@ def parts_of(kind: BatchSystemKind, folder: Path, mechanism: str | None) -> Adap
         limits_file=folder / "state.limits",
         limit=limit_of(mechanism),
     )
-
-
-def test_each_folder_of_an_adapter_is_in_the_registry() -> None:
-    folders = {path.parent.name for path in FOLDER.glob("*/kind.py")}
-    assert (
-        folders == set(BATCH_SYSTEMS) == {path.parent.name for path in FOLDER.glob("*/__init__.py")}
-    )
-
-
-def test_names_are_told_once_and_may_be_configured() -> None:
-    assert all(kind.name == name for name, kind in BATCH_SYSTEMS.items())
-    assert len(ADAPTERS) == sum(len(kind.adapters) for kind in BATCH_SYSTEMS.values())
-    assert len(LIMITS) == sum(len(kind.limits) for kind in BATCH_SYSTEMS.values())
-    assert KEYS["batch_system"]["adapter"].choices == (AUTO, *ADAPTERS)
-    assert KEYS["reserve"]["mechanism"].choices == (OFF, *LIMITS)
-    assert {key for keys in LIMITS.values() for key in keys} <= set(KEYS["reserve"])
 
 
 def test_asking_for_names_imports_no_adapter() -> None:
@@ -106,11 +87,3 @@ def test_where_nothing_is_installed_nothing_is_seen_and_nobody_answers(
     assert not found.is_here
     assert found.lacks.startswith("no ")
     assert not kind.answers(environment, 1.0)
-
-
-def test_the_first_can_do_what_verbs_take_without_a_choice() -> None:
-    first = next(iter(BATCH_SYSTEMS.values()))
-    assert first.submission is not None
-    assert first.submission({}, 1.0).program == "sbatch"
-    assert first.accounting is not None
-    assert first.offers is not None

@@ -1,12 +1,15 @@
-"""--reserve-as and --goal: what they take, and what they do to an order."""
+"""Options out of bounds are one sentence and exit code 2; --reserve-as and --goal."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
+from pathlib import Path
 
 import pytest
 
+from slurm_rl_plugin.cli.argument_types import at_least_one, number_from_zero, whole_number
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.cli.policy_arguments import (
     add_goal_option,
@@ -14,6 +17,7 @@ from slurm_rl_plugin.cli.policy_arguments import (
     goals_of,
     reserve_words,
 )
+from slurm_rl_plugin.cli.train import _command, add_arguments
 from slurm_rl_plugin.domain.goals import AS_TRAINED, Goals
 from slurm_rl_plugin.evaluation.site_replay import settings_in_force
 from slurm_rl_plugin.policies.q_network import QNetworkPolicy
@@ -21,6 +25,78 @@ from slurm_rl_plugin.services.forecast_service import build_source
 from slurm_rl_plugin.services.hook import build_cycle, load_policy, with_goals
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from tests.unit.configuration.given_content import configuration_of
+
+#: Read too late, it would be what the sentence is about.
+NO_LOG = "/none.swf"
+HUGE = "9" * 21
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one sentence of words that no verb takes."""
+    try:
+        code: object = main(list(words))
+    except SystemExit as stop:
+        code = stop.code
+    captured = capsys.readouterr()
+    assert (code, captured.out, captured.err.count("\n")) == (2, "", 1), captured
+    assert "none.swf" not in captured.err
+    return captured.err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("benchmark", "hook", "--seed", "-1"), "--seed: '-1' is no whole number of at least 0"),
+        (("benchmark", "hook", "--jobs", HUGE), "--jobs: '999"),
+        (("demo", "--generations", "0"), "--generations: '0' is no whole number of at least 1"),
+        (("demo", "--generations", "-1"), "--generations: '-1' is no whole number"),
+        (("demo", "--seed", "-1"), "--seed: '-1' is no whole number of at least 0"),
+        (("train", NO_LOG, "-o", "m.onnx", "--seed", "-1"), "--seed: '-1' is no whole number"),
+        (("reproduce", "switchback", "--seeds", HUGE), "--seeds: '999"),
+        (("reproduce", "switchback", "/nonexist"), "/nonexist does not exist: give the folder"),
+        (("reproduce", "switchback", "/"), "switchback takes no traces"),
+    ],
+)
+def test_what_other_verbs_do_not_take(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sentence: str
+) -> None:
+    assert sentence in refused(capsys, *words)
+
+
+def test_a_demo_that_cannot_write(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for path in (file, Path("/proc/x")):
+        sentence = refused(capsys, "demo", "-o", str(path))
+        assert sentence.startswith(f"slurm-rl demo: -o {path}: the folder cannot be made")
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "", "²", "2147483648"])
+def test_no_count(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        at_least_one(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "most"),
+    [
+        ("experiment start --days 2000000000", "--days", 3650),
+        ("shadow-report week.sacct --processors 2147483648", "--processors", 2**31 - 1),
+    ],
+)
+def test_more_than_can_be_counted_is_refused(
+    words: str, option: str, most: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentence = refused(capsys, *words.split())
+    assert f"argument {option}: " in sentence
+    assert f"is too large: give {most} at most" in sentence
+
+
+def test_what_is_within_bounds() -> None:
+    assert whole_number(0)("2147483647") == 2**31 - 1
+    assert at_least_one("7") == 7
+    seconds = number_from_zero("number of seconds", 60.0)
+    assert [seconds(text) for text in ("0", "60", ".5")] == [0.0, 60.0, 0.5]
 
 
 def parsed(text: str) -> ClassLimit | None:
@@ -158,3 +234,13 @@ def test_replays_and_forecasts_of_a_site_go_by_its_goals() -> None:
     wanted = Goals(wide_jobs=3.0, shares=6.0)
     assert settings_in_force(configuration, capacity=4).goals == wanted
     assert build_source(configuration, "easy").goals == wanted
+
+
+def test_what_changes_the_jobs_is_named():
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    words = ["site.swf", "-o", "m.onnx", "--partitions", "a=64,b=16", "--whole-nodes-of", "4"]
+    options = parser.parse_args([*words, "--kill-at-limit"])
+    again = parser.parse_args(shlex.split(_command(options, []))[2:])
+    assert again.partitions == options.partitions == {"a": 64, "b": 16}
+    assert (again.whole_nodes_of, again.kill_at_limit) == (4, True)

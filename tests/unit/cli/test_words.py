@@ -1,0 +1,222 @@
+"""Words for people: times, spans and job numbers as Slurm has them, tables, studies."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from slurm_rl_plugin.cli.argument_types import (
+    job_number,
+    job_numbers,
+    names,
+    parse_slurm_duration,
+    parse_slurm_time,
+)
+from slurm_rl_plugin.cli.study_text import FEWEST_JOBS, LOSERS, print_groups, print_losers
+from slurm_rl_plugin.cli.tables import slurm_duration, slurm_time, waiting_time
+from slurm_rl_plugin.cli.what_if import intervals_words
+from slurm_rl_plugin.evaluation.site_replay import Prediction
+from slurm_rl_plugin.evaluation.study import Group, MeanAndLongest, Study
+from slurm_rl_plugin.learning.evaluation.group_waits import Loser
+from slurm_rl_plugin.learning.evaluation.recorded_replay import ComparedFigure
+from slurm_rl_plugin.readable import printable, span_text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (None, None),
+        (374.324, 374.324),
+        (10_799.0, 10_799.0),
+        (10_800.0, "3.0 h"),
+        (-20_000.0, "-5.6 h"),
+        (172_799.0, "48.0 h"),
+        (172_800.0, "2.0 d"),
+        (41_132_002.0, "476.1 d"),
+        (float("nan"), pytest.approx(float("nan"), nan_ok=True)),
+    ],
+)
+def test_long_waits_are_told_in_hours_and_days(seconds: float | None, shown: object) -> None:
+    assert waiting_time(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.0, "0 s"),
+        (119.0, "119 s"),
+        (120.0, "2 min"),
+        (-7199.0, "-120 min"),
+        (7200.0, "2.0 h"),
+        (172_799.0, "48.0 h"),
+        (41_132_002.0, "476.1 d"),
+        (float("nan"), "-"),
+        (float("inf"), "-"),
+    ],
+)
+def test_spans_have_the_unit_that_people_would_say(seconds: float, shown: str) -> None:
+    assert span_text(seconds) == shown
+
+
+NOW = datetime(2026, 11, 21, 15, 30, 20)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-11-20", datetime(2026, 11, 20)),
+        ("2026-11-20T08:15", datetime(2026, 11, 20, 8, 15)),
+        ("2026-11-20T08:15:09", datetime(2026, 11, 20, 8, 15, 9)),
+        ("08:15", datetime(2026, 11, 21, 8, 15)),
+        ("08:15:09", datetime(2026, 11, 21, 8, 15, 9)),
+        ("now", NOW),
+        ("today", datetime(2026, 11, 21)),
+        ("midnight", datetime(2026, 11, 21)),
+        ("now-2hours", datetime(2026, 11, 21, 13, 30, 20)),
+        ("now-2hour", datetime(2026, 11, 21, 13, 30, 20)),
+        ("now-20", datetime(2026, 11, 21, 15, 30)),
+        ("now-30minutes", datetime(2026, 11, 21, 15, 0, 20)),
+        ("now+1days", datetime(2026, 11, 22, 15, 30, 20)),
+        ("now-1week", datetime(2026, 11, 14, 15, 30, 20)),
+    ],
+)
+def test_forms_of_a_time(text: str, expected: datetime) -> None:
+    assert parse_slurm_time(text, NOW) == expected.timestamp()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "yesterdays", "2026-13-01", "now-2fortnights", "now-", "0001-01-01"]
+)
+def test_no_time(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="is no time: give"):
+        parse_slurm_time(text, NOW)
+
+
+def test_numbers_of_jobs() -> None:
+    parts = ("123", "123_4", "123_[5-7,9%2]", "123+1")
+    assert [job_number(text) for text in parts] == [123] * 4
+    assert job_numbers("1,2_3,4_[5,6],7") == {1, 2, 4, 7}
+    assert names("a,,b") == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "1.batch", "-1", "1_", "1_x", "1+", "1_2+3", "12345678901", "1 2"]
+)
+def test_no_job(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        job_number(text)
+
+
+def test_how_times_are_printed() -> None:
+    assert slurm_duration(59.9) == "00:00:59"
+    assert slurm_duration(90061) == "1-01:01:01"
+    assert slurm_duration(math.nan) == "-"
+    assert slurm_time(NOW.timestamp()) == "2026-11-21T15:30:20"
+    assert slurm_time(math.inf) is None
+    assert slurm_time(1e18) is None
+
+
+def test_what_moves_the_cursor_is_not_printed() -> None:
+    assert printable("a\x1b[2Jb\nc\u202e\u00e9") == "a?[2Jb?c?\u00e9"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30", 1800),
+        ("30m", 1800),
+        ("2h", 7200),
+        ("1d12h", 129_600),
+        ("90s", 90),
+        ("2:30", 150),
+        ("1:00:00", 3600),
+        ("1-0", 86_400),
+        ("1-12:30", 131_400),
+        ("1-00:00:01", 86_401),
+    ],
+)
+def test_spans_are_read_as_slurm_reads_them(text: str, seconds: float) -> None:
+    assert parse_slurm_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "-5", "2 hours", "1.5h", "1-", "h", "1:2:3:4", "9999d"])
+def test_other_spans_are_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="no span of time"):
+        parse_slurm_duration(text)
+
+
+def verdict(**changes: Any) -> str:
+    figure: dict[str, Any] = {"jobs": 5000, "model": 0.9, "site": 0.8, "difference": 0.1}
+    figure |= {"ci95": (0.05, 0.15), "verdict": "better", "jobs_needed": None, **changes}
+    prediction = dict.fromkeys(Prediction.__dataclass_fields__)
+    prediction |= {
+        "goals": ("fairness",),
+        "figures": {"fairness": ComparedFigure(**figure)},
+        "counted_jobs": 5000,
+    }
+    return Prediction(**prediction).sentence
+
+
+def study(**parts: Any) -> Study:
+    known = {"counted_jobs": 1, "processors": 4, "class_rule": "", "policies": {}, "groups": {}}
+    return Study(**{**known, "compared_with": "native order", "losers": {}, **parts})
+
+
+def test_a_difference_is_told_with_its_size() -> None:
+    assert verdict() == "After 5,000 jobs: fairness better by 0.1 (12 %)."
+    none = verdict(difference=0.000491, verdict="no difference")
+    assert none == "After 5,000 jobs: fairness no difference."
+    assert verdict(site=0.0) == "After 5,000 jobs: fairness better by 0.1."
+
+
+def test_too_few_jobs_tell_nothing_of_the_difference() -> None:
+    unknown = {"verdict": "inconclusive", "jobs": 40, "jobs_needed": 2500}
+    needed = "After 5,000 jobs: fairness inconclusive - about 2,500 jobs needed"
+    assert verdict(**unknown) == f"{needed}."
+
+
+def loser(by: str, group: str, jobs: int, mean: float, longest: float) -> Loser:
+    waits = {"mean_wait": (0.0, mean), "longest_wait": (0.0, longest)}
+    return Loser(by=by, group=group, jobs=jobs, **waits)
+
+
+def test_groups_and_accounts_that_lose_most_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    many = 3 * LOSERS
+    losers = [loser("account", f"a{place}", 50, 1e5 - place, 1e5) for place in range(many)]
+    losers += [loser("account", "tiny", FEWEST_JOBS - 1, 9e4, 9e6)]
+    losers += [
+        loser("account", "late", 50, 60.0, 9e6),
+        loser("width", "one processor", 1, 9.0, 60.0),
+    ]
+    print_losers(study(losers={"sjf": losers}))
+    out = capsys.readouterr().out
+    shown = [line.split()[1] for line in out.splitlines() if line.startswith("account:")]
+    assert shown == [*(f"a{place}" for place in range(LOSERS)), "late"]
+    (narrow,) = (line for line in out.splitlines() if line.startswith("width: one processor"))
+    assert " ".join(narrow.split()) == "width: one processor 1 0 s to 9 s 9 s 0 s to 60 s 60 s"
+    assert f"{many + 3 - LOSERS - 2} more wait longer" in out
+
+
+def test_nobody_loses(capsys: pytest.CaptureFixture[str]) -> None:
+    print_losers(study(losers={"sjf": []}))
+    assert "Who loses under sjf beside native order: nobody;" in capsys.readouterr().out
+
+
+def test_of_many_accounts_the_largest_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    waits = {"sjf": MeanAndLongest(mean_wait=7200.0, longest_wait=3e5)}
+    accounts = {f"a{place}": Group(jobs=place, waits=waits) for place in range(1, 12)}
+    print_groups(study(policies={"sjf": None}, groups={"account": accounts}))
+    out = capsys.readouterr().out
+    assert "account: a11    11  2.0 h, 3.5 d" in out
+    assert "account: a3 " not in out
+    assert "3 smaller accounts: see --json." in out
+
+
+def test_one_day_is_one_day() -> None:
+    told = {"draws": 0, "unit": "days"}
+    assert intervals_words({**told, "stretches": 1}).startswith("Only 1 day: too few")
+    assert intervals_words({**told, "stretches": 2}).startswith("Only 2 days: too few")
