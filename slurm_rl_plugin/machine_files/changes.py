@@ -13,8 +13,15 @@ from dataclasses import replace
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.database_entries import ACCOUNT, QOS, USER, DatabaseEntry
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
-from slurm_rl_plugin.machine_files.statements import NODE, PARTITION, ConfRecord, by_key, pairs_of
-from slurm_rl_plugin.machine_files.values import Value, compress
+from slurm_rl_plugin.machine_files.statements import (
+    NODE,
+    PARTITION,
+    ConfRecord,
+    Value,
+    by_key,
+    compress,
+    pairs_of,
+)
 
 #: Where a changed value stands, for sentences that name it.
 PLACE = "--change"
@@ -34,8 +41,14 @@ def changed(cluster: DescribedCluster, words: str) -> DescribedCluster:
     kind, _, named = first.partition("=")
     change = _KINDS.get(kind.lower())
     if change is None or (not named and not rest):
-        return _of_settings(cluster, _assignments(words))
-    name, rest = (named, rest) if named else _split_name(rest)
+        given = _assignments(words)
+        if records := [value for value, _ in given if value.key.lower() in (NODE, PARTITION)]:
+            raise records[0].fault("write it first, and what changes behind it")
+        said = replace(cluster.said, settings=_with(cluster.said.settings, given))
+        return replace(cluster, said=said)
+    name = named
+    if not named:
+        name, _, rest = rest.strip().partition(" ")
     if name.lower() == _DEFAULT:
         raise ConfigurationError(
             f"{PLACE} {words!r}: a DEFAULT line holds for what follows it in a file: name what "
@@ -46,11 +59,6 @@ def changed(cluster: DescribedCluster, words: str) -> DescribedCluster:
             f"{PLACE} {words!r}: write {kind} NAME KEY=VALUE, such as {_EXAMPLES[kind.lower()]!r}."
         )
     return change(cluster, name, _assignments(rest))
-
-
-def _split_name(rest: str) -> tuple[str, str]:
-    name, _, keys = rest.strip().partition(" ")
-    return name, keys
 
 
 def _assignments(words: str) -> list[tuple[Value, str]]:
@@ -76,7 +84,10 @@ def _with(keys: _Keys, given: Sequence[tuple[Value, str]]) -> dict[str, Value]:
 def _listed(before: Value | None, value: Value, sign: str, key: str) -> Value:
     """A list with entries more, or fewer; of SchedulerParameters one of a name goes before."""
     entries = list(before.words) if before is not None else []
-    named = _name_of if key == _PARAMETERS else str.lower
+
+    def named(word: str) -> str:
+        return (word.partition("=")[0].strip() if key == _PARAMETERS else word).lower()
+
     words = list(value.words)
     if key == _NODES:
         entries, words = ([] if before is None else before.names()), value.names()
@@ -86,17 +97,6 @@ def _listed(before: Value | None, value: Value, sign: str, key: str) -> Value:
         raise value.fault("it is not set, so nothing can be taken away")
     left = [*kept, *words] if sign == "+" else kept
     return replace(value, text=compress(left) if key == _NODES else ",".join(left))
-
-
-def _name_of(word: str) -> str:
-    return word.partition("=")[0].strip().lower()
-
-
-def _of_settings(cluster: DescribedCluster, given: Sequence[tuple[Value, str]]) -> DescribedCluster:
-    if records := [value for value, _ in given if value.key.lower() in (NODE, PARTITION)]:
-        raise records[0].fault("write it first, and what changes behind it")
-    said = replace(cluster.said, settings=_with(cluster.said.settings, given))
-    return replace(cluster, said=said)
 
 
 def _of_partition(
@@ -113,7 +113,7 @@ def _of_partition(
             known = True
     if not known:
         if "nodes" not in by_key(value for value, _ in given):  # it may be a slip of the pen
-            raise _unknown("partition", name, (each.name.text for each in partitions))
+            raise _unknown("partition", name, [each.name.text for each in partitions])
         keys = _with(cluster.said.defaults.get(PARTITION, {}), given)
         partitions.append(ConfRecord(Value(PLACE, "PartitionName", name), keys))
     notes = [
@@ -169,11 +169,8 @@ def _parted(
         return
     if others:
         yield replace(record, name=replace(record.name, text=compress(others)))
-    yield replace(
-        record,
-        name=replace(record.name, text=compress(mine)),
-        keys=_with(record.keys, given),
-    )
+    name = replace(record.name, text=compress(mine))
+    yield replace(record, name=name, keys=_with(record.keys, given))
 
 
 def _of_database(kind: str) -> Callable[..., DescribedCluster]:
@@ -181,9 +178,8 @@ def _of_database(kind: str) -> Callable[..., DescribedCluster]:
         cluster: DescribedCluster, name: str, given: Sequence[tuple[Value, str]]
     ) -> DescribedCluster:
         name = name if kind == USER else name.lower()
-        own = [each for each in cluster.entries if (each.kind, each.name) == (kind, name)]
-        if not own:
-            known = (each.name for each in cluster.entries if each.kind == kind)
+        known = {each.name for each in cluster.entries if each.kind == kind}
+        if name not in known:
             raise _unknown(kind, name, known)
         if signed := [value for value, sign in given if sign]:
             raise signed[0].fault("limits of the database are set whole: write KEY=VALUE")
@@ -194,7 +190,7 @@ def _of_database(kind: str) -> Callable[..., DescribedCluster]:
     return change
 
 
-def _unknown(kind: str, name: str, known: Collection[str] | Iterator[str]) -> ConfigurationError:
+def _unknown(kind: str, name: str, known: Collection[str]) -> ConfigurationError:
     names = ", ".join(sorted(set(known))[:20]) or "none"
     return ConfigurationError(
         f"{PLACE} {kind} {name}: the cluster has no such {kind}; it has {names}."

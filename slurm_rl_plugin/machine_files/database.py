@@ -26,7 +26,7 @@ from slurm_rl_plugin.machine_files.database_entries import (
     read_script,
     read_tables,
 )
-from slurm_rl_plugin.machine_files.values import NOTHING, Value
+from slurm_rl_plugin.machine_files.statements import NOTHING, Value
 from slurm_rl_plugin.whole_file import read_whole
 
 _KEY = "accountingstorageenforce"
@@ -119,20 +119,17 @@ def _with_inherited(
     for name in own:
         limit, above, seen = own[name], parent_of.get(name), {name}
         while above is not None and above not in seen:
-            limit = _over(limit, own.get(above, ResourceLimit()))
+            higher = own.get(above, _NO_LIMIT)
+            limit = replace(
+                limit,
+                user={**higher.user, **limit.user},
+                job={**higher.job, **limit.job},
+                longest=limit.longest if limit.longest < math.inf else higher.longest,
+            )
             seen.add(above)
             above = parent_of.get(above)
         found[name] = limit
     return found
-
-
-def _over(limit: ResourceLimit, above: ResourceLimit) -> ResourceLimit:
-    return replace(
-        limit,
-        user={**above.user, **limit.user},
-        job={**above.job, **limit.job},
-        longest=limit.longest if limit.longest < math.inf else above.longest,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +181,9 @@ def database_of(entries: Iterable[DatabaseEntry]) -> Database:
     parent_of = {entry.name: entry.parent or ROOT for entry in accounts if entry.name != ROOT}
     own = {entry.name: limit_of(entry) for entry in accounts}
     sentences = [sentence for entry in known for sentence in not_modelled(entry)]
-    limits = _with_inherited(_of_cluster(known) | own, parent_of)
+    of_cluster = [limit_of(entry) for entry in known if entry.kind == CLUSTER]
+    above_all = {ROOT: of_cluster[-1]} if of_cluster else {}
+    limits = _with_inherited(above_all | own, parent_of)
     return Database(
         qos={entry.name: limit_of(entry) for entry in known if entry.kind == QOS},
         accounts={name: limit for name, limit in limits.items() if limit != ResourceLimit()},
@@ -194,12 +193,6 @@ def database_of(entries: Iterable[DatabaseEntry]) -> Database:
         associations=tuple(sorted(_associations(known, parent_of), key=lambda each: each[:2])),
         left_out=(*sentences, *of_users),
     )
-
-
-def _of_cluster(entries: Iterable[DatabaseEntry]) -> dict[str, ResourceLimit]:
-    """What holds for all associations of the cluster, as of the account above all."""
-    limits = [limit_of(entry) for entry in entries if entry.kind == CLUSTER]
-    return {ROOT: limits[-1]} if limits else {}
 
 
 def _share(entry: DatabaseEntry) -> float | None:
@@ -273,9 +266,5 @@ def _widest(limits: Sequence[ResourceLimit]) -> ResourceLimit:
         }
         return {key: value for key, value in most.items() if value < math.inf}
 
-    return ResourceLimit(
-        group=part("group"),
-        user=part("user"),
-        job=part("job"),
-        longest=max(limit.longest for limit in limits),
-    )
+    longest = max(limit.longest for limit in limits)
+    return ResourceLimit(group=part("group"), user=part("user"), job=part("job"), longest=longest)

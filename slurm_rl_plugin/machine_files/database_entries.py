@@ -12,7 +12,7 @@ from pathlib import Path
 
 from slurm_rl_plugin.domain.machine import ResourceLimit
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.machine_files.values import (
+from slurm_rl_plugin.machine_files.statements import (
     NOTHING,
     UNLIMITED,
     Value,
@@ -99,35 +99,24 @@ def limit_of(entry: DatabaseEntry) -> ResourceLimit:
     """What an entry limits."""
     parts: dict[str, dict[str, float]] = {GROUP: {}, EACH_USER: {}, JOB: {}}
     for key, value in entry.keys.items():
-        place, resource = _limited(key, entry.kind)
+        place, resource = _LIMITS.get(key, ("", ""))
+        if key == _MAX_JOBS:
+            # of an account or a QOS it holds for each of its users; of a user for all of its jobs
+            place, resource = (GROUP if entry.kind == USER else EACH_USER), "jobs"
         if place and not _unset(value):
             own = {resource: value.bound()} if resource else limits_of(value)
             parts[place] |= {name: most for name, most in own.items() if most < math.inf}
+    walls = [value for key, value in entry.keys.items() if key in _LONGEST]
+    longest = walls[-1].seconds() if walls and not _unset(walls[-1]) else math.inf
+    priority = association_priority(entry) if entry.kind == QOS else 0.0
     return ResourceLimit(
         group=parts[GROUP],
         user=parts[EACH_USER],
         job=parts[JOB],
-        longest=_longest(entry.keys),
-        priority=_priority(entry),
+        longest=longest,
+        priority=priority or 0.0,
         usage_factor=_usage_factor(entry),
     )
-
-
-def _limited(key: str, kind: str) -> tuple[str, str]:
-    if key == _MAX_JOBS:
-        # of an account or a QOS it holds for each of its users; of a user for all of its jobs
-        return (GROUP if kind == USER else EACH_USER), "jobs"
-    return _LIMITS.get(key, ("", ""))
-
-
-def _longest(keys: Mapping[str, Value]) -> float:
-    said = [value for key, value in keys.items() if key in _LONGEST]
-    return said[-1].seconds() if said and not _unset(said[-1]) else math.inf
-
-
-def _priority(entry: DatabaseEntry) -> float:
-    value = entry.keys.get("priority")
-    return float(value.number()) if entry.kind == QOS and value and not _unset(value) else 0.0
 
 
 def _usage_factor(entry: DatabaseEntry) -> float:
@@ -180,7 +169,8 @@ def read_tables(place: str, lines: Iterable[str], *, cluster: str = "") -> Itera
         if not line.strip():
             continue
         cells = line.rstrip("\r\n").split(BAR)
-        if _is_header(cells):
+        plain = all(cell.replace(" ", "").isalnum() for cell in cells if cell)
+        if plain and any(each <= {*map(_column, cells)} for each in _HEADERS):
             header = cells
         elif len(cells) != len(header):
             raise ConfigurationError(
@@ -190,12 +180,6 @@ def read_tables(place: str, lines: Iterable[str], *, cluster: str = "") -> Itera
             )
         else:
             yield from _entry(f"{place}:{number}", header, cells, cluster)
-
-
-def _is_header(cells: Sequence[str]) -> bool:
-    names = [_column(cell) for cell in cells]
-    plain = all(cell.replace(" ", "").isalnum() for cell in cells if cell)
-    return plain and any(each <= {*names} for each in _HEADERS)
 
 
 def _column(cell: str) -> str:
@@ -343,19 +327,16 @@ def read_dump(path: Path, text: str) -> Iterator[DatabaseEntry]:
         if kind == "parent":
             parent = name.lower()
             continue
+        rest = found["rest"] or ""
+        partition = re.search(r":Partition='?([^':]+)", rest, re.IGNORECASE)
         yield DatabaseEntry(
             kind=kind,
             name=name if kind == USER else name.lower(),
             account=parent if kind == USER else "",
             parent=parent if kind == ACCOUNT else "",
-            partition=_partition(found["rest"] or ""),
-            keys=_keys(found["rest"] or "", f"{path}:{number}"),
+            partition=partition[1] if partition else "",
+            keys=_keys(rest, f"{path}:{number}"),
         )
-
-
-def _partition(rest: str) -> str:
-    found = re.search(r":Partition='?([^':]+)", rest, re.IGNORECASE)
-    return found[1] if found else ""
 
 
 def _keys(rest: str, place: str) -> dict[str, Value]:

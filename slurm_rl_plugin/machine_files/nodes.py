@@ -1,30 +1,31 @@
-"""Nodes by their records: CPUs, memory, generic resources, and whether they serve at all."""
+"""Nodes and partitions by their records: what nodes have, which serve, and whom they serve."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from slurm_rl_plugin.domain.machine import MachinePartition
 from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.scheduling import sharing_of
 from slurm_rl_plugin.machine_files.statements import (
+    MOST_NAMES,
     NODE,
+    NOTHING,
     ConfRecord,
     Statements,
-    by_key,
-    read_pairs,
-)
-from slurm_rl_plugin.machine_files.values import (
-    MOST_NAMES,
-    NOTHING,
     Value,
+    by_key,
     compress,
     counted,
     not_modelled_of,
     place_of,
+    read_pairs,
+    weights_of,
 )
 
 PREFIX = "gres/"
@@ -69,25 +70,17 @@ def read_gres_conf(path: Path, notes: list[str], cluster: str) -> dict[str, Coun
     found: dict[str, Counts] = {}
     for line in read_pairs(path, notes, cluster=cluster):
         keys = by_key(line)
-        if "name" in keys:
-            nodes = keys[NODE].names() if NODE in keys else [""]
-            kind = keys["type"].text if "type" in keys else ""
-            for node in nodes:
-                add(found.setdefault(node, {}), keys["name"].text, kind, _count(keys))
-    return found
-
-
-def _count(keys: Mapping[str, Value]) -> float:
-    """How many a line of gres.conf tells of: Count, else its files, else one."""
-    if "count" in keys:
-        count = counted(keys["count"].text)
-        if count is None:
+        if "name" not in keys:
+            continue
+        files = [keys[key] for key in ("file", "files", "multiplefiles") if key in keys]
+        if "count" not in keys:
+            count: float | None = float(len(files[0].names())) if files else 1.0
+        elif (count := counted(keys["count"].text)) is None:
             raise keys["count"].fault("this is no count; write a whole number")
-        return count
-    for key in ("file", "files", "multiplefiles"):
-        if key in keys:
-            return float(len(keys[key].names()))
-    return 1.0
+        kind = keys["type"].text if "type" in keys else ""
+        for node in keys[NODE].names() if NODE in keys else [""]:
+            add(found.setdefault(node, {}), keys["name"].text, kind, count or 0.0)
+    return found
 
 
 def with_types(counts: Counts, told: Counts) -> Counts:
@@ -95,16 +88,14 @@ def with_types(counts: Counts, told: Counts) -> Counts:
 
     Counts of slurm.conf are those that Slurm gives out; more in gres.conf changes nothing.
     """
-    typed = {key: count for key, count in told.items() if ":" in key}
-    return {**counts, **{key: n for key, n in _untyped(counts, typed) if n > 0}}
-
-
-def _untyped(counts: Counts, typed: Counts) -> Iterator[tuple[str, float]]:
-    for key, count in typed.items():
-        name = key.partition(":")[0].removeprefix(PREFIX)
-        whole = GPUS if name == "gpu" else PREFIX + name
-        if whole in counts and not any(each.startswith(f"{PREFIX}{name}:") for each in counts):
-            yield key, min(count, counts[whole])
+    found = dict(counts)
+    for key, count in told.items():
+        generic = key.partition(":")[0]
+        whole = GPUS if generic == f"{PREFIX}gpu" else generic
+        typed = any(each.startswith(f"{generic}:") for each in counts)
+        if ":" in key and whole in counts and not typed and (n := min(count, counts[whole])) > 0:
+            found[key] = n
+    return found
 
 
 #: Nodes that slurm.conf keeps out of service; FUTURE ones are not there yet.
@@ -195,7 +186,7 @@ def nodes_of(
             raise record.name.fault(f"{compress(twice)} has a line already; take one out")
         if _is_away(record):
             away.update(names)
-        left_out += _not_modelled(record, names)
+        left_out += _left_out_of_nodes(record, names)
         serving |= _alike(record, names, gres_conf)
     in_order = sorted(serving, key=place_of)
     kept = {name: serving[name] for name in in_order if name not in away}
@@ -235,7 +226,10 @@ def _names_of(records: Iterable[ConfRecord]) -> Iterator[tuple[ConfRecord, list[
 def _alike(
     record: ConfRecord, names: Iterable[str], gres_conf: Mapping[str, Counts]
 ) -> Iterator[tuple[str, Node]]:
-    counts = {CPUS: float(processors_of(record).count), MEMORY: float(_memory(record))}
+    # Slurm takes 1 MiB where nothing is said
+    real, kept = record.number("realmemory", 1), record.number("memspeclimit", 0)
+    memory = real - kept if kept < real else real
+    counts = {CPUS: float(processors_of(record).count), MEMORY: float(memory)}
     if "gres" in record.keys:
         counts |= gres_of(record.keys["gres"])
     features = frozenset(record.keys["features"].words if "features" in record.keys else ())
@@ -249,13 +243,7 @@ def _is_away(record: ConfRecord, unsaid: str = "UNKNOWN") -> bool:
     return record.text("state", unsaid).upper().startswith(AWAY)
 
 
-def _memory(record: ConfRecord) -> int:
-    """MiB that jobs may have; Slurm takes 1 where nothing is said."""
-    real, kept = record.number("realmemory", 1), record.number("memspeclimit", 0)
-    return real - kept if kept < real else real
-
-
-def _not_modelled(record: ConfRecord, names: list[str]) -> Iterator[str]:
+def _left_out_of_nodes(record: ConfRecord, names: list[str]) -> Iterator[str]:
     yield from not_modelled_of("node", record.keys)
     if record.text("state").upper().startswith("CLOUD"):
         yield f"{compress(names)}: State=CLOUD, counted as if always powered up."
@@ -276,3 +264,135 @@ def _whole_cores(said: Statements) -> Iterator[str]:
             f"{compress(names[of_core])}: a core of {of_core} CPUs goes to one job whole; "
             "CPUs are given out one by one."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPartition:
+    """A partition without its kinds, and the names of the nodes that serve it."""
+
+    partition: MachinePartition
+    nodes: frozenset[str]
+
+
+def partitions_of(
+    said: Statements, nodes: Mapping[str, Node], away: Collection[str]
+) -> tuple[list[ServedPartition], list[str]]:
+    """Partitions in their order, and what is left out of them."""
+    sets: dict[str, list[str]] = {}
+    for record in said.node_sets:  # nodes that are named, and those with any of its features
+        named = record.keys["nodes"].names() if "nodes" in record.keys else []
+        wanted = set(record.keys["features"].words) if "features" in record.keys else set()
+        with_any = [name for name, node in nodes.items() if wanted & node.features]
+        sets[record.name.text] = named + with_any
+    found: dict[str, ServedPartition] = {}
+    left_out: list[str] = []
+    for record in said.partitions:
+        name = record.name.text
+        if name in found:
+            left_out.append(f"{record.name.said}: named before, so this line has no effect.")
+            continue
+        served = _served(record, nodes, sets, away)
+        found[name] = ServedPartition(_partition(record, said.settings), served)
+        left_out += _left_out_of_partition(record)
+    if not found:
+        raise ConfigurationError("there is no PartitionName line; give a whole slurm.conf")
+    return list(found.values()), left_out
+
+
+def _partition(record: ConfRecord, settings: Mapping[str, Value]) -> MachinePartition:
+    keys = record.keys
+    per_node, per_cpu = _default_memory(record.keys) or _default_memory(settings) or (0.0, 0.0)
+    exclusive = record.text("exclusive").upper()
+    whole = exclusive in ("NODE", "TOPO") or _is_true(record, "exclusivetopo")
+    whole |= record.text("oversubscribe").upper() == "EXCLUSIVE"
+    return MachinePartition(
+        name=record.name.text,
+        kinds=(),
+        tier=_priority(record, "prioritytier"),
+        priority_factor=_priority(record, "priorityjobfactor"),
+        longest=_seconds(record, "maxtime"),
+        default_time=_seconds(record, "defaulttime"),
+        default_memory_per_cpu=per_cpu,
+        default_memory_per_node=per_node,
+        whole_nodes=whole and exclusive not in ("NO", "NONE"),
+        widest=keys["maxnodes"].bound() if "maxnodes" in keys else math.inf,
+        qos="" if record.text("qos").lower() in NOTHING else record.text("qos").lower(),
+        is_default=_is_true(record, "default"),
+        billing=billing_weights(record),
+    )
+
+
+def billing_weights(record: ConfRecord) -> dict[str, float]:
+    """TRESBillingWeights of a partition by resource; empty where it has none."""
+    value = record.keys.get("tresbillingweights")
+    return {} if value is None else weights_of(value)
+
+
+def _priority(record: ConfRecord, key: str) -> int:
+    """PriorityTier or PriorityJobFactor; the old Priority sets both, whatever they say."""
+    return record.number("priority", record.number(key, 1))
+
+
+def _seconds(record: ConfRecord, key: str) -> float:
+    if key not in record.keys or record.text(key).lower() in NOTHING:
+        return math.inf
+    return record.keys[key].seconds()
+
+
+def _default_memory(keys: Mapping[str, Value]) -> tuple[float, float] | None:
+    """MiB for each node and each CPU, of which one is 0; None where neither is said."""
+    for key, of_node in (("defmempernode", True), ("defmempercpu", False)):
+        if key in keys and keys[key].text.lower() not in {"unlimited", *NOTHING}:
+            memory = float(keys[key].number())
+            return (memory, 0.0) if of_node else (0.0, memory)
+    return None
+
+
+def _is_true(record: ConfRecord, key: str) -> bool:
+    return key in record.keys and record.keys[key].truth()
+
+
+def _served(
+    record: ConfRecord,
+    nodes: Mapping[str, Node],
+    sets: Mapping[str, list[str]],
+    away: Collection[str],
+) -> frozenset[str]:
+    value = record.keys.get("nodes")
+    if value is None or value.text.lower() in NOTHING:
+        return frozenset()
+    served: set[str] = set()
+    for name in value.names():
+        if name.upper() == "ALL":
+            served.update(nodes)
+        elif name in sets:
+            served.update(sets[name])
+        elif name in nodes or name in away:
+            served.add(name)
+        else:
+            raise value.fault(
+                f"no NodeName or NodeSet line has {name}; add one, or take it out here"
+            )
+    return frozenset(served.intersection(nodes))
+
+
+def _left_out_of_partition(record: ConfRecord) -> Iterator[str]:
+    yield from not_modelled_of("partition", record.keys)
+    name = record.name.text
+    sharing = record.text("oversubscribe", "NO").upper()
+    if sharing not in ("NO", "EXCLUSIVE", "YES:1", "FORCE:1"):
+        yield f"partition {name}: OverSubscribe={sharing}: a CPU goes to one job at a time."
+    if record.text("state", "UP").upper() != "UP":
+        yield f"partition {name}: State={record.text('state')}: its jobs start as if it were UP."
+    if _is_true(record, "exclusiveuser") or record.text("exclusive").upper() == "USER":
+        yield f"partition {name}: ExclusiveUser: jobs of several users share its nodes."
+    if _is_true(record, "exclusivetopo") or record.text("exclusive").upper() == "TOPO":
+        yield f"partition {name}: ExclusiveTopo: jobs get whole nodes, but no whole segments."
+    if _is_true(record, "lln"):
+        yield f"partition {name}: LLN: nodes are not filled evenly."
+
+
+def unserved(nodes: Mapping[str, Node], partitions: list[ServedPartition]) -> list[str]:
+    """Names of nodes that serve no partition, so no job can have them."""
+    served = frozenset[str]().union(*(each.nodes for each in partitions))
+    return [name for name in nodes if name not in served]

@@ -22,13 +22,11 @@ from slurm_rl_plugin.machine_files.nodes import (
     MOST_OF_NODE,
     Counts,
     Node,
+    ServedPartition,
     check_size,
     nodes_of,
-    read_gres_conf,
-)
-from slurm_rl_plugin.machine_files.partitions import (
-    ServedPartition,
     partitions_of,
+    read_gres_conf,
     unserved,
 )
 from slurm_rl_plugin.machine_files.scheduling import (
@@ -40,8 +38,13 @@ from slurm_rl_plugin.machine_files.scheduling import (
     sharing_of,
     weights_of_priorities,
 )
-from slurm_rl_plugin.machine_files.statements import Statements, collect, pairs_of, read_pairs
-from slurm_rl_plugin.machine_files.values import compress
+from slurm_rl_plugin.machine_files.statements import (
+    Statements,
+    collect,
+    compress,
+    pairs_of,
+    read_pairs,
+)
 from slurm_rl_plugin.whole_file import plain_file, read_whole
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from slurm_rl_plugin.domain.machine import BackfillSettings, PriorityWeights
 from slurm_rl_plugin.machine_files.database import enforces_limits
-from slurm_rl_plugin.machine_files.values import NOTHING, Value, not_modelled_keys, weights_of
+from slurm_rl_plugin.machine_files.statements import NOTHING, Value, not_modelled_keys, weights_of
 from slurm_rl_plugin.units import MINUTE
 
 ClusterKeys = Mapping[str, Value]
@@ -113,6 +113,9 @@ def weights_of_priorities(settings: ClusterKeys) -> PriorityWeights:
     tres = settings.get("priorityweighttres")
     flags = settings.get("priorityflags")
     words = () if flags is None or flags.text.lower() in NOTHING else flags.words
+    period = _span(settings, "prioritycalcperiod", default.period)
+    if not 0.0 < period < math.inf:
+        raise settings["prioritycalcperiod"].fault("Slurm takes no such period; write minutes")
     return PriorityWeights(
         **{name: float(_whole(settings, key)) for name, key in _WEIGHTS.items()},  # type: ignore[arg-type]
         resources={} if tres is None or tres.text.lower() in NOTHING else weights_of(tres),
@@ -122,7 +125,7 @@ def weights_of_priorities(settings: ClusterKeys) -> PriorityWeights:
         dampening=float(max(_whole(settings, "fairsharedampeningfactor"), 1)),
         counts_ends=enforces_limits(settings),
         reset_period=_text(settings, "priorityusageresetperiod", default.reset_period).upper(),
-        period=_period(settings, default.period),
+        period=period,
         favours_small="priorityfavorsmall" in settings and settings["priorityfavorsmall"].truth(),
         flags=frozenset(word.upper() for word in words),
     )
@@ -134,13 +137,6 @@ def _whole(settings: ClusterKeys, key: str) -> int:
 
 def _span(settings: ClusterKeys, key: str, default: float) -> float:
     return settings[key].seconds() if key in settings else default
-
-
-def _period(settings: ClusterKeys, default: float) -> float:
-    seconds = _span(settings, "prioritycalcperiod", default)
-    if not 0.0 < seconds < math.inf:
-        raise settings["prioritycalcperiod"].fault("Slurm takes no such period; write minutes")
-    return seconds
 
 
 def sharing_of(settings: ClusterKeys) -> NodeSharing:
@@ -181,26 +177,23 @@ _NEUTRAL = NOTHING | {"0", "-1", "no", "off"}
 
 def not_modelled(settings: ClusterKeys) -> Iterator[str]:
     """A sentence on each key that would change starts and does not here."""
-    keys, known = (
-        not_modelled_keys()["keys"],
-        tuple(not_modelled_keys()["without_effect"]["keys_that_begin"]),
-    )
+    told = not_modelled_keys()
+    keys, known = told["keys"], tuple(told["without_effect"]["keys_that_begin"])
     for key, value in settings.items():
-        if key in keys:
-            if _counts(key, value.text.lower()):
-                yield f"{value.said}: {keys[key]}."
-        elif not key.startswith(known):
+        text = value.text.lower()
+        counts = text not in _NEUTRAL and text not in told["neutral"].get(key, ())
+        if key == "slurmctldparameters":
+            counts = "cloud" in text or "power" in text
+        if key in keys and counts:
+            yield f"{value.said}: {keys[key]}."
+        elif key not in keys and not key.startswith(known):
             yield f"{value.said}: not known here, so it has no effect."
     yield from _parameters(settings)
-    yield from _selection(settings)
-    yield from _flags(settings)
-
-
-def _counts(key: str, text: str) -> bool:
-    """Whether the value says what the sentence denies."""
-    if key == "slurmctldparameters":
-        return "cloud" in text or "power" in text
-    return text not in _NEUTRAL and text not in not_modelled_keys()["neutral"].get(key, ())
+    for key, table in (("SelectTypeParameters", "selection"), ("PriorityFlags", "flags")):
+        whys = {word.lower(): why for word, why in told[table].items()}
+        for word in settings[key.lower()].words if key.lower() in settings else ():
+            if word.lower() in whys:
+                yield f"{key} {word}: {whys[word.lower()]}."
 
 
 def _parameters(settings: ClusterKeys) -> Iterator[str]:
@@ -212,17 +205,3 @@ def _parameters(settings: ClusterKeys) -> Iterator[str]:
             yield f"{word}: {told[name]}."
         elif name not in known:
             yield f"{word}: not known here, so it has no effect."
-
-
-def _selection(settings: ClusterKeys) -> Iterator[str]:
-    value = settings.get("selecttypeparameters")
-    for word in value.words if value is not None else ():
-        if (why := not_modelled_keys()["selection"].get(word.lower())) is not None:
-            yield f"SelectTypeParameters {word}: {why}."
-
-
-def _flags(settings: ClusterKeys) -> Iterator[str]:
-    value = settings.get("priorityflags")
-    for word in value.words if value is not None else ():
-        if (why := not_modelled_keys()["flags"].get(word.upper())) is not None:
-            yield f"PriorityFlags {word}: {why}."

@@ -18,7 +18,7 @@ from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
 from slurm_rl_plugin.machine_files.changes import PLACE, changed
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
-from slurm_rl_plugin.machine_files.values import Value, limits_of
+from slurm_rl_plugin.machine_files.statements import Value, limits_of
 from slurm_rl_plugin.policies.waiting_rules import SITES_OWN
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from slurm_rl_plugin.machine_files.values import expand
+from slurm_rl_plugin.machine_files.statements import expand
 from tests.bench.node_hours.replay import Placement, placements_of
 from tests.real.conftest import ACCOUNTS, running_slurm, skip_without_daemons
 from tests.real.private_cluster import ClusterPlan, NodeKind, PrivateSlurm

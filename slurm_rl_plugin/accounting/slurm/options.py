@@ -260,9 +260,17 @@ class Asked(NamedTuple):
 def asked_of(options: Mapping[str, str]) -> Asked:
     """What a job asks for, of options by their long names."""
     counts = asked_counts(options)
-    gpus = counts.gres.get("gres/gpu", 0.0)
-    tres = {"cpu": float(counts.processors), "mem": _memory_of_job(options, counts, gpus)}
-    tres |= counts.gres
+    by_cpu = amount_of(options, "mem-per-cpu", parse_memory, 0.0)
+    by_node = amount_of(options, "mem", parse_memory, 0.0)
+    by_gpu = amount_of(options, "mem-per-gpu", parse_memory, 0.0)
+    if "mem-per-cpu" in options:
+        memory, with_cpus = by_cpu * counts.processors, True
+    elif "mem" in options:
+        memory, with_cpus = by_node * max(counts.nodes, 1), False
+    else:  # on the nodes of the GPUs: where it is as few nodes as hold the job, those of its CPUs
+        memory = by_gpu * counts.gres.get(_GPU, 0.0)
+        with_cpus = "mem-per-gpu" in options and counts.nodes == 0
+    tres = {"cpu": float(counts.processors), "mem": memory, **counts.gres}
     tres |= amount_of(options, "licenses", parse_licences, NO_TRES)
     exclusive = "exclusive" in options and options["exclusive"] not in _SHARED
     # that much of a node is all that it has
@@ -272,30 +280,7 @@ def asked_of(options: Mapping[str, str]) -> Asked:
         amounts=requested(tres),
         nodes=counts.nodes,
         cpus_per_task=counts.cpus_per_task,
-        memory_per_cpu=_memory_goes_with_cpus(options, counts.nodes),
+        memory_per_cpu=with_cpus,
         exclusive=exclusive,
         constraint=options.get("constraint", ""),
     )
-
-
-def _memory_of_job(options: Mapping[str, str], counts: AskedCounts, gpus: float) -> float:
-    """MiB of the whole job, 0 where none is asked for."""
-    by_cpu = amount_of(options, "mem-per-cpu", parse_memory, 0.0)
-    by_node = amount_of(options, "mem", parse_memory, 0.0)
-    by_gpu = amount_of(options, "mem-per-gpu", parse_memory, 0.0)
-    if "mem-per-cpu" in options:
-        return by_cpu * counts.processors
-    if "mem" in options:
-        return by_node * max(counts.nodes, 1)
-    return by_gpu * gpus
-
-
-def _memory_goes_with_cpus(options: Mapping[str, str], nodes: int) -> bool:
-    """Whether memory is where the CPUs are; else each node gives an equal part.
-
-    What goes with GPUs is where these are: on as few nodes as hold the job, so on those of its
-    CPUs.
-    """
-    if "mem-per-cpu" in options:
-        return True
-    return "mem" not in options and "mem-per-gpu" in options and nodes == 0

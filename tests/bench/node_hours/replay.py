@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from slurm_rl_plugin.machine_files.values import expand
+from slurm_rl_plugin.machine_files.statements import expand
 from slurm_rl_plugin.units import HOUR
 from tests.bench.live.compressed_time import (
     PATIENCE,

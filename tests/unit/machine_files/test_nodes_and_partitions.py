@@ -14,7 +14,7 @@ from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.domain.machine import MachinePartition
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.machine_files.reader import read_machine
-from slurm_rl_plugin.machine_files.values import compress, expand
+from slurm_rl_plugin.machine_files.statements import compress, expand
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from tests.unit.accounting.published_samples import NODES as NODE_LIST
 from tests.unit.accounting.published_samples import as_csv, pods

@@ -27,10 +27,9 @@ from slurm_rl_plugin.domain.resources import CPUS, GPUS, MEMORY
 from slurm_rl_plugin.domain.site_priority import CLASSIC
 from slurm_rl_plugin.domain.sort_formula import check_formula
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.machine_files.nodes import Node
-from slurm_rl_plugin.machine_files.partitions import ServedPartition
+from slurm_rl_plugin.machine_files.nodes import Node, ServedPartition
 from slurm_rl_plugin.machine_files.reader import kinds_of, resources_of
-from slurm_rl_plugin.machine_files.values import compress
+from slurm_rl_plugin.machine_files.statements import compress
 
 #: Hosts, each with what its vnodes have together.
 PBSNODES = ("pbsnodes", "-a", "-F", "json")

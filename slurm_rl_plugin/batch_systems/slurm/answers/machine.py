@@ -16,12 +16,16 @@ from slurm_rl_plugin.domain.resources import CPUS, LICENCE_PREFIX, MEMORY
 from slurm_rl_plugin.errors import BatchSystemError, ConfigurationError
 from slurm_rl_plugin.machine_files.database import database_of
 from slurm_rl_plugin.machine_files.database_entries import DatabaseEntry, read_tables
-from slurm_rl_plugin.machine_files.nodes import gres_of
-from slurm_rl_plugin.machine_files.partitions import billing_weights
+from slurm_rl_plugin.machine_files.nodes import billing_weights, gres_of
 from slurm_rl_plugin.machine_files.reader import DescribedCluster
 from slurm_rl_plugin.machine_files.scheduling import name_of, weights_of_priorities
-from slurm_rl_plugin.machine_files.statements import ConfRecord, Statements
-from slurm_rl_plugin.machine_files.values import NOTHING, Value, compress
+from slurm_rl_plugin.machine_files.statements import (
+    NOTHING,
+    ConfRecord,
+    Statements,
+    Value,
+    compress,
+)
 
 SHOW_NODES = ("scontrol", "--all", "--oneliner", "show", "nodes")
 SHOW_PARTITIONS = ("scontrol", "--all", "--oneliner", "show", "partitions")

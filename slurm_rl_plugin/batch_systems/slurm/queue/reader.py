@@ -35,7 +35,7 @@ from slurm_rl_plugin.domain.jobs import RunningJobs
 from slurm_rl_plugin.domain.nodes import MachineResources, NodeNow, machine_resources
 from slurm_rl_plugin.domain.resources import CPUS, MEMORY, ResourcesNow
 from slurm_rl_plugin.errors import BatchSystemError
-from slurm_rl_plugin.machine_files.values import expand
+from slurm_rl_plugin.machine_files.statements import expand
 from slurm_rl_plugin.units import MINUTE
 
 logger = logging.getLogger(__name__)
