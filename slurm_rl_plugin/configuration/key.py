@@ -37,8 +37,8 @@ _CHOICES = ("One of", "Names are")
 DEFAULT_PATH = Path("/etc/slurm-rl/slurm-rl.toml")
 #: What is to be said of a whole section, in Markdown.
 SECTION_NOTES = {
-    "goals": "They act without training, on models whose score is linear as the shipped one's is: "
-    "[order](order.md) tells what a step of each does.",
+    "goals": "They act without training, on models with a linear score such as the shipped one "
+    "([order](order.md)): [what a step of each does](order-measured.md#what-a-step-does).",
     "reward": "What training maximises: `slurm-rl train --config` records the weights in the "
     "model. A weight that you do not give follows from [goals](#goals): `slowdown` is 10 times "
     "`short_jobs`, `groups` 10 times `wide_jobs`, `tail` 2 times `longest_wait`; `fairness` is "

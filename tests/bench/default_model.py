@@ -33,7 +33,7 @@ Made by `{command}` with slurm_rl_plugin {version}.
   ([features](../docs/features.md)).
 * sha256 of the file: `{sha256}`.
 
-What it does on the last 40 % of these logs: [order](../docs/order.md#what-was-measured).
+What it does on the last 40 % of these logs: [measured](../docs/order-measured.md).
 
 ## When not to use it
 
