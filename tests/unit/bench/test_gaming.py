@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -12,8 +10,6 @@ from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from slurm_rl_plugin.units import IntArray
 from tests.bench.shares.gaming import (
-    DUMMY,
-    PART,
     Changed,
     Gain,
     Replay,
@@ -21,7 +17,6 @@ from tests.bench.shares.gaming import (
     changed_log,
     gain_of,
     may_ask,
-    over_draws,
     replayed,
 )
 
@@ -61,10 +56,6 @@ def asked(way: Way) -> list[tuple[float, int, float, float]]:
     return list(zip(*(column[mine].tolist() for column in columns), strict=True))
 
 
-def test_a_way_that_changes_nothing_leaves_the_log() -> None:
-    assert asked(Way()) == [JOBS[1]]
-
-
 @pytest.mark.parametrize(
     ("way", "found"),
     [
@@ -79,20 +70,6 @@ def test_a_way_that_changes_nothing_leaves_the_log() -> None:
 )
 def test_what_is_asked_for(way: Way, found: list[tuple[float, int, float, float]]) -> None:
     assert asked(way) == found
-
-
-def test_a_fresh_user_has_no_run_that_the_others_have() -> None:
-    changed = changed_log(prepared(), SECOND, Way(fresh_user=True))
-    users = [changed.log.log.users[user] for user in changed.log.log.user]
-    assert users == ["ann", "fresh0", "ann"]
-    assert len(set(changed.log.past.user.tolist())) == 2
-
-
-def test_the_account_that_has_used_least_is_charged() -> None:
-    log = prepared()
-    assert log.account.tolist() == [0, 0, 1]
-    assert changed_log(log, SECOND, Way(account=True)).log.account.tolist() == [0, 1, 1]
-    assert may_ask(log, Way(account=True)).tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -162,11 +139,6 @@ def test_figures_of_a_job_that_asks_for_twice_the_processors() -> None:
     assert found.others == 90 / 60
 
 
-def test_dummies_are_paid_for() -> None:
-    changed = changed_log(prepared(), SECOND, Way(dummies=100))
-    assert gain(changed, [0.0] * 3, [0.0] * 3, SECOND).paid == (8000 + 100 * 5 * 8) / 8000
-
-
 def test_a_killed_job_has_lost_its_work_and_its_wait_does_not_count() -> None:
     """Of the first and the second, 2400 and 8000 core-seconds, the second reaches its limit."""
     both = np.array([0, 1])
@@ -175,27 +147,3 @@ def test_a_killed_job_has_lost_its_work_and_its_wait_does_not_count() -> None:
     assert (found.killed, found.lost) == (0.5, 8000 / 10_400)
     assert found.paid == (2400 + 8 * 600) / 10_400
     assert found.wait == 0.5
-
-
-def test_parts_of_a_job_are_no_killed_job() -> None:
-    changed = changed_log(prepared(), SECOND, Way(time_limit=0.25, run_time=0.25, parts=4))
-    found = gain(changed, [0.0] * 3, [0.0] * 3, SECOND)
-    assert (found.killed, found.paid) == (0.0, 1.0)
-    assert changed.kind.tolist() == [PART] * 6
-
-
-def test_dummies_stand_before_the_jobs_that_came_with_them() -> None:
-    changed = changed_log(prepared(), SECOND, Way(dummies=1))
-    assert changed.kind.tolist() == [PART, DUMMY, PART, PART]
-    assert changed.honest.tolist() == [0, 1, 1, 2]
-
-
-def test_ratios_of_draws_have_a_geometric_mean_and_an_error() -> None:
-    """Half and twice are 1 together; logarithms -ln 2 and ln 2 spread by ln 2 * sqrt(2)."""
-    changed = changed_log(prepared(), SECOND, Way())
-    one = gain(changed, [0.0, 100.0, 60.0], [0.0, 50.0, 60.0], SECOND)
-    two = gain(changed, [0.0, 100.0, 60.0], [0.0, 200.0, 60.0], SECOND)
-    found = over_draws([one, two._replace(ahead=0.1)])
-    assert found.wait == pytest.approx(1.0)
-    assert found.ahead == pytest.approx((-0.3 + 0.1) / 2)
-    assert found.error == pytest.approx(2.0 * math.log(2.0))

@@ -20,17 +20,12 @@ from slurm_rl_plugin.learning.evaluation.run_time_scores import (
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import PreparedLog, prepare_log
 from tests.bench.forecasts.run_time_predictors import (
-    OUTCOMES,
     PREDICTORS,
     Runs,
     about,
-    by_blocks,
     by_package,
     main,
-    predicted,
-    ratio_and_error,
     shrunk_means,
-    within_limit,
 )
 from tests.reference.loads import log_of, random_workload
 
@@ -47,35 +42,6 @@ def log_with(*jobs: tuple[int, float, float, float]) -> PreparedLog:
     return prepare_log(replace(made, user=user, users=("a", "b")))
 
 
-def parts(*first: float) -> np.ndarray:
-    """One distribution: these parts end in the first intervals, the rest is ended by the limit."""
-    each = np.zeros((1, OUTCOMES))
-    each[0, : len(first)] = first
-    each[0, -1] = 1.0 - sum(first)
-    return each
-
-
-def test_the_log_score_is_that_of_what_came_and_at_most_that_of_a_millionth() -> None:
-    predicted = np.concatenate([parts(0.5, 0.2)] * 3)
-    found = log_scores(predicted, np.array([0, 16, 2]))
-    assert found == pytest.approx([-log(0.5), -log(0.3), -log(1e-6)])
-
-
-def test_what_would_end_beyond_the_limit_is_ended_by_it() -> None:
-    found = within_limit(parts(0.1, 0.2, 0.3, 0.4), np.array([25.0]))
-    assert found[0, :4] == pytest.approx([0.1, 0.2, 0.0, 0.0])
-    assert found[0, -1] == pytest.approx(0.7)
-
-
-def test_a_distribution_has_the_means_of_its_intervals() -> None:
-    """Half before 10 s, at 6 s; a quarter before 30 s, evenly in the logarithm; the rest 60 s."""
-    found = predicted(parts(0.5, 0.25), np.array([60.0]))
-    mean = 0.5 * 6 + 0.25 * (30 - 10) / log(3) + 0.25 * 60
-    inverse = 0.5 / 10 + 0.25 * (1 / 10 - 1 / 30) / log(3) + 0.25 / 60
-    assert found.mean == pytest.approx([mean])
-    assert found.rate == pytest.approx([inverse])
-
-
 def test_a_point_is_spread_as_earlier_runs_were_about_theirs() -> None:
     """Of three runs that have ended one was half as long as its point, two twice as long.
 
@@ -90,38 +56,6 @@ def test_a_point_is_spread_as_earlier_runs_were_about_theirs() -> None:
     # 75 s; 300 s is more than the limit of 200 s
     assert found[7, [3, 16]] == pytest.approx([1 / 3, 2 / 3])
     assert found.sum(axis=1) == pytest.approx(np.ones(10))
-
-
-def test_the_ratio_is_of_sums_and_the_error_of_tenths_by_what_was_told() -> None:
-    guess = np.repeat(np.arange(1.0, 11.0), 2)
-    true = guess.copy()
-    assert ratio_and_error(guess, true) == pytest.approx((1.0, 0.0))
-    true[:2] = 2.0  # predicted as 1 s each
-    assert ratio_and_error(guess, true) == pytest.approx((110 / 112, log(2) / 10))
-
-
-def test_blocks_of_days_where_few_weeks_are_scored() -> None:
-    """Two jobs on each of ten days, of which each day tells the same."""
-    submit = np.repeat(np.arange(10) * DAY, 2)
-    mean, interval = by_blocks(np.tile([0.0, 2.0], 10), submit)
-    assert mean == pytest.approx(1.0)
-    assert interval == pytest.approx((1.0, 1.0))  # by jobs it would have a width
-    mean, interval = by_blocks(np.repeat([0.0, 2.0], 10), submit)
-    assert interval is not None
-    assert interval[0] < 0.6 < 1.4 < interval[1]
-
-
-def test_blocks_of_weeks_weigh_as_their_jobs_do() -> None:
-    submit = np.repeat(np.arange(10) * 7 * DAY, [1, 1, 1, 1, 1, 1, 1, 1, 1, 91])
-    difference = np.where(np.arange(100) < 9, 1.0, 0.0)
-    mean, interval = by_blocks(difference, submit)
-    assert mean == pytest.approx(0.09)
-    assert interval is not None
-    assert interval[1] > 0.5  # a draw may lack the large block
-
-
-def test_no_interval_of_a_single_block() -> None:
-    assert by_blocks(np.ones(3), np.array([0.0, 1.0, 2.0])) == (1.0, None)
 
 
 def test_shrunk_means_know_what_has_ended() -> None:

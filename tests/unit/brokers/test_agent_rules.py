@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from slurm_rl_plugin.brokers.agents.rules import (
     best_score,
@@ -46,20 +44,6 @@ def test_the_highest_score_wins_and_chance_breaks_ties_evenly() -> None:
     chosen = [best_score(scores, chance) for chance in (0.0, 0.3, 0.34, 0.6, 0.67, 0.999)]
     assert chosen == [1, 1, 3, 3, 4, 4]
     assert best_score(np.array([0, 1, 0]), 0.9) == 1
-
-
-@given(
-    chances=st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=8),
-    seed=st.integers(0, 2**32),
-    data=st.data(),
-)
-def test_drawn_places_differ_and_exist(
-    chances: list[float], seed: int, data: st.DataObject
-) -> None:
-    probes = data.draw(st.integers(1, len(chances)))
-    places = drawn_places(np.array(chances), probes, np.random.default_rng(seed))
-    assert len(set(places.tolist())) == probes
-    assert set(places.tolist()) <= set(range(len(chances)))
 
 
 def test_places_are_drawn_in_proportion() -> None:

@@ -70,14 +70,6 @@ def test_load_is_the_work_in_the_system_and_none_is_lost(
     assert run.response == pytest.approx(run.wait + grid.size / grid.capacity[run.resource])
 
 
-@settings(deadline=None, max_examples=30)
-@given(size=GRIDS, rule=RULE, seed=st.integers(0, 10**6))
-def test_the_same_seed_gives_the_same_bytes(size: GridSettings, rule: AgentRule, seed: int) -> None:
-    one, two = (run_grid(size, draw_grid(size, seed), rule, seed) for _ in range(2))
-    for name in ("load", "resource", "wait", "response", "backlog"):
-        assert getattr(one, name).tobytes() == getattr(two, name).tobytes()
-
-
 class ReadableAgents:
     """Agents who are told of a job in so many words, and only when they may know of it."""
 
@@ -207,18 +199,6 @@ def test_agents_choose_as_readable_ones_who_hear_only_of_completed_jobs(
     assert run.resource.tolist() == readable_choices(size, grid, rule, seed)
 
 
-def test_nobody_has_a_preference_before_the_first_completion() -> None:
-    """Jobs that never complete teach nothing: the choices are those of any other sizes."""
-    size = GridSettings(agents=5, resources=20, ticks=30, rate=0.5, capacity=(1.0, 2.0))
-    grid = draw_grid(size, 3)
-    rule = AgentRule(name=PAPER, at_completion=True)
-    endless = [grid._replace(size=np.full(len(grid.size), each)) for each in (1e6, 2e6)]
-    one, two = (run_grid(size, each, rule, 3).resource.tolist() for each in endless)
-    assert one == two
-    at_once = AgentRule(name=PAPER)
-    assert run_grid(size, endless[0], at_once, 3).resource.tolist() != one
-
-
 def test_least_loaded_sees_the_tick_before_and_in_turn_every_job() -> None:
     size = GridSettings(agents=40, resources=40, ticks=1, rate=0.99, capacity=(10.0, 20.0))
     grid = draw_grid(size, 1)
@@ -226,18 +206,3 @@ def test_least_loaded_sees_the_tick_before_and_in_turn_every_job() -> None:
     assert len(set(in_turn.resource.tolist())) == len(grid.tick)  # an empty one is left for each
     snapshot = run_grid(size, grid, AgentRule(name=LEAST_LOADED), 1)
     assert len(set(snapshot.resource.tolist())) < len(grid.tick)  # all seemed empty
-
-
-def test_capacities_and_submissions_are_drawn_as_told() -> None:
-    size = GridSettings(agents=200, resources=300, ticks=900, rate=0.2, leaving=0.01)
-    grid = draw_grid(size, 1)
-    assert ((grid.capacity >= 10.0) & (grid.capacity <= 1000.0)).all()
-    assert len(grid.tick) / (200 * 900) == pytest.approx(0.2, abs=5e-3)
-    assert len(grid.leaver) / (200 * 900) == pytest.approx(0.01, abs=1.5e-3)
-    assert grid.size.mean() == pytest.approx(size.mean_size, rel=0.02)
-    assert (np.diff(grid.tick) >= 0).all()
-    pairs = grid.tick * 200 + grid.agent
-    assert len(np.unique(pairs)) == len(pairs)  # an agent submits once in a tick
-    assert (grid.size**2).mean() / grid.size.mean() ** 2 == pytest.approx(
-        size.size_variability, rel=0.02
-    )

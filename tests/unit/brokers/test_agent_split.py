@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.brokers.agents.grid import optimal_split, utilization_at
+from slurm_rl_plugin.brokers.agents.grid import optimal_split
 from slurm_rl_plugin.units import FloatArray
 
 CAPACITIES = st.lists(st.floats(1.0, 1000.0), min_size=1, max_size=12).map(np.array)
@@ -65,9 +65,3 @@ def test_a_slow_resource_is_left_out_and_equal_ones_share() -> None:
 
 def test_too_much_work_is_split_in_proportion() -> None:
     assert optimal_split(np.array([1.0, 3.0]), 4.0, 1.3).tolist() == [0.25, 0.75]
-
-
-def test_utilization_starts_where_the_first_unit_is_worth_its_price() -> None:
-    found = utilization_at(0.5, np.array([1.0, 2.0, 2.0 + 2.0 * 4.0]), 2.0)
-    # 1/(1 - rho)^2 = 1 + (2/k)(price C - 1) = 5 for the last
-    assert found == pytest.approx([0.0, 0.0, 1.0 - 5.0**-0.5])

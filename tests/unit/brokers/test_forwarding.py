@@ -84,15 +84,6 @@ def test_each_site_forwards_with_fewer_hops_and_less_time() -> None:
     assert bounded.asked[0].hops == 0  # by the site, whatever was asked
 
 
-def test_a_request_is_answered_once() -> None:
-    others = Others()
-    forwarder = Forwarder(others, 2)
-    forwarder.begin(JOB, FAR)()
-    with pytest.raises(RequestRefused, match="was here before"):
-        forwarder.begin(JOB, FAR)
-    assert len(others.asked) == 1
-
-
 def test_others_are_not_waited_for_longer_than_the_time_to_live() -> None:
     forwarder, began = Forwarder(Others(seconds=5.0), 2), time.monotonic()
     short = Forwarding(request_id="0123456789", hops=1, time_to_live=0.2)

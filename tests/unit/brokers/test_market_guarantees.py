@@ -117,15 +117,6 @@ def test_within_the_margin_a_heavier_job_goes_first():
     assert late[60.0].start.tolist() == [0, 15, 5]
 
 
-def test_an_early_end_lets_jobs_start_before_they_were_promised():
-    jobs = workload([(0, 100, 0.1, 8), (1, 10, 1, 8), (1, 10, 1, 8)])
-    early = simulate_market(jobs, MarketSettings(machines=(8,), margin=0.0))
-    assert early.promised.tolist() == [0, 100, 110]
-    assert early.start.tolist() == [0, 10, 20]
-    kept = simulate_market(jobs, MarketSettings(machines=(8,), rescheduling=False))
-    assert kept.start.tolist() == [0, 100, 110]
-
-
 def test_a_job_may_not_push_another_behind_its_promise():
     # the long job would fit beside the running one, but the wide one was promised the start at 20
     jobs = workload([(0, 20, 1, 4), (1, 10, 1, 8), (1, 100, 1, 4)])
@@ -138,20 +129,6 @@ def test_a_wide_job_runs_on_several_machines_at_once():
     found = simulate_market(jobs, MarketSettings(machines=(4, 4), splitting="where too wide"))
     assert found.start.tolist() == [0, 10]
     assert found.parts.tolist() == [[3, 0], [4, 4]]
-
-
-def test_a_job_is_split_where_its_user_likes_that_better():
-    jobs = workload([(0, 100, 1, 2), (0, 100, 1, 2), (0, 10, 1, 4)])
-    rows = {
-        splitting: simulate_market(
-            jobs, MarketSettings(machines=(4, 4), splitting=splitting, rescheduling=False)
-        )
-        for splitting in ("where too wide", "wherever better")
-    }
-    # first jobs go where the free areas beside them are cheaper; the last needs a whole machine
-    for found in rows.values():
-        check(jobs, found, (4, 4))
-    assert rows["wherever better"].start[2] <= rows["where too wide"].start[2]
 
 
 def test_a_job_that_nothing_can_run_is_refused():
@@ -191,15 +168,6 @@ LINE = ((1,), (0, 2), (1, 3), (2,))  # four domains in a row
 )
 def test_a_request_is_forwarded_within_hops_and_time_and_once(links, more, asked):
     assert Domains(sizes=(1,) * 4, links=links, **more).asked(0) == asked
-
-
-def test_links_name_domains():
-    with pytest.raises(ConfigurationError, match="links must name"):
-        Domains(sizes=(1, 1), links=((1,), (2,)), hops=1)
-    domains = Domains(sizes=(1, 1), links=((1,), (0,)), hops=1)
-    market = MarketSettings(machines=(4, 4, 4), domains=domains)
-    with pytest.raises(ConfigurationError, match="have 2 machines and the market 3"):
-        simulate_market(workload([(0.0, 1.0, 1.0, 1)]), market)
 
 
 @settings(max_examples=30, deadline=None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -50,12 +49,6 @@ def test_a_request_comes_back_as_it_was(request_: JobRequest) -> None:
     found = job_request(strict_object(body))
     assert job_document(found) == job_document(request_)
     assert math.isnan(found.job.time_limit) == math.isnan(request_.job.time_limit)
-
-
-@given(st.binary(max_size=200))
-def test_bytes_are_an_object_or_refused(body: bytes) -> None:
-    with suppress(RequestRefused):
-        assert isinstance(strict_object(body), dict)
 
 
 def test_nesting_is_counted_outside_texts_only() -> None:

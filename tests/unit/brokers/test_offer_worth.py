@@ -25,7 +25,6 @@ from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
 from slurm_rl_plugin.domain.site import Allocation
 from slurm_rl_plugin.domain.utility_class import BUILT_IN, UtilityClass
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.utility.time_utility import paper_row, time_utility
 from tests.unit.brokers.test_market_guarantees import workload
 
 REQUEST = job_request({"processors": 4, "time_limit": 1800, "account": "physics"})
@@ -37,15 +36,6 @@ NONE = JobClassifier(())
 
 def worth(price: str, *, interactive: bool = False) -> OfferWorth:
     return OfferWorth(price, ALL if interactive else NONE)
-
-
-@pytest.mark.parametrize("interactive", [False, True])
-def test_utility_is_the_time_utility_of_the_expected_wait(interactive: bool) -> None:
-    offer = worth("0", interactive=interactive).offer(
-        "north", REQUEST, now=NOW, start=NOW + 300.0, all_processors=64
-    )
-    assert offer.utility == pytest.approx(time_utility(2100.0, 1800.0, paper_row(interactive)))
-    assert 0.0 < offer.utility < 1.0
 
 
 def test_a_job_without_a_limit_counts_as_one_of_an_hour() -> None:
@@ -64,15 +54,6 @@ def test_the_price_is_the_sites_formula() -> None:
     for refused in ("utility", "JobCost", "", "1 +", "9 ** 99", "UF1"):
         with pytest.raises(ConfigurationError):
             worth(refused)
-
-
-@pytest.mark.parametrize("published", [0.625, None])
-def test_a_published_utility_goes_first_and_the_offer_says_so(published: float | None) -> None:
-    asked = OfferWorth("0", ALL, lambda request, quick: published if quick else 0.1)
-    offer = asked.offer("north", REQUEST, now=NOW, start=NOW + 300.0, all_processors=64)
-    assert offer.published is (published is not None)
-    waited = time_utility(2100.0, 1800.0, paper_row(True))
-    assert offer.utility == pytest.approx(waited if published is None else published)
 
 
 def test_a_class_of_the_sites_own_gives_its_own_utility() -> None:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from hypothesis import given
-from hypothesis import strategies as st
-
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.remote_site import SiteAnswer
-from slurm_rl_plugin.brokers.registry import EarliestStartBroker, SiteUtilityBroker
+from slurm_rl_plugin.brokers.registry import SiteUtilityBroker
 from slurm_rl_plugin.domain.site import SiteOffer
 
 REQUEST = job_request({"processors": 1, "account": "physics"})
@@ -35,28 +30,3 @@ def test_the_site_that_expects_most_comes_first_however_late_it_starts_the_job()
     assert [each.merit for each in ranking] == [0.9, 0.5, 0.2]
     assert ranking[0].reason == "expects a utility of 0.900 from it"
     assert ranking[0].offer == sites[0].promised
-
-
-def test_where_nobody_publishes_the_earliest_start_is_first() -> None:
-    sites = [site("north", 1300.0), site("east", 1100.0), site("south", 1160.0)]
-    ranking = SiteUtilityBroker().rank(REQUEST, sites)
-    assert [each.reason for each in ranking[:2]] == [
-        "publishes no utility of such jobs; would start it first",
-        "publishes no utility of such jobs; would start it 1 min later",
-    ]
-    plain = EarliestStartBroker(larger_first=False).rank(REQUEST, sites)
-    assert [replace(each, reason="") for each in plain] == [
-        replace(each, reason="") for each in ranking
-    ]
-
-
-@given(st.lists(st.tuples(st.sampled_from([0.2, 0.5, 0.8, None]), st.floats(0, 1e9)), max_size=6))
-def test_every_site_is_ranked_and_ties_go_by_the_earlier_start(
-    rows: list[tuple[float | None, float]],
-) -> None:
-    sites = [site(f"site{place}", start, u) for place, (u, start) in enumerate(rows)]
-    ranking = SiteUtilityBroker().rank(REQUEST, sites)
-    offers = [each.offer for each in ranking if each.offer is not None]
-    keys = [(not o.published, -o.utility * o.published, o.expected_start) for o in offers]
-    assert keys == sorted(keys)
-    assert sorted(each.site for each in ranking) == sorted(each.name for each in sites)

@@ -54,13 +54,6 @@ def test_a_wait_that_is_certain_has_no_width() -> None:
     assert certain.chance_within(61.0)[0] == 1.0
 
 
-def test_draws_give_their_quantiles() -> None:
-    draws = np.random.default_rng(0).lognormal(8.0, 1.0, (2, 40000))
-    found = Forecasts.of_draws(draws)
-    assert found.median == pytest.approx(np.exp(8.0), rel=0.05)
-    assert found.chance_within(np.exp(9.0)) == pytest.approx(0.841, abs=0.02)
-
-
 def test_quantiles_that_cross_or_are_too_few_are_refused_or_put_in_order() -> None:
     with pytest.raises(ValueError, match="must be finite numbers that rise"):
         of(2.0, 1.0, 3.0, 4.0, 5.0, 6.0, 7.0)

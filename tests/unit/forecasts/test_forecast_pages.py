@@ -122,12 +122,6 @@ def test_jobs_of_others_are_told_where_the_site_lets_see() -> None:
     assert asked(pages(), "user=ann", **BEN)[0] == "404 Not Found"
 
 
-def test_root_and_a_portal_hear_all() -> None:
-    assert len(asked(pages(), "all=1", **ROOT)[1]["jobs"]) == 1
-    token = {"REMOTE_ADDR": "127.0.0.1", "HTTP_AUTHORIZATION": "Bearer right"}
-    assert len(asked(pages(), "user=ann", **token)[1]["jobs"]) == 1
-
-
 def test_without_a_token_the_port_tells_metrics_alone() -> None:
     stranger = {"REMOTE_ADDR": "10.0.0.1"}
     assert asked(pages(), "job=7", **stranger)[0] == "401 Unauthorized"
@@ -272,14 +266,6 @@ def test_one_client_cannot_keep_the_others_waiting() -> None:
     assert pace.pause("uid:2") == 0.0
 
 
-def test_short_questions_may_be_asked_often() -> None:
-    now = [0.0]
-    pace = question_pace(lambda: now[0])
-    for now[0] in np.arange(0.0, 600.0, 5.0).tolist():
-        assert pace.pause("uid:1") == 0.0
-        pace.spent("uid:1", 0.2)
-
-
 @pytest.mark.parametrize(
     ("body", "status"),
     [(b"[]", 400), (b"{", 400), (b"\xff", 400), (b'{"a":' * 1500, 400), (b"x" * 9000, 413)],
@@ -304,9 +290,3 @@ def test_before_the_first_look_it_says_so() -> None:
     service = pages()
     service.desk._queue = None
     assert asked(service, "job=7", **ANN)[0] == "503 Service Unavailable"
-
-
-def test_an_old_look_is_said() -> None:
-    service = pages()
-    service.desk.clock = lambda: 1000.0 + 25 * 60
-    assert "25 minutes old" in asked(service, "job=7", **ANN)[1]["old"]

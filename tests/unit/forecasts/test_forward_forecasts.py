@@ -16,7 +16,6 @@ from slurm_rl_plugin.forecasts.past_waits.sources import (
     ask_sources,
     given_at,
 )
-from slurm_rl_plugin.forecasts.scores import scores_of
 from slurm_rl_plugin.papers.start_times_2023.jobs_file import read_jobs_file
 from tests.fakes.polled_jobs import polled_jobs, write_polled_jobs
 
@@ -62,24 +61,3 @@ def test_what_happens_later_changes_no_forecast_that_was_given(
 def test_bands_are_set_once_a_few_moments_have_been_seen(given: list[GivenForecasts]) -> None:
     set_at = [each.forecasts is not each.plain for each in given]
     assert set_at == [place >= FEWEST_MOMENTS for place in range(len(given))]
-
-
-def test_the_last_forecasts_come_near_what_can_be_known(
-    jobs: SeenJobs, given: list[GivenForecasts]
-) -> None:
-    late = scores_of(given[-1].forecasts, jobs.wait[given[-1].rows])
-    assert late.square_error < 4 * SPREAD**2
-    assert late.coverage_90 > 0.7
-    assert 0.3 < late.width_90 < 3.0
-
-
-def test_sources_are_joined_by_what_they_were_worth(
-    jobs: SeenJobs, given: list[GivenForecasts]
-) -> None:
-    assert [each.weights.sum() for each in given] == pytest.approx([1.0] * len(given))
-    best = given[-1].weights.argmax()
-    said = np.hstack([each.sources for each in given])
-    truth = np.log10(jobs.wait[np.concatenate([each.rows for each in given])])
-    errors = np.mean((said - truth) ** 2, axis=1)
-    assert errors[best] < 1.2 * errors.min()
-    assert given[-1].weights[errors.argmax()] < given[0].weights.max()

@@ -11,9 +11,8 @@ import pytest
 
 from slurm_rl_plugin.domain import StartedJobs
 from slurm_rl_plugin.domain.resources import ResourceRequests
-from slurm_rl_plugin.forecasts.live.asked_queue import AskedJob, asking_for, with_job
+from slurm_rl_plugin.forecasts.live.asked_queue import AskedJob, with_job
 from slurm_rl_plugin.forecasts.live.forecaster import Forecaster
-from slurm_rl_plugin.forecasts.live.joining import scores_document
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_in_log, site_now
 from slurm_rl_plugin.forecasts.live.sources import PastWaits, ReplaySource
 from slurm_rl_plugin.units import DAY, HOUR, MINUTE, FloatArray, IntArray
@@ -79,23 +78,6 @@ def test_a_start_that_is_to_come_changes_no_forecast(
         draws = made.replayed(at, at.pending, 4, np.inf)
         told.append(made.joined(at, at.pending, draws).forecasts.seconds)
     np.testing.assert_array_equal(told[0], told[1])
-
-
-def test_nothing_is_shown_before_enough_has_come_true(
-    site: LiveSite, now: float, tmp_path: Path
-) -> None:
-    queue = forecaster(tmp_path).foretell(site.history(now), site.queue(now, now - HOUR))
-    (document,) = queue.documents([0])
-    assert document["forecast"] is None
-    assert document["why_not"].startswith("too little is known yet: 0 of 30 forecasts")
-
-
-def test_the_past_that_was_foretold_again_is_scored(experienced: Forecaster, now: float) -> None:
-    scores = scores_document(experienced.kept.rows(0.0), now)
-    assert scores["started"] >= 200
-    # first come, first served is known to the replays, run times are not
-    assert scores["sources"]["replays"]["median_error"] < 0.25
-    assert 0.8 <= scores["all"]["coverage_90"] <= 0.98
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,20 +246,6 @@ def test_the_tasks_of_an_array_all_wait(
     last = queue.place[-1]
     assert queue.told.forecasts.median[last] > alone.told.forecasts.median[alone.place[-1]]
     assert queue.ahead[-1] == alone.ahead[-1] + 39
-
-
-def test_a_job_that_is_not_submitted_stands_last(site: LiveSite, now: float) -> None:
-    snapshot = site.queue(now, now - HOUR)
-    asked = AskedJob.of_document(
-        {"user": "eve", "account": "chemistry", "processors": 4, "time_limit": 3600.0}
-    )
-    longer = with_job(snapshot, asked)
-    assert longer.users[longer.pending.jobs.user[-1]] == "eve"
-    assert longer.accounts[longer.pending.jobs.account[-1]] == "chemistry"
-    assert longer.pending.jobs.submit[-1] == now
-    assert len(longer.shares) == len(longer.accounts)
-    half = asking_for(longer, len(longer.pending) - 1, processors=2)
-    assert half.pending.jobs.processors.tolist() == [*snapshot.pending.jobs.processors.tolist(), 2]
 
 
 @pytest.mark.parametrize("goes", [True, False])

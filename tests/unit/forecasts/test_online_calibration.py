@@ -82,14 +82,6 @@ def test_waits_that_still_last_do_not_shorten_the_band() -> None:
     assert alone[1] < 0.9 * -np.log(0.1)
 
 
-def test_weights_count_as_so_many_rows() -> None:
-    twice = Outcomes(np.array([1.0, 1.0, 3.0]), np.ones(3, bool), np.ones(3), np.zeros(3, int))
-    once = Outcomes(np.array([1.0, 3.0]), np.ones(2, bool), np.ones(2), np.zeros(2, int))
-    levels = np.array([0.3, 0.6, 0.7])
-    assert quantiles_of(twice, twice.weight, levels).tolist() == [1.0, 1.0, 3.0]
-    assert quantiles_of(once, np.array([2.0, 1.0]), levels).tolist() == [1.0, 1.0, 3.0]
-
-
 def test_tails_follow_what_was_missed() -> None:
     tails = Tails()
     for _ in range(20):

@@ -126,13 +126,6 @@ def test_more_may_run_on_a_node_than_it_has(backfilling: str) -> None:
     assert one.planned(everywhere, np.array([4])).tolist() == [4590.0]
 
 
-@pytest.mark.parametrize("backfilling", ["easy", "slurm"])
-def test_drawn_run_times_bring_starts_forward(backfilling: str) -> None:
-    starts = site(backfilling).starts(QUEUE, WAITING, 40, np.random.default_rng(1))
-    assert starts.shape == (3, 40)
-    assert 1200.0 < np.median(starts[0]) < 1600.0
-
-
 @pytest.mark.parametrize("backfilling", NODE_BACKFILLING)
 def test_the_line_is_that_of_the_order_whoever_finds_room(backfilling: str) -> None:
     """Job 3 starts at once and job 2 does not; in line it stands behind it."""

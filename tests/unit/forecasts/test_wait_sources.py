@@ -10,12 +10,10 @@ import pytest
 
 from slurm_rl_plugin.forecasts.forecast import weights_by_worth
 from slurm_rl_plugin.forecasts.past_waits.features import features_of
-from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs, codes_of
+from slurm_rl_plugin.forecasts.past_waits.seen_jobs import SeenJobs
 from slurm_rl_plugin.forecasts.past_waits.sources import (
     SOURCES,
     ask_sources,
-    bin_edges,
-    binned,
     last_similar_log_waits,
     median_of_partition,
 )
@@ -35,19 +33,6 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> SeenJobs:
     return read_jobs_file(write_polled_jobs(path, polled_jobs(8, 80)))
 
 
-def test_a_forest_knows_mean_and_spread_of_jobs_alike() -> None:
-    rng = np.random.default_rng(0)
-    kind = rng.integers(0, 2, 4000)
-    waits = np.where(kind == 1, 5.0 + rng.standard_normal(4000), 2.0)
-    features = np.column_stack([np.where(kind == 1, 1.0, np.nan), rng.random(4000)])
-    forest = fit_forest(features, waits, np.ones(4000), rng)
-    asked = np.array([[np.nan, 0.5], [1.0, 0.5]])
-    assert forest.mean(asked) == pytest.approx([2.0, 5.0], abs=0.4)
-    draws = forest.draws(asked)
-    assert np.ptp(draws[0]) == 0.0
-    assert draws[1].std() == pytest.approx(1.0, abs=0.35)
-
-
 def test_a_heavy_row_is_drawn_more_often() -> None:
     rng = np.random.default_rng(1)
     waits = np.repeat([1.0, 9.0], 100)
@@ -55,15 +40,6 @@ def test_a_heavy_row_is_drawn_more_often() -> None:
     weight = np.where(waits == 9.0, 9.0, 1.0)
     draws = fit_forest(features, waits, weight, rng).draws(features)
     assert (draws == 9.0).mean() == pytest.approx(0.9, abs=0.03)
-
-
-def test_bins_are_quantiles_and_what_is_known_nowhere_is_one_bin() -> None:
-    values = np.column_stack([np.arange(100.0), np.full(100, np.nan)])
-    values[3, 0] = np.nan
-    found = binned(values, bin_edges(values, 5))
-    assert np.isnan(found[3, 0])
-    assert np.unique(found[~np.isnan(found[:, 0]), 0]).tolist() == [0.0, 1.0, 2.0, 3.0]
-    assert (found[:, 1] == 0.0).all()
 
 
 def test_a_batch_gives_a_few_rows_and_a_wait_that_lasts_is_taken_as_twice_as_long(
@@ -128,11 +104,6 @@ def test_sources_give_a_wait_each_and_know_nothing_of_later(jobs: SeenJobs) -> N
     np.testing.assert_array_equal(found.draws, again.draws)
 
 
-def test_too_few_rows_give_nothing(jobs: SeenJobs) -> None:
-    moment = float(jobs.moment[0])
-    assert ask_sources(jobs, features_of(jobs), moment, np.random.default_rng(0)) is None
-
-
 def test_accounting_alone_is_enough(jobs: SeenJobs) -> None:
     bare = replace(jobs, look={}, priority=np.full(len(jobs), np.nan))
     moment = float(np.unique(jobs.moment)[5])
@@ -166,9 +137,3 @@ def test_no_weight_is_negative_and_without_a_past_the_first_ones_stay() -> None:
     assert weights_by_worth(np.zeros((2, 0)), np.zeros(0), np.zeros(0), first) == pytest.approx(
         first
     )
-
-
-def test_codes_number_distinct_rows() -> None:
-    found = codes_of(np.array([5.0, 5.0, 7.0, 5.0]), np.array([1, 2, 1, 1]))
-    assert found.tolist() == [0, 1, 2, 0]
-    assert codes_of(np.zeros(0)).tolist() == []

@@ -75,18 +75,6 @@ def test_onnxruntime_scores_and_remembers_as_the_network_over_50_decisions(tmp_p
         np.testing.assert_allclose(there, here, rtol=0, atol=1e-5)
 
 
-def test_an_empty_queue_leaves_the_memory_as_it_is(tmp_path):
-    memory = np.random.default_rng(4).random(SIZE).astype(np.float32)
-    inputs = {
-        "queue": np.zeros(QUEUE, np.float32),
-        "jobs": np.zeros((0, JOBS), np.float32),
-        "memory_in": memory,
-    }
-    score, after = session_of(exported(tmp_path)).run(["score", "memory_out"], inputs)
-    assert score.shape == (0,)
-    np.testing.assert_array_equal(after, memory)
-
-
 def test_of_equal_jobs_the_first_is_remembered(tmp_path):
     silent = replace(random_network(), readout=np.zeros(SIZE), job_linear=np.zeros(JOBS))
     rng = np.random.default_rng(5)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.estimates import ClassMedian
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_2011
 from slurm_rl_plugin.learning.algorithms import train_policy
 from slurm_rl_plugin.learning.fitted_q import (
@@ -22,14 +21,12 @@ from slurm_rl_plugin.learning.regression import (
     Samples,
 )
 from slurm_rl_plugin.learning.training_load import TrainingLoad, rule_objective
-from slurm_rl_plugin.policies.echo_state import EchoStateNetwork, ReservoirSettings
-from slurm_rl_plugin.policies.network import QNetwork
+from slurm_rl_plugin.policies.echo_state import ReservoirSettings
 from slurm_rl_plugin.simulator.rollouts.rollout import best_action_values, collect_experience
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.scoring.echo_state import compile_echo_state
 from slurm_rl_plugin.simulator.workloads.generators import egee_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
-from slurm_rl_plugin.utility.reward import RewardWeights
 
 SETTINGS = FittedQSettings(iterations=4, kept=2, passes=3, reservoir=ReservoirSettings(size=30))
 SLOWDOWN = {"schema": "site", "reward": "slowdown"}
@@ -49,29 +46,9 @@ def train(regressor, **more):
     return train_policy(TRAINING, VALIDATION, settings, **more)
 
 
-def weights(trained):
-    network = trained.network
-    names = [
-        name
-        for name in type(network).__dataclass_fields__
-        if isinstance(getattr(network, name), np.ndarray)
-    ]
-    return b"".join(getattr(network, name).tobytes() for name in names)
-
-
 @cache
 def uninterrupted(kind):
     return train(kind)
-
-
-def test_each_regressor_gives_its_own_form_of_network():
-    feed_forward = uninterrupted("feed-forward").network
-    assert isinstance(feed_forward, QNetwork)
-    assert feed_forward.activation == "sigmoid"
-    assert not feed_forward.linear.any()
-    echo_state = uninterrupted("echo-state").network
-    assert isinstance(echo_state, EchoStateNetwork)
-    assert np.count_nonzero(echo_state.readout) == round(0.15 * 30)
 
 
 @BOTH
@@ -80,32 +57,6 @@ def test_with_the_oracle_it_learns_short_jobs_first(regressor):
     assert sjf > fifo
     learned = uninterrupted(regressor).validation_objective
     assert learned > fifo + 0.8 * (sjf - fifo)
-
-
-@BOTH
-def test_it_learns_from_class_medians_as_much_as_they_tell(regressor):
-    medians = ClassMedian(interactive_median=75.0, batch_median=18_300.0)
-    training = [load(seed, estimates=medians) for seed in (1, 2)]
-    validation = [load(3, estimates=medians)]
-    goal = RewardWeights(time_utility=0.0, responsiveness=1.0, fairness=0.0, tail=0.0)
-    settings = replace(SETTINGS, regressor=regressor, passes=20, utility_weight=1.0, weights=goal)
-    learned = train_policy(training, validation, settings).validation_objective
-    fifo = rule_objective("fifo", validation, goal)
-    first = rule_objective("interactive-first", validation, goal)
-    assert first > fifo
-    assert learned > fifo + 0.8 * (first - fifo)
-
-
-@BOTH
-def test_a_schema_with_the_wait_learns_from_class_medians_what_the_wait_tells(regressor):
-    medians = ClassMedian(interactive_median=75.0, batch_median=18_300.0)
-    training = [load(seed, estimates=medians) for seed in (1, 2, 4, 5)]
-    goal = RewardWeights(time_utility=0.0, responsiveness=1.0, fairness=0.0, tail=0.0)
-    plain = replace(SETTINGS, regressor=regressor, passes=20, utility_weight=1.0, weights=goal)
-    waits = replace(plain, schema="reactive-grid-wait", reward="interchange")
-    learned = train_policy(training, training, waits).validation_objective
-    assert learned > train_policy(training, training, plain).validation_objective
-    assert learned > rule_objective("interactive-first", training, goal)
 
 
 def experience(epsilon=0.3):
@@ -149,12 +100,6 @@ def test_targets_look_one_start_ahead_and_pass_through_starts_without_a_choice()
     for start in range(len(reward) - 1):
         ahead = value[start + 1] if free[start + 1] else target[start + 1]
         assert target[start] == pytest.approx(reward[start] + 0.5 * ahead)
-
-
-def test_the_first_targets_are_the_rewards():
-    here, found = experience()
-    reward = rewards(found, "difference", 0.5)
-    np.testing.assert_array_equal(targets(found, reward, here, TRAINING[0].workload, 0.0), reward)
 
 
 def samples(seed=5, count=3000):

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.site import SITE
@@ -13,11 +12,10 @@ from slurm_rl_plugin.learning.fitted_q import (
     SitePatterns,
     site_targets,
     slowdown_rewards,
-    with_noise,
 )
 from slurm_rl_plugin.learning.regression import FeedForwardRegressor
 from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective, rule_objective
-from slurm_rl_plugin.simulator.rollouts.site_experience import MOST_OTHERS, NOBODY, SiteExperience
+from slurm_rl_plugin.simulator.rollouts.site_experience import NOBODY, SiteExperience
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
@@ -63,29 +61,6 @@ def test_the_reward_compares_what_is_spared_with_what_is_lost():
     np.testing.assert_allclose(tempered, [[(2.0 - 1.0) / (2.0 + 1.0)]])
 
 
-def test_the_reward_has_no_scale():
-    rng = np.random.default_rng(1)
-    spared, lost = rng.random((5, 3)), rng.random((5, 3))
-    for exponent in (0.25, 1.0):
-        once = slowdown_rewards(stakes(spared, lost), exponent)
-        again = slowdown_rewards(stakes(60.0 * spared, 60.0 * lost), exponent)
-        np.testing.assert_allclose(again, once)
-        assert np.abs(once).max() <= 1.0
-
-
-def test_collected_jobs_become_patterns_those_that_did_not_start_included():
-    collected = patterns().collected(numbers(), TRAINING[:1], 2)
-    starts = len(collected[0].job)
-    assert starts > 100
-    for others in (0, 3, MOST_OTHERS):
-        samples = patterns(others=others).samples([collected, collected], None)
-        known = (collected[0].job[:, : 1 + others] != NOBODY).sum()
-        assert len(samples.targets) == 2 * known
-        assert samples.jobs.shape == (2 * known, len(SITE.jobs))
-        assert samples.queue.shape == (2 * known, len(SITE.queue))
-    assert known > starts
-
-
 def test_targets_look_one_start_ahead():
     collected = patterns().collected(numbers(), TRAINING[:1], 2)[0]
     reward = slowdown_rewards(collected, 1.0)
@@ -98,22 +73,6 @@ def test_targets_look_one_start_ahead():
         present = collected.job[start + 1] != NOBODY
         ahead = network.scores(collected.queue[start + 1], collected.features[start + 1][present])
         np.testing.assert_allclose(found[start], reward[start] + 0.5 * ahead.max())
-
-
-def test_noise_is_in_parts_of_each_group_and_none_leaves_the_network():
-    network = patterns().regressor.network(numbers())
-    rng = np.random.default_rng(3)
-    same, other = with_noise(network, 0.0, rng), with_noise(network, 0.5, rng)
-    np.testing.assert_array_equal(same.job_weights, network.job_weights)
-    spread = (other.queue_weights - network.queue_weights).std()
-    assert spread == pytest.approx(0.5 * np.sqrt(np.mean(network.queue_weights**2)), rel=0.4)
-    assert not other.linear.any()
-
-
-def test_each_load_is_explored_in_its_own_way_and_the_same_in_every_run():
-    twice = [patterns().collected(numbers(), [TRAINING[0]] * 2, 2) for _ in range(2)]
-    np.testing.assert_array_equal(twice[0][0].job, twice[1][0].job)
-    assert not np.array_equal(twice[0][0].now, twice[0][1].now)
 
 
 def test_a_short_training_does_about_as_well_as_smallest_area_first():

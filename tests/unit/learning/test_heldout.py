@@ -1,13 +1,12 @@
 """The held-out protocol: where windows lie, what policies see, and that the past alone chooses."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.domain import Decision
 from slurm_rl_plugin.domain.job_class import JobClassifier, JobClassRule
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.features.estimates import RequestedLimit
@@ -23,10 +22,6 @@ from slurm_rl_plugin.learning.evaluation.heldout import (
 )
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, evaluate, starts_under
 from slurm_rl_plugin.learning.load_windows import class_known_at_submission, log_window
-from slurm_rl_plugin.measure.intervals import (
-    overlapping_windows,
-    ratio_over_windows,
-)
 from slurm_rl_plugin.policies.network import fixed_scaler, network_from_parameters, parameter_count
 from slurm_rl_plugin.policies.ordering_rules import PREDICTED_RULES
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_scores
@@ -82,12 +77,6 @@ def test_training_windows_end_where_test_windows_begin():
     training, test = training_and_test_windows(LOG, SMALL)
     assert (training[0], training[-1] + SMALL.jobs) == (0, 540)
     assert (test[0], test[-1] + SMALL.jobs) == (540, 900)
-
-
-def test_independent_windows_share_no_counted_job():
-    assert SMALL.independent_windows(360) == pytest.approx((360 - 30) / 40)
-    assert HeldoutProtocol().independent_windows(2536) == 1.0
-    assert HeldoutProtocol().jobs == 2536
 
 
 @pytest.mark.parametrize(
@@ -213,28 +202,3 @@ def test_the_test_part_has_no_say_in_the_choice():
 def test_the_best_heuristic_has_the_least_slowdown_and_the_first_of_equals_wins():
     assert best_heuristic({"fifo": 9.0, "sjf": 2.0, "saf": 1.5}) == "saf"
     assert best_heuristic({"fifo": 2.0, "sjf": 2.0}) == "fifo"
-
-
-@dataclass(frozen=True)
-class LongestFirst:
-    """Worse than shortest first by construction; driven decision by decision."""
-
-    name: str = "longest-first"
-
-    def decide(self, snapshot, memory=None):
-        return Decision(scores=snapshot.pending.jobs.time_limit)
-
-
-def test_a_policy_worse_by_construction_has_a_ratio_above_one():
-    worse = Candidate(name="longest-first", policy=LongestFirst())
-    known = class_known_at_submission(prepare_log(parallel_log(jobs=1500)))
-    _, test = training_and_test_windows(known, SMALL)
-    found = figures_of_windows([worse, Candidate(name="sjf")], known, test, SMALL)
-    ratio = ratio_over_windows(
-        found["longest-first"].bounded_slowdown,
-        found["sjf"].bounded_slowdown,
-        np.random.default_rng(1),
-        block=overlapping_windows(test, SMALL.jobs),
-    )
-    assert ratio.mean > 1
-    assert ratio.ci95[0] > 1

@@ -6,8 +6,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.evaluation.heldout import HEURISTICS, HeldoutProtocol
 from slurm_rl_plugin.learning.heldout_training import (
@@ -18,7 +16,6 @@ from slurm_rl_plugin.learning.heldout_training import (
     heldout_loads,
     searched_jobs,
     shipped_rule,
-    with_reserve,
 )
 from slurm_rl_plugin.learning.policy_search import RULE_WEIGHTS, PolicySearchSettings, rule_network
 from slurm_rl_plugin.learning.training import TrainingPlan
@@ -68,24 +65,11 @@ def test_nothing_behind_the_first_part_changes_what_training_sees():
         assert one.saf_slowdown == other.saf_slowdown
 
 
-def test_what_training_sees_does_change_with_the_first_part():
-    here, there = loads(prepared()), loads(prepared(longer_from=500))
-    assert any(
-        not np.array_equal(one.workload.run_time, other.workload.run_time)
-        for one, other in zip(here.training, there.training, strict=True)
-    )
-
-
 def test_policies_see_classes_made_of_requests():
     found = loads(prepared())
     for load in found.training:
         asked = load.workload.time_limit <= 900
         np.testing.assert_array_equal(load.workload.interactive, asked)
-
-
-def test_a_log_too_short_for_one_window_is_refused():
-    with pytest.raises(ConfigurationError, match="a window"):
-        loads(prepared(jobs=300))
 
 
 def test_a_network_is_compared_on_windows_that_chose_and_with_every_rule():
@@ -148,12 +132,6 @@ def test_a_rule_that_is_shipped_has_its_own_objective_in_the_manifest(tmp_path, 
     card = (tmp_path / "site.md").read_text()
     (line,) = (line for line in card.splitlines() if "this model" in line and "|" in line)
     assert f"{told['fifo']:.4f}" in line
-
-
-def test_a_reserve_is_a_number_that_no_feature_moves():
-    held = with_reserve(rule_network("sjf"), 4.0)
-    assert held.reserve(np.random.default_rng(1).uniform(size=len(SITE.queue))) == 4.0
-    assert with_reserve(held, 0.0).reserve_weights is None
 
 
 def test_the_reserve_is_the_one_with_the_best_objective():

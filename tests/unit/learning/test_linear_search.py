@@ -16,7 +16,7 @@ from slurm_rl_plugin.learning.policy_search import (
     searched_places,
     unsearched_network,
 )
-from slurm_rl_plugin.learning.training_load import TrainingLoad, mean_objective
+from slurm_rl_plugin.learning.training_load import TrainingLoad
 from slurm_rl_plugin.policies.network import parameter_count
 from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
@@ -155,29 +155,3 @@ def test_a_search_begins_where_it_is_told():
     start.linear[SITE.jobs.index("share_doublings")] = 0.25
     found = search(settings, start=start).network
     assert found.linear[SITE.jobs.index("share_doublings")] == 0.25
-
-
-@pytest.mark.parametrize("searched", ["network", "linear"])
-def test_without_history_no_weight_of_past_runs_is_searched(searched, hill):
-    settings = replace(LINEAR, searched=searched, history=False, start="sjf", hidden=2)
-    network = search(replace(settings, generations=9)).network
-    assert network.job_weights.any() == (searched == "network")
-    assert not network.job_weights[-len(SITE.history_jobs) :].any()
-    assert not network.linear[-len(SITE.history_jobs) :].any()
-    assert not network.looks_at_past
-
-
-def test_a_search_of_the_whole_network_leaves_alone_what_goals_weigh():
-    whole = replace(LINEAR, searched="network", hidden=2)
-    numbers = parameter_count(SITE, 2)
-    goals = [SITE.jobs.index(name) for name in ("interactive_points", "share_points")]
-    hidden = [2 * (len(SITE.queue) + place) + unit for place in goals for unit in range(2)]
-    linear = [numbers - len(SITE.jobs) + place for place in goals]
-    left_alone = sorted(set(range(numbers)) - set(searched_places(whole).tolist()))
-    assert left_alone == hidden + linear
-
-
-def test_the_start_by_past_runs_serves_short_jobs_better_than_the_request_alone():
-    asked = replace(LINEAR, start="sjf", generations=1)
-    assert found().curve[0][2] > search(asked).curve[0][2]
-    assert found().validation_objective == mean_objective(found().network, VALIDATION, FLAT)

@@ -11,14 +11,10 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.site import RESERVE_FEATURES, SITE, USUAL
+from slurm_rl_plugin.features.site import RESERVE_FEATURES, SITE
 from slurm_rl_plugin.learning.algorithms import settings_of, train_policy
 from slurm_rl_plugin.learning.policy_search import (
     FEATURE_GROUPS,
-    INITIAL_RESERVE,
-    RESERVE_STEP,
-    SEARCHED,
-    STARTS,
     PolicySearchSettings,
     initial_parameters,
     search_bounds,
@@ -34,7 +30,7 @@ from slurm_rl_plugin.policies.network import (
     network_from_parameters,
     parameter_count,
 )
-from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, simulate_network
+from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.utility.reward import RewardWeights
@@ -165,18 +161,6 @@ def test_a_search_of_the_reserve_leaves_the_order_alone():
     assert seen <= set(RESERVE_FEATURES)
 
 
-def test_a_search_that_may_hold_starts_with_two_processors_held():
-    parameters = initial_parameters(HOLDING)
-    assert parameters[-1] * RESERVE_STEP == INITIAL_RESERVE == 2.0
-    settings = SimulationSettings(capacity=TRAINING[0].settings.capacity, reserve=2)
-    network = train_policy(TRAINING, TRAINING, replace(HOLDING, generations=1)).network
-    held = replace(network, reserve_weights=np.zeros(len(SITE.queue)), reserve_bias=2.0)
-    greedy = replace(network, reserve_weights=None, reserve_bias=0.0)
-    load = TRAINING[0]
-    asked = simulate_network(load.workload, held, load.settings).start
-    assert asked.tolist() == simulate_network(load.workload, greedy, settings).start.tolist()
-
-
 @pytest.mark.parametrize(
     "wrong", [{"start": "longest"}, {"searched": "reserve"}], ids=["order", "reserve without hold"]
 )
@@ -195,28 +179,6 @@ def test_what_waiting_counts_is_bounded_and_in_a_linear_search_alone():
     assert search_bounds(linear).tolist() == expected
     for searched in ("network", "reserve"):
         assert search_bounds(PolicySearchSettings(searched=searched, hold=True)) is None
-
-
-@pytest.mark.parametrize("searched", SEARCHED)
-def test_every_searched_place_is_one_of_the_parameters_and_none_comes_twice(searched):
-    settings = PolicySearchSettings(searched=searched, hold=True, history=True)
-    places = searched_places(settings)
-    assert len(np.unique(places)) == len(places)
-    assert places.min() >= 0
-    assert places.max() == len(initial_parameters(settings)) - 1
-
-
-@pytest.mark.parametrize("start", sorted(STARTS))
-def test_a_start_weighs_features_of_the_schema_and_begins_within_the_bounds(start):
-    settings = PolicySearchSettings(searched="linear", start=start, history=True)
-    parameters = initial_parameters(settings)
-    linear = parameters[-len(SITE.jobs) :]
-    weighed = {name: weight for name, weight in zip(SITE.jobs, linear, strict=True) if weight}
-    points = {name: weight / USUAL[name][1] for name, weight in weighed.items()}
-    by_goals = {"interactive_points": 1.0, "share_points": -1.0}
-    assert points == pytest.approx({**STARTS[start], **by_goals})
-    assert not parameters[: -len(SITE.jobs)].any()
-    assert (parameters[searched_places(settings)] >= search_bounds(settings)[:, 0]).all()
 
 
 def test_the_start_by_past_runs_needs_them():

@@ -80,12 +80,6 @@ def test_errors_are_those_of_the_length_that_counts_and_of_the_request() -> None
     assert found["log_error_requested"] == pytest.approx(log10(30 / 9))
 
 
-@pytest.mark.parametrize("limit", [np.nan, -1.0])
-def test_a_job_that_asked_for_no_time_counts_as_asking_for_two_days(limit: float) -> None:
-    found = scores_of_first(20.0, limit)
-    assert found["log_error_requested"] == pytest.approx(log10(2 * 86_400 / 20))
-
-
 def test_runs_that_ended_before_tell() -> None:
     """The first run of 20 s outlives 10 s and ends before 30 s; the second job is like it."""
     log_of_two = log_with((0, 0, 20, 600), (0, 100, 20, 600))
@@ -99,14 +93,6 @@ def test_runs_that_ended_before_tell() -> None:
     found = run_time_scores(log_of_two, 1, 2)
     assert found["log_score"] == pytest.approx(-log((1 - first) * second))
     assert found["log_score"] < run_time_scores(log_of_two, 0, 1)["log_score"]
-
-
-def test_scores_are_means_over_the_jobs() -> None:
-    both = log_with((0, 0, 20, 100), (1, 0, 350, 600))  # neither tells anything of the other
-    found = run_time_scores(both, 0, 2)
-    alone = [run_time_scores(both, job, job + 1) for job in (0, 1)]
-    for name in ("log_score", "crps", "log_error", "log_error_requested"):
-        assert found[name] == pytest.approx((alone[0][name] + alone[1][name]) / 2)
 
 
 def test_shares_of_the_runs_that_ended_below_the_quantiles() -> None:

@@ -139,32 +139,6 @@ def last_network(settings, training):
     return network_of(learner.parameters, settings.inputs)
 
 
-def test_the_literal_reward_learns_to_start_interactive_jobs_last():
-    network = last_network(replace(PAPER, sweeps=5), LARGER)
-    assert mean_wait(network, LARGER) > 1.5 * mean_wait_of("fifo", LARGER)
-
-
-def agreement_with_early_deadlines(network, seed=0):
-    """Fraction of pairs of jobs, submitted together, of which the earlier deadline scores more."""
-    rng = np.random.default_rng(seed)
-    jobs = np.column_stack([np.zeros(200), np.zeros(200), rng.uniform(0.2, 0.7, 200)])
-    scores = network.scores(np.full(8, 0.5), jobs)
-    sooner = np.sign(jobs[:, None, 2] - jobs[None, :, 2]) == np.sign(scores - scores[:, None])
-    return (sooner.sum() - 200) / (200 * 199)  # a job agrees with itself
-
-
-def test_pretraining_alone_puts_earlier_deadlines_first():
-    settings = replace(LEARNING, sweeps=3, pretraining_sweeps=3)
-    untrained = [
-        agreement_with_early_deadlines(
-            network_of(SarsaLearner(replace(settings, seed=s)).parameters, REACTIVE_GRID)
-        )
-        for s in range(5)
-    ]
-    assert agreement_with_early_deadlines(last_network(settings, LARGER)) > 0.95
-    assert np.mean(untrained) < 0.8
-
-
 def acted(each, *, by_deadline, settings=SETTINGS):
     parameters = SarsaLearner(settings).parameters
     rng = np.random.default_rng(1)

@@ -15,14 +15,12 @@ from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain.site import JOB_CLASSES
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
 from slurm_rl_plugin.features.estimates import ClassMedian
-from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.algorithms import train_policy
 from slurm_rl_plugin.learning.policy_search import rule_network
 from slurm_rl_plugin.learning.site_utility import (
     SHARE_DEFICIT,
     SiteHistory,
     SiteUtilitySettings,
-    TriedJobs,
     export_site_utility,
     fit_site_utility,
     try_jobs,
@@ -41,8 +39,6 @@ from tests.reference.loads import random_workload
 from tests.unit.hook.queues import pending_jobs, snapshot_of
 
 MEDIANS = ClassMedian(interactive_median=60.0, batch_median=600.0)
-USED = SITE.jobs.index("share_doublings")
-INTERACTIVE = SITE.jobs.index("interactive")
 
 
 def history(seed: int, jobs: int = 120, shares: tuple[float, float] = (0.5, 0.5)) -> SiteHistory:
@@ -55,44 +51,6 @@ def history(seed: int, jobs: int = 120, shares: tuple[float, float] = (0.5, 0.5)
         settings=SimulationSettings(capacity=4),
     )
     return SiteHistory(terms, workload, np.arange(jobs))
-
-
-def test_every_kind_of_job_is_tried_in_every_state() -> None:
-    settings = SiteUtilitySettings(states=9, horizon=600.0)
-    tried = try_jobs(history(1), MEDIANS, settings)
-    assert tried.queue.shape == (36, len(SITE.queue))
-    assert tried.jobs.shape == (36, len(SITE.jobs))
-    assert tried.gain.shape == (36, 2)
-    assert tried.jobs[:, INTERACTIVE].reshape(9, 4).tolist() == [[1, 1, 0, 0]] * 9
-    # own utility and fairness are at most 1; anything more comes from other jobs
-    assert np.isfinite(tried.gain).all()
-    again = try_jobs(history(1), MEDIANS, settings)
-    np.testing.assert_array_equal(tried.gain, again.gain)
-
-
-def test_a_kind_that_nobody_submits_is_not_tried() -> None:
-    found = history(2)
-    alone = found.offered.having(account=np.zeros(120, dtype=np.int64))
-    settings = SiteUtilitySettings(states=3, horizon=600.0)
-    tried = try_jobs(found._replace(offered=alone), MEDIANS, settings)
-    assert len(tried.gain) == 3 * 2
-
-
-def test_the_fit_finds_what_load_and_shares_are_worth() -> None:
-    rng = np.random.default_rng(5)
-    queue = rng.random((4000, len(SITE.queue)))
-    jobs = rng.random((4000, len(SITE.jobs)))
-    gain = np.column_stack([queue[:, 0], jobs[:, USED]]) + rng.normal(0, 0.3, (4000, 2))
-    gain[:5] = 1e6  # odd futures, which must not decide
-    network = fit_site_utility([TriedJobs(queue, jobs, gain)], SiteUtilitySettings())
-    fresh_queue, fresh_jobs = rng.random((200, len(SITE.queue))), rng.random((200, len(SITE.jobs)))
-    wanted = (fresh_queue[:, 0] + fresh_jobs[:, USED]) / 2
-    found = [
-        float(network.scores(each, job[None])[0])
-        for each, job in zip(fresh_queue, fresh_jobs, strict=True)
-    ]
-    assert np.corrcoef(wanted, found)[0, 1] > 0.9
-    assert np.mean(found) == pytest.approx(wanted.mean(), abs=0.1)
 
 
 def test_jobs_of_the_account_that_is_short_of_its_share_are_published_as_worth_more(

@@ -10,7 +10,6 @@ import pytest
 
 from slurm_rl_plugin.domain.goals import Goals
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning import load_windows
 from slurm_rl_plugin.learning.evaluation.paired import (
@@ -154,19 +153,6 @@ def test_native_gives_back_the_recorded_starts():
     native = starts_under(Candidate(name="native"), recorded, recorded.workload(None), how)
     assert native.tolist() == start.tolist()
     assert evaluate(Candidate(name="native"), recorded, None, how)["mean_wait"] == pytest.approx(7)
-
-
-def test_native_needs_recorded_starts():
-    with pytest.raises(ConfigurationError, match="400 jobs"):
-        evaluate(Candidate(name="native"), LOG, None, SimulationSettings(capacity=5))
-
-
-def test_estimates_by_their_names():
-    assert estimates_of("oracle", LOG) is None
-    assert estimates_of("requested", LOG) == RequestedLimit()
-    assert estimates_of("class-median", LOG).batch_median == np.median(
-        LOG.log.run_time[~LOG.interactive]
-    )
 
 
 def test_sjf_with_class_medians_is_interactive_first():

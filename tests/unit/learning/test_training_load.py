@@ -60,11 +60,6 @@ def test_what_is_compared_with_is_measured_on_the_counted_jobs(load, drop):
     assert load.drop == drop
 
 
-def test_the_two_loads_differ():
-    for name in ("fifo_max_wait", "sjf_batch_wait", "saf_slowdown"):
-        assert getattr(WHOLE, name) != getattr(PART, name)
-
-
 @pytest.mark.parametrize(
     "weights",
     [

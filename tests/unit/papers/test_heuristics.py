@@ -11,14 +11,10 @@ import pytest
 from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.papers.heuristics.experiment import (
     FRACTIONS,
-    SEGMENTS,
-    figures_of,
     reproduce,
     steps,
 )
 from slurm_rl_plugin.papers.study.claims import Claim
-from slurm_rl_plugin.simulator.workloads.generators import generated_log
-from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 
 pytestmark = pytest.mark.study
 
@@ -26,15 +22,6 @@ TRACES = os.environ.get("SLURM_RL_TRACES")
 needs_traces = pytest.mark.skipif(
     not TRACES, reason="SLURM_RL_TRACES names no directory of workload traces"
 )
-
-
-def test_nominal_shares_change_nothing_but_the_fairness() -> None:
-    prepared = prepare_log(generated_log("mmn:jobs=500,seed=3"), capacity=50)
-    found = figures_of("FIFO", prepared, (0, 50))
-    fairness = 2 * found["J"] - found["U"]
-    of_nominal = 2 * found["J with nominal shares"] - found["U"]
-    assert fairness != of_nominal
-    assert fairness == pytest.approx(of_nominal, abs=0.1)
 
 
 def test_generated_loads_need_no_traces() -> None:
@@ -84,11 +71,3 @@ def test_what_reproduces_and_what_does_not(claims: list[Claim]) -> None:
             or (each.cell.group[-2:] in ("17", "18") and "within" in each.cell.column)
         )
         assert known or each.reproduces is not False, each.as_json()
-
-
-@needs_traces
-def test_every_segment_is_told(claims: list[Claim]) -> None:
-    segments = [each for each in claims if "segment" in each.cell.group]
-    assert len(segments) == len(SEGMENTS) * 10
-    assert {each.reproduces for each in segments if each.cell.group.endswith("14")} == {None}
-    assert {each.reproduces for each in segments if each.cell.group.endswith("19")} == {True}

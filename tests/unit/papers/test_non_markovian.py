@@ -7,24 +7,19 @@ import pytest
 
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID_2011
 from slurm_rl_plugin.papers.non_markovian_2011.experiment import (
-    AS_PRINTED,
     DECLARED,
     FORGETFUL,
     LEARNED,
     contenders,
     generated,
     largest_deviation,
-    learning_task,
     memory_row,
-    rows_of_sentences,
     rows_of_table_1,
-    rows_of_tables,
     rows_on_native,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.load import medians_of
 from slurm_rl_plugin.papers.study.study import QUICK
 from slurm_rl_plugin.papers.study.trials import (
-    FIFO,
     NATIVE,
     SJF,
     PairedTrial,
@@ -79,12 +74,6 @@ def test_table_1_and_its_weeks_are_claims() -> None:
     assert claims[-1].reproduces is False
 
 
-def test_every_cell_of_the_learned_rows_is_a_claim(trial: PairedTrial) -> None:
-    claims = DECLARED.claims(rows_of_tables("a load", trial))
-    assert len(claims) == len(LEARNED) * (6 + 4)
-    assert {FIFO, SJF} <= set(claims[0].row.baselines)
-
-
 def test_learners_are_averaged_log_by_log(trial: PairedTrial) -> None:
     both = figures_by_learner(trial, "NN-ORA", "R")
     assert both.shape == (2, 3)
@@ -108,22 +97,6 @@ def test_equal_networks_show_no_worth_of_memory(trial: PairedTrial) -> None:
     assert "95 % interval" in claim.because
 
 
-def test_sentences_stand_beside_fifo_and_the_oracle(trial: PairedTrial) -> None:
-    claims = DECLARED.claims(rows_of_sentences("a load", trial))
-    assert all(claim.reproduces is not None for claim in claims)
-    assert not any(NATIVE in claim.cell.policy for claim in claims)
-    assert all(claim.row.baselines for claim in claims)
-
-
-def test_native_is_compared_where_starts_are_recorded(trial: PairedTrial) -> None:
-    measures = {**trial.measures, NATIVE: trial.measures[FIFO]}
-    schedules = {**trial.schedules, NATIVE: trial.schedules[FIFO]}
-    recorded = PairedTrial(schedules=schedules, measures=measures, drop=trial.drop)
-    claims = DECLARED.claims(rows_on_native("a load", recorded))
-    assert len(claims) == 3 * len(LEARNED)
-    assert all("FIFO - native +0" in claim.because for claim in claims)
-
-
 def test_no_more_than_native_is_no_massive_gain(trial: PairedTrial) -> None:
     measures = {**trial.measures, NATIVE: trial.measures[LEARNED[0]]}
     schedules = {**trial.schedules, NATIVE: trial.schedules[LEARNED[0]]}
@@ -143,9 +116,3 @@ def test_the_generator_is_not_said_to_have_the_batch_median_of_table_1() -> None
     ]
     assert median.reproduces is False
     assert "median of the paper" not in median.because
-
-
-def test_each_learned_policy_has_a_training_of_its_own() -> None:
-    names = (*LEARNED, *FORGETFUL, *AS_PRINTED)
-    assert len({learning_task(name, 1, QUICK).stem for name in names}) == len(names)
-    assert {learning_task(name, 1, QUICK).settings.reward for name in AS_PRINTED} == {"literal"}

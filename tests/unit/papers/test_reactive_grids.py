@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from slurm_rl_plugin.features.reactive_grid import REACTIVE_GRID
 from slurm_rl_plugin.learning.evaluation.paired import schedule_of
-from slurm_rl_plugin.learning.sarsa import SarsaSettings
 from slurm_rl_plugin.papers.reactive_grids_2008.claims import (
     fairness_over_time,
     implied_ratio,
     preference_for_long_jobs,
-    rows_of_holding,
     rows_of_segment,
     rows_of_shares,
     rows_of_table_1,
     rows_of_waits,
-    run_time_moments,
     smallest_ratio,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.load import (
@@ -28,19 +23,15 @@ from slurm_rl_plugin.papers.reactive_grids_2008.load import (
     RL,
     contenders,
     generated,
-    learning_task,
     medians_of,
 )
 from slurm_rl_plugin.papers.reactive_grids_2008.on_line import overtakes_after
-from slurm_rl_plugin.papers.study.claims import GOAL
-from slurm_rl_plugin.papers.study.result_store import ResultStore
-from slurm_rl_plugin.papers.study.study import FULL, QUICK, Effort
+from slurm_rl_plugin.papers.study.study import QUICK
 from slurm_rl_plugin.papers.study.trials import (
     FIFO,
     LONGEST_FIRST,
     NATIVE,
     SJF,
-    Contender,
     PairedTrial,
     run_trial,
 )
@@ -72,15 +63,6 @@ def test_table_1_follows_from_p_the_load_and_the_processors() -> None:
     assert all(claim.reproduces and claim.because == "equal as printed" for claim in claims)
 
 
-def test_the_moments_of_the_classes_make_up_those_of_the_whole() -> None:
-    moments = run_time_moments(0.4)
-    mean = sum(part * value for part, value, _ in moments.values())
-    assert mean == pytest.approx(900.0 / -np.log(0.6))
-    drawn = np.random.default_rng(1).exponential(mean, 400_000)
-    quick = drawn[drawn < 900.0]
-    assert moments["interactive"] == pytest.approx((0.4, quick.mean(), quick.std()), rel=0.01)
-
-
 @pytest.mark.parametrize(("p", "product", "most"), [(0.2, 0.125, 0.235), (0.4, 0.64, 0.69)])
 def test_what_table_2_implies_of_the_work_weighted_wait(
     p: float, product: float, most: float
@@ -98,20 +80,6 @@ def test_no_order_escapes_the_conservation_of_work(trial: PairedTrial) -> None:
     )
     assert claim.reproduces is False
     assert "conservation of work" in claim.because
-
-
-def test_every_cell_of_table_2_is_a_claim_with_its_baselines(trial: PairedTrial) -> None:
-    claims = [
-        claim
-        for claim in DECLARED.claims(rows_of_waits(0.2, trial))
-        if claim.cell.column.endswith("(s)")
-    ]
-    assert len(claims) == 12
-    assert {FIFO, SJF} <= set(claims[0].row.baselines)
-    impossible = [
-        claim for claim in claims if claim.cell.policy == RL and "batch" in claim.cell.column
-    ]
-    assert all("physically impossible" in c.because for c in impossible if not c.reproduces)
 
 
 def test_a_network_that_likes_short_jobs_is_sjf(trial: PairedTrial) -> None:
@@ -160,43 +128,6 @@ def test_a_segment_compares_native_with_the_rest(trial: PairedTrial) -> None:
     assert len(claims) == 7
     assert claims[0].reproduces  # native waits are 5,000 s longer
     assert "native / FIFO" in claims[0].because
-
-
-def test_holding_is_no_free_lunch(trial: PairedTrial) -> None:
-    claims = DECLARED.claims(rows_of_holding(0.2, trial))
-    assert len(claims) == 6
-    prices = [claim for claim in claims if claim.cell.column == "batch mean wait"]
-    assert prices[0].measured.value > 1.0
-    assert "batch jobs pay" in prices[0].because
-
-
-def test_an_action_that_the_paper_lacks_is_none_of_its_claims(trial: PairedTrial) -> None:
-    assert {claim.source for claim in DECLARED.claims(rows_of_holding(0.2, trial))} == {GOAL}
-
-
-def test_small_logs_drop_no_more_than_a_tenth() -> None:
-    assert Effort(jobs=600).drop_of((0, 500)) == (0, 60)
-    assert FULL.drop_of((500, 500)) == (500, 500)
-
-
-def test_a_contender_may_hold_processors() -> None:
-    [log] = generated(0.2, [0], QUICK, FEASIBLE)
-    held = Contender(rule="fifo", reserve=5).schedule(log)
-    assert (held.start >= Contender(rule="fifo").schedule(log).start).mean() > 0.9
-
-
-def test_models_go_to_files_that_name_their_training(tmp_path: Path) -> None:
-    tiny = Effort(jobs=100, training=1, validation=1, sweeps=1)
-    tasks = [learning_task("a", 0.5, tiny, SarsaSettings(seed=seed)) for seed in (1, 2)]
-    assert tasks[0].stem != tasks[1].stem
-    told: list[int] = []
-    store = ResultStore(tmp_path, told.append)
-    first = store.network(tasks[0])
-    again = store.network(tasks[0])
-    assert told == [1, 1]
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".onnx"]
-    np.testing.assert_array_equal(first.q_network.output, again.q_network.output)
-    assert first.curve == again.curve
 
 
 def test_a_policy_overtakes_where_it_is_never_worse_again() -> None:

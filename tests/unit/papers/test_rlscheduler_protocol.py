@@ -9,7 +9,6 @@ from slurm_rl_plugin.papers.rlscheduler_2020.protocol import (
     RULES,
     BenchmarkJobs,
     benchmark_starts,
-    jobs_of_rows,
 )
 from slurm_rl_plugin.papers.rlscheduler_2020.study import kernel_starts
 
@@ -101,20 +100,3 @@ def test_every_job_starts_and_the_machine_is_never_overfull(rule: str, backfilli
     for now in start:
         in_use = sequence.processors[(start <= now) & (now < end)].sum()
         assert in_use <= PROCESSORS
-
-
-def test_the_job_file_is_read_by_the_conventions_of_the_benchmark() -> None:
-    # job number, submit, run time, allocated, requested processors, requested time
-    rows = np.array(
-        [
-            (3, 30, -1, -1, 8, 600),  # ended unknown: 10 s
-            (1, 10, 50, 2, 4, -1),  # requested nothing: its run time
-            (2, 20, 0, 1, 1, 60),  # never ran
-        ],
-        dtype=np.float64,
-    )
-    read = jobs_of_rows(rows)
-    assert read.submit.tolist() == [10, 30]
-    assert read.run_time.tolist() == [50, 10]
-    assert read.requested.tolist() == [50, 600]
-    assert read.processors.tolist() == [4, 8]

@@ -68,13 +68,6 @@ def test_the_weights_of_sjf_give_exactly_the_starts_of_sjf(sequences: ScoredSequ
         assert 0 < decisions <= len(start)
 
 
-def test_the_longest_wait_first_is_first_come_first_served(sequences: ScoredSequences) -> None:
-    sequence = sequences.sequences[0]
-    expected = benchmark_starts(sequence, PROCESSORS, "FCFS", backfilling=True)
-    start, _ = sequences.starts(0, weights_of(one__log_wait=-1.0))
-    assert start.tobytes() == expected.tobytes()
-
-
 def test_the_score_sees_what_is_free_when_it_chooses() -> None:
     # at 10 s the second job starts, four processors are left, the third needs all, the last four
     sequence = BenchmarkJobs(
@@ -90,14 +83,6 @@ def test_the_score_sees_what_is_free_when_it_chooses() -> None:
     assert fitting.tolist() == [0, 10, 310, 10]
 
 
-@pytest.mark.parametrize("terms", [("one__one",), ("one__free_fraction",)])
-def test_what_moves_all_jobs_alike_changes_nothing(
-    sequences: ScoredSequences, terms: tuple[str]
-) -> None:
-    moved = sjf_weights() + weights_of(**dict.fromkeys(terms, 4.0))
-    assert sequences.scored(moved) == sequences.scored(sjf_weights())
-
-
 def test_a_search_gives_the_same_again_and_another_seed_another(
     sequences: ScoredSequences,
 ) -> None:
@@ -109,17 +94,6 @@ def test_a_search_gives_the_same_again_and_another_seed_another(
     assert first.weights.tobytes() != other.weights.tobytes()
 
 
-def test_what_is_found_is_what_its_weights_give(sequences: ScoredSequences) -> None:
-    lowest: list[float] = []
-    found = search_weights(sequences, SMALL, 5, lowest.append)
-    assert found.weights.shape == (WEIGHTS,)
-    assert sequences.scored(found.weights).slowdown == found.slowdown == lowest[-1]
-    assert len(lowest) == SMALL.generations
-    assert lowest == sorted(lowest, reverse=True)
-    jobs = sum(len(each.submit) for each in sequences.sequences)
-    assert 0 < found.decisions <= SMALL.generations * SMALL.population * jobs
-
-
 @pytest.mark.parametrize(("measured", "holds"), [(37.9, True), (54.0, True), (54.0016, False)])
 def test_a_bound_is_reached_at_most_as_published(measured: float, holds: bool) -> None:
     found = SearchResult(seed=0, slowdown=measured, weights=np.zeros(WEIGHTS), decisions=1)
@@ -127,18 +101,6 @@ def test_a_bound_is_reached_at_most_as_published(measured: float, holds: bool) -
     assert best.cell.group == SEARCHED
     assert best.reproduces is holds  # though 54.0016 rounds to 54.00
     assert best.because == ("at most as published" if holds else "above the published")
-
-
-def test_best_and_median_stand_beside_the_best_of_others() -> None:
-    none = np.zeros(WEIGHTS)
-    searches = [
-        SearchResult(seed=seed, slowdown=slowdown, weights=none, decisions=1)
-        for seed, slowdown in enumerate((60.0, 50.0, 55.0))
-    ]
-    best, median = search_claims({"Lublin-1": searches})
-    assert (best.measured.value, median.measured.value) == (50.0, 55.0)
-    assert (best.reproduces, median.reproduces) == (True, False)
-    assert all("in-sample" in each.cell.group for each in (best, median))
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from slurm_rl_plugin.papers.site_utilities_2008.experiment import (
     rows_of,
 )
 from slurm_rl_plugin.papers.site_utilities_2008.sites import (
-    ACCOUNT_MIX,
     BASELINES,
     CONTENDERS,
     EARLIEST_START,
@@ -28,7 +27,6 @@ from slurm_rl_plugin.papers.site_utilities_2008.sites import (
     SHARE_DEFICIT,
     SHOWN_SEGMENTS,
     SITES,
-    TRAINING_SEGMENTS,
     GridLoad,
     draw_load,
     request_of,
@@ -53,18 +51,6 @@ def load(log: JobLog) -> GridLoad:
     return draw_load(log, SHOWN_SEGMENTS, 150, (1,))
 
 
-def test_nothing_that_is_learned_on_is_shown() -> None:
-    assert not set(TRAINING_SEGMENTS) & set(SHOWN_SEGMENTS)
-
-
-def test_shares_of_the_sites_make_the_mix_of_the_accounts() -> None:
-    capacity = sum(site.capacity for site in SITES)
-    together = sum(site.capacity * np.array(site.shares) for site in SITES) / capacity
-    np.testing.assert_allclose(together, ACCOUNT_MIX)
-    for site in SITES:
-        assert sum(site.shares) == pytest.approx(1.0)
-
-
 def test_streams_have_the_wanted_loads(load: GridLoad) -> None:
     jobs = load.offered
     assert (np.diff(jobs.submit) >= 0).all()
@@ -77,15 +63,6 @@ def test_streams_have_the_wanted_loads(load: GridLoad) -> None:
         wanted = site.local_load * site.capacity * span
         assert abs(work - wanted) <= longest  # whole jobs
     assert jobs.run_time.sum() == pytest.approx(GRID_LOAD * capacity * span, abs=4 * longest)
-
-
-def test_the_same_seed_is_the_same_load(log: JobLog, load: GridLoad) -> None:
-    again = draw_load(log, SHOWN_SEGMENTS, 150, (1,))
-    for name, column in load.offered._asdict().items():
-        if name != "past":
-            np.testing.assert_array_equal(getattr(again.offered, name), column)
-    other = draw_load(log, SHOWN_SEGMENTS, 150, (2,))
-    assert not np.array_equal(other.offered.run_time, load.offered.run_time)
 
 
 @pytest.mark.parametrize("contender", [*BASELINES, SHARE_DEFICIT])

@@ -8,22 +8,17 @@ from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
-from slurm_rl_plugin.domain import Decision, PendingJobs
 from slurm_rl_plugin.errors import ConfigurationError, SimulationError
-from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.features.reactive_grid import (
     REACTIVE_GRID,
     REACTIVE_GRID_2011,
     REACTIVE_GRID_WAIT,
-    grid_job_columns,
-    grid_queue_columns_2011,
 )
 from slurm_rl_plugin.features.schema import log_seconds
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.learning.evaluation.paired import Candidate, starts_under
 from slurm_rl_plugin.learning.onnx_file import export_echo_state
 from slurm_rl_plugin.policies.echo_state import (
-    EchoStateNetwork,
     ReservoirSettings,
     random_echo_state,
 )
@@ -120,40 +115,6 @@ def test_scores_and_memory_of_every_decision_are_the_networks_own(schema, parall
     assert decisions > 20
 
 
-@dataclass(frozen=True)
-class EchoStatePolicy:
-    """The plain network on the snapshot's columns, as the head node sees the queue."""
-
-    network: EchoStateNetwork
-    name: str = "echo state"
-
-    def decide(self, snapshot, memory=None):
-        estimates = RequestedLimit()
-        waiting, running = snapshot.pending.jobs, snapshot.running.jobs
-        estimate = estimates.estimate(waiting.time_limit, waiting.interactive)
-        other = estimates.estimate(running.time_limit, running.interactive)
-        queue = grid_queue_columns_2011(snapshot, estimate, other)
-        here = self.network.empty_memory() if memory is None else memory[len(queue) :]
-        jobs = snapshot.started.jobs
-        started = replace(snapshot, pending=PendingJobs.untouched(jobs))
-        estimate_started = estimates.estimate(jobs.time_limit, jobs.interactive)
-        for row in grid_job_columns(started, estimate_started):
-            here = self.network.scores(memory[: len(queue)], row[None], here)[1][0]
-        scores = self.network.scores(queue, grid_job_columns(snapshot, estimate), here)[0]
-        return Decision(scores=scores, memory=np.concatenate([queue, here]))
-
-
-@pytest.mark.parametrize("cycle", [0.0, 600.0])
-def test_the_compiled_loop_gives_the_schedule_of_the_policy_driven_from_outside(cycle):
-    load, here = prepared(), network(4)
-    settings = replace(SETTINGS, cycle=cycle)
-    workload = load.workload(None)
-    compiled = simulate_network(workload, here, settings)
-    driven = simulate_policy(load, workload, EchoStatePolicy(here), settings)
-    np.testing.assert_array_equal(compiled.start, driven.start)
-    assert compiled.decisions == driven.decisions
-
-
 def test_the_exported_model_on_the_head_node_gives_the_same_schedule(tmp_path):
     load, here, path = prepared(), network(4), tmp_path / "model.onnx"
     export_echo_state(here, path, {"algorithm": "fitted-q"})
@@ -203,14 +164,6 @@ def test_the_same_queue_states_give_the_same_reservoir_in_the_kernel_and_on_the_
             dispatch_by_score(workload.jobs, cluster, scores, jobs, 0, 0)
     np.testing.assert_allclose(head_node.reservoirs, in_kernel, rtol=0, atol=1e-4)
     assert np.ptp(in_kernel, axis=0).max() > 0.01
-
-
-def test_memory_is_carried_from_decision_to_decision():
-    workload, here = prepared().workload(None), network(4)
-    forgetful = replace(here, reservoir_weights=np.zeros((40, 40)), leak=1.0)
-    start = simulate_network(workload, here, SETTINGS).start
-    assert (start != simulate_network(workload, forgetful, SETTINGS).start).any()
-    np.testing.assert_array_equal(start, simulate_network(workload, here, SETTINGS).start)
 
 
 def test_what_the_hook_makes_of_scores_holds_for_an_echo_state_network_too():

@@ -40,13 +40,6 @@ def test_mmn_accounts_are_drawn_with_the_shares():
         assert within_sampling_error((log.account == account).astype(float), share)
 
 
-def test_mmn_default_is_the_2008_experiment():
-    log = mmn_log(np.random.default_rng(1))
-    assert (len(log), log.processors_available, len(log.accounts)) == (6000, 50, 4)
-    assert (log.processors == 1).all()
-    assert log.kind == "swf"
-
-
 def test_egee_run_times_have_the_moments_of_the_definitions():
     log = egee_log(np.random.default_rng(2), jobs=JOBS)
     short = log.run_time < 900
@@ -88,24 +81,12 @@ def test_egee_bursts_hold_14_jobs_of_one_account_and_class_on_average():
     assert np.mean(mixed) < 0.03
 
 
-def test_egee_default_is_the_2011_experiment():
-    log = egee_log(np.random.default_rng(1))
-    assert (len(log), log.processors_available) == (9500, 81)
-    assert (np.diff(log.submit) >= 0).all()
-
-
 @pytest.mark.parametrize("name", ["mmn", "egee"])
 def test_same_specification_gives_the_same_bytes_and_another_seed_others(name):
     first, again, other = (generated_log(f"{name}:jobs=500,seed={s}") for s in (7, 7, 8))
     assert first.submit.tobytes() == again.submit.tobytes()
     assert first.run_time.tobytes() == again.run_time.tobytes()
     assert first.run_time.tobytes() != other.run_time.tobytes()
-
-
-def test_a_specification_sets_what_it_names():
-    log = generated_log("egee:interactive=1,load=.7,processors=20,jobs=33,burst=2,seed=4")
-    assert (len(log), log.processors_available) == (33, 20)
-    assert (log.run_time < 900).all()
 
 
 @pytest.mark.parametrize(

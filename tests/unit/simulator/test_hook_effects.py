@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.features.site import SITE
-from slurm_rl_plugin.learning.policy_search import RULE_WEIGHTS, rule_network
+from slurm_rl_plugin.learning.policy_search import rule_network
 from slurm_rl_plugin.simulator.kernel.class_limit import ClassLimit
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import (
@@ -189,30 +188,12 @@ def test_a_starved_job_takes_the_best_place_of_its_account_and_no_better_one(bou
     assert found.tolist() == expected
 
 
-def test_a_starvation_bound_shortens_the_longest_wait():
-    workload = random_workload(1, jobs=400, parallel=True)
-    wait = {
-        bound: (starts(workload, starvation=bound) - workload.submit).max()
-        for bound in (np.inf, 60.0)
-    }
-    assert wait[60.0] <= wait[np.inf]
-
-
 def test_a_starved_job_has_the_best_place_and_no_more_than_the_influence(workload):
     """As on a live queue, where the bound comes before the influence is written."""
     none = starts(workload, starvation=60.0, influence=0.0)
     np.testing.assert_array_equal(none, sites_own(workload))
     much = starts(workload, starvation=60.0, influence=1e9)
     np.testing.assert_array_equal(much, starts(workload, starvation=60.0))
-
-
-def test_a_bound_beyond_reach_changes_nothing_beside_old_scores(workload):
-    old = starts(workload, refresh=120.0)
-    np.testing.assert_array_equal(starts(workload, refresh=120.0, starvation=1e12), old)
-
-
-def test_rules_are_networks_of_known_features():
-    assert all(set(weights) <= set(SITE.jobs) for weights in RULE_WEIGHTS.values())
 
 
 def test_beside_a_bounded_order_interactive_jobs_go_first_below_a_limit():

@@ -55,12 +55,6 @@ def test_default_shares_keep_the_four_accounts_of_most_work_and_sum_up_the_rest(
     assert prepared.account.tolist() == [4, 0, 4, 1, 3, 2]
 
 
-def test_four_accounts_or_fewer_need_no_other():
-    prepared = prepare_log(small_log([10, 30], [1, 1], [0, 1]))
-    assert prepared.accounts == ("a1", "a0")
-    assert prepared.shares.tolist() == pytest.approx([0.75, 0.25])
-
-
 def test_shares_that_round_above_one_leave_nothing_to_the_others():
     # four accounts did all the work; in doubles their fractions sum to 1 + 2.2e-16
     works = itertools.combinations(range(40, 1, -1), 4)
@@ -89,19 +83,11 @@ def test_shares_that_do_not_sum_to_one_or_are_negative_are_refused(shares):
         check_shares(shares)
 
 
-def test_shares_may_miss_one_by_a_millionth():
-    check_shares({"a": 0.5, "b": 0.5 + 9e-7})
-
-
 def test_jobs_wider_than_the_machine_are_left_out_and_counted():
     prepared = prepare_log(small_log([10, 20, 30], [4, 5, 9], [0, 0, 0]), capacity=4)
     assert prepared.dropped == {"wider than the machine": 2}
     assert prepared.log.job_id.tolist() == [1]
     assert prepared.capacity == 4
-
-
-def test_nothing_is_counted_where_all_jobs_fit():
-    assert prepare_log(small_log([10], [12], [0])).dropped == {}
 
 
 @pytest.mark.parametrize(("available", "capacity"), [(None, None), (0, None), (12, -1)])
@@ -135,13 +121,6 @@ def test_given_rules_class_a_log_and_are_recorded():
     prepared = prepare_log(log, classifier=JobClassifier(rules))
     assert prepared.interactive.all()
     assert prepared.class_rule == "interactive if partition='^p$'"
-
-
-def test_the_oracle_knows_the_run_times():
-    limits = np.array([50.0, np.nan])
-    workload = prepare_log(small_log([10, 20], [1, 1], [0, 0], time_limit=limits)).workload(None)
-    assert workload.estimate.tolist() == [10, 20]
-    assert workload.time_limit.tolist() == [50, 20]
 
 
 def test_the_requested_estimate_is_the_run_time_where_none_was_requested():
@@ -274,12 +253,6 @@ def test_a_window_knows_its_own_users_only():
     assert window.workload(None).past is window.past
 
 
-def test_the_request_is_the_run_time_where_none_was_made():
-    limits = np.array([50.0, np.nan, 0.0, np.inf])
-    prepared = prepare_log(small_log([10, 20, 30, 40], [1] * 4, [0] * 4, time_limit=limits))
-    assert prepared.requested.tolist() == [50, 20, 30, 40]
-
-
 def test_chosen_jobs_keep_what_was_told_when_they_were_submitted():
     prepared = prepare_log(small_log([10, 20, 30], [1, 1, 1], [0] * 3))
     told = RecentRuns(predicted=np.array([1.0, 2, 3]), rate=np.array([4.0, 5, 6]))
@@ -329,14 +302,3 @@ def test_recorded_waits_count_from_then_on():
     settings = SimulationSettings(capacity=1)
     start = starts_under(Candidate(name="native"), prepared, prepared.workload(None), settings)
     assert schedule_of(prepared, start, settings).wait.tolist() == [0.0, 80.0, 170.0, 50.0]
-
-
-def test_a_log_that_tells_of_none_stays_as_it_is():
-    prepared = prepare_log(log_with(SUBMIT))
-    assert prepared.eligible_after is None
-    assert prepared.log.submit.tolist() == SUBMIT.tolist()
-
-
-def test_a_window_keeps_how_long_its_jobs_were_not_eligible():
-    window = select_prepared(prepare_log(LATER), np.array([2, 3]))
-    assert window.eligible_after.tolist() == [0.0, 440.0]

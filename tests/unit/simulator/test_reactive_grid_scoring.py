@@ -1,7 +1,5 @@
 """The papers' 11 inputs: the compiled loop computes what the head node does, and scores by it."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -21,16 +19,9 @@ from slurm_rl_plugin.policies.network import network_from_parameters, parameter_
 from slurm_rl_plugin.simulator.kernel.cluster import (
     advance,
     empty_cluster,
-    forget_started,
-    start_job,
 )
 from slurm_rl_plugin.simulator.kernel.cluster import next_event as next_event_of
 from slurm_rl_plugin.simulator.kernel.dispatch import EASY, dispatch_in_order
-from slurm_rl_plugin.simulator.schedules.simulation import (
-    SimulationSettings,
-    simulate_network,
-    simulate_scores,
-)
 from slurm_rl_plugin.simulator.scoring.network import compile_network, score_pending
 from slurm_rl_plugin.simulator.scoring.queue_features import grid_code, grid_job_table, grid_state
 from tests.reference.loads import random_workload, snapshot_of
@@ -107,25 +98,6 @@ def test_the_compiled_loop_scores_as_the_network_does(schema):
     assert most > 5
 
 
-@SCHEMAS
-@pytest.mark.parametrize("backfilling", ["none", "easy"])
-def test_a_network_that_looks_at_run_times_alone_is_shortest_job_first(schema, backfilling):
-    workload = random_workload(5, parallel=True)
-    silent = network_from_parameters(
-        schema,
-        np.zeros(parameter_count(schema, 1)),
-        hidden=1,
-        scaler=(np.zeros(8), np.ones(8), np.zeros(len(schema.jobs)), np.ones(len(schema.jobs))),
-    )
-    weights = [0.0, 0.0, -1.0, 0.0][: len(schema.jobs)]
-    shortest = replace(silent, linear=np.array(weights))
-    settings = SimulationSettings(capacity=CAPACITY, backfilling=backfilling, reserve=2, cycle=30.0)
-    scored = simulate_network(workload, shortest, settings)
-    static = simulate_scores(workload, -workload.estimate, settings)
-    np.testing.assert_array_equal(scored.start, static.start)
-    assert scored.decisions > 0
-
-
 MONTH = 30 * 86_400.0
 NO_RANK = np.empty(0, dtype=np.int64)
 #: The first job waits two hours and starts; the others come a month later.
@@ -147,27 +119,6 @@ def overdue(workload, cluster, network):
 def compiled(workload, **goals):
     network = probe(job_feature=SITE.jobs.index("overdue"))
     return compile_network(network, workload, Goals(**goals))
-
-
-@pytest.mark.parametrize("counts", [1.0, 2.5, 0.0])
-def test_half_of_it_is_forgotten_in_30_days_and_half_of_the_rest_is_late(counts):
-    workload = load(SUBMIT)
-    network, cluster = compiled(workload, longest_wait=counts), empty_cluster(workload, 1)
-    advance(workload.jobs, cluster, 7200.0, NO_RANK)
-    assert overdue(workload, cluster, network) == {0: pytest.approx(counts * np.log(2.0))}
-    start_job(workload.jobs, cluster, 0)
-    forget_started(cluster)
-    advance(workload.jobs, cluster, MONTH + 7200.0, NO_RANK)
-    # 7200 s are 3600 s now: who has waited for 1800 s is late
-    late = pytest.approx(counts * np.log(2700.0 / 1800.0))
-    assert overdue(workload, cluster, network) == {1: late, 2: 0.0}
-
-
-def test_nobody_is_late_before_a_minute():
-    workload = load([0.0, 35.0])
-    network, cluster = compiled(workload), empty_cluster(workload, 1)
-    advance(workload.jobs, cluster, 90.0, NO_RANK)
-    assert overdue(workload, cluster, network) == {0: pytest.approx(np.log(90.0 / 60.0)), 1: 0.0}
 
 
 def test_a_copy_remembers_waits_of_its_own():

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.errors import ConfigurationError
-from slurm_rl_plugin.features.history.run_history import BOUNDS, HISTORY, LAST
-from slurm_rl_plugin.features.history.run_prediction import PARTS
+from slurm_rl_plugin.features.history.run_history import HISTORY, LAST
 from slurm_rl_plugin.learning.load_windows import log_windows
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.recorded_runs import (
@@ -34,62 +33,6 @@ def hand_log(*jobs, users):
     return prepare_log(
         replace(log, start=start.astype(float), user=user, users=tuple("abcdef"[:users]))
     )
-
-
-def test_what_is_known_at_each_submission_by_hand():
-    log = hand_log(
-        (0, 0, 0, 20, 600),  # outlives 10 s at 10, ends below 30 s at 20
-        (0, 5, 50, 1, 600),
-        (0, 10, 50, 1, 600),
-        (0, 20, 50, 1, 600),
-        (1, 20, 50, 1, 600),
-        (0, 20, 50, 1, 6000),
-        (1, 20, 50, 1, 6000),
-        users=2,
-    )
-    known = hazards_at_submission(log)
-    assert known.shape == (7, len(BOUNDS))
-    assert known[:2].ravel().tolist() == pytest.approx([0.12] * 32)
-    outlived = 5 * 0.12 / 6 * 10 / 11 * 6 / 7 * 3 / 4
-    assert known[2].tolist() == pytest.approx([outlived] + [0.12] * 15)
-    of_site = (1 + 5 * 0.12) / 6
-    of_user = (1 + 10 * of_site) / 11
-    assert known[3:, 1].tolist() == pytest.approx(
-        [
-            (1 + 3 * (1 + 6 * of_user) / 7) / 4,
-            of_site,
-            (1 + 10 * 0.12) / 11,  # a request of another class, limits and template
-            0.12,
-        ]
-    )
-
-
-def test_quantiles_at_starts_by_hand():
-    log = hand_log(
-        (0, 0, 0, 350, 600), (1, 300, 350, 9000, 9000), (0, 9350, 9350, 1, 300_000), users=2
-    )
-    found = quantiles_at_start(log)
-    assert found.shape == (3, len(PARTS))
-    # 0.88 of the runs outlive each bound: 0.472 end below 300 s and 0.536 below 600 s
-    ends, below = 0.12 * 0.88**5, 1 - 0.88**5
-    median = 300 * 2 ** ((0.5 - below) / ends)
-    assert found[0, 2] == pytest.approx(median)
-    assert 350 < median < 600
-    # what is asked for moves down as a run ends below it, and up as one outlives it: of another
-    # class and user nothing is known but this
-    assert found[1, 2] == pytest.approx(300 * 2 ** ((0.5 - 0.0025 - below) / ends))
-    # the first user's run of 350 s ended below 600 s, and tells of his other requests
-    user = (1 + 10 * 0.12) / 11
-    outlived = 10 * 0.12 / 11
-    left = (1 - outlived) ** 5
-    assert found[2, 2] == pytest.approx(300 * 2 ** ((0.5 - (1 - left)) / (left * user)))
-
-
-def test_no_run_is_said_to_exceed_its_limit():
-    (found,) = quantiles_at_start(hand_log((0, 0, 0, 1, 60), users=1))
-    # 0.12 of the runs end below 10 s, spread evenly over the logarithm from 1 s on
-    assert found[0] == pytest.approx(10 ** (0.1 / 0.12))
-    assert found[2:].tolist() == [60.0, 60.0, 60.0]
 
 
 def test_recent_runs_by_hand():

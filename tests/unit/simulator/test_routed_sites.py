@@ -17,7 +17,6 @@ from slurm_rl_plugin.simulator.kernel.workload import NO_PAST, Workload
 from slurm_rl_plugin.simulator.schedules.ordered_queue import QueueOrder
 from slurm_rl_plugin.simulator.schedules.simulation import (
     SimulationSettings,
-    simulate_network,
     simulate_order,
 )
 from slurm_rl_plugin.simulator.scoring.echo_state import without_memory
@@ -59,20 +58,6 @@ def site(
 
 def everywhere(workload: Workload) -> np.ndarray:
     return np.full(len(workload.submit), NOWHERE, dtype=np.int64)
-
-
-@settings(max_examples=10, deadline=None)
-@given(st.integers(0, 1000))
-def test_a_single_site_is_the_plain_simulation(seed: int) -> None:
-    workload = drawn(seed, exact=False)
-    plain = SimulationSettings(capacity=4, backfilling="easy", half_life=np.inf)
-    _, start = route_jobs([site(workload)], workload, everywhere(workload), lambda job: 0)
-    expected = simulate_order(workload, QueueOrder(rule="utility-greedy"), plain)
-    np.testing.assert_array_equal(start, expected.start)
-    network = small_network()
-    learned = [site(workload, QueueOrder(network=network))]
-    _, start = route_jobs(learned, workload, everywhere(workload), lambda job: 0)
-    np.testing.assert_array_equal(start, simulate_network(workload, network, plain).start)
 
 
 #: Orders that look at users, at past runs, at waits, at resources, and at what was written before.

@@ -12,7 +12,7 @@ from tests.reference.test_history_against_readable_simulator import (
     predicting_network,
     scores_while_simulating,
 )
-from tests.reference.test_network_against_readable_simulator import CAPACITY, SEEN, random_network
+from tests.reference.test_network_against_readable_simulator import CAPACITY, random_network
 
 EITHER = pytest.mark.parametrize("knows_users", [True, False])
 
@@ -41,14 +41,6 @@ def test_a_network_scores_what_was_written_down_as_the_compiled_scorer_did(knows
     jobs = found.job[row, column].tolist()
     expected = [known[now, job] for now, job in zip(found.now[row].tolist(), jobs, strict=True)]
     np.testing.assert_allclose(again[row, column], expected, rtol=0, atol=1e-9)
-
-
-@EITHER
-def test_history_features_are_0_where_users_are_not_told_apart(knows_users):
-    workload, _, settings, start = a_simulation(knows_users=knows_users)
-    found = site_experience(workload, start, settings)
-    for features in found.features[found.job != NOBODY][:, SEEN:].T:
-        assert features.any() == knows_users
 
 
 def test_the_longest_wait_may_be_of_a_job_that_left_nobody_waiting():
@@ -95,12 +87,3 @@ def test_what_is_spared_and_lost_is_that_of_an_interchange():
         others = left[left != job]
         assert found.spared[row, column] == pytest.approx(np.sum(held[others] / counted[job]))
         assert found.lost[row, column] == pytest.approx(np.sum(held[job] / counted[others]))
-
-
-def test_where_nobody_waits_there_is_nothing_to_write_down():
-    workload, network, settings, _ = a_simulation(knows_users=False)
-    apart = workload.having(submit=np.arange(200) * 1e5)
-    start = simulate_network(apart, network, settings).start
-    found = site_experience(apart, start, settings)
-    assert len(found.now) == 0
-    assert found.features.shape[0] == 0

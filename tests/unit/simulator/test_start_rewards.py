@@ -22,7 +22,6 @@ from slurm_rl_plugin.simulator.rollouts.sarsa import (
 )
 from slurm_rl_plugin.simulator.scoring.perceptron import (
     descend,
-    descend_through,
     perceptron_of,
     random_parameters,
     value_of,
@@ -85,20 +84,6 @@ def test_the_difference_is_what_this_order_keeps_over_the_other_one():
     assert interchange_gain(*load, 2, False) == pytest.approx(against_both / 2)
 
 
-def test_gains_of_a_pair_cancel_and_do_not_fade_while_jobs_wait():
-    load = waiting()
-    gains = [interchange_gain(*load, job, False) for job in (1, 2, 3)]
-    assert sum(gains) == pytest.approx(0.0, abs=1e-12)
-    assert gains[0] > gains[2] > gains[1]
-    later = waiting(now=499.0)
-    assert [interchange_gain(*later, job, False) for job in (1, 2, 3)] == gains
-
-
-def test_a_job_that_waits_alone_makes_no_difference():
-    load = waiting(now=150.0)
-    assert interchange_gain(*load, 1, False) == 0.0
-
-
 def test_counted_from_the_waits_reached_a_job_has_only_its_last_utility_to_lose():
     load = waiting()
     left = interactive_kept(140.0)  # job 1 is 140 s past its deadline, job 3 not yet
@@ -146,13 +131,3 @@ def test_one_step_goes_down_the_gradient():
         nudge[place] = step
         slope = (loss(PARAMETERS + nudge) - loss(PARAMETERS - nudge)) / (2 * step)
         np.testing.assert_allclose(moved[place] - PARAMETERS[place], -rate * slope, atol=1e-10)
-
-
-def test_epochs_fit_a_curve():
-    targets = np.sin(EXAMPLES[:, 0])
-    parameters = PARAMETERS.copy()
-    network = perceptron_of(parameters, 11)
-    before = np.mean((values_of(network, EXAMPLES) - targets) ** 2)
-    for _ in range(300):
-        descend_through(network, EXAMPLES, targets, np.arange(40), 0.1)
-    assert np.mean((values_of(network, EXAMPLES) - targets) ** 2) < before / 20

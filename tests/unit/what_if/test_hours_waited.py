@@ -147,34 +147,3 @@ def trial() -> tuple[DrawnTrial, Declaration, FloatArray]:
     drawn = preferring_short(3, days, 4.0)
     blocks = drawn_blocks(warm_up * DAY, days, (6, 12), seed=5)
     return drawn, declared(blocks), drawn.starts(blocks)
-
-
-def test_replays_of_the_blocks_leave_less_to_chance(
-    trial: tuple[DrawnTrial, Declaration, FloatArray],
-) -> None:
-    drawn, experiment, start = trial
-    accounts = [f"group {place}" for place in range(len(drawn.jobs.shares))]
-    cluster, steps = drawn.replayed(start), []
-
-    def told(replays: bool) -> HoursWaited:
-        return hours_in_blocks(
-            experiment,
-            cluster.times,
-            cluster if replays else None,
-            accounts,
-            np.random.default_rng(1),
-            now=experiment.end,
-            progress=steps.append,
-        )
-
-    raw, replayed = told(False), told(True)
-    assert sum(steps) == 2 * len(experiment.blocks)
-    assert raw.stretches == replayed.stretches == len(experiment.blocks) // 2
-    assert raw.everybody.after == replayed.everybody.after
-    assert raw.everybody.jobs == replayed.everybody.jobs > 100
-    widths = [
-        high - low
-        for low, high in (each.everybody.ratio_ci95 or (0, 9) for each in (raw, replayed))
-    ]
-    assert widths[1] < widths[0]
-    assert replayed.everybody.word == BETTER

@@ -11,7 +11,6 @@ import pytest
 
 from slurm_rl_plugin.domain.switchback import (
     BLOCK_HOURS,
-    GOAL_NAMES,
     OURS,
     SITE,
     Declaration,
@@ -21,7 +20,7 @@ from slurm_rl_plugin.domain.switchback import (
 )
 from slurm_rl_plugin.errors import ConfigurationError
 from slurm_rl_plugin.forecasts.live.site_at import SiteAt, site_now
-from slurm_rl_plugin.forecasts.live.sources import own_order, rule_order
+from slurm_rl_plugin.forecasts.live.sources import own_order
 from slurm_rl_plugin.papers.switchback.clusters import WARM_UP, DrawnTrial, alike, with_gain
 from slurm_rl_plugin.units import DAY, HOUR
 from slurm_rl_plugin.utility.time_utility import bounded_slowdown
@@ -219,10 +218,6 @@ def test_a_block_played_again_under_its_own_order_is_the_block_that_was() -> Non
     assert told == [1] * len(blocks) == [1] * len(found)
 
 
-def test_costs_are_of_the_goals_that_can_be_declared() -> None:
-    assert tuple(GOALS) == GOAL_NAMES
-
-
 @pytest.fixture(scope="module")
 def site() -> LiveSite:
     return live_site()
@@ -267,37 +262,3 @@ def test_who_has_not_ended_runs_as_long_as_is_foretold(
     assert (cluster.times.jobs.run_time[at.running] > ran).all()
     over = np.setdiff1d(np.arange(len(at.prepared.log)), jobs)
     np.testing.assert_array_equal(cluster.times.jobs.run_time[over], at.prepared.log.run_time[over])
-
-
-def test_with_next_to_no_influence_the_queue_keeps_the_sites_own_order(
-    looked: tuple[SiteAt, ReplayedCluster],
-) -> None:
-    at, _ = looked
-    own, ours = (replace(replay_source(), order=each) for each in (own_order, rule_order("sjf")))
-    bounded, everything = (replace(each, influence=0.01) for each in (ours, own))
-    assert not np.array_equal(ours.ranks(at), own.ranks(at))
-    np.testing.assert_array_equal(bounded.ranks(at), own.ranks(at))
-    np.testing.assert_array_equal(everything.ranks(at), own.ranks(at))
-
-
-def test_what_waiting_jobs_cost_is_near_what_it_turns_out_to_be(
-    site: LiveSite, looked: tuple[SiteAt, ReplayedCluster]
-) -> None:
-    at, cluster = looked
-    told = costs(cluster.times, at.now - HOUR, at.now)[0]
-    jobs = np.concatenate([at.running, at.pending])
-    known = cluster.times.jobs.run_time.copy()
-    known[jobs] = true_run_times(site, at, jobs)
-    by_limit = cluster.times.jobs.run_time.copy()
-    by_limit[jobs] = cluster.times.jobs.time_limit[jobs]
-
-    def cost(run_time: np.ndarray) -> float:
-        times = type(cluster.times)(
-            jobs=cluster.times.jobs.having(run_time=run_time),
-            start=cluster.times.start,
-            capacity=cluster.times.capacity,
-        )
-        return float(costs(times, at.now - HOUR, at.now)[0])
-
-    truth = cost(known)
-    assert abs(np.log(told / truth)) < 0.5 * abs(np.log(cost(by_limit) / truth))

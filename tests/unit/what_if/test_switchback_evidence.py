@@ -85,25 +85,6 @@ def test_ends_of_the_sequence_come_nearer_and_never_go_back(seed: int) -> None:
     assert lows[-1] < -0.3 < highs[-1]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_who_is_called_ours_does_not_matter(seed: int) -> None:
-    one = effect_of(pairs_of(seed, effect=0.2), LEVEL)
-    other = effect_of(pairs_of(seed, effect=0.2).swapped, LEVEL)
-    assert other.estimate == pytest.approx(-one.estimate, abs=1e-9)
-    assert (other.low, other.high) == (-one.high, -one.low)
-
-
-def test_a_shift_of_all_pairs_shifts_all_that_is_known() -> None:
-    plain, shifted = pairs_of(5), pairs_of(5)
-    shifted.logs[:] += 0.75
-    one, other = effect_of(plain, LEVEL), effect_of(shifted, LEVEL)
-    assert other.estimate - one.estimate == pytest.approx(0.75, abs=1e-9)
-    assert other.low - one.low == pytest.approx(0.75, abs=1e-9)
-    assert other.high - one.high == pytest.approx(0.75, abs=1e-9)
-    alike = PairDifferences(logs=np.full(9, -0.4), weight=np.ones(9))
-    assert effect_of(alike, LEVEL).estimate == pytest.approx(-0.4, abs=1e-9)
-
-
 def test_nothing_is_known_of_no_pair() -> None:
     none = PairDifferences(logs=np.empty(0), weight=np.empty(0))
     effect = effect_of(none, LEVEL)

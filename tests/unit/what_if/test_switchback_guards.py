@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.domain.switchback import OURS
-from slurm_rl_plugin.papers.switchback.clusters import WARM_UP, declared, reversed_model
+from slurm_rl_plugin.papers.switchback.clusters import declared, reversed_model
 from slurm_rl_plugin.units import DAY, HOUR, FloatArray
 from slurm_rl_plugin.what_if.switchback.block_costs import GOALS, BlockCosts, costs_of_blocks
-from slurm_rl_plugin.what_if.switchback.trial import Trial, early_stretches, floors_of, tripped
+from slurm_rl_plugin.what_if.switchback.trial import Trial, early_stretches, tripped
 
 DECLARED = declared(seed=1, days=4)
 FLOORS = np.zeros(len(GOALS))
@@ -121,26 +121,3 @@ def test_a_trial_keeps_the_time_since_its_begin_and_one_of_an_earlier_release_ma
     del document["since_begin"]
     older = Trial.of_json(DECLARED, document).looked_at(cluster, DECLARED.end)
     assert (older.since_begin.by_ours == looked.since_begin.by_ours).all()
-
-
-def test_replays_of_the_whole_time_show_more_of_a_harm_than_those_of_blocks() -> None:
-    """A harm adds up: over 20 clusters of a harmful order, the mean ratio of slowdowns."""
-    place = list(GOALS).index("bounded_slowdown")
-    of_blocks: list[float] = []
-    of_time: list[float] = []
-    for seed in range(20):
-        drawn = reversed_model(seed, 2)
-        experiment = declared(seed, 2)
-        cluster = drawn.replayed(drawn.starts(experiment.blocks))
-        parts = range(WARM_UP * 24 - 96, WARM_UP * 24, 4)
-        history = [
-            cluster.costs(replace(EARLY[0], begin=at * HOUR, end=(at + 4) * HOUR)).measured[0]
-            for at in parts
-        ]
-        floor = floors_of(np.array(history))[place]
-        blocks = costs_of_blocks(cluster, experiment.blocks)
-        whole = costs_of_blocks(cluster, early_stretches(experiment)[-1:])
-        for each, ratios in ((blocks, of_blocks), (whole, of_time)):
-            ours, site = (one[:, place].mean() + floor for one in (each.by_ours, each.by_site))
-            ratios.append(np.log(ours / site))
-    assert np.mean(of_time) > 1.5 * np.mean(of_blocks) > 0.0
