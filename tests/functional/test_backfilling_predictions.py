@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.papers.backfilling_predictions_2015.experiment import (
     LOGS,
     ONE_METHOD,
     SETTINGS,
 )
 from slurm_rl_plugin.papers.backfilling_predictions_2015.plan import CELLS
+from tests.functional.typed import Typed
 
 TRACES = os.environ.get("SLURM_RL_TRACES")
 JOBS = 400
@@ -48,14 +47,11 @@ def write_logs(folder: Path) -> None:
 
 
 @pytest.mark.study
-def test_every_cell_and_the_one_method_are_told_and_kept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_cell_and_the_one_method_are_told_and_kept(tmp_path: Path, typed: Typed) -> None:
     write_logs(tmp_path)
     words = ["reproduce", "backfilling-predictions", str(tmp_path), "--quick", "--models"]
     words.append(str(tmp_path / "kept"))
-    assert main([*words, "--json", "--plot", str(tmp_path / "figures")]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = typed.json(*words, "--json", "--plot", str(tmp_path / "figures"))
     assert document["jobs"] == dict.fromkeys(LOGS, JOBS - JOBS // 50)
     cells = [each for each in document["claims"] if ONE_METHOD not in each["name"]]
     assert len(cells) == len(LOGS) * len(CELLS)
@@ -67,8 +63,7 @@ def test_every_cell_and_the_one_method_are_told_and_kept(
         assert [(row["slack"],) for row in front] == list(SETTINGS)
     assert [Path(each).read_bytes()[:4] for each in document["figures"]] == [b"\x89PNG"]
     assert len(list((tmp_path / "kept").iterdir())) == len(LOGS)
-    assert main(words) == 0
-    _, _, table = capsys.readouterr().out.partition("The one method under other settings")
+    _, _, table = typed.out(*words).partition("The one method under other settings")
     head, first = table.splitlines()[1:3]
     assert head.split()[:3] == ["LOG", "SLACK", "BSLD"]
     assert first.split()[:2] == [next(iter(LOGS)), "0.100"]
@@ -76,20 +71,18 @@ def test_every_cell_and_the_one_method_are_told_and_kept(
 
 @pytest.mark.study
 @pytest.mark.skipif(not TRACES, reason="SLURM_RL_TRACES names no directory of workload traces")
-def test_all_cells_but_those_named_come_out(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reproduce", "backfilling-predictions", "--json"]) == 0
-    claims = json.loads(capsys.readouterr().out)["claims"]
+def test_all_cells_but_those_named_come_out(typed: Typed) -> None:
+    claims = typed.json("reproduce", "backfilling-predictions", "--json")["claims"]
     cells = [each for each in claims if ONE_METHOD not in each["name"]]
     assert {each["name"] for each in cells if each["verdict"] != "reproduces"} == DIFFERENT
     exact = [each for each in cells if each["because"].startswith("1.000 of the published")]
     assert len([each for each in exact if each["name"].startswith("CTC-SP2")]) == 10
 
 
-def test_a_log_without_requests_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_without_requests_is_refused(tmp_path: Path, typed: Typed) -> None:
     for file in LOGS.values():
         line = "1 0 -1 60 1 -1 -1 1 -1 -1 1 1 1 -1 1 -1 -1 -1"
         (tmp_path / f"{file}.swf").write_text(f"; MaxProcs: 128\n{line}\n")
-    assert main(["reproduce", "backfilling-predictions", str(tmp_path)]) == 2
-    assert "has no job that ran and asked for a time" in capsys.readouterr().err
+    assert "has no job that ran and asked for a time" in typed.refused(
+        "reproduce", "backfilling-predictions", tmp_path
+    )

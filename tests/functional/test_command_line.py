@@ -15,12 +15,13 @@ import pytest
 from onnx import TensorProto, helper
 
 from slurm_rl_plugin.cli import benchmark
-from slurm_rl_plugin.cli.entry import VERBS, main
+from slurm_rl_plugin.cli.entry import VERBS
 from slurm_rl_plugin.features.site import SITE
 from slurm_rl_plugin.hook.order.order_changes import OrderChanges
 from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.units import IntArray
 from tests.functional.small_network import small_network
+from tests.functional.typed import Typed
 
 SWF_ROW = "{id} {submit} 5 {run} 1 -1 -1 1 900 -1 1 1 {group} -1 1 -1 -1 -1"
 
@@ -44,26 +45,6 @@ def model(tmp_path: Path) -> Path:
     path = tmp_path / "model.onnx"
     export_network(small_network(), path, {"estimates": "requested"})
     return path
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
-    code = main([str(word) for word in words])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def fault(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    """The one sentence of a command that must end with exit code 2 and say nothing else."""
-    try:
-        code, out, err = run(capsys, *words)
-    except SystemExit as stop:
-        captured = capsys.readouterr()
-        code, out, err = int(str(stop.code)), captured.out, captured.err
-    assert code == 2
-    assert out == ""
-    assert "Traceback" not in err
-    assert err.count("\n") == 1, err
-    return err
 
 
 @pytest.mark.parametrize("verb", ["disable", "evaluate"])
@@ -98,19 +79,14 @@ def test_matrices_are_multiplied_on_one_thread_unless_the_user_says_otherwise(
     assert left == asked  # jobs that are submitted take the environment along
 
 
-def test_every_verb_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_verb_explains_itself(typed: Typed) -> None:
     for verb in VERBS:
-        with pytest.raises(SystemExit) as stop:
-            main([verb, "--help"])
-        assert stop.value.code == 0
-        assert f"slurm-rl {verb}" in capsys.readouterr().out
+        assert f"slurm-rl {verb}" in typed.out(verb, "--help")
 
 
-def test_evaluate_gives_the_documented_json(
-    capsys: pytest.CaptureFixture[str], swf: Path, model: Path
-) -> None:
+def test_evaluate_gives_the_documented_json(typed: Typed, swf: Path, model: Path) -> None:
     words = ["--policy", "fifo", "--policy", model, "--policy", "native", "--json"]
-    code, out, _ = run(capsys, "evaluate", swf, *words)
+    code, out, _ = typed("evaluate", swf, *words)
     document = json.loads(out)
     assert code == 0
     assert document["log"]["jobs"] == document["log"]["ran"] == 60
@@ -132,10 +108,8 @@ def test_evaluate_gives_the_documented_json(
     assert document["policies"]["native"]["mean_wait"] == 5
 
 
-def test_evaluate_tells_people_what_the_columns_mean_and_who_waits(
-    capsys: pytest.CaptureFixture[str], swf: Path
-) -> None:
-    _, out, _ = run(capsys, "evaluate", swf)
+def test_evaluate_tells_people_what_the_columns_mean_and_who_waits(typed: Typed, swf: Path) -> None:
+    _, out, _ = typed("evaluate", swf)
     assert "WAIT, MAXWAIT: mean and longest wait, in seconds unless h (hours) or d (days)" in out
     assert "BSLD: mean bounded slowdown" in out
     assert "R, U, F: responsiveness, time utility and fairness" in out
@@ -146,113 +120,97 @@ def test_evaluate_tells_people_what_the_columns_mean_and_who_waits(
 
 
 def test_single_jobs_without_a_start_are_dropped_and_counted(
-    capsys: pytest.CaptureFixture[str], swf: Path, tmp_path: Path
+    typed: Typed, swf: Path, tmp_path: Path
 ) -> None:
     lines = swf.read_text().splitlines()
     lines[7] = lines[7].replace(" 5 ", " -1 ", 1)  # its wait is not known
     swf.write_text("\n".join(lines) + "\n")
-    _, out, _ = run(capsys, "evaluate", swf, "--policy", "native", "--json")
+    _, out, _ = typed("evaluate", swf, "--policy", "native", "--json")
     document = json.loads(out)
     assert (document["log"]["jobs"], document["log"]["ran"]) == (60, 59)
     assert document["log"]["dropped"] == {"no recorded start": 1}
     assert document["policies"]["native"]["jobs"] == 59
-    _, out, _ = run(capsys, "evaluate", swf, "--policy", "native")
+    _, out, _ = typed("evaluate", swf, "--policy", "native")
     assert "Jobs of the log that are left out: 1 no recorded start." in out
-    _, out, _ = run(capsys, "evaluate", swf, "--json")
+    _, out, _ = typed("evaluate", swf, "--json")
     assert json.loads(out)["log"]["ran"] == 60  # rules need no recorded start
-    code, out, err = run(capsys, "shadow-report", swf, "--set", "policy.model=sjf")
+    code, out, err = typed("shadow-report", swf, "--set", "policy.model=sjf")
     assert (code, err) == (0, "")
     assert "Replay of 59 jobs" in out
     assert "Jobs that are left out: 1 no recorded start." in out
 
 
-def test_a_log_without_starts_is_still_refused(
-    capsys: pytest.CaptureFixture[str], swf: Path
-) -> None:
+def test_a_log_without_starts_is_still_refused(typed: Typed, swf: Path) -> None:
     swf.write_text(swf.read_text().replace(" 5 ", " -1 "))
-    assert "which 60 jobs of this log lack" in fault(capsys, "evaluate", swf, "--policy=native")
+    assert "which 60 jobs of this log lack" in typed.refused("evaluate", swf, "--policy=native")
 
 
-def test_evaluate_drops_jobs_from_the_count_but_not_from_the_queue(
-    capsys: pytest.CaptureFixture[str], swf: Path
-) -> None:
-    _, out, _ = run(capsys, "evaluate", swf, "--drop", "10,20", "--policy", "fifo", "--json")
+def test_evaluate_drops_jobs_from_the_count_but_not_from_the_queue(typed: Typed, swf: Path) -> None:
+    _, out, _ = typed("evaluate", swf, "--drop", "10,20", "--policy", "fifo", "--json")
     entry = json.loads(out)["policies"]["fifo"]
     assert entry["jobs"] == 30
 
 
-def test_train_writes_a_model_that_evaluate_takes(
-    capsys: pytest.CaptureFixture[str], swf: Path, tmp_path: Path
-) -> None:
+def test_train_writes_a_model_that_evaluate_takes(typed: Typed, swf: Path, tmp_path: Path) -> None:
     path = tmp_path / "trained.onnx"
-    code, out, _ = run(capsys, "train", swf, "-o", path, "--steps", 2, "--hidden", 2)
+    code, out, _ = typed("train", swf, "-o", path, "--steps", 2, "--hidden", 2)
     assert "warning: the training part (36 jobs in 35 minutes) and the validation part" in out
     assert code == 0
     manifest = json.loads(path.with_suffix(".json").read_text())
     assert manifest["sources"][0]["log"] == "small.swf"
     assert manifest["sha256"] in path.with_suffix(".md").read_text()
-    assert run(capsys, "evaluate", swf, "--policy", path)[0] == 0
+    assert typed("evaluate", swf, "--policy", path)[0] == 0
     assert not list(tmp_path.glob("*.checkpoint"))
 
 
-def test_a_missing_log_is_one_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert "none.swf" in fault(capsys, "evaluate", tmp_path / "none.swf")
+def test_a_missing_log_is_one_sentence(typed: Typed, tmp_path: Path) -> None:
+    assert "none.swf" in typed.refused("evaluate", tmp_path / "none.swf")
 
 
-def test_a_row_of_17_columns_names_file_and_line(
-    capsys: pytest.CaptureFixture[str], swf: Path
-) -> None:
+def test_a_row_of_17_columns_names_file_and_line(typed: Typed, swf: Path) -> None:
     lines = swf.read_text().splitlines()
     lines[7] = lines[7].rsplit(" ", 1)[0]
     swf.write_text("\n".join(lines))
-    sentence = fault(capsys, "evaluate", swf)
+    sentence = typed.refused("evaluate", swf)
     assert "small.swf:8" in sentence
     assert "17" in sentence
 
 
-def test_impossible_values_are_counted_and_dropped(
-    capsys: pytest.CaptureFixture[str], swf: Path
-) -> None:
+def test_impossible_values_are_counted_and_dropped(typed: Typed, swf: Path) -> None:
     lines = swf.read_text().splitlines()
     lines[3] = SWF_ROW.format(id=3, submit=120, run=-7, group=1)
     swf.write_text("\n".join(lines))
-    _, out, _ = run(capsys, "evaluate", swf, "--json")
+    _, out, _ = typed("evaluate", swf, "--json")
     entry = json.loads(out)["log"]
     assert entry["jobs"] == 60
     assert entry["ran"] == 59
     assert sum(entry["dropped"].values()) == 1
 
 
-def test_a_truncated_gzip_is_one_sentence(
-    capsys: pytest.CaptureFixture[str], swf: Path, tmp_path: Path
-) -> None:
+def test_a_truncated_gzip_is_one_sentence(typed: Typed, swf: Path, tmp_path: Path) -> None:
     whole = gzip.compress(np.random.default_rng(1).bytes(200) + swf.read_bytes())
     path = tmp_path / "cut.swf.gz"
     path.write_bytes(whole[: len(whole) // 2])
-    assert "cut.swf.gz" in fault(capsys, "evaluate", path)
+    assert "cut.swf.gz" in typed.refused("evaluate", path)
 
 
-def test_a_sacct_dump_without_start_names_the_field(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_sacct_dump_without_start_names_the_field(typed: Typed, tmp_path: Path) -> None:
     path = tmp_path / "sacct.log"
     path.write_text("JobID|Submit|End|Elapsed|State|NCPUS\n1|2026-01-01T00:00:00|x|00:01|C|1\n")
-    assert "Start" in fault(capsys, "evaluate", path)
+    assert "Start" in typed.refused("evaluate", path)
 
 
-def test_a_model_of_another_schema_is_refused(
-    capsys: pytest.CaptureFixture[str], swf: Path, model: Path
-) -> None:
+def test_a_model_of_another_schema_is_refused(typed: Typed, swf: Path, model: Path) -> None:
     export_network(small_network(), model, {})
     content = model.read_bytes()
     digest = small_network().schema.digest.encode()
     assert content.count(digest) == 1
     model.write_bytes(content.replace(digest, b"0" * len(digest)))
-    assert "retrain" in fault(capsys, "evaluate", swf, "--policy", model)
+    assert "retrain" in typed.refused("evaluate", swf, "--policy", model)
 
 
 def test_a_graph_that_we_did_not_write_is_driven_by_onnxruntime(
-    capsys: pytest.CaptureFixture[str], swf: Path, tmp_path: Path
+    typed: Typed, swf: Path, tmp_path: Path
 ) -> None:
     """Scores are minus the logarithm of the time limit: shortest job first."""
     path, place = tmp_path / "foreign.onnx", SITE.jobs.index("log_time_limit")
@@ -283,37 +241,31 @@ def test_a_graph_that_we_did_not_write_is_driven_by_onnxruntime(
     limits = [row.replace(" 900 ", f" {600 - 60 * (place % 7)} ") for place, row in enumerate(rows)]
     swf.write_text("\n".join([header, *limits]) + "\n")
     words = ["--policy", path, "--policy", "sjf", "--policy", "fifo", "--json"]
-    code, out, _ = run(capsys, "evaluate", swf, *words)
+    code, out, _ = typed("evaluate", swf, *words)
     policies = json.loads(out)["policies"]
     assert code == 0
     assert policies[str(path)]["mean_wait"] == policies["sjf"]["mean_wait"]
     assert policies["sjf"]["mean_wait"] != policies["fifo"]["mean_wait"]
 
 
-def test_a_model_of_random_bytes_is_refused(
-    capsys: pytest.CaptureFixture[str], swf: Path, model: Path
-) -> None:
+def test_a_model_of_random_bytes_is_refused(typed: Typed, swf: Path, model: Path) -> None:
     model.write_bytes(np.random.default_rng(1).bytes(1000))
-    assert "model.onnx" in fault(capsys, "evaluate", swf, "--policy", model)
+    assert "model.onnx" in typed.refused("evaluate", swf, "--policy", model)
 
 
-def test_no_verb_and_an_unknown_verb_are_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    fault(capsys)
-    fault(capsys, "fly")
+def test_no_verb_and_an_unknown_verb_are_one_sentence(typed: Typed) -> None:
+    typed.refused()
+    typed.refused("fly")
 
 
-def test_a_log_without_the_size_of_the_machine_asks_for_it(
-    capsys: pytest.CaptureFixture[str], swf: Path
-) -> None:
+def test_a_log_without_the_size_of_the_machine_asks_for_it(typed: Typed, swf: Path) -> None:
     swf.write_text("\n".join(swf.read_text().splitlines()[1:]))
-    assert "--processors" in fault(capsys, "evaluate", swf)
+    assert "--processors" in typed.refused("evaluate", swf)
 
 
-def test_benchmark_hook_gives_the_documented_json(
-    capsys: pytest.CaptureFixture[str], model: Path
-) -> None:
+def test_benchmark_hook_gives_the_documented_json(typed: Typed, model: Path) -> None:
     words = ["--jobs", 500, "--repeats", 3, "--policy", model, "--json"]
-    code, out, _ = run(capsys, "benchmark", "hook", *words)
+    code, out, _ = typed("benchmark", "hook", *words)
     document = json.loads(out)
     assert code == 0
     assert document["jobs"] == 500
@@ -322,14 +274,14 @@ def test_benchmark_hook_gives_the_documented_json(
 
 
 def test_benchmark_hook_fails_where_the_writes_are_not_the_fewest(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def one_more(priority: IntArray, most: int | None = None) -> OrderChanges:
         return OrderChanges(place=np.arange(len(priority) + 1), priority=priority)
 
     words = ["--jobs", 40, "--repeats", 1, "--policy", "sjf", "--json"]
-    assert run(capsys, "benchmark", "hook", *words)[0] == 0
+    assert typed("benchmark", "hook", *words)[0] == 0
     monkeypatch.setattr(benchmark, "order_changes", one_more)
-    code, out, err = run(capsys, "benchmark", "hook", *words)
+    code, out, err = typed("benchmark", "hook", *words)
     assert (code, json.loads(out)["writes"]) == (1, 41)
     assert "the hook sends 41 writes where 40" in err

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.cli import compile as compilation
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL, named_for_all
+from tests.functional.typed import Typed
 
 
 @pytest.mark.parametrize(
@@ -24,26 +24,24 @@ from slurm_rl_plugin.simulator.kernel.kept_code import FOR_ALL, named_for_all
 )
 def test_what_stands_in_its_way_is_one_sentence(
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    typed: Typed,
     monkeypatch: pytest.MonkeyPatch,
     named: str,
     words: list[str],
     fault: str,
 ) -> None:
     monkeypatch.setenv(FOR_ALL, str(tmp_path / named) if named else "")
-    assert main(["compile", *words]) == 2
-    said = capsys.readouterr().err
+    said = typed.refused("compile", *words)
     assert fault in said
     assert said.count("\n") == 1
 
 
 def test_a_verb_that_fails_is_told_with_its_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(FOR_ALL, str(tmp_path / "compiled"))
     monkeypatch.setattr(compilation, "_RUNS", {"evaluate": (("evaluate", "missing.swf"),)})
-    assert main(["compile"]) == 2
-    said = capsys.readouterr().err
+    said = typed.refused("compile")
     assert "slurm-rl evaluate failed on a drawn log: " in said
     assert said.count("\n") == 1
 

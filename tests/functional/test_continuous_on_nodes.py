@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.log_format import read_log
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.learning.evaluation.heldout import NODE_HEURISTICS
 from slurm_rl_plugin.learning.evaluation.paired import (
@@ -24,6 +22,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.simulator.workloads.recorded_runs import recent_runs
 from tests.functional.small_site import write_small_site
+from tests.functional.typed import Typed
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +38,10 @@ def words(site: Path) -> list[str]:
 
 
 def test_the_best_rule_of_the_first_part_is_what_others_are_compared_with(
-    capsys: pytest.CaptureFixture[str], site: Path
+    typed: Typed, site: Path
 ) -> None:
     asked = ["--protocol", "continuous", "--policy", "default", "--runs", "2", "--json"]
-    assert main([*words(site), *asked]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = typed.json(*words(site), *asked)
     found: dict[str, Any] = document["continuous"]
     rules = found["training_bounded_slowdown"]
     assert tuple(rules) == NODE_HEURISTICS
@@ -58,11 +56,8 @@ def test_the_best_rule_of_the_first_part_is_what_others_are_compared_with(
     assert 100 < found["counted_jobs"] < 220
 
 
-def test_people_see_the_rules_and_the_ratios(
-    capsys: pytest.CaptureFixture[str], site: Path
-) -> None:
-    assert main([*words(site), "--protocol", "continuous", "--policy", "sjf", "--runs", "1"]) == 0
-    told = capsys.readouterr().out
+def test_people_see_the_rules_and_the_ratios(typed: Typed, site: Path) -> None:
+    told = typed.out(*words(site), "--protocol", "continuous", "--policy", "sjf", "--runs", "1")
     assert "mean bounded slowdown on the training part (over runs):" in told
     assert "best heuristic: " in told
     assert "slurm backfilling" in told

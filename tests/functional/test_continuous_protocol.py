@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.learning.evaluation.continuous import (
     LEFT_OUT,
     ContinuousProtocol,
@@ -23,6 +21,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings
 from slurm_rl_plugin.simulator.workloads.generators import mmn_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log
 from slurm_rl_plugin.units import DAY
+from tests.functional.typed import Typed
 
 POLICIES = ["--policy", "sjf", "--policy", "wfp3"]
 
@@ -47,14 +46,15 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def evaluated(capsys: pytest.CaptureFixture[str], log: str, *words: str) -> dict[str, Any]:
-    assert main(["evaluate", log, "--protocol", "continuous", *words, "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)["continuous"]
+def evaluated(typed: Typed, log: str, *words: str) -> dict[str, Any]:
+    found: dict[str, Any] = typed.json(
+        "evaluate", log, "--protocol", "continuous", *words, "--json"
+    )["continuous"]
     return found
 
 
-def test_figures_and_ratios_of_every_policy(capsys: pytest.CaptureFixture[str], log: str) -> None:
-    found = evaluated(capsys, log, *POLICIES, "--runs", "2")
+def test_figures_and_ratios_of_every_policy(typed: Typed, log: str) -> None:
+    found = evaluated(typed, log, *POLICIES, "--runs", "2")
     assert (found["runs"], found["counted_jobs"]) == (2, 2400)
     assert set(found["ratio_to_fifo"]) == {"sjf", "wfp3", "fifo", "multifactor"}
     names = {"bounded_slowdown", "ci95", "longest_wait", "p999_wait", "wide_wait", "mean_wait"}
@@ -66,23 +66,21 @@ def test_figures_and_ratios_of_every_policy(capsys: pytest.CaptureFixture[str], 
     assert safe["longest_wait"] < starving["longest_wait"]
 
 
-def test_the_same_seed_gives_the_same_and_another_one_does_not(
-    capsys: pytest.CaptureFixture[str], log: str
-) -> None:
+def test_the_same_seed_gives_the_same_and_another_one_does_not(typed: Typed, log: str) -> None:
     words = ("--policy", "sjf", "--runs", "1")
-    one = evaluated(capsys, log, *words)
-    assert evaluated(capsys, log, *words) == one
-    assert evaluated(capsys, log, *words, "--seed", "2") != one
+    one = evaluated(typed, log, *words)
+    assert evaluated(typed, log, *words) == one
+    assert evaluated(typed, log, *words, "--seed", "2") != one
     assert one["ratio_to_fifo"]["sjf"]["ci95"] is None
 
 
 def test_what_is_in_force_at_a_site_acts_on_the_policies_asked_for(
-    capsys: pytest.CaptureFixture[str], log: str, tmp_path: Path
+    typed: Typed, log: str, tmp_path: Path
 ) -> None:
-    free = evaluated(capsys, log, "--policy", "sjf", "--runs", "1")
+    free = evaluated(typed, log, "--policy", "sjf", "--runs", "1")
     path = tmp_path / "site.toml"
     path.write_text("[hook]\ninfluence_hours = 0.001\n")
-    bound = evaluated(capsys, log, "--policy", "sjf", "--runs", "1", "--config", str(path))
+    bound = evaluated(typed, log, "--policy", "sjf", "--runs", "1", "--config", str(path))
     for name in ("fifo", "multifactor"):
         assert bound["policies"][name] == free["policies"][name]
     slowdown = [each["ratio_to_fifo"]["sjf"]["bounded_slowdown"] for each in (free, bound)]
@@ -90,35 +88,31 @@ def test_what_is_in_force_at_a_site_acts_on_the_policies_asked_for(
 
 
 def test_goals_act_and_those_of_the_option_go_before_the_configured_ones(
-    capsys: pytest.CaptureFixture[str], log: str, tmp_path: Path
+    typed: Typed, log: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "site.toml"
 
     def found(shares: int, *words: str) -> dict[str, Any]:
         path.write_text(f"[hook]\ninfluence_hours = 0\n[goals]\nshares = {shares}\n")
         words = ("--policy", "default", "--shares", "1=.9,2=.1", "--runs", "1", *words)
-        return evaluated(capsys, log, *words, "--config", str(path))
+        return evaluated(typed, log, *words, "--config", str(path))
 
     none, eight = found(0), found(8)
     assert none != eight
     assert found(0, "--goal", "shares=8") == eight
 
 
-def test_the_table_and_the_picture_of_the_front(
-    capsys: pytest.CaptureFixture[str], log: str, tmp_path: Path
-) -> None:
+def test_the_table_and_the_picture_of_the_front(typed: Typed, log: str, tmp_path: Path) -> None:
     words = ["--protocol", "continuous", *POLICIES, "--runs", "1", "--plot", str(tmp_path / "new")]
-    assert main(["evaluate", log, *words]) == 0
-    printed = capsys.readouterr().out
+    printed = typed.out("evaluate", log, *words)
     assert {line.split()[0] for line in printed.splitlines()[2:6]} >= {"sjf", "fifo", "multifactor"}
     assert "medians of 1 runs" in printed
     assert (tmp_path / "new" / "front.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_a_log_too_short_is_one_sentence(capsys: pytest.CaptureFixture[str], log: str) -> None:
+def test_a_log_too_short_is_one_sentence(typed: Typed, log: str) -> None:
     words = ["evaluate", f"{log}@jobs=0:2000", "--protocol", "continuous"]
-    assert main(words) == 2
-    assert "fewer than 1024 jobs: give a longer log" in capsys.readouterr().err
+    assert "fewer than 1024 jobs: give a longer log" in typed.refused(*words)
 
 
 def test_runs_have_as_many_days_though_one_leaves_out_the_last_one() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.learning.manifest import file_checksum
 from slurm_rl_plugin.papers.economic_2002.markets import CONFIGURATIONS, CTC, EXTRACTS, QUICK_JOBS
+from tests.functional.typed import Typed
 
 pytestmark = pytest.mark.study
 
@@ -36,15 +36,12 @@ def write_log(folder: Path, jobs: int = JOBS) -> None:
     (folder / f"{CTC}.swf").write_text("\n".join(lines) + "\n")
 
 
-def test_the_paper_is_reproduced_and_a_second_run_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_paper_is_reproduced_and_a_second_run_goes_on(tmp_path: Path, typed: Typed) -> None:
     write_log(tmp_path)
     kept, figures = tmp_path / "kept", tmp_path / "figures"
     words = ["reproduce", "economic", str(tmp_path), "--quick", "--seeds", "2"]
     words += ["--models", str(kept), "--json"]
-    assert main([*words, "--plot", str(figures)]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = typed.json(*words, "--plot", figures)
     assert document["paper"] == "economic"
     assert document["seeds"] == [0, 1]
     assert all(set(claim) >= CONTRACT for claim in document["claims"])
@@ -68,21 +65,18 @@ def test_the_paper_is_reproduced_and_a_second_run_goes_on(
     written = {path.name: path.stat().st_mtime_ns for path in kept.iterdir()}
     lost = sorted(kept.iterdir())[0]
     lost.unlink()
-    assert main(words) == 0
-    again = json.loads(capsys.readouterr().out)
+    again = typed.json(*words)
     assert again["claims"] == document["claims"]
     left = {path.name: path.stat().st_mtime_ns for path in kept.iterdir()}
     assert left.keys() == written.keys()
     assert {name for name in left if left[name] != written[name]} == {lost.name}
-    assert main([word for word in words if word != "--json"]) == 0
-    table = capsys.readouterr().out
+    table = typed.out(word for word in words if word != "--json")
     assert "AWRT over EASY's with user estimates" in table
     assert "MF6" in table
 
 
-def test_a_log_too_short_for_the_extracts_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_too_short_for_the_extracts_is_refused(tmp_path: Path, typed: Typed) -> None:
     write_log(tmp_path, jobs=50)
-    assert main(["reproduce", "economic", str(tmp_path)]) == 2
-    assert "has 50 jobs that ran: the extracts need 70000" in capsys.readouterr().err
+    assert "has 50 jobs that ran: the extracts need 70000" in typed.refused(
+        "reproduce", "economic", tmp_path
+    )

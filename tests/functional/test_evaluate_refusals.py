@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.functional.typed import Typed
 
 SMALL, WEEKS = "mmn:load=.8,jobs=3000,seed=3", "egee:jobs=800,processors=5,load=.85,seed=1"
 NO_LOG, HUGE = "/none.swf", "9" * 21
@@ -92,7 +93,7 @@ GOAL = f"{SMALL} --policy default --goal"
     ],
 )
 def test_what_does_not_go_together_is_one_sentence(
-    typed: Callable[..., tuple[int, str, str]],
+    typed: Typed,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     words: str,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any, cast
 
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain.switchback import OURS, Declaration
 from slurm_rl_plugin.errors import BatchSystemUnavailable
 from slurm_rl_plugin.evaluation.declared_experiment import DeclaredExperiment
@@ -32,6 +30,7 @@ from slurm_rl_plugin.papers.switchback.clusters import (
     reversed_model,
 )
 from slurm_rl_plugin.what_if.switchback.block_costs import ReplayedCluster
+from tests.functional.typed import Typed
 
 
 @dataclass
@@ -208,7 +207,7 @@ def test_a_clock_that_is_set_back_leaves_it_watched(tmp_path: Path) -> None:
 
 
 def test_the_page_for_the_committee_tells_who_waited(
-    tmp_path: Path, configured: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, configured: list[str], monkeypatch: pytest.MonkeyPatch, typed: Typed
 ) -> None:
     experiment = declared(1003, 4)
     site = begun(tmp_path, reversed_model(3, 4), experiment)
@@ -220,7 +219,7 @@ def test_the_page_for_the_committee_tells_who_waited(
         ExperimentSite, "cluster", lambda _, looked, candidate: site.cluster(looked, candidate)
     )
     page = tmp_path / "waits.html"
-    main(["experiment", "report", *configured, "--committee", str(page)])
+    typed("experiment", "report", *configured, "--committee", page)
     text = page.read_text()
     assert "physics" in text
     assert "&lt;b&gt;biology" in text
@@ -229,11 +228,11 @@ def test_the_page_for_the_committee_tells_who_waited(
 
 
 def test_a_page_without_a_folder_is_refused_before_the_work(
-    tmp_path: Path, configured: list[str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, configured: list[str], typed: Typed
 ) -> None:
     declare(tmp_path)
     words = ("report", *configured, "--committee", str(tmp_path / "none" / "page.html"))
-    assert "there is no such folder" in failing(capsys, *words)
+    assert "there is no such folder" in failing(typed, *words)
 
 
 @pytest.fixture
@@ -251,23 +250,22 @@ def declare(folder: Path) -> ExperimentFiles:
     return begun(folder, cast("DrawnTrial", None), experiment).files
 
 
-def failing(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> str:
-    assert main(["experiment", *words]) == code
-    return capsys.readouterr().err
+def failing(typed: Typed, *words: str, code: int = 2) -> str:
+    status, _, err = typed("experiment", *words)
+    assert status == code
+    return err
 
 
 @pytest.mark.parametrize("action", ["status", "report", "stop"])
 def test_without_an_experiment_it_says_how_to_begin_one(
-    action: str, configured: list[str], capsys: pytest.CaptureFixture[str]
+    action: str, configured: list[str], typed: Typed
 ) -> None:
-    assert "slurm-rl experiment start" in failing(capsys, action, *configured)
+    assert "slurm-rl experiment start" in failing(typed, action, *configured)
 
 
-def test_a_second_one_is_refused(
-    tmp_path: Path, configured: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_one_is_refused(tmp_path: Path, configured: list[str], typed: Typed) -> None:
     declare(tmp_path)
-    assert "declared already" in failing(capsys, "start", *configured)
+    assert "declared already" in failing(typed, "start", *configured)
 
 
 @pytest.mark.parametrize(
@@ -281,34 +279,35 @@ def test_a_second_one_is_refused(
     ],
 )
 def test_what_cannot_begin_is_refused(
-    words: str, sentence: str, configured: list[str], capsys: pytest.CaptureFixture[str]
+    words: str, sentence: str, configured: list[str], typed: Typed
 ) -> None:
-    assert sentence in failing(capsys, "start", *configured, *words.split())
+    assert sentence in failing(typed, "start", *configured, *words.split())
 
 
 def test_a_candidate_is_declared_against_the_model_in_service(
     tmp_path: Path,
     configured: list[str],
-    capsys: pytest.CaptureFixture[str],
+    typed: Typed,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("slurm_rl_plugin.evaluation.experiment._foretold", lambda *_: 0.9)
-    assert "another" in failing(capsys, "start", *configured, "--candidate", "sjf")
+    assert "another" in failing(typed, "start", *configured, "--candidate", "sjf")
     model = Path("policy_models/default.onnx").resolve()
-    assert main(["experiment", "start", *configured, "--candidate", str(model), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["foretold"] == 0.9
+    assert (
+        typed.json("experiment", "start", *configured, "--candidate", model, "--json")["foretold"]
+        == 0.9
+    )
     found = ExperimentFiles(state_file=tmp_path / "state.json").declared()
     assert found is not None
     assert (found.candidate, found.champion) == (str(model), "sjf")
     assert found.model_sha256 == hashlib.sha256(model.read_bytes()).hexdigest()
-    assert main(["experiment", "status", *configured]) == 0
-    assert "against the model in service (sjf)" in capsys.readouterr().out
+    assert "against the model in service (sjf)" in typed.out("experiment", "status", *configured)
 
 
 def test_an_experiment_that_was_declared_meanwhile_is_not_replaced(
     tmp_path: Path,
     configured: list[str],
-    capsys: pytest.CaptureFixture[str],
+    typed: Typed,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def meanwhile(*_: Any) -> float:
@@ -316,65 +315,63 @@ def test_an_experiment_that_was_declared_meanwhile_is_not_replaced(
         return 0.9
 
     monkeypatch.setattr("slurm_rl_plugin.evaluation.experiment._foretold", meanwhile)
-    assert "declared already" in failing(capsys, "start", *configured)
+    assert "declared already" in failing(typed, "start", *configured)
     found = ExperimentFiles(state_file=tmp_path / "state.json").declared()
     assert found == declared(1, 2, math.inf)
 
 
 def test_stopped_it_is_the_sites_until_it_is_put_away(
-    tmp_path: Path, configured: list[str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, configured: list[str], typed: Typed
 ) -> None:
     files = declare(tmp_path)
-    assert main(["experiment", "stop", *configured, "--reason", "maintenance"]) == 0
+    typed.out("experiment", "stop", *configured, "--reason", "maintenance")
     assert files.stands().reason == "maintenance"
-    capsys.readouterr()
-    assert main(["experiment", "status", *configured, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = typed.json("experiment", "status", *configured, "--json")
     assert (document["state"], document["turn"]) == ("stopped", "")
-    assert main(["experiment", "stop", *configured, "--as-configured"]) == 0
+    typed.out("experiment", "stop", *configured, "--as-configured")
     assert files.declared() is None
     assert list(tmp_path.glob("state.json.experiment.*"))
 
 
-def test_any_reason_can_be_told_afterwards(tmp_path: Path, configured: list[str]) -> None:
+def test_any_reason_can_be_told_afterwards(
+    tmp_path: Path, configured: list[str], typed: Typed
+) -> None:
     files = declare(tmp_path)
-    assert main(["experiment", "stop", *configured, "--reason", "no UTF-8: \udcff\n"]) == 0
+    typed.out("experiment", "stop", *configured, "--reason", "no UTF-8: \udcff\n")
     assert files.stands().reason.encode().startswith(b"no UTF-8: ")  # the page of a committee
     assert files.stands().reason.isprintable()
 
 
 def test_it_can_be_stopped_whatever_is_wrong_with_the_configuration(
-    tmp_path: Path, configured: list[str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, configured: list[str], typed: Typed
 ) -> None:
     files, path = declare(tmp_path), Path(configured[-1])
     path.write_text(path.read_text() + "\n[no_such_section]\nkey = 1\n")
-    assert main(["experiment", "status", *configured]) == 2
-    assert main(["experiment", "stop", *configured]) == 0
-    assert "no_such_section" in capsys.readouterr().err
+    failing(typed, "status", *configured)
+    assert "no_such_section" in failing(typed, "stop", *configured, code=0)
     assert files.stands().state == "stopped"
     path.write_text("[hook\n")
-    assert main(["experiment", "stop", *configured]) == 2
-    assert "give --state-file" in capsys.readouterr().err
+    assert "give --state-file" in failing(typed, "stop", *configured)
     state = ["--state-file", str(tmp_path / "state.json")]
-    assert main(["experiment", "stop", *configured, *state, "--as-configured"]) == 0
+    typed.out("experiment", "stop", *configured, *state, "--as-configured")
     assert files.declared() is None
 
 
 def test_status_fails_where_it_has_stepped_back(
-    tmp_path: Path, configured: list[str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, configured: list[str], typed: Typed
 ) -> None:
     files = declare(tmp_path)
     files.stand(ExperimentStanding(state=STEPPED_BACK, reason="harm.", at=1.0))
-    assert main(["experiment", "status", *configured]) == 1
-    said = capsys.readouterr().out
+    status, said, _ = typed("experiment", "status", *configured)
+    assert status == 1
     assert "stepped back" in said
     assert "harm." in said
 
 
 @pytest.mark.parametrize("content", ["{", "{}", '{"floors": 1}'])
 def test_findings_that_cannot_be_read_are_told(
-    content: str, tmp_path: Path, configured: list[str], capsys: pytest.CaptureFixture[str]
+    content: str, tmp_path: Path, configured: list[str], typed: Typed
 ) -> None:
     files = declare(tmp_path)
     files.findings.write_text(content)
-    assert "remove it" in failing(capsys, "status", *configured)
+    assert "remove it" in failing(typed, "status", *configured)

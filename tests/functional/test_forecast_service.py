@@ -22,12 +22,12 @@ from urllib.request import Request, urlopen
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.domain.queue_file import QueueOnFile, write_queue
 from slurm_rl_plugin.errors import RequestRefused
 from slurm_rl_plugin.forecasts.live.kept_forecasts import KeptForecasts
 from slurm_rl_plugin.services.forecast_client import ServiceClient
 from slurm_rl_plugin.units import HOUR
+from tests.functional.typed import Typed
 from tests.unit.forecasts.foretelling import busy_look
 from tests.unit.forecasts.live_site import LiveSite, last_days, live_site
 
@@ -47,22 +47,6 @@ class Service(NamedTuple):
     now: float
     mine: int
     client: ServiceClient
-
-
-class Words(NamedTuple):
-    """Runs the command line in this process."""
-
-    capsys: pytest.CaptureFixture[str]
-
-    def __call__(self, *arguments: str) -> tuple[int, str, str]:
-        code = main(arguments)
-        captured = self.capsys.readouterr()
-        return code, captured.out, captured.err
-
-
-@pytest.fixture
-def words(capsys: pytest.CaptureFixture[str]) -> Words:
-    return Words(capsys)
 
 
 def sacct_dump(site: LiveSite, now: float) -> str:
@@ -126,8 +110,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     assert process.wait(30) == 0
 
 
-def test_a_user_hears_when_his_job_starts(service: Service, words: Words) -> None:
-    code, out, _ = words("start", str(service.mine), "--config", f"{service.folder}/slurm-rl.toml")
+def test_a_user_hears_when_his_job_starts(service: Service, typed: Typed) -> None:
+    code, out, _ = typed("start", str(service.mine), "--config", f"{service.folder}/slurm-rl.toml")
     assert code == 0
     lines = out.splitlines()
     assert lines[0].split()[:3] == ["JOBID", "PARTITION", "START"]
@@ -164,8 +148,8 @@ def test_before_submitting_a_job_is_foretold_and_a_shorter_limit_advised(service
         assert each["interval"][0] > 0.0  # only what is sure is said
 
 
-def test_the_options_of_sbatch_are_understood(service: Service, words: Words) -> None:
-    code, out, err = words(
+def test_the_options_of_sbatch_are_understood(service: Service, typed: Typed) -> None:
+    code, out, err = typed(
         *("start", "--json", "--config", f"{service.folder}/slurm-rl.toml"),
         *("--", "sbatch", "-A", "physics", "-p", "batch", "-n", "4", "-t", "60", "--wrap", "true"),
     )
@@ -211,15 +195,15 @@ def test_the_notice_is_for_all_to_read_and_names_nobody(service: Service) -> Non
     assert not any(name in text for name in (*service.site.log.users, "physics", "biology"))
 
 
-def test_no_service_is_said(tmp_path: Path, words: Words) -> None:
-    code, _, err = words("start", "1", "--set", f"forecast.socket={tmp_path}/none")
+def test_no_service_is_said(tmp_path: Path, typed: Typed) -> None:
+    code, _, err = typed("start", "1", "--set", f"forecast.socket={tmp_path}/none")
     assert code == 2
     assert "does not answer (No such file or directory)" in err
 
 
-def test_a_service_without_a_queue_file_does_not_start(tmp_path: Path, words: Words) -> None:
+def test_a_service_without_a_queue_file_does_not_start(tmp_path: Path, typed: Typed) -> None:
     (tmp_path / "slurm-rl.toml").write_text("")
-    code, _, err = words("forecast", "--config", f"{tmp_path}/slurm-rl.toml")
+    code, _, err = typed("forecast", "--config", f"{tmp_path}/slurm-rl.toml")
     assert code == 2
     assert "[forecast] queue_file is empty" in err
 
@@ -240,7 +224,7 @@ def test_a_configuration_is_read_before_the_simulator_is_loaded(
     assert done.stdout == b"2 False\n"
 
 
-def test_a_history_of_one_day_is_too_little(service: Service, tmp_path: Path, words: Words) -> None:
+def test_a_history_of_one_day_is_too_little(service: Service, tmp_path: Path, typed: Typed) -> None:
     lines = (service.folder / "sacct.log").read_text().splitlines()
     (tmp_path / "day.log").write_text("\n".join([lines[0], *lines[-40:]]) + "\n")
     text = (service.folder / "slurm-rl.toml").read_text()
@@ -248,7 +232,7 @@ def test_a_history_of_one_day_is_too_little(service: Service, tmp_path: Path, wo
     text = text.replace("kept.sqlite", "fresh.sqlite").replace("/notice", "/other")
     (tmp_path / "slurm-rl.toml").write_text(text)
     (service.folder / "other").touch(0o644)
-    code, _, err = words("forecast", "--once", "--config", f"{tmp_path}/slurm-rl.toml")
+    code, _, err = typed("forecast", "--once", "--config", f"{tmp_path}/slurm-rl.toml")
     assert code == 0, err
     kept = KeptForecasts(service.folder / "fresh.sqlite").rows(0.0)
     assert len(kept)

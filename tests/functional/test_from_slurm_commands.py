@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from tests.fakes.ended_jobs import ended_job, ended_load
 from tests.fakes.fake_cluster import FakeCluster
+from tests.functional.typed import Typed
 from tests.unit.machine_files.written_files import PARTITION, machine_of_lines
 
 SINCE = (datetime.now() - timedelta(days=40)).date().isoformat()
@@ -39,18 +39,17 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     return fake
 
 
-def evaluated(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+def evaluated(typed: Typed, *words: str) -> dict[str, Any]:
     command = ["evaluate", "--from", "slurm", "--since", SINCE, "--json", *words]
-    assert main(command) == 0
-    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    document: dict[str, Any] = typed.json(*command)
     return document
 
 
 @pytest.mark.usefixtures("cluster")
 def test_evaluate_takes_size_and_shares_from_the_cluster(
-    capsys: pytest.CaptureFixture[str],
+    typed: Typed,
 ) -> None:
-    document = evaluated(capsys, "--policy", "native", "--policy", "fifo")
+    document = evaluated(typed, "--policy", "native", "--policy", "fifo")
     log = document["log"]
     assert (log["name"], log["records"], log["ran"]) == ("slurm", 62, 61)
     assert log["dropped"] == {"never ran": 1}
@@ -65,20 +64,16 @@ def test_evaluate_takes_size_and_shares_from_the_cluster(
 
 
 @pytest.mark.usefixtures("cluster")
-def test_what_is_given_goes_before_what_slurm_says(
-    capsys: pytest.CaptureFixture[str], cluster: FakeCluster
-) -> None:
+def test_what_is_given_goes_before_what_slurm_says(typed: Typed, cluster: FakeCluster) -> None:
     cluster.break_command("sinfo", "down")
     cluster.break_command("sshare", "down")
-    log = evaluated(capsys, "--processors", "5", "--shares", "physics=.5,biology=.5")["log"]
+    log = evaluated(typed, "--processors", "5", "--shares", "physics=.5,biology=.5")["log"]
     assert (log["processors"], log["processors_from"]) == (5, "options")
     assert (log["shares"], log["shares_from"]) == ({"physics": 0.5, "biology": 0.5}, "options")
 
 
 @pytest.mark.usefixtures("cluster")
-def test_shares_of_a_described_cluster_go_before_sshares(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_shares_of_a_described_cluster_go_before_sshares(typed: Typed, tmp_path: Path) -> None:
     accounts = "add account physics Fairshare=30\nadd account biology Fairshare=10\n"
     machine_of_lines(
         tmp_path,
@@ -87,12 +82,11 @@ def test_shares_of_a_described_cluster_go_before_sshares(
         PARTITION,
         sacctmgr_script=accounts,
     )
-    log = evaluated(capsys, "--cluster", ".", "--policy", "multifactor")["log"]
+    log = evaluated(typed, "--cluster", ".", "--policy", "multifactor")["log"]
     assert log["shares"] == pytest.approx({"biology": 0.25, "physics": 0.75})
     assert log["shares_from"] == "cluster"
     words = ["what-if", "--from", "slurm", "--since", SINCE, "--cluster", ".", "--json"]
-    assert main([*words, "--change", "account biology Fairshare=3000"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = typed.json(*words, "--change", "account biology Fairshare=3000")
     assert document["log"]["shares_from"] == "cluster"
     (variant,) = document["variants"].values()
     waits = {
@@ -104,21 +98,19 @@ def test_shares_of_a_described_cluster_go_before_sshares(
 
 @pytest.mark.usefixtures("cluster")
 def test_accounts_that_sshare_does_not_know_share_by_work(
-    capsys: pytest.CaptureFixture[str], cluster: FakeCluster
+    typed: Typed, cluster: FakeCluster
 ) -> None:
     cluster.set(shares=[["root", "", "", "1000"], [" chemistry", "", "1", "0"]])
-    log = evaluated(capsys)["log"]
+    log = evaluated(typed)["log"]
     assert log["shares_from"] == "work"
     assert log["shares"].keys() == {"physics", "biology"}
 
 
-def test_usage_counts_what_the_cluster_bills(
-    capsys: pytest.CaptureFixture[str], cluster: FakeCluster
-) -> None:
+def test_usage_counts_what_the_cluster_bills(typed: Typed, cluster: FakeCluster) -> None:
     line = "PartitionName=batch State=UP TRESBillingWeights=CPU=0.5,Mem=2G"
-    assert "billing_from" not in evaluated(capsys)["log"]
+    assert "billing_from" not in evaluated(typed)["log"]
     cluster.set(shares=[["root", "", "", "1000"]], partition_lines=[line])
-    document = evaluated(capsys, "--policy", "native")
+    document = evaluated(typed, "--policy", "native")
     assert (document["log"]["shares_from"], document["log"]["billing_from"]) == ("work", "scontrol")
     runs = [(number % 3, 20 + 40 * (number % 8)) for number in range(60)]
     billed = [(kind, seconds * (0.5 * (1 + kind) + 2)) for kind, seconds in runs]
@@ -128,35 +120,32 @@ def test_usage_counts_what_the_cluster_bills(
     assert document["log"]["shares"]["biology"] == pytest.approx(share)
     accounts = document["policies"]["native"]["accounts"]
     assert accounts["biology"]["work_fraction"] == pytest.approx(share)
-    assert main(["evaluate", *FROM, "--policy", "fifo"]) == 0
-    assert "what the site bills (by its billing weights and factors)" in capsys.readouterr().out
+    assert "what the site bills (by its billing weights and factors)" in typed.out(
+        "evaluate", *FROM, "--policy", "fifo"
+    )
 
 
 @pytest.mark.usefixtures("cluster")
-def test_the_dump_is_kept_only_where_asked_and_is_a_log(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_dump_is_kept_only_where_asked_and_is_a_log(typed: Typed, tmp_path: Path) -> None:
     before = set(tmp_path.iterdir())
-    evaluated(capsys)
+    evaluated(typed)
     assert set(tmp_path.iterdir()) == before
-    direct = evaluated(capsys, "--keep", "kept.log")
+    direct = evaluated(typed, "--keep", "kept.log")
     kept = tmp_path / "kept.log"
     content = kept.read_bytes()
     mark = content.split(b"\n")[1].partition(b":")[0] + b":"
     unmarked = content.replace(mark, b"")  # another dump of the same jobs has another mark
     assert direct["log"]["sha256"] == hashlib.sha256(unmarked).hexdigest()
     words = ["--processors", "12", "--shares", "biology=.3,physics=.7", "--json"]
-    assert main(["evaluate", "kept.log", *words]) == 0
-    assert json.loads(capsys.readouterr().out)["policies"] == direct["policies"]
+    assert typed.json("evaluate", "kept.log", *words)["policies"] == direct["policies"]
 
 
 @pytest.mark.usefixtures("cluster")
 def test_train_says_what_it_took_and_its_command_makes_the_same_model(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    typed: Typed, tmp_path: Path
 ) -> None:
     words = ["train", "--from", "slurm", "--since", SINCE, *SMALL, "-o", "site.onnx"]
-    assert main(words) == 0
-    said = capsys.readouterr().out
+    said = typed.out(*words)
     assert "62 jobs ended" in said
     assert "processors: 12 (all of the cluster's, by sinfo" in said
     assert "shares: biology=0.3, physics=0.7 (Slurm's own, by sshare" in said
@@ -167,17 +156,15 @@ def test_train_says_what_it_took_and_its_command_makes_the_same_model(
     assert all("sacct" in line for line in source["commands"])
     assert f"--from slurm --since {SINCE}T00:00:00 --until 20" in manifest["command"]
     model = (tmp_path / "site.onnx").read_bytes()
-    assert main(manifest["command"].split()[1:]) == 0
+    typed.out(*manifest["command"].split()[1:])
     assert (tmp_path / "site.onnx").read_bytes() == model
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_training_on_slurms_jobs_may_start_from_a_model(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_training_on_slurms_jobs_may_start_from_a_model(typed: Typed, tmp_path: Path) -> None:
     words = ["train", "--from", "slurm", "--since", SINCE, *SMALL, "-o"]
-    assert main([*words, "first.onnx"]) == 0
-    assert main([*words, "next.onnx", "--from", "first.onnx"]) == 0
+    typed.out(*words, "first.onnx")
+    typed.out(*words, "next.onnx", "--from", "first.onnx")
     manifest = json.loads((tmp_path / "next.json").read_text())
     assert "--from slurm --since" in manifest["command"]
     assert "--from first.onnx" in manifest["command"]
@@ -205,10 +192,8 @@ FROM = ["--from", "slurm", "--since", SINCE]
 )
 @pytest.mark.parametrize("verb", ["evaluate", "train"])
 @pytest.mark.usefixtures("cluster")
-def test_wrong_usage_is_one_sentence(
-    capsys: pytest.CaptureFixture[str], verb: str, words: list[str], fault: str
-) -> None:
-    check_fault(capsys, verb, words, fault)
+def test_wrong_usage_is_one_sentence(typed: Typed, verb: str, words: list[str], fault: str) -> None:
+    check_fault(typed, verb, words, fault)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +208,7 @@ def test_wrong_usage_is_one_sentence(
     ],
 )
 def test_what_slurm_refuses_is_one_sentence(
-    capsys: pytest.CaptureFixture[str],
+    typed: Typed,
     cluster: FakeCluster,
     command: str,
     mode: str,
@@ -231,43 +216,30 @@ def test_what_slurm_refuses_is_one_sentence(
     expected: int,
 ) -> None:
     cluster.break_command(command, mode)
-    check_fault(capsys, "train", FROM, fault, expected)
+    check_fault(typed, "train", FROM, fault, expected)
 
 
-def test_too_few_jobs_are_one_sentence(
-    capsys: pytest.CaptureFixture[str], cluster: FakeCluster
-) -> None:
+def test_too_few_jobs_are_one_sentence(typed: Typed, cluster: FakeCluster) -> None:
     cluster.set(accounting=[ended_job(1, now() - 3600)])
-    assert main(["train", *FROM, "-o", "site.onnx"]) == 2
-    assert "the log has too few jobs to train and validate on (1)" in capsys.readouterr().err
+    status, _, err = typed("train", *FROM, "-o", "site.onnx")
+    assert status == 2
+    assert "the log has too few jobs to train and validate on (1)" in err
     never = ended_job(2, now() - 60, Start="None", ElapsedRaw=0, State="CANCELLED by 0")
     cluster.set(accounting=[never])
-    check_fault(capsys, "train", FROM, "none of the 1 jobs that ended")
+    check_fault(typed, "train", FROM, "none of the 1 jobs that ended")
 
 
 @pytest.mark.usefixtures("cluster")
 def test_without_sacct_it_says_where_to_get_it(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    typed: Typed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    check_fault(capsys, "train", FROM, "needs sacct, which is not on the PATH")
+    check_fault(typed, "train", FROM, "needs sacct, which is not on the PATH")
 
 
-def check_fault(
-    capsys: pytest.CaptureFixture[str],
-    verb: str,
-    words: list[str],
-    fault: str,
-    expected: int = 2,
-) -> None:
+def check_fault(typed: Typed, verb: str, words: list[str], fault: str, expected: int = 2) -> None:
     more = ["-o", "site.onnx"] if verb == "train" else []
-    try:
-        code = main([verb, *words, *more])
-    except SystemExit as stop:
-        code = int(str(stop.code))
-    captured = capsys.readouterr()
-    assert code == expected
-    assert captured.out == ""
-    assert fault in captured.err
-    assert captured.err.count("\n") == 1
+    code, out, err = typed(verb, *words, *more)
+    assert (code, out, err.count("\n")) == (expected, "", 1)
+    assert fault in err
     assert not Path("site.onnx").exists()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
+from tests.functional.typed import Typed
 
 ROW = "{id} {submit} -1 {run} 1 -1 -1 1 {run} -1 1 {group} {group} -1 1 1 -1 -1"
 GIVEN = ("--shares", "1=.5,2=.5")
@@ -46,8 +45,9 @@ OTHER_ACCOUNT_FIRST = {"1": (0 + 7190) / 2, "2": 3580}
     ids=["no shares", "8 points", "by default", "interactive first", "derived", "none"],
 )
 def test_shares_count_where_they_are_given(
-    log: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], waits: dict[str, float]
+    log: Path, typed: Typed, words: tuple[str, ...], waits: dict[str, float]
 ) -> None:
-    assert main(["evaluate", str(log), "--policy", "default", *words, "--json"]) == 0
-    accounts = json.loads(capsys.readouterr().out)["policies"]["default"]["accounts"]
+    accounts = typed.json("evaluate", log, "--policy", "default", *words, "--json")["policies"][
+        "default"
+    ]["accounts"]
     assert {name: each["mean_wait"] for name, each in accounts.items()} == waits

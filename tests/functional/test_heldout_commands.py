@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.swf.writer import write_swf
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.learning import training
 from slurm_rl_plugin.learning.evaluation.heldout import HeldoutProtocol
 from slurm_rl_plugin.learning.heldout_training import (
@@ -28,6 +27,7 @@ from slurm_rl_plugin.papers.heldout.ablation import (
 from slurm_rl_plugin.papers.heldout.experiment import DECLARED, FITTED, MISDELIVERED, TO_BEST
 from slurm_rl_plugin.papers.study.logs import LOGS
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
+from tests.functional.typed import Typed
 
 pytestmark = pytest.mark.study
 
@@ -52,13 +52,10 @@ def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short_windows")
-def test_seeds_are_trained_and_the_choice_is_recorded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_seeds_are_trained_and_the_choice_is_recorded(tmp_path: Path, typed: Typed) -> None:
     log, model = write_log(tmp_path / "site.swf", 1), tmp_path / "site.onnx"
     words = ["train", str(log), *SMALL, "--seeds", "2", "--seed", "5", "-o", str(model)]
-    assert main(words) == 0
-    printed = capsys.readouterr().out
+    printed = typed.out(*words)
     manifest = json.loads(model.with_suffix(".json").read_text())
     heldout = manifest["heldout"]
     assert set(manifest["seeds"]) == {"5", "6"}
@@ -73,13 +70,10 @@ def test_seeds_are_trained_and_the_choice_is_recorded(
 
 
 @pytest.mark.usefixtures("short_windows")
-def test_fitted_q_trains_for_slowdown_by_the_same_words(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fitted_q_trains_for_slowdown_by_the_same_words(tmp_path: Path, typed: Typed) -> None:
     log, model = write_log(tmp_path / "site.swf", 1), tmp_path / "site.onnx"
     words = ["train", str(log), *SMALL, "--algorithm", "fitted-q", "-o", str(model), "--json"]
-    assert main(words) == 0
-    manifest = json.loads(capsys.readouterr().out)
+    manifest = typed.json(*words)
     assert manifest["algorithm"] == "fitted-q"
     assert manifest["schema"]["name"] == "site"
     assert len(manifest["curve"]) == 2
@@ -94,7 +88,7 @@ def test_fitted_q_trains_for_slowdown_by_the_same_words(
 @pytest.mark.parametrize("ratio_to_saf", [1.01, 0.06])
 def test_where_no_training_wins_the_rule_is_written_if_it_is_better_and_said(
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    typed: Typed,
     monkeypatch: pytest.MonkeyPatch,
     ratio_to_saf: float,
 ) -> None:
@@ -103,8 +97,7 @@ def test_where_no_training_wins_the_rule_is_written_if_it_is_better_and_said(
     lost = RuleComparison(best_heuristic="sjf-predicted", ratio=1.01, **told)
     monkeypatch.setattr(training, "compare_with_rules", lambda *_: lost)
     log, model = write_log(tmp_path / "site.swf", 1), tmp_path / "site.onnx"
-    assert main(["train", str(log), *SMALL, "-o", str(model)]) == 0
-    said, is_saf = capsys.readouterr().out, ratio_to_saf > 1.0
+    said, is_saf = typed.out("train", log, *SMALL, "-o", str(model)), ratio_to_saf > 1.0
     assert "does not beat the best rule" in said
     assert ("written all the same" in said) != is_saf
     same = np.allclose(import_network(model).linear, rule_network("saf").linear)
@@ -129,19 +122,16 @@ def test_where_no_training_wins_the_rule_is_written_if_it_is_better_and_said(
     ids=str,
 )
 def test_what_does_not_go_with_the_protocol_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], fault: str
+    tmp_path: Path, typed: Typed, words: list[str], fault: str
 ) -> None:
     log = write_log(tmp_path / "site.swf", 1)
-    code = main(["train", str(log), *SMALL, *words, "-o", str(tmp_path / "site.onnx")])
-    errors = capsys.readouterr().err
-    assert code == 2
-    assert fault in errors
-    assert errors.count("\n") == 1
+    said = typed.refused("train", log, *SMALL, *words, "-o", tmp_path / "site.onnx")
+    assert fault in said
     assert not (tmp_path / "site.onnx").exists()
 
 
 def test_the_study_trains_chooses_on_the_past_and_measures_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, typed: Typed
 ) -> None:
     traces = tmp_path / "traces"
     traces.mkdir()
@@ -150,8 +140,7 @@ def test_the_study_trains_chooses_on_the_past_and_measures_once(
         write_log(traces / f"{LOGS[name]}.swf", seed)
     words = ["reproduce", "heldout", str(traces), "--quick", "--seeds", "2", "--json"]
     words += ["--models", str(tmp_path / "models"), "--plot", str(tmp_path / "figures")]
-    assert main(words) == 0
-    first = json.loads(capsys.readouterr().out)
+    first = typed.json(*words)
     goals = [claim for claim in first["claims"] if claim["printed"] is not None]
     assert len(goals) == sum(len(DECLARED.goals(name)) for name in names)
     assert {name for name, facts in first["logs"].items() if len(facts["reserves"]) == 2} == {
@@ -167,12 +156,11 @@ def test_the_study_trains_chooses_on_the_past_and_measures_once(
         assert sum(facts["shares"].values()) == pytest.approx(1.0)
         assert all("misdelivered" in each for each in facts["effects"].values())
     assert all(Path(path).stat().st_size > 10_000 for path in first["figures"])
-    assert main(words) == 0  # from kept networks: the same figures
-    assert json.loads(capsys.readouterr().out)["claims"] == first["claims"]
+    assert typed.json(*words)["claims"] == first["claims"]
 
 
 def test_the_ablation_measures_every_variant_against_all_features(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, typed: Typed
 ) -> None:
     traces = tmp_path / "traces"
     traces.mkdir()
@@ -180,8 +168,7 @@ def test_the_ablation_measures_every_variant_against_all_features(
         write_log(traces / f"{LOGS[name]}.swf", seed)
     words = ["reproduce", "ablation", str(traces), "--quick", "--seeds", "2", "--json"]
     words += ["--models", str(tmp_path / "models"), "--plot", str(tmp_path / "figures")]
-    assert main(words) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = typed.json(*words)
     measured = {claim["name"]: claim["measured"] for claim in found["claims"]}
     assert len(measured) == 2 * 3 * (len(VARIANTS) + 1)
     for name in (*found["best_heuristic"], ALL_LOGS):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,12 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.accounting.swf.writer import write_swf
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.learning.evaluation.heldout import HEURISTICS
 from slurm_rl_plugin.learning.onnx_file import export_network
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from tests.architecture.markdown_documents import TOP, code_spans, table_rows
 from tests.functional.small_network import small_network
+from tests.functional.typed import Typed
 
 pytestmark = pytest.mark.study
 
@@ -25,16 +24,11 @@ LOG = "mmn:load=.8,jobs=6350,seed=3"
 HELDOUT = ("--protocol", "heldout", "--windows", "100")
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    assert main(["evaluate", *map(str, words)]) == 0
-    return capsys.readouterr().out
-
-
-def test_the_documented_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_documented_json(typed: Typed, tmp_path: Path) -> None:
     model = tmp_path / "model.onnx"
     export_network(small_network(), model, {"estimates": "requested"})
     words = [LOG, *HELDOUT, "--policy", model, "--policy", "saf", "--seed", 4, "--json"]
-    document = json.loads(run(capsys, *words))
+    document = json.loads(typed(*words))
     heldout = document["heldout"]
     assert set(document) == {"log", "policies", "heldout"}
     assert document["policies"] == heldout["policies"]
@@ -84,7 +78,7 @@ def requested(tmp_path: Path) -> Path:
 
 
 def test_the_table_says_what_was_chosen_and_what_policies_saw(
-    capsys: pytest.CaptureFixture[str],
+    typed: Typed,
     requested: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -93,7 +87,7 @@ def test_the_table_says_what_was_chosen_and_what_policies_saw(
     monkeypatch.setattr("slurm_rl_plugin.learning.evaluation.heldout.HEURISTICS", rules)
     config = tmp_path / "site.toml"
     config.write_text('[[job_class]]\nclass = "interactive"\ntime_limit_at_most = 3600\n')
-    printed = run(capsys, requested, *HELDOUT, "--config", config, "--policy", "interactive-first")
+    printed = typed(requested, *HELDOUT, "--config", config, "--policy", "interactive-first")
     assert printed.startswith("Shares: none configured")
     lines = printed.splitlines()[1:]
     best = lines[2].split()[0]
@@ -109,7 +103,7 @@ def test_the_table_says_what_was_chosen_and_what_policies_saw(
 
 
 def test_a_log_too_short_for_a_window_is_one_sentence(
-    typed: Callable[..., tuple[int, str, str]],
+    typed: Typed,
 ) -> None:
     status, _, sentence = typed("evaluate", "mmn:jobs=6300", "--protocol", "heldout")
     assert status == 2

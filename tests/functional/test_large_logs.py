@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from slurm_rl_plugin.evaluation.named_log import LogOptions, NamedLog
 from slurm_rl_plugin.learning.training import TrainingPlan
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from tests.bench.speed.log_conversion import write_sacct_log
+from tests.functional.typed import Typed
 
 
 def read(argument: str) -> NamedLog:
@@ -59,15 +59,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_verb_tells_what_became_of_every_record(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_verb_tells_what_became_of_every_record(folder: Path, typed: Typed) -> None:
     words = ["convert", str(folder / "sacct.txt"), "-o", str(folder / "again.parquet")]
-    assert main([*words, "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = typed.json(*words, "--json")
     assert report["read"] == report["kept"] + sum(report["dropped"].values())
-    assert main(words) == 0
-    assert f"{report['kept']:,} of {report['read']:,} records" in capsys.readouterr().out
+    assert f"{report['kept']:,} of {report['read']:,} records" in typed.out(*words)
 
 
 @pytest.mark.parametrize(
@@ -84,11 +80,10 @@ def test_what_cannot_be_is_refused_in_one_sentence(
     words: list[str],
     said: str,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    typed: Typed,
 ) -> None:
     monkeypatch.chdir(folder)
-    assert main(["convert", *words]) == 2
-    error = capsys.readouterr().err
+    error = typed.refused("convert", *words)
     assert said in error
     assert len(error.strip().splitlines()) == 1
     assert not (folder / "x.parquet").exists()

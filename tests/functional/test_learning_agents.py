@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.papers.learning_agents_2005.experiment import QUICK, steps
+from tests.functional.typed import Typed
 
 pytestmark = pytest.mark.study
 
@@ -18,10 +18,9 @@ WORDS = ["reproduce", "learning-agents", "--quick"]
 CONTRACT = {"name", "algorithm", "printed", "measured", "ci95", "baselines", "verdict", "because"}
 
 
-def test_figures_claims_and_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_figures_claims_and_manifest(tmp_path: Path, typed: Typed) -> None:
     folder = tmp_path / "figures"
-    assert main([*WORDS, "--seeds", "3", "--json", "--plot", str(folder)]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = typed.json(*WORDS, "--seeds", "3", "--json", "--plot", folder)
     assert document["paper"] == "learning-agents"
     assert document["seeds"] == [0, 1, 2]
     assert all(set(claim) >= CONTRACT for claim in document["claims"])
@@ -37,18 +36,16 @@ def test_figures_claims_and_manifest(tmp_path: Path, capsys: pytest.CaptureFixtu
         content = path.read_bytes()
         assert content[:4] == b"\x89PNG"
         assert manifest["figures"][path.name] == hashlib.sha256(content).hexdigest()
-    assert main([*WORDS, "--seeds", "3", "--json"]) == 0
-    again = json.loads(capsys.readouterr().out)
+    again = typed.json(*WORDS, "--seeds", "3", "--json")
     assert again["claims"] == document["claims"]
     assert again["figures"] == []
 
 
-def test_an_interrupted_run_goes_on_with_what_it_kept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupted_run_goes_on_with_what_it_kept(tmp_path: Path, typed: Typed) -> None:
     def claims(*more: str) -> list[dict[str, object]]:
-        assert main([*WORDS, "--seeds", "2", "--json", *more]) == 0
-        found: list[dict[str, object]] = json.loads(capsys.readouterr().out)["claims"]
+        found: list[dict[str, object]] = typed.json(*WORDS, "--seeds", "2", "--json", *more)[
+            "claims"
+        ]
         return found
 
     kept = ["--models", str(tmp_path)]
@@ -67,9 +64,8 @@ def test_an_interrupted_run_goes_on_with_what_it_kept(
     assert len(loads) == steps(QUICK, 1)
 
 
-def test_the_table_says_what_does_not_reproduce(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*WORDS, "--seeds", "2"]) == 0
-    printed = capsys.readouterr().out
+def test_the_table_says_what_does_not_reproduce(typed: Typed) -> None:
+    printed = typed.out(*WORDS, "--seeds", "2")
     assert "probing agents, load / paper's agents" in printed
     assert " reproduce. By our reading of words that have no number, " in printed
     assert " goals of this project are met. What does not:" in printed

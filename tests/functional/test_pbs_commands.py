@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from slurm_rl_plugin.batch_systems.pbs.answers.fair_share import read_sched_config
-from slurm_rl_plugin.cli.entry import main
 from tests.fakes.fake_pbs_cluster import DEFAULT_SCORE, FakePbs, fake_libpbs
 from tests.fakes.running_daemon import running_daemon, stop, until
+from tests.functional.typed import Typed
 
 #: Minutes that jobs ask for, in the order of their submission; the policy is sjf.
 MINUTES = {1: 50, 2: 40, 3: 30, 4: 20, 5: 10}
@@ -61,74 +61,69 @@ def by_score(site: FakePbs) -> list[int]:
 
 @pytest.mark.parametrize("adapter", ["auto", "pbs"])
 def test_one_cycle_gives_the_order_of_the_policy(
-    site: FakePbs, tmp_path: Path, adapter: str
+    site: FakePbs, tmp_path: Path, adapter: str, typed: Typed
 ) -> None:
     configure(tmp_path, adapter=adapter)
-    assert main(["run", "--once", "--config", "site.toml"]) == 0
+    typed.out("run", "--once", "--config", "site.toml")
     assert by_score(site) == [5, 4, 3, 2, 1]
     assert len(set(scores(site).values())) == 5
     assert site.score("6.head") == DEFAULT_SCORE  # held jobs are let be
     assert all(isinstance(score, int) for score in scores(site).values())
 
 
-def test_shadow_mode_writes_nothing(site: FakePbs, tmp_path: Path) -> None:
+def test_shadow_mode_writes_nothing(site: FakePbs, tmp_path: Path, typed: Typed) -> None:
     configure(tmp_path, mode="shadow")
-    assert main(["run", "--once", "--config", "site.toml"]) == 0
+    typed.out("run", "--once", "--config", "site.toml")
     assert set(scores(site).values()) == {DEFAULT_SCORE}
 
 
-def test_release_clears_every_score(site: FakePbs, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--once", "--config", "site.toml"]) == 0
-    assert main(["release", "--config", "site.toml"]) == 0
+def test_release_clears_every_score(site: FakePbs, typed: Typed) -> None:
+    typed.out("run", "--once", "--config", "site.toml")
+    typed.out("release", "--config", "site.toml")
     assert set(scores(site).values()) == {DEFAULT_SCORE}
 
 
-def test_jobs_that_ended_are_counted_and_are_no_failure(
-    site: FakePbs, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["run", "--once", "--config", "site.toml"]) == 0
+def test_jobs_that_ended_are_counted_and_are_no_failure(site: FakePbs, typed: Typed) -> None:
+    typed.out("run", "--once", "--config", "site.toml")
     for job in (1, 2, 3):
         site.forget(f"{job}.head")
     site.run_job("4.head")
-    capsys.readouterr()
-    assert main(["release", "--config", "site.toml"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = typed.out("release", "--config", "site.toml").splitlines()
     assert lines[0] == "released 1 jobs"
     assert lines[1].startswith("3 jobs have started or ended")
     assert "2 'Unknown Job Id'" in lines[1]
     assert len(lines) == 2
 
 
-def test_without_the_formula_active_mode_is_refused(
-    site: FakePbs, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_formula_active_mode_is_refused(site: FakePbs, typed: Typed) -> None:
     site.set_server(job_sort_formula="queue_priority")
-    assert main(["run", "--once", "--config", "site.toml"]) == 2
-    assert "slurm-rl pbs-setup --print" in capsys.readouterr().err
+    assert "slurm-rl pbs-setup --print" in typed.refused("run", "--once", "--config", "site.toml")
 
 
 def test_a_daemon_beside_each_server_is_refused(
-    site: FakePbs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    site: FakePbs, tmp_path: Path, typed: Typed
 ) -> None:
     """Both would act: nothing here tells which of two servers is in charge."""
     path = tmp_path / "site.toml"
     path.write_text(path.read_text().replace("[hook]", "[hook]\nbeside_controllers = true"))
-    assert main(["run", "--once", "--config", "site.toml"]) == 2
-    assert "beside_controllers is for Slurm alone" in capsys.readouterr().err
+    assert "beside_controllers is for Slurm alone" in typed.refused(
+        "run", "--once", "--config", "site.toml"
+    )
     assert set(scores(site).values()) == {DEFAULT_SCORE}
-    assert main(["check", "--json", "--config", "site.toml"]) == 1
-    checks = {each["name"]: each for each in json.loads(capsys.readouterr().out)["checks"]}
+    status, out, _ = typed("check", "--json", "--config", "site.toml")
+    assert status == 1
+    checks = {each["name"]: each for each in json.loads(out)["checks"]}
     assert checks["controller"]["result"] == "fail"
     assert "run one daemon" in checks["controller"]["what"]
 
 
-def test_check_of_a_site_where_all_is_well(
-    site: FakePbs, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_of_a_site_where_all_is_well(site: FakePbs, typed: Typed) -> None:
     site.set_server(eligible_time_enable="True")
     before = scores(site)
-    assert main(["check", "--json", "--config", "site.toml"]) == 0
-    checks = {each["name"]: each for each in json.loads(capsys.readouterr().out)["checks"]}
+    checks = {
+        each["name"]: each
+        for each in typed.json("check", "--json", "--config", "site.toml")["checks"]
+    }
     others = {name for name, each in checks.items() if each["result"] != "pass"}
     # any free port in this test; our order cannot be bounded on PBS
     assert others == {"metrics port", "influence", "fair share"}, checks
@@ -137,35 +132,31 @@ def test_check_of_a_site_where_all_is_well(
 
 
 def test_check_says_which_exempt_names_pbs_does_not_know(
-    site: FakePbs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    site: FakePbs, tmp_path: Path, typed: Typed
 ) -> None:
     path = tmp_path / "site.toml"
     exempt = 'exempt_accounts = ["any"]\nexempt_partitions = ["workq", "wrokq"]\n'
     path.write_text(f'{path.read_text()}\n[guard_rails]\n{exempt}exempt_qos = ["fast"]\n')
-    assert main(["check", "--json", "--config", "site.toml"]) == 0
-    checks = {each["name"]: each for each in json.loads(capsys.readouterr().out)["checks"]}
+    checks = {
+        each["name"]: each
+        for each in typed.json("check", "--json", "--config", "site.toml")["checks"]
+    }
     assert checks["exemptions"]["result"] == "warn"
     assert "there is no partition wrokq, QOS fast here" in checks["exemptions"]["what"]
 
 
-def test_queue_and_explain_look_at_pbs(site: FakePbs, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["queue", "--config", "site.toml"]) == 0
-    assert main(["explain", "5", "--config", "site.toml"]) == 0
-    said = capsys.readouterr().out
+def test_queue_and_explain_look_at_pbs(site: FakePbs, typed: Typed) -> None:
+    typed.out("queue", "--config", "site.toml")
+    said = typed.out("explain", "5", "--config", "site.toml")
     assert "Class: interactive, by the rule: " in said
     assert "scontrol" not in said
 
 
-def test_explain_says_what_a_comment_of_pbs_means(
-    site: FakePbs, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_explain_says_what_a_comment_of_pbs_means(site: FakePbs, typed: Typed) -> None:
     words = "Not Running: Server job limit reached for user alice"
     site.change("5.head", comment=words)
-    assert main(["explain", "5", "--config", "site.toml"]) == 0
-    assert main(["explain", "6", "--config", "site.toml"]) == 0
-    limited, held = [
-        line for line in capsys.readouterr().out.splitlines() if line.startswith("Reason ")
-    ]
+    said = "".join(typed.out("explain", job, "--config", "site.toml") for job in (5, 6))
+    limited, held = [line for line in said.splitlines() if line.startswith("Reason ")]
     assert limited == (
         f"Reason {words}: the user has as many running jobs as allowed; wait until one ends. "
         "Our order cannot change that; it keeps place 1 of 5 for the job."
@@ -201,10 +192,8 @@ def test_a_daemon_that_is_killed_leaves_the_heartbeat_to_grow_old(
     assert by_score(site) == [5, 4, 3, 2, 1]
 
 
-def setup_lines(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
-    capsys.readouterr()
-    assert main(["pbs-setup", "--print", "--config", "site.toml", *words]) == 0
-    return capsys.readouterr().out.splitlines()
+def setup_lines(typed: Typed, *words: str) -> list[str]:
+    return typed.out("pbs-setup", "--print", "--config", "site.toml", *words).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -230,10 +219,10 @@ def setup_lines(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
     ],
 )
 def test_setup_keeps_the_sites_own_terms(
-    site: FakePbs, capsys: pytest.CaptureFixture[str], now: str, ours: str, back: str
+    site: FakePbs, typed: Typed, now: str, ours: str, back: str
 ) -> None:
     site.set_server(job_sort_formula=now)
-    lines = setup_lines(capsys)
+    lines = setup_lines(typed)
     done = [shlex.split(line)[2] for line in lines if line.startswith("qmgr -c")]
     assert done[-1] == f'set server job_sort_formula = "{ours}"'
     assert shlex.split(lines[-1].partition("undo: ")[2])[2] == back
@@ -250,24 +239,22 @@ def undo_of(lines: list[str]) -> list[str]:
 
 
 def test_a_formula_of_server_and_schedulers_is_given_back_to_each(
-    site: FakePbs, capsys: pytest.CaptureFixture[str]
+    site: FakePbs, typed: Typed
 ) -> None:
     site.set_server(job_sort_formula="ncpus")
     own = {"default": {"job_sort_formula": "ncpus"}, "second": {"job_sort_formula": "rl_score"}}
     site.set(schedulers=["default", "second"], sched=own)
-    assert undo_of(setup_lines(capsys)) == [
+    assert undo_of(setup_lines(typed)) == [
         'set server job_sort_formula = "ncpus"',
         'set sched default job_sort_formula = "ncpus"',
     ]
 
 
-def test_setup_keeps_the_terms_of_a_schedulers_own_formula(
-    site: FakePbs, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_setup_keeps_the_terms_of_a_schedulers_own_formula(site: FakePbs, typed: Typed) -> None:
     """PBS refuses one of the server beside it."""
     site.set_server(job_sort_formula="")
     site.set(sched={"default": {"job_sort_formula": "queue_priority"}})
-    lines = setup_lines(capsys)
+    lines = setup_lines(typed)
     done = [shlex.split(line)[2] for line in lines if line.startswith("qmgr -c")]
     assert done[-2:] == [
         "unset sched default job_sort_formula",
@@ -278,19 +265,16 @@ def test_setup_keeps_the_terms_of_a_schedulers_own_formula(
         'set sched default job_sort_formula = "queue_priority"',
     ]
     assert undo_of(lines) == undone
-    lines = setup_lines(capsys, "--formula=ncpus")
+    lines = setup_lines(typed, "--formula=ncpus")
     assert "unset sched default job_sort_formula" in "\n".join(lines)
     assert undo_of(lines) == undone
     two = {"default": {"job_sort_formula": "ncpus"}, "second": {"job_sort_formula": "mem"}}
     site.set(schedulers=["default", "second"], sched=two)
-    assert main(["pbs-setup", "--print", "--config", "site.toml"]) == 2
-    assert "different formulas" in capsys.readouterr().err
+    assert "different formulas" in typed.refused("pbs-setup", "--print", "--config", "site.toml")
 
 
-def test_every_step_of_the_setup_can_be_undone(
-    site: FakePbs, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = setup_lines(capsys, "--user", "slurmrl@head")
+def test_every_step_of_the_setup_can_be_undone(site: FakePbs, typed: Typed) -> None:
+    lines = setup_lines(typed, "--user", "slurmrl@head")
     steps = "\n".join(lines).split("\n\n")[1:]
     assert len(steps) == 7
     assert lines[1].startswith("# Undo from the last step to the first")
@@ -309,12 +293,12 @@ def test_every_step_of_the_setup_can_be_undone(
     ],
 )
 def test_sched_config_is_after_the_undo_what_it_was(
-    site: FakePbs, capsys: pytest.CaptureFixture[str], before: str
+    site: FakePbs, typed: Typed, before: str
 ) -> None:
     config = site.home / "sched_priv" / "sched_config"
     config.write_text(f"round_robin: False\tall\n{before}strict_ordering: true ALL\n")
     was = config.read_text()
-    steps = "\n".join(setup_lines(capsys)).split("\n\n")
+    steps = "\n".join(setup_lines(typed)).split("\n\n")
     (lines,) = [each.splitlines() for each in steps if "by_queue" in each]
 
     def run(line: str) -> None:
@@ -329,30 +313,26 @@ def test_sched_config_is_after_the_undo_what_it_was(
     assert config.read_text() == was
 
 
-def test_setup_names_hooks_that_are_there(
-    site: FakePbs, capsys: pytest.CaptureFixture[str]
-) -> None:
-    named = {word for line in setup_lines(capsys) for word in line.split() if "/slurm_rl_" in word}
+def test_setup_names_hooks_that_are_there(site: FakePbs, typed: Typed) -> None:
+    named = {word for line in setup_lines(typed) for word in line.split() if "/slurm_rl_" in word}
     files = {Path(word.strip("'\"")) for word in named}
     assert len(files) == 3
     assert all(path.is_absolute() and path.exists() for path in files)
 
 
-def test_a_formula_that_cannot_be_taken_apart_is_refused(
-    site: FakePbs, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_formula_that_cannot_be_taken_apart_is_refused(site: FakePbs, typed: Typed) -> None:
     site.set_server(job_sort_formula="2*rl_score + ncpus")
-    assert main(["pbs-setup", "--print", "--config", "site.toml"]) == 2
-    assert "--formula" in capsys.readouterr().err
+    assert "--formula" in typed.refused("pbs-setup", "--print", "--config", "site.toml")
 
 
 def test_a_job_of_pbs_carries_its_class_in_a_resource(
-    site: FakePbs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    site: FakePbs, tmp_path: Path, typed: Typed
 ) -> None:
     with (tmp_path / "site.toml").open("a") as file:
         file.write('[utility.mine]\nform = "deadline"\nsigma = 90\nusers = true\n')
     now = int(time.time())  # noqa: TID251 - the clock of the commands
     asked = {"ncpus": 2, "walltime": "00:50:00", "slurm_rl": "slurm-rl:class=mine"}
     site.add("7.head", ctime=now - 900, qtime=now - 900, etime=now - 900, Resource_List=asked)
-    assert main(["explain", "7", "--config", "site.toml"]) == 0
-    assert "Utility: class mine, as its user asks: 0.000 if it starts" in capsys.readouterr().out
+    assert "Utility: class mine, as its user asks: 0.000 if it starts" in typed.out(
+        "explain", "7", "--config", "site.toml"
+    )

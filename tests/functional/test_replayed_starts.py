@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 
 from slurm_rl_plugin.accounting.log_format import read_log
 from slurm_rl_plugin.accounting.swf.writer import write_swf
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.features.estimates import RequestedLimit
 from slurm_rl_plugin.forecasts.forecast import Forecasts
 from slurm_rl_plugin.forecasts.replays.replayed_site import replayed_waits
@@ -28,6 +26,7 @@ from slurm_rl_plugin.simulator.schedules.simulation import SimulationSettings, s
 from slurm_rl_plugin.simulator.workloads.generators import generated_log
 from slurm_rl_plugin.simulator.workloads.log_workload import prepare_log, select_prepared
 from slurm_rl_plugin.units import DAY, IntArray
+from tests.functional.typed import Typed
 
 pytestmark = pytest.mark.study
 
@@ -45,12 +44,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_study_tells_errors_and_coverage(
-    log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_study_tells_errors_and_coverage(log: Path, typed: Typed, tmp_path: Path) -> None:
     words = ["reproduce", "replayed-starts", str(log.parent), "--quick", "--json"]
-    assert main([*words, "--plot", str(tmp_path)]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = typed.json(*words, "--plot", tmp_path)
     assert {each.rpartition(", ")[2] for each in document["forecasts"]} == {
         "fifo",
         "multifactor",
@@ -62,8 +58,7 @@ def test_the_study_tells_errors_and_coverage(
         assert each["replays"]["width_90"] > 0.0
     assert len(document["claims"]) == 9
     assert (tmp_path / "replayed-starts.png").stat().st_size > 10_000
-    assert main(words[:-1]) == 0
-    assert "plan by limits" in capsys.readouterr().out
+    assert "plan by limits" in typed.out(*words[:-1])
 
 
 def first_come(workload: Workload, _: IntArray) -> QueueOrder:
@@ -130,11 +125,10 @@ def test_a_ratio_to_a_plan_that_is_right_is_no_number_of_nothing() -> None:
     assert ratio_of_medians(np.array([[1.0, 3.0], [0.0, 0.0]])) == np.inf
 
 
-def test_a_log_on_which_nobody_waits_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_on_which_nobody_waits_is_refused(tmp_path: Path, typed: Typed) -> None:
     made = generated_log("mmn:jobs=200,processors=20,load=.01,seed=3")
     made.time_limit[:] = 3600.0
     write_swf(tmp_path / "CTC-SP2-1996-3.1-cln.swf", made, comments=["MaxProcs: 20"])
-    assert main(["reproduce", "replayed-starts", str(tmp_path), "--quick"]) == 2
-    assert "no job waits on the drawn days" in capsys.readouterr().err
+    assert "no job waits on the drawn days" in typed.refused(
+        "reproduce", "replayed-starts", tmp_path, "--quick"
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
+from tests.functional.typed import Typed
 
 CTC, SDSC, LPC = (
     f"{each}.swf.gz"
@@ -65,11 +65,10 @@ def test_one_sentence_says_what_to_give(
     said: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    typed: Typed,
 ) -> None:
     monkeypatch.delenv("SLURM_RL_TRACES", raising=False)
-    assert main(["reproduce", *(words.replace("FOLDER", str(tmp_path)).split())]) == 2
-    output = capsys.readouterr()
-    assert output.out == ""
-    [sentence] = [each for each in output.err.splitlines() if "left out" not in each]
+    status, out, err = typed("reproduce", *(words.replace("FOLDER", str(tmp_path)).split()))
+    assert (status, out) == (2, "")
+    [sentence] = [each for each in err.splitlines() if "left out" not in each]
     assert said in sentence

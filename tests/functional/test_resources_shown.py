@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ from slurm_rl_plugin.services.explained_job import room_of
 from slurm_rl_plugin.services.explanation import LicenceRoom
 from tests.fakes.fake_cluster import FakeCluster
 from tests.functional.test_operator_verbs import configure
+from tests.functional.typed import Typed
 
-Words = Callable[..., tuple[int, str, str]]
 NODES = [
     {
         "name": "g1",
@@ -58,7 +57,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     return fake
 
 
-def test_memory_that_slurm_does_not_count_is_nowhere(site: FakeCluster, words: Words) -> None:
+def test_memory_that_slurm_does_not_count_is_nowhere(site: FakeCluster, words: Typed) -> None:
     """`CR_CPU` with GPUs: jobs share memory, so none of them waits for it."""
     site.set(settings={"SelectTypeParameters": "CR_CPU", "GresTypes": "gpu"})
     _, table, _ = words("queue")
@@ -73,52 +72,52 @@ def test_memory_that_slurm_does_not_count_is_nowhere(site: FakeCluster, words: W
 
 
 @pytest.mark.usefixtures("site")
-def test_the_queue_shows_gpus_and_memory_where_a_job_asks_for_any(words: Words) -> None:
+def test_the_queue_shows_gpus_and_memory_where_a_job_asks_for_any(words: Typed) -> None:
     _, table, _ = words("queue")
     header, *rows = [line.split() for line in table.splitlines()]
     assert header[-2:] == ["GPUS", "MEMORY"]
     assert {row[1]: row[-2:] for row in rows} == {"1": ["4", "8G"], "2": ["0", "500M"]}
     _, table, _ = words("queue", "-j", "1", "-n", "--parsable2", "-o", "jobid,resources")
     assert table.strip() == "1|cpus=1,memory=8192,gpus=4,gres/gpu:a100=4"
-    jobs = json.loads(words("queue", "--json")[1])["jobs"]
+    jobs = words.json("queue", "--json")["jobs"]
     assert {job["jobid"]: job["gpus"] for job in jobs} == {1: 4.0, 2: 0.0}
 
 
-def test_nothing_of_it_on_a_cluster_of_processors(words: Words, site: FakeCluster) -> None:
+def test_nothing_of_it_on_a_cluster_of_processors(words: Typed, site: FakeCluster) -> None:
     site.set(settings={})
     assert "GPUS" not in words("queue")[1]
-    assert json.loads(words("queue", "--json")[1])["jobs"][0]["memory"] is None
+    assert words.json("queue", "--json")["jobs"][0]["memory"] is None
     assert "It asks for" not in words("explain", "1")[1]
     assert "gpus:" not in words("status")[1]
 
 
 @pytest.mark.usefixtures("site")
-def test_explain_says_what_a_job_waits_for(words: Words) -> None:
+def test_explain_says_what_a_job_waits_for(words: Typed) -> None:
     _, out, _ = words("explain", "1")
     asked = "1 processor, 8G of memory, 4 GPUs, 4 gres/gpu:a100, on one node at least."
     assert f"It asks for {asked}" in out
     four = "It waits for 4 GPUs; 2 are free on one node, none has 4 (2 on all nodes)."
     assert four in out
-    room = json.loads(words("explain", "1", "--json")[1])["room"]
+    room = words.json("explain", "1", "--json")["room"]
     assert room["resources"]["gpus"]["most_free"] == 2.0
     assert room["nodes_with_room"] == 0
     assert "1 of its nodes have room for it now" in words("explain", "2")[1]
 
 
-def test_explain_says_that_nodes_cannot_be_read(words: Words, site: FakeCluster) -> None:
+def test_explain_says_that_nodes_cannot_be_read(words: Typed, site: FakeCluster) -> None:
     site.set(nodes=[{**NODES[0], "gres": "gpu:a:b:c:1"}])
-    document = json.loads(words("explain", "1", "--json")[1])
+    document = words.json("explain", "1", "--json")
     assert document["requests"] is None  # the snapshot could not tell either
     assert document["room"] is None
 
 
 @pytest.mark.usefixtures("site")
-def test_status_has_a_line_for_each_resource(words: Words) -> None:
+def test_status_has_a_line_for_each_resource(words: Typed) -> None:
     _, out, _ = words("status")
     assert "cpus: 6 of 16 in use, 2 asked for by pending jobs" in out
     assert "memory: 39.06G of 125G in use, 8.488G asked for by pending jobs" in out
     assert "gpus: 2 of 8 in use, 4 asked for by pending jobs" in out
-    told: dict[str, Any] = json.loads(words("status", "--json")[1])["slurm"]["resources"]
+    told: dict[str, Any] = words.json("status", "--json", code=None)["slurm"]["resources"]
     assert told["gpus"] == {"name": "gpus", "usable": 8.0, "running": 2.0, "pending": 4.0}
 
 
@@ -175,7 +174,7 @@ def test_whole_nodes_features_and_licences() -> None:
     assert room_of([idle], ["p"], matlab, 1).licences == {}  # nobody told
 
 
-def test_explain_asks_for_licences_where_a_job_does(words: Words, site: FakeCluster) -> None:
+def test_explain_asks_for_licences_where_a_job_does(words: Typed, site: FakeCluster) -> None:
     site.set(settings={**COUNTED, "Licenses": "slot:8"})
     site.add(7, asks="cpu=1,mem=1G,node=1", licenses="slot:9", exclusive=True)
     _, out, _ = words("explain", "7")
@@ -189,7 +188,7 @@ def test_amounts_in_words() -> None:
 
 
 def test_the_shipped_model_decides_and_what_ends_is_learnt(
-    words: Words, site: FakeCluster, tmp_path: Path
+    words: Typed, site: FakeCluster, tmp_path: Path
 ) -> None:
     configure(tmp_path, model="default")
     for _ in range(2):

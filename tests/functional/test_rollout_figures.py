@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from tests.architecture.markdown_documents import TOP, table_rows
+from tests.functional.typed import Typed
 
 TRACES = os.environ.get("SLURM_RL_TRACES")
 #: The last 40 % of the jobs that ran, in the order of the table.
@@ -38,14 +37,11 @@ def test_the_weeks_use_settings_of_the_table() -> None:
 @pytest.mark.skipif(not TRACES, reason="SLURM_RL_TRACES names no directory of workload traces")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"influence {row[0]} h")
 @pytest.mark.parametrize("column", [0, 1, 2], ids=LOGS)
-def test_what_a_setting_gives(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, row: list[str], column: int
-) -> None:
+def test_what_a_setting_gives(typed: Typed, tmp_path: Path, row: list[str], column: int) -> None:
     path = tmp_path / "site.toml"
     path.write_text(f"[hook]\ninfluence_hours = {row[0]}\n")
     log = str(Path(str(TRACES)) / PARTS[column])
-    assert main(["evaluate", log, "--config", str(path), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = typed.json("evaluate", log, "--config", path, "--json")
     study, figures = document["study"], document["prediction"]["figures"]
     over = study["ratio_to_multifactor"]["default"]
     measured = [over[each] for each in ("bounded_slowdown", "longest_wait", "wide_wait")]

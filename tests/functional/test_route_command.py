@@ -6,23 +6,21 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from tests.architecture.markdown_documents import TOP
 from tests.fakes.fake_cluster import FakeCluster
 from tests.fakes.running_daemon import free_port
+from tests.functional.typed import Typed
 from tests.real.offer_under_test import OfferService, offer_service
 from tests.real.two_sites import write_sites
 
 QUICK = "requests_per_minute = 1000000\nkeep = 0\nbusy_share = 1"
 JOB = ("--", "sbatch", "-n", "2", "--wrap=true")
-
-Route = Callable[..., tuple[int, str, str]]
 
 
 class Sites:
@@ -77,21 +75,15 @@ def sites(shared_sites: Sites) -> Sites:
 @pytest.fixture
 def route(
     sites: Sites, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Route:
+) -> Typed:
     homes = {"XDG_CONFIG_HOME": str(sites.home), "XDG_STATE_HOME": str(sites.home)}
     for name, value in {**sites.own.env, **homes}.items():
         monkeypatch.setenv(name, value)
 
-    def run(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(["route", *words])
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run
+    return Typed(capsys, "route")
 
 
-def test_the_table_has_the_earliest_first(sites: Sites, route: Route) -> None:
+def test_the_table_has_the_earliest_first(sites: Sites, route: Typed) -> None:
     sites.clusters["near"].set(wait=5400)
     status, out, _ = route(*JOB)
     lines = out.splitlines()
@@ -103,7 +95,7 @@ def test_the_table_has_the_earliest_first(sites: Sites, route: Route) -> None:
     assert sites.submitted == []
 
 
-def test_json_is_one_document_with_offers_and_reasons(sites: Sites, route: Route) -> None:
+def test_json_is_one_document_with_offers_and_reasons(sites: Sites, route: Typed) -> None:
     sites.clusters["far"].set(wait="Requested node configuration is not available")
     status, out, _ = route("--json", *JOB)
     document = json.loads(out)
@@ -116,7 +108,7 @@ def test_json_is_one_document_with_offers_and_reasons(sites: Sites, route: Route
     assert "Requested node configuration is not available" in skipped["why"]
 
 
-def test_other_brokers_rank_the_same_offers(sites: Sites, route: Route) -> None:
+def test_other_brokers_rank_the_same_offers(sites: Sites, route: Typed) -> None:
     sites.clusters["near"].set(wait=5400)
     words = ("--json", "--broker", "market", "--formula", "wait", *JOB)
     (first, second) = json.loads(route(*words)[1])["ranking"]
@@ -132,7 +124,7 @@ def test_other_brokers_rank_the_same_offers(sites: Sites, route: Route) -> None:
 
 
 def test_sites_forward_a_request_within_hops_and_once(
-    sites: Sites, route: Route, tmp_path: Path
+    sites: Sites, route: Typed, tmp_path: Path
 ) -> None:
     """The user knows east alone, east knows west and itself, west knows east and far."""
     ports = {name: free_port() for name in ("east", "west")}
@@ -176,7 +168,7 @@ def test_sites_forward_a_request_within_hops_and_once(
         assert "Traceback" not in services["west"].log + services["east"].log
 
 
-def test_the_best_is_submitted_to_with_the_words_of_the_user(sites: Sites, route: Route) -> None:
+def test_the_best_is_submitted_to_with_the_words_of_the_user(sites: Sites, route: Typed) -> None:
     sites.clusters["near"].set(wait=60)
     status, out, _ = route("--submit", *JOB)
     assert status == 0
@@ -187,7 +179,7 @@ def test_the_best_is_submitted_to_with_the_words_of_the_user(sites: Sites, route
 
 
 def test_an_offer_binds_until_its_job_is_there_and_is_taken_back(
-    sites: Sites, route: Route, tmp_path: Path
+    sites: Sites, route: Typed, tmp_path: Path
 ) -> None:
     (tmp_path / "site").mkdir()
     fake = FakeCluster(tmp_path / "site")
@@ -236,7 +228,7 @@ def test_an_offer_binds_until_its_job_is_there_and_is_taken_back(
         assert service.stop() == 0
 
 
-def test_the_next_one_is_tried_where_slurm_surely_refused(sites: Sites, route: Route) -> None:
+def test_the_next_one_is_tried_where_slurm_surely_refused(sites: Sites, route: Typed) -> None:
     sites.clusters["near"].set(wait=60)
     sites.own.set(refusals={"far": "Invalid account or account/partition combination specified"})
     status, out, err = route("--submit", *JOB)
@@ -248,7 +240,7 @@ def test_the_next_one_is_tried_where_slurm_surely_refused(sites: Sites, route: R
 
 
 def test_nothing_else_is_tried_where_a_job_may_have_been_submitted(
-    sites: Sites, route: Route
+    sites: Sites, route: Typed
 ) -> None:
     sites.clusters["near"].set(wait=60)
     sites.own.set(refusals={"far": "Socket timed out on send/recv operation"})
@@ -258,7 +250,7 @@ def test_nothing_else_is_tried_where_a_job_may_have_been_submitted(
     assert "the job may be on far, look with `squeue -M far --me`" in err
 
 
-def test_a_site_that_does_not_answer_is_skipped_with_a_word(sites: Sites, route: Route) -> None:
+def test_a_site_that_does_not_answer_is_skipped_with_a_word(sites: Sites, route: Typed) -> None:
     with socket.socket() as silent:  # accepts, and says nothing
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -279,7 +271,7 @@ def test_a_site_that_does_not_answer_is_skipped_with_a_word(sites: Sites, route:
 
 
 def test_a_site_that_is_another_one_or_is_not_trusted_makes_no_offer(
-    sites: Sites, route: Route
+    sites: Sites, route: Typed
 ) -> None:
     near, far = sites.services["near"], sites.services["far"]
     sites.file.write_text(
@@ -296,7 +288,7 @@ def test_a_site_that_is_another_one_or_is_not_trusted_makes_no_offer(
     assert "certificate is not trusted" in skipped["far"]
 
 
-def test_the_script_says_what_the_job_asks_for(sites: Sites, route: Route, tmp_path: Path) -> None:
+def test_the_script_says_what_the_job_asks_for(sites: Sites, route: Typed, tmp_path: Path) -> None:
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/sh\n#SBATCH --partition=short --time=2:00:00\nsleep 1\n")
     status, out, _ = route("--json", "--", "sbatch", str(script))
@@ -305,7 +297,7 @@ def test_the_script_says_what_the_job_asks_for(sites: Sites, route: Route, tmp_p
     assert route("--json", "--", "sbatch", "--time=30", str(script))[0] == 0
 
 
-def test_ended_jobs_are_taken_over_from_accounting(sites: Sites, route: Route) -> None:
+def test_ended_jobs_are_taken_over_from_accounting(sites: Sites, route: Typed) -> None:
     assert route("--submit", *JOB)[0] == 0
     row = {"JobIDRaw": 77, "Submit": 1000, "Start": 1010, "End": 1030, "State": "COMPLETED"}
     sites.own.set(accounting=[row])
@@ -322,7 +314,7 @@ def test_ended_jobs_are_taken_over_from_accounting(sites: Sites, route: Route) -
 
 
 def test_a_broker_that_learns_asks_no_site_and_learns_from_refusals(
-    sites: Sites, route: Route
+    sites: Sites, route: Typed
 ) -> None:
     sites.file.write_text('[[site]]\nname = "near"\n[[site]]\nname = "far"\n')  # no service
     sites.own.set(refusals={"far": "Requested node configuration is not available"})
@@ -348,7 +340,7 @@ def test_a_broker_that_learns_asks_no_site_and_learns_from_refusals(
 
 
 def test_users_of_a_login_node_share_what_they_met(
-    sites: Sites, route: Route, tmp_path: Path
+    sites: Sites, route: Typed, tmp_path: Path
 ) -> None:
     folder = tmp_path / "shared"
     folder.mkdir()
@@ -387,7 +379,7 @@ def test_users_of_a_login_node_share_what_they_met(
     ],
 )
 def test_what_cannot_be_routed_is_said_in_one_sentence(
-    sites: Sites, route: Route, words: tuple[str, ...], sentence: str
+    sites: Sites, route: Typed, words: tuple[str, ...], sentence: str
 ) -> None:
     status, out, err = route(*words)
     assert (status, out) == (2, "")
@@ -395,7 +387,7 @@ def test_what_cannot_be_routed_is_said_in_one_sentence(
     assert err.count("\n") == 1
 
 
-def test_every_fault_of_the_list_of_sites_is_told(sites: Sites, route: Route) -> None:
+def test_every_fault_of_the_list_of_sites_is_told(sites: Sites, route: Typed) -> None:
     sites.file.write_text(
         '[[site]]\nname = "a"\nurl = "http://elsewhere:1"\ntoken_file = "t"\n'
         '[[site]]\nname = "b"\nurl = "https://x"\n'

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.configuration import KEYS, read_configuration
 from slurm_rl_plugin.configuration.generated import example_text
 from tests.architecture.markdown_documents import TOP, code_blocks
+from tests.functional.typed import Typed
 
 
 @pytest.fixture
@@ -30,18 +30,15 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert main(["show-config", *words]) == 0
-    said = capsys.readouterr()
-    assert said.err == ""
-    return said.out
+def printed(typed: Typed, *words: str) -> str:
+    status, out, err = typed("show-config", *words)
+    assert (status, err) == (0, "")
+    return out
 
 
-def test_each_value_says_where_it_comes_from(
-    site: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_value_says_where_it_comes_from(site: Path, typed: Typed) -> None:
     words = ("--config", "site.toml", "--set", "metrics.port=0")
-    lines = printed(capsys, *words).splitlines()
+    lines = printed(typed, *words).splitlines()
     assert 'mode = "active"  # site.toml:2' in lines
     assert "cycle = 20  # conf.d/rules.toml:2" in lines
     assert "max_writes = 2000  # default" in lines
@@ -52,9 +49,9 @@ def test_each_value_says_where_it_comes_from(
 
 
 def test_what_is_printed_reads_back_as_what_is_in_force(
-    site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    site: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = printed(capsys, "--config", "site.toml", "--set", "hook.audit_file=/a # \x7f\n")
+    text = printed(typed, "--config", "site.toml", "--set", "hook.audit_file=/a # \x7f\n")
     monkeypatch.delenv("SLURM_RL_GUARD_RAILS_EXEMPT_QOS")
     again = site / "again" / "site.toml"
     again.parent.mkdir()
@@ -66,8 +63,8 @@ def test_what_is_printed_reads_back_as_what_is_in_force(
     assert [str(rule) for rule in found.classifier.rules] == ["batch if name='a\"b'"]
 
 
-def test_json_has_values_and_their_origins(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    document: dict[str, Any] = json.loads(printed(capsys, "--config", "site.toml", "--json"))
+def test_json_has_values_and_their_origins(site: Path, typed: Typed) -> None:
+    document: dict[str, Any] = json.loads(printed(typed, "--config", "site.toml", "--json"))
     origins = document.pop("origins")
     assert document["hook"]["cycle"] == 20
     assert document["job_class"] == [{"class": "batch", "name": 'a"b'}]
@@ -79,38 +76,35 @@ def test_json_has_values_and_their_origins(site: Path, capsys: pytest.CaptureFix
         assert list(origins[section]) == list(document[section]) == list(keys)
 
 
-def test_rules_of_the_product_are_comments(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rules_of_the_product_are_comments(site: Path, typed: Typed) -> None:
     (site / "conf.d" / "rules.toml").unlink()
-    text = printed(capsys, "--config", "site.toml")
+    text = printed(typed, "--config", "site.toml")
     assert "job_class" not in tomllib.loads(text)
     assert text.count("# [[job_class]]  # default\n") == 4
 
 
-def test_defaults_are_the_example_file_whatever_the_site_says(
-    site: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert printed(capsys, "--defaults") == example_text()
-    document = json.loads(printed(capsys, "--defaults", "--json"))
+def test_defaults_are_the_example_file_whatever_the_site_says(site: Path, typed: Typed) -> None:
+    assert printed(typed, "--defaults") == example_text()
+    document = json.loads(printed(typed, "--defaults", "--json"))
     assert document["hook"]["cycle"] == 30.0
     assert document["origins"]["guard_rails"]["exempt_qos"] == "default"
 
 
-def test_shares_of_pbs_keep_their_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shares_of_pbs_keep_their_word(tmp_path: Path, typed: Typed) -> None:
     path = tmp_path / "site.toml"
     path.write_text("[shares]\nfrom = 'pbs'\n")
-    assert main(["show-config", "--config", str(path)]) == 0
-    assert f'from = "pbs"  # {path}:2\n' in capsys.readouterr().out
+    assert f'from = "pbs"  # {path}:2\n' in typed.out("show-config", "--config", path)
 
 
 def test_documented_classes_read_back_and_those_of_a_later_file_win(
-    site: Path, capsys: pytest.CaptureFixture[str]
+    site: Path, typed: Typed
 ) -> None:
     blocks = code_blocks(TOP / "docs" / "configuration.md")
     [example] = [each.text for each in blocks if "[utility." in each.text]
     (site / "site.toml").write_text(example)
     later = '[utility.SDJ]\nform = "deadline"\nsigma = 90\n[utility.batch]\nbeta = 0.5\n'
     (site / "conf.d" / "rules.toml").write_text(later)
-    found = json.loads(printed(capsys, "--config", "site.toml", "--json"))
+    found = json.loads(printed(typed, "--config", "site.toml", "--json"))
     assert found["utility"]["SDJ"] == {"form": "deadline", "sigma": 90}
     assert found["utility"]["nightly"]["points"] == [[1, 0.9], [12, 0.2], [24, 0]]
     assert found["utility"]["due"] == {"form": "deadline", "hours": 48, "users": True}
@@ -118,5 +112,5 @@ def test_documented_classes_read_back_and_those_of_a_later_file_win(
     assert found["origins"]["utility"]["SDJ"] == "conf.d/rules.toml:1"
     again = site / "again" / "site.toml"
     again.parent.mkdir()
-    again.write_text(printed(capsys, "--config", "site.toml"))
+    again.write_text(printed(typed, "--config", "site.toml"))
     assert read_configuration(again).classifier == read_configuration(site / "site.toml").classifier

@@ -17,8 +17,8 @@ from slurm_rl_plugin.configuration import read_configuration
 from slurm_rl_plugin.services.checks import reward_of
 from slurm_rl_plugin.services.hook import load_policy
 from slurm_rl_plugin.simulator.workloads.generators import egee_log, generated_log
+from tests.functional.typed import Typed
 
-Typed = Callable[..., tuple[int, str, str]]
 GROUPS = {"class", "width", "limit", "account"}
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.papers.site_utilities_2008 import experiment as site_utilities
 from slurm_rl_plugin.policies.q_network import load_q_network
 from tests.functional.lpc_like import lpc_like_log
+from tests.functional.typed import Typed
 
 pytestmark = pytest.mark.study
 
@@ -20,14 +20,15 @@ WORDS = ["reproduce", "site-utilities"]
 
 
 def test_it_fits_routes_draws_and_does_the_same_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    typed: Typed,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = lpc_like_log()
     monkeypatch.setattr(site_utilities, "read_lpc", lambda folder: log)
     models, figures = tmp_path / "models", tmp_path / "figures"
     words = [*WORDS, str(tmp_path), "--quick", "--seeds", "2", "--models", str(models)]
-    assert main([*words, "--json", "--plot", str(figures)]) == 0
-    first = json.loads(capsys.readouterr().out)
+    first = typed.json(*words, "--json", "--plot", figures)
     assert first["paper"] == "site-utilities"
     assert first["seeds"] == [0, 1]
     judged = [claim for claim in first["claims"] if claim["verdict"]]
@@ -51,8 +52,7 @@ def test_it_fits_routes_draws_and_does_the_same_again(
     assert [path.stem[-2:] for path in sorted(kept)] == ["-0", "-1"]
     kept[0].unlink()  # as if it had been interrupted before that seed
     del written[kept[0]]
-    assert main(words) == 0  # from kept models and seeds: the same figures, as a table
-    table = capsys.readouterr().out
+    table = typed.out(*words)
     value = next(claim["measured"] for claim in first["claims"] if ": random, J" in claim["name"])
     assert f"{value:.4g}" in table
     again = {path: path.stat().st_mtime_ns for path in models.iterdir()}

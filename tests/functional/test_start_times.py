@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.papers.start_times_2023.experiment import (
     ALIKE,
     COVERAGE,
@@ -19,15 +17,15 @@ from slurm_rl_plugin.papers.start_times_2023.experiment import (
     PUBLISHED_PROTOCOL,
 )
 from tests.fakes.polled_jobs import polled_jobs, write_polled_jobs
+from tests.functional.typed import Typed
 
 TRACES = os.environ.get("SLURM_RL_TRACES")
 GRAHAM = Path(str(TRACES)) / "graham-2021" / "jobs.parquet"
 SPREAD = 0.2
 
 
-def reproduced(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
-    assert main(["reproduce", "start-times", *words, "--json"]) == 0
-    return dict(json.loads(capsys.readouterr().out))
+def reproduced(typed: Typed, words: list[str]) -> dict[str, object]:
+    return dict(typed.json("reproduce", "start-times", *words, "--json"))
 
 
 def claim(document: dict[str, object], name: str) -> dict[str, object]:
@@ -37,10 +35,10 @@ def claim(document: dict[str, object], name: str) -> dict[str, object]:
 
 @pytest.mark.study
 def test_a_wait_that_can_be_known_is_foretold_with_a_band_that_holds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, typed: Typed
 ) -> None:
     path = write_polled_jobs(tmp_path / "jobs.parquet", polled_jobs(26, 80, spread=SPREAD))
-    document = reproduced([str(path), "--plot", str(tmp_path / "figures")], capsys)
+    document = reproduced(typed, [str(path), "--plot", str(tmp_path / "figures")])
     assert document["tested"] == {"polls": 6, "jobs": 480}
     error = claim(document, f"{HEADLINE}: {OURS}, {ERROR}, to goal")
     known_best = SPREAD**2
@@ -58,22 +56,19 @@ def test_a_wait_that_can_be_known_is_foretold_with_a_band_that_holds(
 
 @pytest.mark.study
 def test_other_numbers_of_accounts_and_partitions_change_no_figure(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, typed: Typed
 ) -> None:
     found = []
     for first in (500, 90000):
         table = polled_jobs(10, 40, first_account=first)
         path = write_polled_jobs(tmp_path / f"{first}.parquet", table)
-        found.append(reproduced([str(path), "--quick"], capsys)["pooled"])
+        found.append(reproduced(typed, [str(path), "--quick"])["pooled"])
     assert found[0] == found[1]
 
 
-def test_the_tables_are_printed_for_people(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_tables_are_printed_for_people(tmp_path: Path, typed: Typed) -> None:
     path = write_polled_jobs(tmp_path / "jobs.parquet", polled_jobs(8, 30))
-    assert main(["reproduce", "start-times", str(path), "--quick"]) == 0
-    printed = capsys.readouterr().out
+    printed = typed.out("reproduce", "start-times", path, "--quick")
     assert "gradient boosting without calibration" in printed
     assert "2021-05-08" in printed
     assert "within an hour" in printed
@@ -90,28 +85,26 @@ def test_the_tables_are_printed_for_people(
     ],
 )
 def test_what_cannot_be_run_is_one_sentence(
-    days: int, more: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    days: int, more: list[str], said: str, tmp_path: Path, typed: Typed
 ) -> None:
     path = write_polled_jobs(tmp_path / "jobs.parquet", polled_jobs(days, 5))
-    assert main(["reproduce", "start-times", str(path), *more]) == 2
-    complaint = capsys.readouterr().err
+    complaint = typed.refused("reproduce", "start-times", path, *more)
     assert said in complaint
     assert complaint.count("\n") == 1
 
 
-def test_a_file_that_is_none_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["reproduce", "start-times", str(tmp_path)]) != 0
-    assert "is no parquet file that can be read" in capsys.readouterr().err
+def test_a_file_that_is_none_is_one_sentence(tmp_path: Path, typed: Typed) -> None:
+    status, _, err = typed("reproduce", "start-times", tmp_path)
+    assert status != 0
+    assert "is no parquet file that can be read" in err
 
 
 @pytest.mark.study
 @pytest.mark.skipif(not GRAHAM.is_file(), reason="SLURM_RL_TRACES names no graham-2021")
 def test_a_little_of_graham_runs_and_beats_the_last_similar_job(
-    capsys: pytest.CaptureFixture[str],
+    typed: Typed,
 ) -> None:
-    document = reproduced(["--quick"], capsys)
+    document = reproduced(typed, ["--quick"])
     pooled = document["pooled"]
     ours, last = pooled[OURS], pooled["last similar job"]  # type: ignore[index]
     assert 500 < ours["jobs"] <= 600

@@ -11,9 +11,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tests.functional.typed import Typed
 from tests.unit.accounting.published_samples import NODES, as_csv, pods
 
-Typed = Callable[..., tuple[int, str, str]]
 Told = Callable[..., dict[str, Any]]
 ANSWERS = Path(__file__).parents[1] / "assets" / "slurm" / "24.11"
 #: The two commands of Slurm, with the answers that one gave.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.papers.switchback.clusters import alike, with_gain
 from slurm_rl_plugin.papers.switchback.study import (
     ALIKE,
@@ -19,14 +17,14 @@ from slurm_rl_plugin.papers.switchback.study import (
     held_trial,
 )
 from slurm_rl_plugin.what_if.switchback.block_costs import GOALS
+from tests.functional.typed import Typed
 
 pytestmark = pytest.mark.study
 
 
-def test_the_study_tells_what_it_claims(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_study_tells_what_it_claims(typed: Typed, tmp_path: Path) -> None:
     words = ["reproduce", "switchback", "--quick"]
-    assert main([*words, "--seeds", "3", "--json", "--plot", str(tmp_path)]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = typed.json(*words, "--seeds", "3", "--json", "--plot", tmp_path)
     assert document["seeds"] == [0, 1, 2]
     goals = [claim for claim in document["claims"] if claim["verdict"]]
     assert [claim["printed"] for claim in goals] == [0.05, 0.80, 0.95]
@@ -40,8 +38,7 @@ def test_the_study_tells_what_it_claims(capsys: pytest.CaptureFixture[str], tmp_
         "switchback-harm.png",
     }
     assert all(Path(each).stat().st_size > 10_000 for each in document["figures"])
-    assert main(words) == 0
-    assert "off within 48 hours" in capsys.readouterr().out
+    assert "off within 48 hours" in typed.out(*words)
 
 
 def test_a_gain_is_what_it_is_said_to_be() -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slurm_rl_plugin.cli import tune
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.what_if.tuning import search
 from tests.functional.small_site import BUSY_CPUS, write_busy_site
-
-Typed = Callable[..., tuple[int, str, str]]
+from tests.functional.typed import Typed
 
 
 @pytest.fixture
@@ -25,13 +22,7 @@ def typed(
     monkeypatch.chdir(tmp_path)
     write_busy_site(tmp_path, "PriorityWeightJobSize=1000")
 
-    def run(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(["tune", "log.swf", "--cluster", "slurm.conf", *words])
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run
+    return Typed(capsys, "tune", "log.swf", "--cluster", "slurm.conf")
 
 
 def told(typed: Typed, *words: str) -> dict[str, Any]:

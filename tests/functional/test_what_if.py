@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 from slurm_rl_plugin.cli import what_if
-from slurm_rl_plugin.cli.entry import main
 from slurm_rl_plugin.learning import side_by_side
 from slurm_rl_plugin.learning.evaluation import paired
 from slurm_rl_plugin.learning.evaluation.paired import Candidate
@@ -20,8 +18,8 @@ from slurm_rl_plugin.learning.onnx_file import export_network, import_model
 from slurm_rl_plugin.policies.network import QNetwork
 from slurm_rl_plugin.what_if import replay
 from tests.functional.small_site import write_small_site
+from tests.functional.typed import Typed
 
-Typed = Callable[..., tuple[int, str, str]]
 MODEL = Path(__file__).parents[2] / "policy_models" / "default.onnx"
 _AT_THE_SITE = ("week.events", "--cluster", "slurm.conf")
 
@@ -34,13 +32,7 @@ def typed(
     monkeypatch.chdir(tmp_path)
     write_small_site(tmp_path)
 
-    def run(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(["what-if", *words])
-        said = capsys.readouterr()
-        return status, said.out, said.err
-
-    return run
+    return Typed(capsys, "what-if")
 
 
 def document_of(typed: Typed, *words: str) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from tests.architecture.markdown_documents import TOP, all_commands, code_blocks
+from tests.functional.typed import Typed
 
 TRACES = os.environ.get("SLURM_RL_TRACES")
 PAGE = TOP / "docs" / "what-if.md"
@@ -25,12 +25,11 @@ def test_an_example_is_what_is_printed(
     example: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    typed: Typed,
 ) -> None:
     assert len(COMMANDS) == len(SHOWN) == 2
     monkeypatch.chdir(tmp_path)
     (tmp_path / "traces").symlink_to(str(TRACES))
-    assert main(list(COMMANDS[example].words)) == 0
-    printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    printed = [" ".join(line.split()) for line in typed.out(*COMMANDS[example].words).splitlines()]
     assert [line for line in SHOWN[example] if " ".join(line.split()) not in printed] == []
     assert list((tmp_path / "drawn").glob("variant-*.png"))

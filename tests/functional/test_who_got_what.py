@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from slurm_rl_plugin.cli.entry import main
 from tests.functional.small_site import write_busy_log
+from tests.functional.typed import Typed
 
 
-def test_users_have_the_accounts_of_a_file(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_users_have_the_accounts_of_a_file(typed: Typed, tmp_path: Path) -> None:
     log, users = tmp_path / "log.swf", tmp_path / "users.csv"
     write_busy_log(log)
     users.write_text("user,account\n1,physics\n2,physics\n3,arts\n")
     shares = ["--shares", "physics=.25,arts=.75"]
     policies = ["--policy", "multifactor", "--policy", "fifo", "--backfill", "easy"]
     words = ["evaluate", str(log), "--account-of", str(users), *shares, *policies]
-    assert main([*words, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = typed.json(*words, "--json")
     assert document["log"]["shares_from"] == "options"
     parts = {}
     for name, entry in document["policies"].items():
@@ -36,12 +32,10 @@ def test_users_have_the_accounts_of_a_file(
         parts[name] = entry["misdelivered"]
         assert set(parts[name]) == {"fortnight", "quantile05", "kept95", "windows"}
     assert parts["multifactor"]["fortnight"] < parts["fifo"]["fortnight"]
-    assert main(words) == 0
-    printed = capsys.readouterr().out
+    printed = typed.out(*words)
     assert "POLICY       MISDELIVERED  KEPT95  arts (0.75)  physics (0.25)" in printed
     assert "Shares: as given." in printed
-    assert main(["evaluate", str(log)]) == 0
-    printed = capsys.readouterr().out
+    printed = typed.out("evaluate", log)
     assert "Shares: none configured; derived from past work, which promises nothing." in printed
 
 
@@ -56,13 +50,12 @@ def test_users_have_the_accounts_of_a_file(
     ],
 )
 def test_a_faulty_file_of_accounts_gets_one_sentence(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: bytes | None, sentence: str
+    typed: Typed, tmp_path: Path, text: bytes | None, sentence: str
 ) -> None:
     log, users = tmp_path / "log.swf", tmp_path / "users.csv"
     write_busy_log(log)
     if text is not None:
         users.write_bytes(text)
-    assert main(["evaluate", str(log), "--account-of", str(users)]) == 2
-    errors = capsys.readouterr().err
+    errors = typed.refused("evaluate", log, "--account-of", str(users))
     assert len(errors.splitlines()) == 1
     assert sentence in errors

@@ -6,7 +6,7 @@ import pytest
 
 from slurm_rl_plugin.brokers.live.job_document import job_request
 from slurm_rl_plugin.brokers.live.remote_site import SiteAnswer
-from slurm_rl_plugin.brokers.registry import EarliestStartBroker, OfferedValueBroker
+from slurm_rl_plugin.brokers.registry import OfferedValueBroker
 from slurm_rl_plugin.domain.site import SiteOffer
 from slurm_rl_plugin.errors import ConfigurationError
 
