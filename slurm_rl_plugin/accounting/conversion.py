@@ -192,7 +192,8 @@ class StoredRuns:
         self._stored()
         for runs in _overlapping(self._runs):
             for begin, end in self._bounds(runs):
-                rows = [_between(each, begin, end) for each in runs if _meet(each, begin, end)]
+                meet = [each for each in runs if each.first <= end[0] and each.last >= begin[0]]
+                rows = [_between(each, begin, end) for each in meet]
                 part = pl.concat(rows, how="diagonal").collect() if rows else pl.DataFrame()
                 if part.height:
                     ordered = part.sort("submit", _PLACE)
@@ -232,10 +233,6 @@ def _overlapping(runs: list[_Run]) -> Iterator[list[_Run]]:
         yield together
 
 
-def _meet(run: _Run, begin: _Bound, end: _Bound) -> bool:
-    return run.first <= end[0] and run.last >= begin[0]
-
-
 def _between(run: _Run, begin: _Bound, end: _Bound) -> pl.LazyFrame:
     """Jobs of a run from one bound until before the other."""
     rows = pl.scan_parquet(run.path)
@@ -269,21 +266,14 @@ def working_folder(output: Path) -> Iterator[Path]:
 
 
 def _of(output: Path) -> list[Path]:
+    """Such folders of this user: root must not follow a link of another user."""
     pattern = re.compile(rf"\.{re.escape(output.name)}\.\w{{8}}{re.escape(_ENDING)}")
-    return [
-        each
-        for each in output.parent.iterdir()
-        if pattern.fullmatch(each.name) and _may_be_ours(each)
-    ]
-
-
-def _may_be_ours(folder: Path) -> bool:
-    """Whether it is a folder of this user: root must not follow a link of another user."""
-    try:
-        found = folder.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    ours: list[Path] = []
+    for each in output.parent.iterdir():
+        with suppress(OSError):
+            if pattern.fullmatch(each.name) and stat.S_ISDIR((found := each.lstat()).st_mode):
+                ours += [each] * (found.st_uid == os.geteuid())
+    return ours
 
 
 def _remove_if_left(folder: Path) -> None:

@@ -80,21 +80,18 @@ class EndedRuns:
             if record.kind != "E":
                 self._tally.others[record.kind] += 1
                 continue
-            self._take_end(path, number, record)
+            try:
+                run = self._judge(record)
+            except ValueError as error:
+                self._malformed(path, number, str(error))
+                continue
+            self._tally.read += 1
+            if isinstance(run, str):
+                self._tally.dropped[run] += 1
+            else:
+                self._runs.append(run)
         if not records:
             raise AccountingLogError(path, f"this is no {_WHAT_IT_IS}", line=first_odd)
-
-    def _take_end(self, path: Path, number: int, record: Record) -> None:
-        try:
-            run = self._judge(record)
-        except ValueError as error:
-            self._malformed(path, number, str(error))
-            return
-        self._tally.read += 1
-        if isinstance(run, str):
-            self._tally.dropped[run] += 1
-        else:
-            self._runs.append(run)
 
     def _malformed(self, path: Path, line: int, what: str) -> None:
         self._tally.read += 1

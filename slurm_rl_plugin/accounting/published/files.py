@@ -150,25 +150,22 @@ def rows_of_csv(
     """The records of a csv file by batches of whole lines; a quoted field may span several."""
     rest, line = b"", 1
     columns: list[str] | None = None
-    for data in batches:
-        content = rest + data
+    for more in batches:
+        content = rest + more
         if columns is None:
-            content, line = _from_header(content)
+            before = len(content) - len(content.lstrip())  # empty lines
+            line, content = 1 + content.count(b"\n", 0, before), content[before:]
             head, _, content = content.partition(b"\n")
             columns = header_columns(head.decode(errors="replace"))
             _chosen(path, layout, columns, line=line)
             line += 1
-        cut = _end_of_records(content)
+        data, outside = _outside(content)
+        ends = np.flatnonzero((data == _END) & outside)
+        cut = int(ends[-1]) + 1 if len(ends) else 0  # the end of the last whole record
         yield _csv_rows(path, layout, columns, content[:cut], line)
         rest, line = content[cut:], line + content.count(b"\n", 0, cut)
     if rest.strip() and columns is not None:
         yield _csv_rows(path, layout, columns, rest.rstrip(b"\r\n") + b"\n", line)
-
-
-def _from_header(content: bytes) -> tuple[bytes, int]:
-    """What follows empty lines, and the number of its first line."""
-    header = content.lstrip()
-    return header, 1 + content.count(b"\n", 0, len(content) - len(header))
 
 
 def _chosen(
@@ -189,13 +186,6 @@ def _outside(content: bytes) -> tuple[np.ndarray, BoolArray]:
     data = np.frombuffer(content, dtype=np.uint8)
     # sums that wrap around keep telling odd from even
     return data, np.cumsum(data == _QUOTE, dtype=np.uint8) & 1 == 0
-
-
-def _end_of_records(content: bytes) -> int:
-    """Bytes until the end of the last whole record."""
-    data, outside = _outside(content)
-    ends = np.flatnonzero((data == _END) & outside)
-    return int(ends[-1]) + 1 if len(ends) else 0
 
 
 def _csv_rows(

@@ -52,8 +52,8 @@ from slurm_rl_plugin.units import MINUTE, BoolArray, FloatArray, IntArray
 #: No machine has as many processors or nodes.
 MOST = 2**31
 _MIB = 2.0**20
-#: No limit is written as the largest number of 64 bits, and a node has far less than 2^60 bytes.
-_NO_MEMORY_LIMIT = 2.0**60
+#: MiB: no limit is written as the largest number of 64 bits, and a node has far less than 2^60 B.
+_NO_MEMORY_LIMIT = 2.0**40
 #: Seconds that no job may run, so that a larger limit is none: over a century.
 _NO_TIME_LIMIT = 2.0**32
 _MIB_OF_GIB = 1024.0
@@ -153,6 +153,11 @@ def first_positive(*columns: FloatArray) -> FloatArray:
     return found
 
 
+def _within(amounts: FloatArray, limit: float, otherwise: float = np.nan) -> FloatArray:
+    """Amounts above 0 and below a limit."""
+    return np.where((amounts > 0) & (amounts < limit), amounts, otherwise)
+
+
 def jobs_of_f_data(rows: PublishedRows) -> PublishedJobs:
     """Records of F-DATA as jobs; an account is the user, as the data names no other."""
     cores, nodes = rows.numbers("cnumr"), rows.numbers("nnumr")
@@ -167,13 +172,13 @@ def jobs_of_f_data(rows: PublishedRows) -> PublishedJobs:
         eligible=rows.times("qdt"),
         start=rows.times("sdt"),
         run_time=rows.numbers("duration"),
-        time_limit=np.where((limit > 0) & (limit < _NO_TIME_LIMIT), limit, np.nan),
+        time_limit=_within(limit, _NO_TIME_LIMIT),
         processors=got,
         texts={"account": user, "user": user, "job_name": rows.texts("jnam")},
         total=np.column_stack(
             [
                 first_positive(cores, got),
-                _memory(rows.numbers("mszl")) * np.fmax(nodes, 1.0),
+                _within(rows.numbers("mszl") / _MIB, _NO_MEMORY_LIMIT, 0.0) * np.fmax(nodes, 1.0),
                 np.zeros(count),
             ]
         ),
@@ -181,11 +186,6 @@ def jobs_of_f_data(rows: PublishedRows) -> PublishedJobs:
         cpus_per_task=np.ones(count, dtype=np.int64),
         exclusive=np.zeros(count, dtype=np.bool_),
     )
-
-
-def _memory(limit: FloatArray) -> FloatArray:
-    """MiB of each node, 0 where the job set no limit."""
-    return np.where((limit > 0) & (limit < _NO_MEMORY_LIMIT), limit / _MIB, 0.0)
 
 
 def jobs_of_pm100(rows: PublishedRows) -> PublishedJobs:
@@ -198,7 +198,7 @@ def jobs_of_pm100(rows: PublishedRows) -> PublishedJobs:
         eligible=rows.times("eligible_time"),
         start=rows.times("start_time"),
         run_time=rows.numbers("run_time"),
-        time_limit=_limit(rows.numbers("time_limit", nothing=_WORDS)),
+        time_limit=_within(rows.numbers("time_limit", nothing=_WORDS), _NO_LIMIT) * MINUTE,
         processors=first_positive(got, asked),
         texts={
             "account": user if (group == "").all() else group,
@@ -225,10 +225,6 @@ def _told(rows: PublishedRows, asked: str, got: str) -> FloatArray:
     return np.nan_to_num(first_positive(rows.numbers(asked), rows.numbers(got)))
 
 
-def _limit(minutes: FloatArray) -> FloatArray:
-    return np.where((minutes > 0) & (minutes < _NO_LIMIT), minutes * MINUTE, np.nan)
-
-
 def jobs_of_openb(rows: PublishedRows) -> PublishedJobs:
     """Pods as jobs of one node each; who owns them is not told.
 
@@ -252,17 +248,12 @@ def jobs_of_openb(rows: PublishedRows) -> PublishedJobs:
         nodes=np.ones(count),
         cpus_per_task=whole_numbers(whole, least=1),
         exclusive=np.zeros(count, dtype=np.bool_),
-        constraint=_types(rows, gpus),
+        constraint=rows.texts("gpu_spec").set(pl.Series(~(gpus > 0)), ""),
         odd={
             PART_OF_CPU: whole > cpus,
             PART_OF_GPU: (gpus == 1.0) & (rows.numbers("gpu_milli") < _MILLI),
         },
     )
-
-
-def _types(rows: PublishedRows, gpus: FloatArray) -> pl.Series:
-    """Types of GPUs that pods with GPUs ask for."""
-    return rows.texts("gpu_spec").set(pl.Series(~(gpus > 0)), "")
 
 
 _JOBS: Mapping[str, Callable[[PublishedRows], PublishedJobs]] = {

@@ -71,18 +71,6 @@ def seconds_of(name: str, text: str) -> float:
     return float(text)
 
 
-def _impossible(submit: float, run_time: float, options: Mapping[str, str]) -> str:
-    """The first reason why no job ran, "" if there is none."""
-    faults = (
-        ("negative submit time", submit < 0),
-        ("no run time", math.isnan(run_time)),
-        ("negative run time", run_time < 0),
-        ("never ran", run_time == 0),
-        ("no processors", any(options.get(name) == "0" for name in _COUNTS)),
-    )
-    return next((reason for reason, at_fault in faults if at_fault), "")
-
-
 def _limit(options: Mapping[str, str]) -> float:
     text = options.get("time", "")
     try:
@@ -176,9 +164,15 @@ class SbatchReader(AccountingReader):
         run_time = limit
         if "-sim-walltime" in event.own:
             run_time = seconds_of("-sim-walltime", event.own["-sim-walltime"])
-        reason = _impossible(event.time, run_time, options)
-        if reason:
-            self.tally.dropped[reason] += 1
+        faults = {
+            "negative submit time": event.time < 0,
+            "no run time": math.isnan(run_time),
+            "negative run time": run_time < 0,
+            "never ran": run_time == 0,
+            "no processors": any(options.get(name) == "0" for name in _COUNTS),
+        }
+        if any(faults.values()):
+            self.tally.dropped[next(reason for reason, shown in faults.items() if shown)] += 1
             return None
         if event.time < self.tally.last_submit:
             self.tally.noticed["submit going backwards"] += 1

@@ -79,7 +79,9 @@ class StoredLog:
             told = json.loads(stored)
             if schema not in _SCHEMAS[told["version"]]:
                 raise ValueError(told["version"])
-            self.report, self.kind, self.processors_available = _described(told)
+            report = ReadReport(**told["report"])
+            self.report = replace(report, malformed=tuple(report.malformed))
+            self.kind, self.processors_available = told["kind"], told["processors_available"]
         except (KeyError, TypeError, ValueError):
             raise AccountingLogError(path, _NOT_OURS) from None
 
@@ -132,15 +134,6 @@ def metadata(report: ReadReport, kind: str, processors_available: int | None) ->
     return {_KEY: json.dumps(told)}
 
 
-def _described(told: dict[str, Any]) -> tuple[ReadReport, str, int | None]:
-    report = ReadReport(**told["report"])
-    return (
-        replace(report, malformed=tuple(report.malformed)),
-        told["kind"],
-        told["processors_available"],
-    )
-
-
 def frame_of(log: JobLog, first: int = 0, last: int | None = None) -> pl.DataFrame:
     """Jobs from `first` until before `last` of a table, as they are stored."""
     chosen = slice(first, last)
@@ -187,7 +180,8 @@ def _is_sound(jobs: pl.DataFrame, kind: str) -> bool:
     """Whether the columns hold what a table of jobs may."""
     if any(jobs.null_count().row(0)):
         return False
-    if kind == "swf" and not all(_are_numbers(jobs[name]) for name in NAMES):
+    names = pl.concat([jobs[name].unique() for name in NAMES])
+    if kind == "swf" and not names.str.contains(r"^-?[0-9]{1,19}$").all():  # as its reader has them
         return False
     submit: FloatArray = jobs["submit"].to_numpy()
     finite: BoolArray = np.isfinite(submit) & np.isfinite(jobs["eligible"].to_numpy())
@@ -196,11 +190,6 @@ def _is_sound(jobs: pl.DataFrame, kind: str) -> bool:
     if "nodes" in jobs.columns:
         ran &= (jobs["nodes"].to_numpy() >= 0) & (jobs["cpus_per_task"].to_numpy() > 0)
     return bool(np.all(finite & ran) and np.all(np.diff(submit) >= 0))
-
-
-def _are_numbers(names: pl.Series) -> bool:
-    """Whether these are names as a workload log gives them, all of which are whole numbers."""
-    return bool(names.unique().str.contains(r"^-?[0-9]{1,19}$").all())
 
 
 def with_requests(jobs: pl.DataFrame) -> pl.DataFrame:
@@ -235,10 +224,13 @@ def requests_of(jobs: pl.DataFrame) -> ResourceRequests | None:
     """What stored jobs ask for; None where they tell of processors alone."""
     if "resources" not in jobs.columns:
         return None
-    names, total = _totals(jobs)
+    distinct = jobs["resources"].unique()
+    places = np.arange(len(distinct))
+    of_job = jobs["resources"].replace_strict(distinct, places, return_dtype=pl.Int64).to_numpy()
+    names, total = totals_of(distinct.to_list(), of_job, jobs["processors"].to_numpy())
     constraints = tuple(sorted({"", *jobs["constraint"].unique().to_list()}))
-    places = pl.Series(range(len(constraints)), dtype=pl.Int64)
-    place = jobs["constraint"].replace_strict(pl.Series(constraints), places)
+    numbers = pl.Series(range(len(constraints)), dtype=pl.Int64)
+    place = jobs["constraint"].replace_strict(pl.Series(constraints), numbers)
     return ResourceRequests(
         names=names,
         total=total,
@@ -249,15 +241,6 @@ def requests_of(jobs: pl.DataFrame) -> ResourceRequests | None:
         constraint=place.to_numpy().copy(),
         constraints=constraints,
     )
-
-
-def _totals(jobs: pl.DataFrame) -> tuple[tuple[str, ...], FloatArray]:
-    distinct = jobs["resources"].unique()
-    places = np.arange(len(distinct))
-    place: IntArray = (
-        jobs["resources"].replace_strict(distinct, places, return_dtype=pl.Int64).to_numpy()
-    )
-    return totals_of(distinct.to_list(), place, jobs["processors"].to_numpy())
 
 
 @contextmanager

@@ -14,10 +14,10 @@ import polars as pl
 
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.log_reader import AccountingReader
-from slurm_rl_plugin.accounting.port import TEXTS, Tally
+from slurm_rl_plugin.accounting.port import TEXTS
 from slurm_rl_plugin.accounting.stored.log import request_columns
 from slurm_rl_plugin.domain.resources import BASIC_RESOURCES, ResourceRequests
-from slurm_rl_plugin.units import BoolArray, FloatArray, IntArray
+from slurm_rl_plugin.units import FloatArray, IntArray
 
 _COLUMNS = (
     "job number",
@@ -74,7 +74,10 @@ class SwfReader(AccountingReader):
             yield self._sifted(rows)
         if not self.tally.read:
             raise log.fault("the log holds no job; export it again")
-        self.processors_available = _machine_size("\n".join(comments))
+        sizes: dict[str, int] = {}  # of two comments that tell the same the first counts
+        for word, number in _SIZE.findall("\n".join(comments)):
+            sizes.setdefault(word, int(number))
+        self.processors_available = sizes.get("MaxProcs") or sizes.get("MaxNodes") or None
 
     def finishing(self) -> tuple[pl.Expr, ...]:
         """Whose a job is: its group's where the whole log has two of them, else its user's."""
@@ -82,8 +85,15 @@ class SwfReader(AccountingReader):
         return () if len(groups) >= 2 else (pl.col("user").alias("account"),)
 
     def _sifted(self, rows: FloatArray) -> pl.DataFrame:
-        kept = _sift(rows, self.tally)
-        jobs = rows[kept]
+        run_time = rows[:, 3]
+        faults = {
+            "part of a job": np.isin(rows[:, 10], _PORTIONS),
+            "negative run time": (run_time < 0) & (run_time != _UNKNOWN),
+            "never ran": (run_time == 0) | (run_time == _UNKNOWN),
+            "no processors": _processors_of(rows) <= 0,
+            "negative submit time": rows[:, 1] < 0,
+        }
+        jobs = rows[self.tally.sift(faults, len(rows))]
         wait = jobs[:, 2]
         self.tally.keep(jobs[:, 1])
         odd = (wait < 0) & (wait != _UNKNOWN)
@@ -102,14 +112,11 @@ def _parse_rows(log: LogFile, lines: list[str], before: int) -> FloatArray:
         rows = np.loadtxt(data, dtype=np.float64, comments=None, ndmin=2)
     except ValueError:
         return _parse_rows_singly(log, lines, before)
-    return rows if _all_sound(rows) else _parse_rows_singly(log, lines, before)
-
-
-def _all_sound(rows: FloatArray) -> bool:
-    if rows.shape[1] != len(_COLUMNS) or not np.all(np.abs(rows) < _LARGEST):
-        return False
-    whole = rows[:, _WHOLE_COLUMNS]
-    return bool(np.all(whole == np.floor(whole)))
+    if rows.shape[1] == len(_COLUMNS) and np.all(np.abs(rows) < _LARGEST):
+        whole = rows[:, _WHOLE_COLUMNS]
+        if np.all(whole == np.floor(whole)):
+            return rows
+    return _parse_rows_singly(log, lines, before)
 
 
 def _parse_rows_singly(log: LogFile, lines: list[str], before: int) -> FloatArray:
@@ -139,30 +146,9 @@ def _parse_number(log: LogFile, line: int, column: int, word: str) -> float:
     return value
 
 
-def _sift(rows: FloatArray, tally: Tally) -> BoolArray:
-    """Which rows are jobs that ran; counts the others."""
-    run_time = rows[:, 3]
-    faults = {
-        "part of a job": np.isin(rows[:, 10], _PORTIONS),
-        "negative run time": (run_time < 0) & (run_time != _UNKNOWN),
-        "never ran": (run_time == 0) | (run_time == _UNKNOWN),
-        "no processors": _processors_of(rows) <= 0,
-        "negative submit time": rows[:, 1] < 0,
-    }
-    return tally.sift(faults, len(rows))
-
-
 def _processors_of(rows: FloatArray) -> IntArray:
     """Processors of each job: allocated ones, else those asked for."""
     return np.where(rows[:, 4] == _UNKNOWN, rows[:, 7], rows[:, 4]).astype(np.int64)
-
-
-def _machine_size(comments: str) -> int | None:
-    """Processors of the machine, where the comments tell; the first that tells counts."""
-    sizes: dict[str, int] = {}
-    for word, number in _SIZE.findall(comments):
-        sizes.setdefault(word, int(number))
-    return sizes.get("MaxProcs") or sizes.get("MaxNodes") or None
 
 
 def _jobs_of(rows: FloatArray) -> pl.DataFrame:

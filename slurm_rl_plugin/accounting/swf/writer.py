@@ -12,7 +12,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.port import JobLog
 from slurm_rl_plugin.domain.resources import MEMORY
 from slurm_rl_plugin.errors import AccountingLogError
-from slurm_rl_plugin.units import FloatArray, IntArray
+from slurm_rl_plugin.units import FloatArray
 from slurm_rl_plugin.whole_file import write_whole
 
 _SWF_NAME = re.compile(r"-1|0|[1-9]\d{0,14}", re.ASCII)
@@ -49,7 +49,8 @@ def _lines(log: JobLog, comments: Sequence[str]) -> Iterator[str]:
     for comment in comments:
         yield from _comment(comment)
     users = _numbers(log.users)
-    groups = ["-1"] * len(log.accounts) if _account_is_user(log) else _numbers(log.accounts)
+    of_users = log.accounts == log.users and np.array_equal(log.account, log.user)
+    groups = ["-1"] * len(log.accounts) if of_users else _numbers(log.accounts)
     queues = _numbers(log.partitions)
     for kind, names, numbers in (
         ("User", log.users, users),
@@ -68,10 +69,6 @@ def _comment(text: str) -> Iterator[str]:
         yield f"; {line}"
 
 
-def _account_is_user(log: JobLog) -> bool:
-    return log.accounts == log.users and np.array_equal(log.account, log.user)
-
-
 def _numbers(names: tuple[str, ...]) -> list[str]:
     if all(_SWF_NAME.fullmatch(name) for name in names):
         return list(names)
@@ -80,6 +77,10 @@ def _numbers(names: tuple[str, ...]) -> list[str]:
 
 def _rows(log: JobLog, users: list[str], groups: list[str], queues: list[str]) -> Iterator[str]:
     wait = log.start - log.submit
+    memory = np.zeros(len(log)) if log.requests is None else log.requests.of(MEMORY)
+    # KB for each processor; a sum of MiB is off by a last digit, which would not survive a rewrite
+    asked = np.where(memory > 0, np.round(memory * 1024 / log.processors, 6), np.nan)
+    named = ((log.user, users), (log.account, groups), (log.partition, queues))
     columns = zip(
         log.job_id.tolist(),
         _written(log.submit),
@@ -87,10 +88,8 @@ def _rows(log: JobLog, users: list[str], groups: list[str], queues: list[str]) -
         _written(log.run_time),
         log.processors.tolist(),
         _written(log.time_limit),
-        _written(_memory_of(log)),
-        _named(log.user, users),
-        _named(log.account, groups),
-        _named(log.partition, queues),
+        _written(asked),
+        *([numbers[place] for place in index.tolist()] for index, numbers in named),
         strict=True,
     )
     for job, submit, waited, ran, processors, limit, memory, user, group, queue in columns:
@@ -98,19 +97,6 @@ def _rows(log: JobLog, users: list[str], groups: list[str], queues: list[str]) -
             f"{job} {submit} {waited} {ran} {processors} -1 -1 {processors} {limit} {memory} "
             f"1 {user} {group} -1 {queue} -1 -1 -1"
         )
-
-
-def _memory_of(log: JobLog) -> FloatArray:
-    """KB for each processor, NaN where none is asked for; shape [jobs]."""
-    if log.requests is None:
-        return np.full(len(log), np.nan)
-    memory = log.requests.of(MEMORY)
-    # a sum of MiB is off by a last binary digit, which would not survive a rewrite
-    return np.where(memory > 0, np.round(memory * 1024 / log.processors, 6), np.nan)
-
-
-def _named(index: IntArray, numbers: list[str]) -> list[str]:
-    return [numbers[position] for position in index.tolist()]
 
 
 def _written(amounts: FloatArray) -> list[str]:
