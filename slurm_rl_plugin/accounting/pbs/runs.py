@@ -19,6 +19,7 @@ import numpy as np
 from slurm_rl_plugin.accounting.log_file import LogFile
 from slurm_rl_plugin.accounting.pbs.records import (
     WHOLE_ARRAY,
+    PbsRequest,
     Record,
     ValueCutter,
     account_of,
@@ -28,9 +29,6 @@ from slurm_rl_plugin.accounting.pbs.records import (
     parse_job_id,
     parse_processors,
     parse_stamp,
-)
-from slurm_rl_plugin.accounting.pbs.requests import (
-    PbsRequest,
     request_of,
     requests_of_runs,
     unread_requests,

@@ -9,7 +9,7 @@ import pytest
 
 from slurm_rl_plugin.accounting.conversion import convert
 from slurm_rl_plugin.accounting.log_format import read_log
-from slurm_rl_plugin.accounting.pbs.requests import NOTHING, PbsRequest, request_of, unread_requests
+from slurm_rl_plugin.accounting.pbs.records import NOTHING, PbsRequest, request_of, unread_requests
 from tests.contracts.test_accounting_readers import told
 
 

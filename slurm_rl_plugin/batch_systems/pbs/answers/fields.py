@@ -12,12 +12,14 @@ from typing import Any
 
 from slurm_rl_plugin.accounting.pbs.records import (
     NO_ARRAY,
+    NOTHING,
     WHOLE_ARRAY,
+    PbsRequest,
     account_of,
     parse_duration,
     parse_job_id,
+    request_of,
 )
-from slurm_rl_plugin.accounting.pbs.requests import NOTHING, PbsRequest, request_of
 from slurm_rl_plugin.domain.job_class import words_for_us
 
 SCORE = "rl_score"
